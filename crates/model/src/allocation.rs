@@ -1,0 +1,45 @@
+//! Which GPUs, CPUs and memory a job (or a group of jobs) holds.
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use crate::gpu_set::GpuSet;
+use crate::ids::NodeId;
+
+/// What is held on one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeShare {
+    /// The node.
+    pub node: NodeId,
+    /// Its GPU slots.
+    pub gpus: GpuSet,
+    /// CPU, in milli-cores.
+    pub cpu_milli: u32,
+    /// Memory, in MiB.
+    pub memory_mib: u64,
+}
+
+/// Everything a job holds, node by node in ascending order of nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Allocation {
+    /// The shares; never empty for a running job.
+    pub shares: SmallVec<[NodeShare; 1]>,
+}
+
+impl Allocation {
+    /// All GPUs together.
+    pub fn gpus(&self) -> u32 {
+        self.shares.iter().map(|s| s.gpus.count()).sum()
+    }
+
+    /// How many nodes it spans.
+    pub fn nodes(&self) -> usize {
+        self.shares.len()
+    }
+
+    /// Whether some part of it is on this node.
+    pub fn touches(&self, node: NodeId) -> bool {
+        self.shares.iter().any(|s| s.node == node)
+    }
+}

@@ -1,0 +1,111 @@
+//! A job as it is submitted: what it asks for and what is known of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{GpuTypeId, JobId, ModelId, TenantId, UserId};
+use crate::units::{Rate, Time, Work};
+
+/// How speed grows with GPUs, relative to the speed on the GPUs asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum Scaling {
+    /// Twice the GPUs, twice the speed.
+    #[default]
+    Linear,
+    /// Amdahl's law: this share of an iteration, in millionths, runs in parallel.
+    Amdahl {
+        /// The parallel share, in millionths.
+        parallel_ppm: u32,
+    },
+}
+
+impl Scaling {
+    /// The speed on `gpus` GPUs relative to the speed on `asked`.
+    pub fn rate(self, gpus: u32, asked: u32) -> Rate {
+        if gpus == asked || asked == 0 {
+            return Rate::FULL;
+        }
+        match self {
+            Self::Linear => Rate::from_factor(f64::from(gpus) / f64::from(asked)),
+            Self::Amdahl { parallel_ppm } => {
+                let parallel = f64::from(parallel_ppm) / 1e6;
+                let speed = |n: u32| 1.0 / (1.0 - parallel + parallel / f64::from(n.max(1)));
+                Rate::from_factor(speed(gpus) / speed(asked))
+            }
+        }
+    }
+}
+
+/// What a scheduler is told about a job. What is true but unknown, such as the real run time, is not in here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// Its id, dense in order of submission.
+    pub id: JobId,
+    /// The tenant that pays.
+    pub tenant: TenantId,
+    /// The person who submitted it.
+    pub user: UserId,
+    /// Larger is more urgent.
+    pub priority: i32,
+    /// The gang: so many GPUs at once, or nothing.
+    pub gpus: u32,
+    /// The share of each GPU, in milli-GPU.
+    pub gpu_milli: u32,
+    /// Elastic jobs run on as few as this.
+    pub min_gpus: u32,
+    /// Elastic jobs run on as many as this.
+    pub max_gpus: u32,
+    /// Only this kind of GPU.
+    pub gpu_type: Option<GpuTypeId>,
+    /// CPU wanted for each GPU, in milli-cores.
+    pub cpu_milli_per_gpu: u32,
+    /// Memory wanted for each GPU, in MiB.
+    pub memory_mib_per_gpu: u64,
+    /// The model, where its profile is known.
+    pub model: Option<ModelId>,
+    /// How speed grows with GPUs.
+    pub scaling: Scaling,
+    /// When it was submitted.
+    pub submit: Time,
+    /// The work the scheduler may count on: the truth, an estimate, or nothing, as the run's knowledge says.
+    pub expected: Option<Work>,
+    /// When it should be done.
+    pub deadline: Option<Time>,
+}
+
+impl JobSpec {
+    /// A job of one GPU that is submitted at the epoch and of which nothing else is known.
+    pub fn new(id: JobId, gpus: u32) -> Self {
+        Self {
+            id,
+            tenant: TenantId(0),
+            user: UserId(0),
+            priority: 0,
+            gpus,
+            gpu_milli: 1000,
+            min_gpus: gpus,
+            max_gpus: gpus,
+            gpu_type: None,
+            cpu_milli_per_gpu: 0,
+            memory_mib_per_gpu: 0,
+            model: None,
+            scaling: Scaling::Linear,
+            submit: Time::ZERO,
+            expected: None,
+            deadline: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amdahl_is_monotone_and_bounded() {
+        let scaling = Scaling::Amdahl { parallel_ppm: 900_000 };
+        let rates: Vec<u32> = (1..=64).map(|g| scaling.rate(g, 1).0).collect();
+        assert!(rates.windows(2).all(|w| w[0] < w[1]));
+        assert!(rates[63] < 10_000_000);
+        assert_eq!(scaling.rate(4, 4), Rate::FULL);
+    }
+}

@@ -1,0 +1,26 @@
+//! The words every other crate speaks: ids, units, the cluster, jobs, events, commands and reasons.
+//!
+//! Nothing here decides, waits or talks to anyone. Amounts are integers ([`units`]), ids are types ([`ids`]), and
+//! every "no" is a value with numbers in it ([`reason::Reason`]).
+
+pub mod allocation;
+pub mod command;
+pub mod event;
+pub mod gpu_set;
+pub mod ids;
+pub mod job;
+pub mod reason;
+pub mod run;
+pub mod suggest;
+pub mod topology;
+pub mod units;
+
+pub use allocation::{Allocation, NodeShare};
+pub use command::{Command, StopReason};
+pub use event::{Event, Outcome};
+pub use gpu_set::GpuSet;
+pub use ids::{Generation, GpuTypeId, IdVec, JobId, ModelId, NodeId, TenantId, UserId, ZoneId};
+pub use job::{JobSpec, Scaling};
+pub use reason::Reason;
+pub use topology::{ClusterSpec, NodeSpec, Zone};
+pub use units::{Rate, Time, Work};

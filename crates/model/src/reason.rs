@@ -1,0 +1,139 @@
+//! Why not. Every refusal is one of these values; the CLI, the page and the metrics render the same one.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{GpuTypeId, JobId, TenantId, UserId};
+use crate::units::Time;
+
+/// Why a job does not run (yet).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reason {
+    /// Fewer GPUs are free than the gang needs.
+    NotEnoughFreeGpus {
+        /// GPUs asked for.
+        asked: u32,
+        /// GPUs free now.
+        free: u32,
+    },
+    /// Enough GPUs are free, but not in a place that the placement accepts.
+    Fragmented {
+        /// GPUs asked for.
+        asked: u32,
+        /// GPUs free now, all over the cluster.
+        free: u32,
+        /// The most that one acceptable place has free.
+        best: u32,
+    },
+    /// The GPUs would do, but no node has CPU and memory for them.
+    NotEnoughCpuOrMemory {
+        /// CPU wanted beside each GPU, in milli-cores.
+        cpu_milli_per_gpu: u32,
+        /// Memory wanted beside each GPU, in MiB.
+        memory_mib_per_gpu: u64,
+    },
+    /// The cluster is too small for it, even empty.
+    NeverFits {
+        /// GPUs asked for.
+        asked: u32,
+        /// The most there are, of the kind it wants.
+        largest: u32,
+        /// The kind it wants.
+        gpu_type: Option<GpuTypeId>,
+    },
+    /// It asks for nothing or for something that cannot be.
+    Malformed {
+        /// GPUs asked for.
+        gpus: u32,
+    },
+    /// Admission holds it: the jobs already let in ask for too much.
+    LoadLimit {
+        /// GPUs asked for by all jobs that were let in.
+        demand: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Its tenant has reached its cap.
+    TenantCap {
+        /// The tenant.
+        tenant: TenantId,
+        /// GPUs asked for by the tenant's jobs that were let in.
+        demand: u64,
+        /// The cap.
+        cap: u64,
+    },
+    /// Its user has reached a cap.
+    UserCap {
+        /// The user.
+        user: UserId,
+        /// GPUs asked for by the user's jobs that were let in.
+        demand: u64,
+        /// The cap.
+        cap: u64,
+    },
+    /// Jobs ahead of it in line come first, and the policy does not let it pass them.
+    BehindInLine {
+        /// The first job that waits ahead of it.
+        head: JobId,
+        /// How many wait ahead of it.
+        ahead: u32,
+    },
+    /// GPUs are kept for a large job that has waited long.
+    ReservedFor {
+        /// That job.
+        job: JobId,
+        /// When it is expected to start.
+        expected_start: Option<Time>,
+    },
+    /// It is placed, and waits for the jobs on its GPUs to stop.
+    WaitingForGpus {
+        /// How many of its GPUs are not free yet.
+        busy: u32,
+    },
+    /// Nothing stands in its way: it starts with the next decision.
+    NextRound {
+        /// When that is.
+        at: Option<Time>,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotEnoughFreeGpus { asked, free } => write!(f, "asks for {asked} GPUs, {free} are free"),
+            Self::Fragmented { asked, free, best } => {
+                write!(f, "asks for {asked} GPUs; {free} are free, but at most {best} in one acceptable place")
+            }
+            Self::NotEnoughCpuOrMemory { cpu_milli_per_gpu, memory_mib_per_gpu } => write!(
+                f,
+                "no node has {} cores and {} MiB free beside each GPU",
+                f64::from(*cpu_milli_per_gpu) / 1000.0,
+                memory_mib_per_gpu
+            ),
+            Self::NeverFits { asked, largest, .. } => {
+                write!(f, "asks for {asked} GPUs, but the cluster has only {largest} it could use")
+            }
+            Self::Malformed { gpus } => write!(f, "asks for {gpus} GPUs; a job needs at least one"),
+            Self::LoadLimit { demand, limit } => {
+                write!(f, "held by admission: jobs let in ask for {demand} GPUs, the limit is {limit}")
+            }
+            Self::TenantCap { tenant, demand, cap } => {
+                write!(f, "held by admission: tenant {tenant} asks for {demand} GPUs, its cap is {cap}")
+            }
+            Self::UserCap { user, demand, cap } => {
+                write!(f, "held by admission: user {user} asks for {demand} GPUs, the cap is {cap}")
+            }
+            Self::BehindInLine { head, ahead } => {
+                write!(f, "{ahead} jobs are ahead in line, job {head} first, and it may not pass them")
+            }
+            Self::ReservedFor { job, expected_start: Some(at) } => {
+                write!(f, "GPUs are kept for job {job}, expected to start at {:.0} s", at.as_secs_f64())
+            }
+            Self::ReservedFor { job, expected_start: None } => write!(f, "GPUs are kept for job {job}"),
+            Self::WaitingForGpus { busy } => write!(f, "placed; waits for {busy} GPUs to be given up"),
+            Self::NextRound { at: Some(at) } => write!(f, "starts with the next round, at {:.0} s", at.as_secs_f64()),
+            Self::NextRound { at: None } => write!(f, "starts with the next decision"),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The cluster: nodes, what they have, and where they stand.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{GpuTypeId, IdVec, NodeId, ZoneId};
+
+/// A place above the nodes: a rack, a switch, a row. Zones form a tree of any depth.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Zone {
+    /// Its name ("rack-3").
+    pub name: String,
+    /// The zone that holds it; none at the top.
+    pub parent: Option<ZoneId>,
+}
+
+/// A machine as it joins the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeSpec {
+    /// Its name.
+    pub name: String,
+    /// The rack or switch it hangs on.
+    pub zone: ZoneId,
+    /// The kind of its GPUs.
+    pub gpu_type: GpuTypeId,
+    /// How many GPUs it has.
+    pub gpus: u32,
+    /// CPU, in milli-cores.
+    pub cpu_milli: u32,
+    /// Memory, in MiB.
+    pub memory_mib: u64,
+    /// Disk bandwidth, in MB/s.
+    pub disk_mbps: u32,
+    /// Network bandwidth, in Mbit/s.
+    pub network_mbps: u32,
+    /// GPUs in one NUMA or NVLink domain; slots `0..n` are the first domain, and so on.
+    pub gpus_per_domain: u32,
+}
+
+impl NodeSpec {
+    /// A node with ample CPU and memory, for clusters that only say how many GPUs there are.
+    pub fn plain(name: impl Into<String>, gpus: u32) -> Self {
+        Self {
+            name: name.into(),
+            zone: ZoneId(0),
+            gpu_type: GpuTypeId(0),
+            gpus,
+            cpu_milli: 16_000 * gpus.max(1),
+            memory_mib: 64 * 1024 * u64::from(gpus.max(1)),
+            disk_mbps: 500,
+            network_mbps: 40_000,
+            gpus_per_domain: gpus.max(1),
+        }
+    }
+
+    /// The domain a GPU slot belongs to.
+    pub fn domain_of(&self, slot: u32) -> u32 {
+        slot / self.gpus_per_domain.max(1)
+    }
+}
+
+/// A whole cluster, as a file or `32x4` describes it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ClusterSpec {
+    /// Names of the GPU types; `GpuTypeId` counts into it.
+    pub gpu_types: IdVec<GpuTypeId, String>,
+    /// The tree of racks and switches.
+    pub zones: IdVec<ZoneId, Zone>,
+    /// The machines.
+    pub nodes: IdVec<NodeId, NodeSpec>,
+}
+
+impl ClusterSpec {
+    /// `nodes` equal machines with `gpus` GPUs each, in one rack.
+    pub fn uniform(nodes: u32, gpus: u32) -> Self {
+        let mut cluster = Self::bare("gpu");
+        for i in 0..nodes {
+            cluster.nodes.push(NodeSpec::plain(format!("node-{i}"), gpus));
+        }
+        cluster
+    }
+
+    /// No nodes yet, one GPU type and one rack to put them in.
+    pub fn bare(gpu_type: &str) -> Self {
+        let mut cluster = Self::default();
+        cluster.gpu_types.push(gpu_type.to_owned());
+        cluster.zones.push(Zone { name: "rack-0".to_owned(), parent: None });
+        cluster
+    }
+
+    /// All GPUs of all nodes.
+    pub fn gpus(&self) -> u32 {
+        self.nodes.values().map(|n| n.gpus).sum()
+    }
+
+    /// The type with this name, added if it is new.
+    pub fn gpu_type(&mut self, name: &str) -> GpuTypeId {
+        let known = self.gpu_types.iter().find(|(_, n)| n.as_str() == name).map(|(id, _)| id);
+        known.unwrap_or_else(|| self.gpu_types.push(name.to_owned()))
+    }
+}

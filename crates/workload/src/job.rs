@@ -1,0 +1,128 @@
+//! A workload in memory: jobs in order of submission, and the names their ids stand for.
+
+use dovetail_model::ids::IdVec;
+use dovetail_model::{GpuTypeId, ModelId, Scaling, TenantId, Time, UserId, Work};
+use serde::{Deserialize, Serialize};
+
+/// The id a job has in its own trace.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum JobLabel {
+    /// A number.
+    Number(u64),
+    /// Anything else.
+    Text(Box<str>),
+}
+
+impl std::fmt::Display for JobLabel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(n) => n.fmt(f),
+            Self::Text(t) => t.fmt(f),
+        }
+    }
+}
+
+/// One job of a trace: the whole truth about it, run time included.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceJob {
+    /// Its id in the trace.
+    pub label: JobLabel,
+    /// The tenant (virtual cluster).
+    pub tenant: TenantId,
+    /// The user.
+    pub user: UserId,
+    /// Larger is more urgent.
+    pub priority: i32,
+    /// The model, where the trace says.
+    pub model: Option<ModelId>,
+    /// The kind of GPU it insists on.
+    pub gpu_type: Option<GpuTypeId>,
+    /// When it comes in; the first job of a trace comes in at or after zero.
+    pub submit: Time,
+    /// Run time at full speed, alone, on the GPUs asked for.
+    pub work: Work,
+    /// GPUs asked for.
+    pub gpus: u32,
+    /// The share of each GPU, in milli-GPU.
+    pub gpu_milli: u32,
+    /// Elastic jobs run on as few as this; equal to `gpus` for rigid ones.
+    pub min_gpus: u32,
+    /// Elastic jobs run on as many as this.
+    pub max_gpus: u32,
+    /// How speed grows with GPUs.
+    pub scaling: Scaling,
+    /// CPU wanted for each GPU, in milli-cores; zero is "whatever".
+    pub cpu_milli_per_gpu: u32,
+    /// Memory wanted for each GPU, in MiB; zero is "whatever".
+    pub memory_mib_per_gpu: u64,
+    /// When it should be done.
+    pub deadline: Option<Time>,
+    /// How often it writes a checkpoint while it runs; none keeps all work.
+    pub checkpoint: Option<Time>,
+    /// Iterations in all, where the trace counts them.
+    pub iterations: Option<u64>,
+}
+
+impl TraceJob {
+    /// A rigid job with nothing but a size.
+    pub fn new(label: JobLabel, submit: Time, work: Work, gpus: u32) -> Self {
+        Self {
+            label,
+            tenant: TenantId(0),
+            user: UserId(0),
+            priority: 0,
+            model: None,
+            gpu_type: None,
+            submit,
+            work,
+            gpus,
+            gpu_milli: 1000,
+            min_gpus: gpus,
+            max_gpus: gpus,
+            scaling: Scaling::Linear,
+            cpu_milli_per_gpu: 0,
+            memory_mib_per_gpu: 0,
+            deadline: None,
+            checkpoint: None,
+            iterations: None,
+        }
+    }
+}
+
+/// The names behind a workload's ids. The first tenant and user stand for "not said".
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    /// Tenants.
+    pub tenants: IdVec<TenantId, String>,
+    /// Users.
+    pub users: IdVec<UserId, String>,
+    /// Models.
+    pub models: IdVec<ModelId, String>,
+    /// GPU types.
+    pub gpu_types: IdVec<GpuTypeId, String>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self {
+            tenants: ["default".to_owned()].into_iter().collect(),
+            users: ["anyone".to_owned()].into_iter().collect(),
+            models: IdVec::default(),
+            gpu_types: IdVec::default(),
+        }
+    }
+}
+
+/// A workload: jobs sorted by submission, ties in the order of the file.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Workload {
+    /// Where it came from, for people ("philly.csv.gz", "philly-like, seed 1").
+    pub source: String,
+    /// The jobs.
+    pub jobs: Vec<TraceJob>,
+    /// The names their ids stand for.
+    pub names: Names,
+    /// What a reader wants to be known: columns it kept aside, rows it left out and why.
+    pub notes: Vec<String>,
+}
