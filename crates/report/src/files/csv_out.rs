@@ -1,0 +1,16 @@
+//! Rows of text to CSV bytes.
+
+/// A table with a header.
+pub(crate) fn table<R, C>(header: &[&str], rows: R) -> Vec<u8>
+where
+    R: IntoIterator<Item = C>,
+    C: IntoIterator<Item = String>,
+{
+    let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(vec![]);
+    // Writing to memory cannot fail; what could not be written would be missing from the bytes.
+    let _ = writer.write_record(header);
+    for row in rows {
+        let _ = writer.write_record(row.into_iter());
+    }
+    writer.into_inner().unwrap_or_default()
+}

@@ -1,0 +1,23 @@
+//! A run as a directory: written so that scripts can read it, read back so that reports can be made later.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `summary.json` | the figures of the run, keys as in [`Summary`](dovetail_model::run::Summary) |
+//! | `jobs.csv` | one row per job |
+//! | `timeline.csv` | the cluster over time |
+//! | `segments.csv` | who held which GPUs |
+//! | `nodes.csv` | GPU slots of each node |
+//! | `report.html`, `figures/*.svg` | for people |
+//!
+//! A file is written beside its place and then moved there, so a half-written one never stands under its name.
+
+mod csv_in;
+mod csv_out;
+mod jobs;
+mod read;
+mod summary;
+mod tables;
+mod write;
+
+pub use read::{read_run, read_runs};
+pub use write::{write_comparison, write_file, write_run};
