@@ -50,7 +50,6 @@ pub(crate) fn frame(
     Frame {
         x: x_scale,
         y: y_scale,
-        left,
         right,
         top,
         bottom,
