@@ -14,6 +14,18 @@ pub enum JobLabel {
     Text(Box<str>),
 }
 
+impl JobLabel {
+    /// A number where the text is one written plainly (`7`, not `007`), else the text itself.
+    pub fn from_text(text: &str) -> Self {
+        let plain = !text.is_empty() && (text == "0" || !text.starts_with('0'));
+        let digits = plain && text.bytes().all(|b| b.is_ascii_digit());
+        match text.parse() {
+            Ok(number) if digits => Self::Number(number),
+            _ => Self::Text(text.into()),
+        }
+    }
+}
+
 impl std::fmt::Display for JobLabel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -62,6 +74,10 @@ pub struct TraceJob {
     pub checkpoint: Option<Time>,
     /// Iterations in all, where the trace counts them.
     pub iterations: Option<u64>,
+    /// What the trace says beyond the fields above: one text for each of [`Workload::extra_columns`], empty where it
+    /// says nothing. None where all are empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<Box<[Box<str>]>>,
 }
 
 impl TraceJob {
@@ -86,7 +102,19 @@ impl TraceJob {
             deadline: None,
             checkpoint: None,
             iterations: None,
+            extra: None,
         }
+    }
+}
+
+impl TraceJob {
+    /// The text in a kept column, none where the trace says nothing.
+    pub fn extra_text(&self, column: usize) -> Option<&str> {
+        self.extra
+            .as_deref()?
+            .get(column)
+            .map(AsRef::as_ref)
+            .filter(|t: &&str| !t.is_empty())
     }
 }
 
@@ -123,6 +151,21 @@ pub struct Workload {
     pub jobs: Vec<TraceJob>,
     /// The names their ids stand for.
     pub names: Names,
+    /// Names of the columns that no field stands for and that jobs keep as text in [`TraceJob::extra`].
+    #[serde(default)]
+    pub extra_columns: Vec<String>,
     /// What a reader wants to be known: columns it kept aside, rows it left out and why.
     pub notes: Vec<String>,
+}
+
+impl Workload {
+    /// The position of a kept column in [`TraceJob::extra`].
+    pub fn extra_column(&self, name: &str) -> Option<usize> {
+        self.extra_columns.iter().position(|c| c == name)
+    }
+
+    /// The number in a kept column of a job ("resource_time_0" of a Muri trace), where there is one.
+    pub fn extra_f64(&self, job: &TraceJob, column: &str) -> Option<f64> {
+        job.extra_text(self.extra_column(column)?)?.trim().parse().ok()
+    }
 }

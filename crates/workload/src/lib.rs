@@ -1,5 +1,20 @@
 //! Workloads: trace readers and writers, generators, model profiles and cluster files.
+//!
+//! [`read()`] takes any of the public traces in [`Format`] and gives a [`Workload`]; [`parse_cluster`] takes `32x4` or a
+//! file and gives a `ClusterSpec`. Every mistake in a file is an error that names the place, what was found and what
+//! would be accepted; what a reader decides on its own, such as rows it leaves out, is in [`Workload::notes`].
 
+mod date;
+mod decimal;
+
+pub mod cluster;
+pub mod error;
+pub mod format;
 pub mod job;
+pub mod read;
 
+pub use cluster::{ClusterError, parse_cluster};
+pub use error::TraceError;
+pub use format::Format;
 pub use job::{JobLabel, Names, TraceJob, Workload};
+pub use read::{read, read_from};

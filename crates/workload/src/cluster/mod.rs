@@ -1,0 +1,158 @@
+//! Clusters: `32x4`, `pool:534`, or a file.
+//!
+//! | spec | what it is |
+//! |---|---|
+//! | `32x4` | 32 nodes with 4 GPUs each, in one rack |
+//! | `pool:534` | one node with 534 GPUs, so that placement sets no limit |
+//! | `*.yaml` | the native description, see [`yaml`] |
+//! | `*.csv` | Muri's cluster_spec, an openb node list, Alibaba's spot `node_info_df`, or Lingjun's `topo` |
+
+mod tables;
+pub mod yaml;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use dovetail_model::ids::IdVec;
+use dovetail_model::{ClusterSpec, NodeId, NodeSpec};
+
+use crate::error::TraceError;
+
+/// The largest node a description may have.
+const MAX_NODE_GPUS: u32 = 1024;
+/// The largest pool: a node without placement limits.
+const MAX_POOL_GPUS: u32 = 100_000;
+/// The largest cluster.
+const MAX_NODES: u32 = 1_000_000;
+
+const ACCEPTED: &str = "NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Muri cluster_spec \
+                        .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv";
+
+/// A cluster that cannot be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// Neither a shape nor a file.
+    #[error("found cluster {found:?}, expected {ACCEPTED}{hint}")]
+    Spec {
+        /// What was given.
+        found: String,
+        /// What is wrong with it, where that can be told.
+        hint: String,
+    },
+    /// The file cannot be read, or a line of it is wrong.
+    #[error(transparent)]
+    File(#[from] TraceError),
+    /// The YAML is not YAML.
+    #[error("{file}: not YAML: {reason}")]
+    Yaml {
+        /// The file.
+        file: String,
+        /// What the YAML reader says, with the line.
+        reason: String,
+    },
+    /// A key or value of the YAML is wrong.
+    #[error("{file}: {path}: {what}")]
+    Key {
+        /// The file.
+        file: String,
+        /// The key, from the top: `racks[0].nodes`.
+        path: String,
+        /// What was found and what is expected.
+        what: String,
+    },
+    /// The file is of a kind that is known but not read.
+    #[error("{file}: {what}; accepted are {ACCEPTED}")]
+    Unsupported {
+        /// The file.
+        file: String,
+        /// What it is.
+        what: String,
+    },
+}
+
+/// The cluster a spec or file describes: at least one node, every node with a GPU and a name of its own.
+pub fn parse_cluster(spec: &str) -> Result<ClusterSpec, ClusterError> {
+    let spec = spec.trim();
+    let wrong = |hint: String| ClusterError::Spec {
+        found: spec.to_owned(),
+        hint,
+    };
+    if let Some(gpus) = spec.strip_prefix("pool:") {
+        let gpus =
+            parse_count(gpus, MAX_POOL_GPUS).map_err(|e| wrong(format!("; the GPUs of the pool: {e}")))?;
+        let mut cluster = ClusterSpec::bare("gpu");
+        cluster.nodes.push(NodeSpec::plain("pool", gpus));
+        return Ok(cluster);
+    }
+    if let Some((nodes, gpus)) = spec.split_once('x').filter(|(n, g)| is_digits(n) && is_digits(g)) {
+        let nodes = parse_count(nodes, MAX_NODES).map_err(|e| wrong(format!("; the nodes: {e}")))?;
+        let gpus =
+            parse_count(gpus, MAX_NODE_GPUS).map_err(|e| wrong(format!("; the GPUs of a node: {e}")))?;
+        return Ok(ClusterSpec::uniform(nodes, gpus));
+    }
+    if spec.is_empty() || !Path::new(spec).exists() {
+        let looks_like_a_file = spec.contains(['.', '/']);
+        return Err(wrong(if looks_like_a_file {
+            "; there is no such file".to_owned()
+        } else {
+            String::new()
+        }));
+    }
+    read_cluster(Path::new(spec))
+}
+
+/// The cluster a file describes.
+pub fn read_cluster(path: &Path) -> Result<ClusterSpec, ClusterError> {
+    let file = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|reason| TraceError::Open {
+        file: file.clone(),
+        reason,
+    })?;
+    parse_cluster_bytes(&bytes, &file)
+}
+
+/// The cluster the content of a file describes; `file` is its name, of which the ending counts.
+pub fn parse_cluster_bytes(bytes: &[u8], file: &str) -> Result<ClusterSpec, ClusterError> {
+    let unsupported = |what: &str| {
+        Err(ClusterError::Unsupported {
+            file: file.to_owned(),
+            what: what.to_owned(),
+        })
+    };
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return unsupported("the file is empty");
+    }
+    let plain_name = file
+        .strip_suffix(".gz")
+        .or_else(|| file.strip_suffix(".zst"))
+        .unwrap_or(file);
+    match plain_name.rsplit('.').next() {
+        Some("ini") => unsupported("Synergy's .ini files are not read yet"),
+        Some("csv") => tables::parse(bytes, file),
+        _ => {
+            let text = std::str::from_utf8(bytes);
+            yaml::parse(
+                text.or_else(|_| unsupported("it is not UTF-8 text").map(|_: ClusterSpec| ""))?,
+                file,
+            )
+        }
+    }
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn parse_count(text: &str, most: u32) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|n| (1..=most).contains(n));
+    count.ok_or_else(|| format!("found {text:?}, expected a whole number from 1 to {most}"))
+}
+
+/// The first name that two nodes share.
+fn repeated_name(nodes: &IdVec<NodeId, NodeSpec>) -> Option<&str> {
+    let mut names = BTreeSet::new();
+    nodes
+        .values()
+        .map(|n| n.name.as_str())
+        .find(|name| !names.insert(*name))
+}

@@ -1,0 +1,120 @@
+//! One value of a file, and the ways to take it. Every way that fails says where, what is there and what should be.
+
+use dovetail_model::{Time, Work};
+
+use crate::date::parse_date;
+use crate::decimal::{Decimal, MAX_SECONDS};
+use crate::error::{FieldError, Place, TraceError};
+
+/// The largest gang a file may ask for.
+pub(crate) const MAX_GPUS: u64 = 1 << 20;
+
+/// A value with the place it stands at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cell<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) place: Place,
+    pub(crate) field: &'a str,
+    pub(crate) text: &'a str,
+}
+
+impl<'a> Cell<'a> {
+    /// The error that this value is not what is expected.
+    pub(crate) fn bad(&self, expected: impl Into<String>) -> TraceError {
+        TraceError::Field(Box::new(FieldError {
+            file: self.file.to_owned(),
+            place: self.place,
+            field: self.field.to_owned(),
+            found: self.text.to_owned(),
+            expected: expected.into(),
+        }))
+    }
+
+    /// Any finite number.
+    pub(crate) fn number(&self) -> Result<Decimal, TraceError> {
+        Decimal::parse(self.text).ok_or_else(|| self.bad("a number"))
+    }
+
+    /// Seconds, not negative.
+    pub(crate) fn seconds(&self) -> Result<Time, TraceError> {
+        self.moment(Decimal::parse(self.text))
+    }
+
+    /// Milliseconds, not negative.
+    pub(crate) fn millis(&self) -> Result<Time, TraceError> {
+        self.moment(Decimal::parse(self.text).map(Decimal::thousandth))
+    }
+
+    fn moment(&self, seconds: Option<Decimal>) -> Result<Time, TraceError> {
+        let time = seconds.filter(|s| !s.is_negative()).and_then(Decimal::seconds);
+        time.ok_or_else(|| self.bad(format!("a time of at least 0 and at most {MAX_SECONDS} seconds")))
+    }
+
+    /// A date, or seconds.
+    pub(crate) fn date(&self) -> Result<Time, TraceError> {
+        let seconds = || {
+            Decimal::parse(self.text)
+                .filter(|s| !s.is_negative())
+                .and_then(Decimal::seconds)
+        };
+        let expected = "a date like 2017-10-09 07:01:55, or seconds";
+        parse_date(self.text)
+            .or_else(seconds)
+            .ok_or_else(|| self.bad(expected))
+    }
+
+    /// A run time in seconds; none if it is zero or less.
+    pub(crate) fn work(&self) -> Result<Option<Work>, TraceError> {
+        self.work_of(self.number()?)
+    }
+
+    /// A run time in seconds that was reckoned from this value and others; none if it is zero or less.
+    pub(crate) fn work_of(&self, seconds: Decimal) -> Result<Option<Work>, TraceError> {
+        if !seconds.is_positive() {
+            return Ok(None);
+        }
+        let work = seconds
+            .work()
+            .ok_or_else(|| self.bad(format!("a run time of at most {MAX_SECONDS} seconds")))?;
+        Ok(Some(work))
+    }
+
+    /// A whole number from `least` to `most`; `4.0` counts as whole.
+    pub(crate) fn whole(&self, least: u64, most: u64) -> Result<u64, TraceError> {
+        let number = Decimal::parse(self.text)
+            .and_then(Decimal::whole)
+            .and_then(|n| u64::try_from(n).ok());
+        number.filter(|n| (least..=most).contains(n)).ok_or_else(|| {
+            let limit = if most == u64::MAX {
+                String::new()
+            } else {
+                format!(" and at most {most}")
+            };
+            self.bad(format!("a whole number of at least {least}{limit}"))
+        })
+    }
+
+    /// A number of GPUs; none if it is zero.
+    pub(crate) fn gpus(&self) -> Result<Option<u32>, TraceError> {
+        let gpus = self.whole(0, MAX_GPUS)?;
+        Ok((gpus > 0).then_some(gpus as u32))
+    }
+
+    /// A number times `10^digits` as an integer, from 0 to `most`.
+    pub(crate) fn scaled(&self, digits: u32, most: i128, expected: &str) -> Result<i128, TraceError> {
+        let scaled = Decimal::parse(self.text)
+            .filter(|n| !n.is_negative())
+            .map(|n| n.scaled_to(digits, false));
+        scaled.filter(|n| *n <= most).ok_or_else(|| self.bad(expected))
+    }
+
+    /// GiB as MiB, rounded to the nearest.
+    pub(crate) fn gib_as_mib(&self) -> Result<u64, TraceError> {
+        let mib = Decimal::parse(self.text)
+            .filter(|n| !n.is_negative())
+            .and_then(|n| n.times(Decimal::KIBI));
+        let mib = mib.map(Decimal::rounded).filter(|n| *n <= 1 << 40);
+        mib.map(|n| n as u64)
+            .ok_or_else(|| self.bad("a number of GB of at least 0"))
+    }
+}

@@ -1,0 +1,206 @@
+//! A CSV file read row by row.
+
+use std::io::{BufReader, Read};
+
+use csv::{ErrorKind, StringRecord};
+
+use super::cell::Cell;
+use super::{Input, broken};
+use crate::error::{MissingColumn, Place, TraceError};
+
+/// An open CSV file: its header has been read, its rows come one at a time.
+pub(crate) struct Table<'a> {
+    file: String,
+    compressed: bool,
+    header: Vec<String>,
+    header_line: u64,
+    reader: csv::Reader<BufReader<Box<dyn Read + 'a>>>,
+    record: StringRecord,
+}
+
+/// One row.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'t> {
+    file: &'t str,
+    header: &'t [String],
+    record: &'t StringRecord,
+    place: Place,
+}
+
+impl<'a> Table<'a> {
+    /// Opens a file whose first line names the columns.
+    pub(crate) fn with_header(input: Input<'a>) -> Result<Self, TraceError> {
+        let mut table = Self::without_header(input, b',', &[]);
+        if !table.advance()? {
+            return Err(TraceError::Empty { file: table.file });
+        }
+        table.header = table
+            .record
+            .iter()
+            .map(|c| c.trim().trim_start_matches('\u{feff}').to_owned())
+            .collect();
+        table.header_line = table.line();
+        for (i, column) in table.header.iter().enumerate() {
+            if table.header[..i].contains(column) {
+                let (file, place) = (table.file.clone(), Place::Line(table.header_line));
+                return Err(TraceError::DuplicateColumn {
+                    file,
+                    place,
+                    column: column.clone(),
+                });
+            }
+        }
+        Ok(table)
+    }
+
+    /// Opens a file without a header; errors call its columns by these names.
+    pub(crate) fn without_header(input: Input<'a>, delimiter: u8, columns: &[&str]) -> Self {
+        let mut builder = csv::ReaderBuilder::new();
+        builder
+            .has_headers(false)
+            .flexible(true)
+            .delimiter(delimiter)
+            .quoting(delimiter != b'\t');
+        Self {
+            file: input.file,
+            compressed: input.compressed,
+            header: columns.iter().map(|c| (*c).to_owned()).collect(),
+            header_line: 1,
+            reader: builder.from_reader(input.reader),
+            record: StringRecord::new(),
+        }
+    }
+
+    /// The columns there are.
+    pub(crate) fn header(&self) -> &[String] {
+        &self.header
+    }
+
+    /// The position of a column, if it is there.
+    pub(crate) fn column(&self, name: &str) -> Option<usize> {
+        self.header.iter().position(|c| c == name)
+    }
+
+    /// The positions of the columns a format must have.
+    pub(crate) fn require<const N: usize>(
+        &self,
+        format: &'static str,
+        names: [&str; N],
+    ) -> Result<[usize; N], TraceError> {
+        let mut columns = [0; N];
+        for (column, name) in columns.iter_mut().zip(names) {
+            *column = self.column(name).ok_or_else(|| {
+                TraceError::MissingColumn(Box::new(MissingColumn {
+                    file: self.file.clone(),
+                    place: Place::Line(self.header_line),
+                    format,
+                    missing: name.to_owned(),
+                    found: self.header.clone(),
+                    required: names.map(str::to_owned).to_vec(),
+                }))
+            })?;
+        }
+        Ok(columns)
+    }
+
+    /// The next row, checked to be as long as the header.
+    pub(crate) fn next_row(&mut self) -> Result<Option<Row<'_>>, TraceError> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        if self.record.len() != self.header.len() {
+            return Err(self.wrong_length(self.header.len().to_string()));
+        }
+        Ok(Some(self.row()))
+    }
+
+    /// The next row, however long it is.
+    pub(crate) fn next_row_of_any_length(&mut self) -> Result<Option<Row<'_>>, TraceError> {
+        Ok(self.advance()?.then(|| self.row()))
+    }
+
+    fn row(&self) -> Row<'_> {
+        Row {
+            file: &self.file,
+            header: &self.header,
+            record: &self.record,
+            place: Place::Line(self.line()),
+        }
+    }
+
+    fn line(&self) -> u64 {
+        self.record.position().map_or(0, csv::Position::line)
+    }
+
+    fn wrong_length(&self, expected: String) -> TraceError {
+        let (file, place) = (self.file.clone(), Place::Line(self.line()));
+        TraceError::RowLength {
+            file,
+            place,
+            found: self.record.len(),
+            expected,
+        }
+    }
+
+    fn advance(&mut self) -> Result<bool, TraceError> {
+        self.reader.read_record(&mut self.record).map_err(|error| {
+            let line = error.position().map_or(0, csv::Position::line);
+            match error.into_kind() {
+                ErrorKind::Io(reason) => broken(&self.file, self.compressed, reason),
+                ErrorKind::Utf8 { pos, .. } => {
+                    let line = pos.as_ref().map_or(line, csv::Position::line);
+                    TraceError::NotUtf8 {
+                        file: self.file.clone(),
+                        place: Place::Line(line),
+                    }
+                }
+                other => {
+                    let reason = std::io::Error::other(format!("{other:?}"));
+                    TraceError::Broken {
+                        file: self.file.clone(),
+                        reason,
+                        hint: "",
+                    }
+                }
+            }
+        })
+    }
+}
+
+impl<'t> Row<'t> {
+    /// How many fields it has.
+    pub(crate) fn len(&self) -> usize {
+        self.record.len()
+    }
+
+    /// The value in a column.
+    pub(crate) fn cell(&self, column: usize) -> Cell<'t> {
+        Cell {
+            file: self.file,
+            place: self.place,
+            field: self.header.get(column).map_or("", String::as_str),
+            text: self.record.get(column).unwrap_or_default(),
+        }
+    }
+
+    /// The value in a column that need not be there; none if it is empty.
+    pub(crate) fn optional(&self, column: Option<usize>) -> Option<Cell<'t>> {
+        column.map(|c| self.cell(c)).filter(|c| !c.text.trim().is_empty())
+    }
+
+    /// The text in a column that need not be there; empty if it is not.
+    pub(crate) fn text(&self, column: Option<usize>) -> &'t str {
+        column.and_then(|c| self.record.get(c)).unwrap_or_default()
+    }
+
+    /// The error that this row has the wrong number of fields.
+    pub(crate) fn wrong_length(&self, expected: &str) -> TraceError {
+        let (file, place) = (self.file.to_owned(), self.place);
+        TraceError::RowLength {
+            file,
+            place,
+            found: self.len(),
+            expected: expected.to_owned(),
+        }
+    }
+}
