@@ -32,6 +32,16 @@ pub fn compare_bars(records: &[&RunRecord]) -> Figure {
         bounds.len() == order.len() && bounds.iter().all(|b| (b - first).abs() <= first * 1e-9)
     });
 
+    let texts: Vec<(String, String)> = order
+        .iter()
+        .map(|&i| {
+            let ratio = bound(i)
+                .map(|b| format!("{}× bound", format::grouped(value(i) / b, 2)))
+                .unwrap_or_default();
+            (format::span(value(i)), ratio)
+        })
+        .collect();
+
     let top = if bounds.is_empty() { 4.0 } else { 24.0 };
     let bottom = top + ROW * order.len().max(1) as f64;
     let mut canvas = Canvas::new(WIDTH, bottom + X_AXIS_HEIGHT);
@@ -39,18 +49,25 @@ pub fn compare_bars(records: &[&RunRecord]) -> Figure {
         .iter()
         .map(|i| text_width(&names[*i], 13.0))
         .fold(30.0, f64::max)
-        .min(190.0)
+        .min(170.0)
         + 10.0;
+    let right = WIDTH - 12.0;
+    let beside = texts
+        .iter()
+        .map(|(v, r)| text_width(v, 13.5) + text_width(r, 13.0) + 20.0)
+        .fold(0.0, f64::max);
     let most = order
         .iter()
         .map(|i| value(*i).max(bound(*i).unwrap_or(0.0)))
-        .fold(0.0, f64::max);
+        .fold(0.0, f64::max)
+        .max(1e-6);
+    let domain = (0.0, most * (right - left) / (right - left - beside));
     let axis = Axis {
         label: "average job completion time",
         kind: AxisKind::Time,
-        domain: (0.0, most.max(1e-6) * 1.24),
+        domain,
     };
-    let x = x_axis(&mut canvas, (left, WIDTH - 12.0), (top, bottom), &axis);
+    let x = x_axis(&mut canvas, (left, right), (top, bottom), &axis);
     for (row, &i) in order.iter().enumerate() {
         let y = top + ROW * row as f64;
         canvas.rect(
@@ -67,12 +84,9 @@ pub fn compare_bars(records: &[&RunRecord]) -> Figure {
             y + 18.5,
             &fit(&names[i], left - 14.0, 13.0),
         );
-        let ratio = bound(i)
-            .map(|b| format!("  {}× bound", format::grouped(value(i) / b, 2)))
-            .unwrap_or_default();
-        let label = format!("{}{ratio}", format::span(value(i)));
         let after = x.at(value(i).max(bound(i).unwrap_or(0.0)));
-        canvas.text("k", Anchor::Start, after + 7.0, y + 18.5, &label);
+        let (value, ratio) = &texts[row];
+        canvas.text_pair("k", after + 7.0, y + 18.5, value, ratio);
         if let (None, Some(bound)) = (same_bound, bound(i)) {
             canvas.line("b", (x.at(bound), y + 1.0), (x.at(bound), y + ROW - 1.0));
         }

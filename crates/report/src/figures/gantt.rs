@@ -232,11 +232,15 @@ fn caption(
         String::new()
     };
     let when = if window.cut {
+        let length = window.end.saturating_sub(window.start) as f64 / 1e6;
+        let unit = format::unit_for(length);
+        let at = |micros: i64| format::grouped(seconds(micros) / unit.seconds, 1);
         format!(
-            " Of the whole run, {} around the longest queue are drawn: from {} to {}.",
-            format::span(window.end.saturating_sub(window.start) as f64 / 1e6),
-            format::span(seconds(window.start)),
-            format::span(seconds(window.end))
+            " Of the whole run, {} around the longest queue are drawn: from {} to {} {}.",
+            format::span(length),
+            at(window.start),
+            at(window.end),
+            unit.name
         )
     } else {
         String::new()

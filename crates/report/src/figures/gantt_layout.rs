@@ -20,12 +20,15 @@ pub(crate) struct Block {
     pub(crate) end: i64,
 }
 
+/// From when until when, and who.
+type Span = (i64, i64, JobId);
+
 /// Most jobs drawn beside each other on one GPU.
 const MAX_LANES: u32 = 4;
 
 /// All rectangles of these segments, by node, slot and time.
 pub(crate) fn blocks(segments: &[Segment]) -> Vec<Block> {
-    let mut by_gpu: BTreeMap<(u32, u32), Vec<(i64, i64, JobId)>> = BTreeMap::new();
+    let mut by_gpu: BTreeMap<(u32, u32), Vec<Span>> = BTreeMap::new();
     for segment in segments.iter().filter(|s| s.end > s.start) {
         for slot in &segment.slots {
             let held = (segment.start.0, segment.end.0, segment.job);
@@ -69,8 +72,8 @@ pub(crate) fn blocks(segments: &[Segment]) -> Vec<Block> {
 }
 
 /// Joins spans of one job that follow each other; the spans are in order.
-fn join(held: Vec<(i64, i64, JobId)>) -> Vec<(i64, i64, JobId)> {
-    let mut out: Vec<(i64, i64, JobId)> = vec![];
+fn join(held: Vec<Span>) -> Vec<Span> {
+    let mut out: Vec<Span> = vec![];
     for span in held {
         let near = out
             .iter()
@@ -89,7 +92,7 @@ fn join(held: Vec<(i64, i64, JobId)>) -> Vec<(i64, i64, JobId)> {
 }
 
 /// The lowest free lane for each span, and how many lanes there are.
-fn lanes(spans: &[(i64, i64, JobId)]) -> (Vec<u32>, u32) {
+fn lanes(spans: &[Span]) -> (Vec<u32>, u32) {
     let mut free_at: Vec<i64> = vec![];
     let mut lane_of = vec![];
     for (start, end, _) in spans {

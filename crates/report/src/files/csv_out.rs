@@ -10,7 +10,7 @@ where
     // Writing to memory cannot fail; what could not be written would be missing from the bytes.
     let _ = writer.write_record(header);
     for row in rows {
-        let _ = writer.write_record(row.into_iter());
+        let _ = writer.write_record(row);
     }
     writer.into_inner().unwrap_or_default()
 }

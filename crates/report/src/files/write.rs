@@ -50,7 +50,15 @@ pub fn write_comparison(dir: &Path, records: &[RunRecord]) -> Result<Vec<PathBuf
         &dir.join("comparison.csv"),
         &comparison_csv(records, &names),
     )?);
-    let title = format!("{} runs compared", records.len());
+    let traces: BTreeSet<&str> = records
+        .iter()
+        .map(|r| r.summary.trace.as_str())
+        .filter(|t| !t.is_empty())
+        .collect();
+    let title = match traces.first() {
+        Some(trace) if traces.len() == 1 => format!("{} runs of {trace}", records.len()),
+        _ => format!("{} runs compared", records.len()),
+    };
     written.push(write_file(
         &dir.join("report.html"),
         html(records, &title).as_bytes(),

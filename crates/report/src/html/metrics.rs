@@ -38,14 +38,14 @@ pub(crate) struct Metric {
 /// All columns, in order.
 pub(crate) const METRICS: [Metric; 13] = [
     Metric {
-        head: "average JCT",
+        head: "avg JCT",
         definition: "Job completion time, from submission to the end, averaged over the jobs that finished.",
         show: Show::Time,
         better: Better::Lower,
         value: |s| of_finished(s, s.avg_jct_s),
     },
     Metric {
-        head: "to bound",
+        head: "over bound",
         definition: "Average JCT over the lower bound: a mean that no schedule of these jobs on so many GPUs can beat. \
                      1.00× would be perfect; the bound itself may be out of reach.",
         show: Show::Times,
@@ -76,7 +76,7 @@ pub(crate) const METRICS: [Metric; 13] = [
         value: |s| of_finished(s, s.p99_jct_s),
     },
     Metric {
-        head: "average wait",
+        head: "avg wait",
         definition: "Time a job was submitted but held no GPUs, before its first start and between preemptions.",
         show: Show::Time,
         better: Better::Lower,

@@ -30,8 +30,10 @@ pub fn html_with(records: &[RunRecord], title: &str, figures: &[Figure]) -> Stri
     if !all.is_empty() {
         let heading = if all.len() == 1 { "Result" } else { "Comparison" };
         page.section(heading, &table::comparison(&all, &names));
+        page.push("<div class=\"split\">\n");
         page.figures("Jobs", &job_figures(&all));
         page.figures("Cluster", &[utilization(&all), queue_length(&all)]);
+        page.push("</div>\n");
         page.section("GPUs, job by job", &gantts(&all, &names));
         page.push(&tenants::section(&all, &names));
     }

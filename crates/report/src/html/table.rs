@@ -98,7 +98,7 @@ impl<'a> Column<'a> {
             Show::Number | Show::Count => "",
         };
         format!(
-            "<th scope=\"col\" title=\"{}\">{}<span class=\"arrow\"></span><small>{unit}&nbsp;</small></th>",
+            "<th scope=\"col\" title=\"{}\">{}<span class=\"arrow\"></span><small>{unit}</small></th>",
             escape(self.metric.definition),
             escape(self.metric.head)
         )

@@ -25,9 +25,9 @@ pub(crate) fn section(records: &[&RunRecord], names: &[String]) -> String {
     let heads = [
         ("jobs", ""),
         ("finished", ""),
-        ("average JCT", jct.name),
+        ("avg JCT", jct.name),
         ("p99 JCT", p99.name),
-        ("average wait", wait.name),
+        ("avg wait", wait.name),
         ("slowdown", ""),
         ("GPU time", "GPU-hours"),
     ];
@@ -38,7 +38,7 @@ pub(crate) fn section(records: &[&RunRecord], names: &[String]) -> String {
     );
     for (head, unit) in heads {
         out.push_str(&format!(
-            "<th scope=\"col\">{head}<span class=\"arrow\"></span><small>{unit}&nbsp;</small></th>"
+            "<th scope=\"col\">{head}<span class=\"arrow\"></span><small>{unit}</small></th>"
         ));
     }
     out.push_str("</tr></thead>\n<tbody>\n");

@@ -71,6 +71,22 @@ impl Canvas {
         ));
     }
 
+    /// A text with a quieter one after it; the viewer's own font decides where the second begins.
+    pub(crate) fn text_pair(&mut self, class: &str, x: f64, y: f64, first: &str, second: &str) {
+        let class = if class.is_empty() {
+            String::new()
+        } else {
+            format!(" class=\"{class}\"")
+        };
+        self.body.push_str(&format!(
+            "<text x=\"{}\" y=\"{}\"><tspan{class}>{}</tspan><tspan class=\"m\" dx=\"6\">{}</tspan></text>\n",
+            num(x),
+            num(y),
+            escape(first),
+            escape(second)
+        ));
+    }
+
     pub(crate) fn text(&mut self, class: &str, anchor: Anchor, x: f64, y: f64, content: &str) {
         let anchor = match anchor {
             Anchor::Start => "",

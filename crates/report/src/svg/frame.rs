@@ -45,7 +45,13 @@ pub(crate) fn frame(
         canvas.text("m", Anchor::End, left - 7.0, at + 4.0, label);
     }
     let y_label = with_unit(y.label, y_ticks.unit);
-    canvas.text("m", Anchor::Start, 0.0, top - 10.0, &fit(&y_label, right, 12.0));
+    canvas.text(
+        "m",
+        Anchor::Start,
+        left,
+        top - 9.0,
+        &fit(&y_label, right - left, 12.0),
+    );
     let x_scale = x_axis(canvas, (left, right), (top, bottom), x);
     Frame {
         x: x_scale,
@@ -140,9 +146,10 @@ pub(crate) fn legend(canvas: &mut Canvas, top: f64, width: f64, entries: &[Legen
         }
         let y = top + row * ROW + 13.0;
         draw_mark(canvas, entry.mark, x, y - 4.0);
-        canvas.text("", Anchor::Start, x + 28.0, y, &name);
-        if !entry.value.is_empty() {
-            canvas.text("m", Anchor::Start, x + 28.0 + name_width + 6.0, y, &entry.value);
+        if entry.value.is_empty() {
+            canvas.text("", Anchor::Start, x + 28.0, y, &name);
+        } else {
+            canvas.text_pair("", x + 28.0, y, &name, &entry.value);
         }
         x += total;
     }

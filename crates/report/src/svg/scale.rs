@@ -176,8 +176,11 @@ fn decades(scale: &Scale) -> Vec<(f64, String, u8)> {
     out
 }
 
+/// Seconds in a unit, its name, and `(how many, importance)` of its marks.
+type UnitMarks = (f64, &'static str, &'static [(u32, u8)]);
+
 fn time_marks() -> Vec<(f64, String, u8)> {
-    const MARKS: [(f64, &str, &[(u32, u8)]); 4] = [
+    const MARKS: [UnitMarks; 4] = [
         (1.0, "s", &[(1, 0), (2, 2), (5, 2), (10, 0), (20, 2), (30, 1)]),
         (60.0, "min", &[(1, 0), (2, 2), (5, 2), (10, 0), (20, 2), (30, 1)]),
         (3600.0, "h", &[(1, 0), (2, 2), (3, 1), (6, 2), (12, 2)]),
