@@ -13,7 +13,9 @@ pub struct GpuSet {
 impl GpuSet {
     /// No GPU, of a node with `slots` of them.
     pub fn empty(slots: u32) -> Self {
-        Self { words: SmallVec::from_elem(0, (slots as usize).div_ceil(64).max(1)) }
+        Self {
+            words: SmallVec::from_elem(0, (slots as usize).div_ceil(64).max(1)),
+        }
     }
 
     /// All GPUs of a node with `slots` of them.
@@ -38,7 +40,9 @@ impl GpuSet {
 
     /// Whether this slot is in the set.
     pub fn contains(&self, slot: u32) -> bool {
-        self.words.get(slot as usize / 64).is_some_and(|w| w >> (slot % 64) & 1 == 1)
+        self.words
+            .get(slot as usize / 64)
+            .is_some_and(|w| w >> (slot % 64) & 1 == 1)
     }
 
     /// Adds one slot, which must lie inside the node.
@@ -48,7 +52,11 @@ impl GpuSet {
 
     /// Whether every slot of `other` is in this set.
     pub fn covers(&self, other: &GpuSet) -> bool {
-        other.words.iter().enumerate().all(|(i, w)| w & !self.words.get(i).copied().unwrap_or(0) == 0)
+        other
+            .words
+            .iter()
+            .enumerate()
+            .all(|(i, w)| w & !self.words.get(i).copied().unwrap_or(0) == 0)
     }
 
     /// Whether the two share a slot.
@@ -72,7 +80,9 @@ impl GpuSet {
 
     /// The `count` lowest slots of this set; fewer if there are not so many.
     pub fn lowest(&self, count: u32) -> GpuSet {
-        let mut taken = GpuSet { words: SmallVec::from_elem(0, self.words.len()) };
+        let mut taken = GpuSet {
+            words: SmallVec::from_elem(0, self.words.len()),
+        };
         let mut left = count;
         for (out, word) in taken.words.iter_mut().zip(&self.words) {
             if left == 0 {

@@ -81,7 +81,10 @@ pub struct IdVec<I, T> {
 
 impl<I, T> Default for IdVec<I, T> {
     fn default() -> Self {
-        Self { items: Vec::new(), kind: PhantomData }
+        Self {
+            items: Vec::new(),
+            kind: PhantomData,
+        }
     }
 }
 
@@ -114,7 +117,10 @@ impl<I: Id, T> IdVec<I, T> {
 
     /// All items with their ids, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (I, &T)> + ExactSizeIterator {
-        self.items.iter().enumerate().map(|(i, item)| (I::from_index(i), item))
+        self.items
+            .iter()
+            .enumerate()
+            .map(|(i, item)| (I::from_index(i), item))
     }
 
     /// All items, in order.
@@ -140,7 +146,10 @@ impl<I: Id, T: Default> IdVec<I, T> {
 
 impl<I, T> FromIterator<T> for IdVec<I, T> {
     fn from_iter<It: IntoIterator<Item = T>>(iter: It) -> Self {
-        Self { items: iter.into_iter().collect(), kind: PhantomData }
+        Self {
+            items: iter.into_iter().collect(),
+            kind: PhantomData,
+        }
     }
 }
 

@@ -102,7 +102,9 @@ mod tests {
 
     #[test]
     fn amdahl_is_monotone_and_bounded() {
-        let scaling = Scaling::Amdahl { parallel_ppm: 900_000 };
+        let scaling = Scaling::Amdahl {
+            parallel_ppm: 900_000,
+        };
         let rates: Vec<u32> = (1..=64).map(|g| scaling.rate(g, 1).0).collect();
         assert!(rates.windows(2).all(|w| w[0] < w[1]));
         assert!(rates[63] < 10_000_000);

@@ -103,36 +103,69 @@ impl fmt::Display for Reason {
         match self {
             Self::NotEnoughFreeGpus { asked, free } => write!(f, "asks for {asked} GPUs, {free} are free"),
             Self::Fragmented { asked, free, best } => {
-                write!(f, "asks for {asked} GPUs; {free} are free, but at most {best} in one acceptable place")
+                write!(
+                    f,
+                    "asks for {asked} GPUs; {free} are free, but at most {best} in one acceptable place"
+                )
             }
-            Self::NotEnoughCpuOrMemory { cpu_milli_per_gpu, memory_mib_per_gpu } => write!(
+            Self::NotEnoughCpuOrMemory {
+                cpu_milli_per_gpu,
+                memory_mib_per_gpu,
+            } => write!(
                 f,
                 "no node has {} cores and {} MiB free beside each GPU",
                 f64::from(*cpu_milli_per_gpu) / 1000.0,
                 memory_mib_per_gpu
             ),
             Self::NeverFits { asked, largest, .. } => {
-                write!(f, "asks for {asked} GPUs, but the cluster has only {largest} it could use")
+                write!(
+                    f,
+                    "asks for {asked} GPUs, but the cluster has only {largest} it could use"
+                )
             }
             Self::Malformed { gpus } => write!(f, "asks for {gpus} GPUs; a job needs at least one"),
             Self::LoadLimit { demand, limit } => {
-                write!(f, "held by admission: jobs let in ask for {demand} GPUs, the limit is {limit}")
+                write!(
+                    f,
+                    "held by admission: jobs let in ask for {demand} GPUs, the limit is {limit}"
+                )
             }
             Self::TenantCap { tenant, demand, cap } => {
-                write!(f, "held by admission: tenant {tenant} asks for {demand} GPUs, its cap is {cap}")
+                write!(
+                    f,
+                    "held by admission: tenant {tenant} asks for {demand} GPUs, its cap is {cap}"
+                )
             }
             Self::UserCap { user, demand, cap } => {
-                write!(f, "held by admission: user {user} asks for {demand} GPUs, the cap is {cap}")
+                write!(
+                    f,
+                    "held by admission: user {user} asks for {demand} GPUs, the cap is {cap}"
+                )
             }
             Self::BehindInLine { head, ahead } => {
-                write!(f, "{ahead} jobs are ahead in line, job {head} first, and it may not pass them")
+                write!(
+                    f,
+                    "{ahead} jobs are ahead in line, job {head} first, and it may not pass them"
+                )
             }
-            Self::ReservedFor { job, expected_start: Some(at) } => {
-                write!(f, "GPUs are kept for job {job}, expected to start at {:.0} s", at.as_secs_f64())
+            Self::ReservedFor {
+                job,
+                expected_start: Some(at),
+            } => {
+                write!(
+                    f,
+                    "GPUs are kept for job {job}, expected to start at {:.0} s",
+                    at.as_secs_f64()
+                )
             }
-            Self::ReservedFor { job, expected_start: None } => write!(f, "GPUs are kept for job {job}"),
+            Self::ReservedFor {
+                job,
+                expected_start: None,
+            } => write!(f, "GPUs are kept for job {job}"),
             Self::WaitingForGpus { busy } => write!(f, "placed; waits for {busy} GPUs to be given up"),
-            Self::NextRound { at: Some(at) } => write!(f, "starts with the next round, at {:.0} s", at.as_secs_f64()),
+            Self::NextRound { at: Some(at) } => {
+                write!(f, "starts with the next round, at {:.0} s", at.as_secs_f64())
+            }
             Self::NextRound { at: None } => write!(f, "starts with the next decision"),
         }
     }

@@ -5,7 +5,9 @@ pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
     let mut scored: Vec<(usize, &str)> = names
         .into_iter()
         .map(|name| (distance(word, name), name))
-        .filter(|(d, name)| *d <= 1 + word.len().min(name.len()) / 3 || (word.len() >= 3 && name.starts_with(word)))
+        .filter(|(d, name)| {
+            *d <= 1 + word.len().min(name.len()) / 3 || (word.len() >= 3 && name.starts_with(word))
+        })
         .collect();
     scored.sort();
     scored.into_iter().map(|(_, name)| name).take(3).collect()

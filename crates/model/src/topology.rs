@@ -83,7 +83,10 @@ impl ClusterSpec {
     pub fn bare(gpu_type: &str) -> Self {
         let mut cluster = Self::default();
         cluster.gpu_types.push(gpu_type.to_owned());
-        cluster.zones.push(Zone { name: "rack-0".to_owned(), parent: None });
+        cluster.zones.push(Zone {
+            name: "rack-0".to_owned(),
+            parent: None,
+        });
         cluster
     }
 
@@ -94,7 +97,11 @@ impl ClusterSpec {
 
     /// The type with this name, added if it is new.
     pub fn gpu_type(&mut self, name: &str) -> GpuTypeId {
-        let known = self.gpu_types.iter().find(|(_, n)| n.as_str() == name).map(|(id, _)| id);
+        let known = self
+            .gpu_types
+            .iter()
+            .find(|(_, n)| n.as_str() == name)
+            .map(|(id, _)| id);
         known.unwrap_or_else(|| self.gpu_types.push(name.to_owned()))
     }
 }

@@ -50,7 +50,14 @@ impl Time {
     /// The first multiple of `period` that is not before this moment.
     pub fn next_multiple_of(self, period: Time) -> Time {
         debug_assert!(period.0 > 0, "a period is positive");
-        Time(self.0.div_euclid(period.0) * period.0 + if self.0.rem_euclid(period.0) == 0 { 0 } else { period.0 })
+        Time(
+            self.0.div_euclid(period.0) * period.0
+                + if self.0.rem_euclid(period.0) == 0 {
+                    0
+                } else {
+                    period.0
+                },
+        )
     }
 
     /// The sum, or [`Time::MAX`] where it does not fit.

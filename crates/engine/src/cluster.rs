@@ -1,0 +1,425 @@
+//! The nodes and what is free on them, with an index that finds the best node without a scan.
+
+use std::collections::BTreeMap;
+
+use dovetail_model::ids::IdVec;
+use dovetail_model::{Allocation, GpuSet, GpuTypeId, NodeId, NodeSpec, Zone, ZoneId};
+use serde::{Deserialize, Serialize};
+
+use crate::node_set::NodeSet;
+
+/// A node and what is free on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeState {
+    /// What it has.
+    pub spec: NodeSpec,
+    /// It is there.
+    pub up: bool,
+    /// It takes no new jobs.
+    pub draining: bool,
+    /// GPU slots nobody is meant to hold.
+    pub free: GpuSet,
+    /// How many those are.
+    pub free_gpus: u32,
+    /// CPU nobody is meant to hold, in milli-cores.
+    pub free_cpu_milli: u32,
+    /// Memory nobody is meant to hold, in MiB.
+    pub free_memory_mib: u64,
+    /// Slots that jobs told to stop have not given up yet.
+    pub lingering: GpuSet,
+    /// How many jobs beyond the first share a slot; slots held by one job are not in here.
+    sharers: BTreeMap<u32, u32>,
+}
+
+impl NodeState {
+    fn new(spec: NodeSpec) -> Self {
+        Self {
+            up: true,
+            draining: false,
+            free: GpuSet::full(spec.gpus),
+            free_gpus: spec.gpus,
+            free_cpu_milli: spec.cpu_milli,
+            free_memory_mib: spec.memory_mib,
+            lingering: GpuSet::empty(spec.gpus),
+            sharers: BTreeMap::new(),
+            spec,
+        }
+    }
+
+    /// Whether it takes new jobs.
+    pub fn is_open(&self) -> bool {
+        self.up && !self.draining
+    }
+
+    /// How many GPUs with so much CPU and memory beside each are free.
+    pub fn fitting(&self, cpu_milli_per_gpu: u32, memory_mib_per_gpu: u64) -> u32 {
+        let by_cpu = self
+            .free_cpu_milli
+            .checked_div(cpu_milli_per_gpu)
+            .unwrap_or(u32::MAX);
+        let by_memory = self
+            .free_memory_mib
+            .checked_div(memory_mib_per_gpu)
+            .unwrap_or(u64::MAX);
+        self.free_gpus
+            .min(by_cpu)
+            .min(u32::try_from(by_memory).unwrap_or(u32::MAX))
+    }
+
+    /// Whether some of its GPUs are held by several jobs.
+    pub fn has_sharers(&self) -> bool {
+        !self.sharers.is_empty()
+    }
+
+    /// Free GPUs that count as fragments: the node is partly used.
+    fn fragment(&self) -> u32 {
+        if self.is_open() && self.free_gpus < self.spec.gpus {
+            self.free_gpus
+        } else {
+            0
+        }
+    }
+}
+
+/// Open nodes with one kind of GPU, by how many GPUs are free.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Pool {
+    by_free: Vec<NodeSet>,
+    /// One bit for every level of `by_free` that is not empty.
+    levels: Vec<u64>,
+    free: u32,
+    total: u32,
+}
+
+impl Pool {
+    fn insert(&mut self, id: NodeId, node: &NodeState) {
+        let level = node.free_gpus as usize;
+        if self.by_free.len() <= node.spec.gpus as usize {
+            self.by_free
+                .resize_with(node.spec.gpus as usize + 1, NodeSet::default);
+            self.levels.resize(node.spec.gpus as usize / 64 + 1, 0);
+        }
+        self.by_free[level].insert(id);
+        self.levels[level / 64] |= 1 << (level % 64);
+        self.free += node.free_gpus;
+        self.total += node.spec.gpus;
+    }
+
+    fn remove(&mut self, id: NodeId, node: &NodeState) {
+        let level = node.free_gpus as usize;
+        self.by_free[level].remove(id);
+        if self.by_free[level].is_empty() {
+            self.levels[level / 64] &= !(1 << (level % 64));
+        }
+        self.free -= node.free_gpus;
+        self.total -= node.spec.gpus;
+    }
+
+    /// The lowest level of at least `from` that has a node.
+    fn level_from(&self, from: u32) -> Option<u32> {
+        let (word, bit) = (from as usize / 64, from % 64);
+        let first = self.levels.get(word)? >> bit << bit;
+        if first != 0 {
+            return Some((word * 64) as u32 + first.trailing_zeros());
+        }
+        let rest = self
+            .levels
+            .iter()
+            .enumerate()
+            .skip(word + 1)
+            .find(|(_, w)| **w != 0)?;
+        Some((rest.0 * 64) as u32 + rest.1.trailing_zeros())
+    }
+
+    /// The highest level below `below` that has a node.
+    fn level_below(&self, below: u32) -> Option<u32> {
+        let (word, bit) = (below as usize / 64, below % 64);
+        let last = self.levels.get(word).copied().unwrap_or(0) & ((1 << bit) - 1);
+        if last != 0 {
+            return Some((word * 64) as u32 + last.ilog2());
+        }
+        let rest = self
+            .levels
+            .iter()
+            .enumerate()
+            .take(word)
+            .rev()
+            .find(|(_, w)| **w != 0)?;
+        Some((rest.0 * 64) as u32 + rest.1.ilog2())
+    }
+}
+
+/// All nodes. What is free here is what nobody is *meant* to hold; what lingers is kept beside it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Cluster {
+    nodes: IdVec<NodeId, Option<NodeState>>,
+    /// The tree above the nodes.
+    pub zones: IdVec<ZoneId, Zone>,
+    #[serde(skip)]
+    pools: IdVec<GpuTypeId, Pool>,
+    #[serde(skip)]
+    with_free: NodeSet,
+    #[serde(skip)]
+    free: u32,
+    #[serde(skip)]
+    total: u32,
+    #[serde(skip)]
+    fragments: u32,
+    lingering: u32,
+}
+
+impl Cluster {
+    /// The node, if it ever joined.
+    pub fn node(&self, id: NodeId) -> Option<&NodeState> {
+        self.nodes.get(id)?.as_ref()
+    }
+
+    /// Every node that ever joined.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeState)> {
+        self.nodes
+            .iter()
+            .filter_map(|(id, n)| n.as_ref().map(|n| (id, n)))
+    }
+
+    /// Free GPUs on open nodes, of one kind or of all.
+    pub fn free_gpus(&self, gpu_type: Option<GpuTypeId>) -> u32 {
+        match gpu_type {
+            None => self.free,
+            Some(t) => self.pools.get(t).map_or(0, |p| p.free),
+        }
+    }
+
+    /// GPUs on open nodes, of one kind or of all.
+    pub fn total_gpus(&self, gpu_type: Option<GpuTypeId>) -> u32 {
+        match gpu_type {
+            None => self.total,
+            Some(t) => self.pools.get(t).map_or(0, |p| p.total),
+        }
+    }
+
+    /// Free GPUs on partly used open nodes.
+    pub fn fragmented_gpus(&self) -> u32 {
+        self.fragments
+    }
+
+    /// GPUs that jobs told to stop have not given up.
+    pub fn lingering_gpus(&self) -> u32 {
+        self.lingering
+    }
+
+    /// The kinds of GPU a job may use.
+    pub fn types(&self, gpu_type: Option<GpuTypeId>) -> impl Iterator<Item = GpuTypeId> + use<> {
+        let known = self.pools.len() as u32;
+        let range = match gpu_type {
+            Some(t) => t.0.min(known)..(t.0 + 1).min(known),
+            None => 0..known,
+        };
+        range.map(GpuTypeId)
+    }
+
+    /// The most GPUs that are free on one open node.
+    pub fn most_free(&self, gpu_type: Option<GpuTypeId>) -> u32 {
+        self.types(gpu_type)
+            .filter_map(|t| self.pools[t].level_below(u32::MAX))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Numbers of free GPUs, from `from` up, for which there is an open node.
+    pub fn levels_from(&self, gpu_type: GpuTypeId, from: u32) -> impl Iterator<Item = u32> + '_ {
+        let pool = self.pools.get(gpu_type);
+        let next = move |from| pool.and_then(|p| p.level_from(from));
+        std::iter::successors(next(from), move |level| next(level + 1))
+    }
+
+    /// Numbers of free GPUs for which there is an open node, largest first, down to one.
+    pub fn levels_down(&self, gpu_type: GpuTypeId) -> impl Iterator<Item = u32> + '_ {
+        let pool = self.pools.get(gpu_type);
+        let next = move |below| pool.and_then(|p| p.level_below(below)).filter(|level| *level > 0);
+        std::iter::successors(next(u32::MAX), move |level| next(*level))
+    }
+
+    /// Open nodes of one kind with exactly `free` free GPUs, lowest id first.
+    pub fn nodes_with_free(&self, gpu_type: GpuTypeId, free: u32) -> impl Iterator<Item = NodeId> + '_ {
+        self.pools
+            .get(gpu_type)
+            .and_then(|p| p.by_free.get(free as usize))
+            .into_iter()
+            .flat_map(NodeSet::iter)
+    }
+
+    /// Open nodes with any free GPU, lowest id first.
+    pub fn nodes_with_any_free(&self) -> impl Iterator<Item = (NodeId, &NodeState)> + '_ {
+        self.with_free
+            .iter()
+            .filter_map(|id| self.node(id).map(|n| (id, n)))
+    }
+
+    /// A node joins, or comes back empty.
+    pub(crate) fn node_up(&mut self, id: NodeId, spec: NodeSpec) {
+        self.entry(id);
+        self.unindex(id);
+        self.lingering -= self.node(id).map_or(0, |n| n.lingering.count());
+        *self.entry(id) = Some(NodeState::new(spec));
+        self.index(id);
+    }
+
+    /// Changes whether a node is up or draining.
+    pub(crate) fn set_node(&mut self, id: NodeId, up: bool, draining: bool) {
+        self.unindex(id);
+        if let Some(node) = self.entry(id).as_mut() {
+            node.up = up;
+            node.draining = draining;
+            if !up {
+                let gone = node.lingering.count();
+                node.lingering = GpuSet::empty(node.spec.gpus);
+                self.lingering -= gone;
+            }
+        }
+        self.index(id);
+    }
+
+    /// Takes what an allocation names; with `share`, GPUs may be held already.
+    pub(crate) fn take(&mut self, allocation: &Allocation, share: bool) {
+        for part in &allocation.shares {
+            self.unindex(part.node);
+            let node = self.existing(part.node);
+            if share {
+                for slot in part.gpus.iter().filter(|s| !node.free.contains(*s)) {
+                    *node.sharers.entry(slot).or_insert(0) += 1;
+                }
+            } else {
+                assert!(node.free.covers(&part.gpus), "no GPU is given twice");
+            }
+            node.free.remove(&part.gpus);
+            node.free_gpus = node.free.count();
+            node.free_cpu_milli -= part.cpu_milli;
+            node.free_memory_mib -= part.memory_mib;
+            self.index(part.node);
+        }
+    }
+
+    /// Gives back what an allocation names.
+    pub(crate) fn release(&mut self, allocation: &Allocation) {
+        for part in &allocation.shares {
+            self.unindex(part.node);
+            let node = self.existing(part.node);
+            if node.sharers.is_empty() {
+                debug_assert!(
+                    !node.free.intersects(&part.gpus),
+                    "only what is held is given back"
+                );
+                node.free.add(&part.gpus);
+            } else {
+                for slot in part.gpus.iter() {
+                    match node.sharers.get_mut(&slot) {
+                        None => node.free.insert(slot),
+                        Some(1) => drop(node.sharers.remove(&slot)),
+                        Some(more) => *more -= 1,
+                    }
+                }
+            }
+            node.free_gpus = node.free.count();
+            node.free_cpu_milli += part.cpu_milli;
+            node.free_memory_mib += part.memory_mib;
+            self.index(part.node);
+        }
+    }
+
+    /// Whether all this is free: the GPUs, the CPU and the memory, on nodes that are up.
+    pub(crate) fn is_free(&self, allocation: &Allocation) -> bool {
+        allocation.shares.iter().all(|part| {
+            self.node(part.node).is_some_and(|n| {
+                n.up && n.free.covers(&part.gpus)
+                    && n.free_cpu_milli >= part.cpu_milli
+                    && n.free_memory_mib >= part.memory_mib
+            })
+        })
+    }
+
+    /// Marks GPUs as not given up yet.
+    pub(crate) fn linger(&mut self, allocation: &Allocation) {
+        for part in &allocation.shares {
+            let node = self.existing(part.node);
+            if node.up {
+                let before = node.lingering.count();
+                node.lingering.add(&part.gpus);
+                let more = node.lingering.count() - before;
+                self.lingering += more;
+            }
+        }
+    }
+
+    /// The job on these GPUs is gone.
+    pub(crate) fn unlinger(&mut self, allocation: &Allocation) {
+        for part in &allocation.shares {
+            let node = self.existing(part.node);
+            let before = node.lingering.count();
+            node.lingering.remove(&part.gpus);
+            let fewer = before - node.lingering.count();
+            self.lingering -= fewer;
+        }
+    }
+
+    /// How many GPUs of an allocation are not given up yet.
+    pub(crate) fn busy_gpus(&self, allocation: &Allocation) -> u32 {
+        if self.lingering == 0 {
+            return 0;
+        }
+        let busy = |part: &dovetail_model::NodeShare| {
+            self.node(part.node).map_or(0, |n| {
+                part.gpus.iter().filter(|s| n.lingering.contains(*s)).count() as u32
+            })
+        };
+        allocation.shares.iter().map(busy).sum()
+    }
+
+    /// Builds the index again, after the state was read from a snapshot.
+    pub(crate) fn reindex(&mut self) {
+        self.pools = IdVec::default();
+        self.with_free = NodeSet::default();
+        (self.free, self.total, self.fragments) = (0, 0, 0);
+        let ids: Vec<NodeId> = self.nodes().map(|(id, _)| id).collect();
+        for id in ids {
+            self.index(id);
+        }
+    }
+
+    fn entry(&mut self, id: NodeId) -> &mut Option<NodeState> {
+        self.nodes.entry(id)
+    }
+
+    fn existing(&mut self, id: NodeId) -> &mut NodeState {
+        self.nodes[id]
+            .as_mut()
+            .expect("an allocation names nodes that joined")
+    }
+
+    fn unindex(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get(id).and_then(Option::as_ref) else {
+            return;
+        };
+        if node.is_open() {
+            self.pools[node.spec.gpu_type].remove(id, node);
+            self.free -= node.free_gpus;
+            self.total -= node.spec.gpus;
+            self.fragments -= node.fragment();
+            self.with_free.remove(id);
+        }
+    }
+
+    fn index(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get(id).and_then(Option::as_ref) else {
+            return;
+        };
+        if node.is_open() {
+            self.pools.entry(node.spec.gpu_type).insert(id, node);
+            self.free += node.free_gpus;
+            self.total += node.spec.gpus;
+            self.fragments += node.fragment();
+            if node.free_gpus > 0 {
+                self.with_free.insert(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,573 @@
+//! The engine: facts in, commands out.
+
+use std::collections::VecDeque;
+
+use dovetail_model::{
+    Allocation, ClusterSpec, Command, Event, JobId, JobSpec, NodeId, Outcome, StopReason, Time, Work,
+};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::draft::Changed;
+use crate::job::{Job, Live};
+use crate::parts::Policy;
+use crate::round::Round;
+use crate::state::{Entry, Seat, State};
+
+/// When decisions are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Clock {
+    /// Whenever something happens.
+    Events,
+    /// Only at multiples of a period.
+    Rounds {
+        /// The period.
+        period: Time,
+    },
+}
+
+/// The scheduling engine. `Clone` gives an independent copy; a snapshot, or a journal of all events, gives the same
+/// engine again.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    pub(crate) state: State,
+    pub(crate) policy: Policy,
+    pub(crate) books: Books,
+    commands: VecDeque<Command>,
+}
+
+/// What the engine remembers of its own decisions.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Books {
+    pub(crate) clock: Clock,
+    /// Something changed since the last decision.
+    pub(crate) dirty: bool,
+    pub(crate) last_decision: Option<Time>,
+    /// The discipline wants to decide again at this moment.
+    pub(crate) wake: Option<Time>,
+    pub(crate) decisions: u64,
+    pub(crate) redraw: bool,
+}
+
+/// Everything it takes to go on later, or elsewhere, exactly as before.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Snapshot {
+    state: State,
+    books: Books,
+    commands: VecDeque<Command>,
+    parts: [Value; 7],
+}
+
+impl Engine {
+    /// An engine with no nodes and no jobs.
+    pub fn new(policy: Policy, clock: Clock) -> Self {
+        let state = State {
+            keep_holders: policy.discipline.looks_at_holders(),
+            ..State::default()
+        };
+        let books = Books {
+            clock,
+            dirty: false,
+            last_decision: None,
+            wake: None,
+            decisions: 0,
+            redraw: false,
+        };
+        Self {
+            state,
+            policy,
+            books,
+            commands: VecDeque::new(),
+        }
+    }
+
+    /// An engine over a cluster whose nodes are all up at the epoch.
+    pub fn with_cluster(policy: Policy, clock: Clock, cluster: &ClusterSpec) -> Self {
+        let mut engine = Self::new(policy, clock);
+        engine.state.cluster.zones = cluster.zones.clone();
+        for (node, spec) in cluster.nodes.iter() {
+            engine.handle(
+                Time::ZERO,
+                Event::NodeUp {
+                    node,
+                    spec: spec.clone(),
+                },
+            );
+        }
+        engine
+    }
+
+    /// Learns a fact. Facts come in order of time; one that was told before, or that answers an old command, changes
+    /// nothing.
+    pub fn handle(&mut self, now: Time, event: Event) {
+        debug_assert!(now >= self.state.now, "facts come in order of time");
+        self.state.now = now.max(self.state.now);
+        match event {
+            Event::Submitted(spec) => self.submitted(spec),
+            Event::Cancelled { job } => self.cancelled(job),
+            Event::Started {
+                job,
+                generation,
+                rate,
+            } => {
+                if self.lives(job, generation, |live| *live == Live::Launched) {
+                    let entry = self.state.entry(job);
+                    entry.job.live = Live::Running;
+                    (entry.job.rate, entry.job.done_at) = (rate, now);
+                    self.holder_changed(job);
+                }
+            }
+            Event::Progressed {
+                job,
+                generation,
+                done,
+                rate,
+            } => {
+                if self.lives(job, generation, |live| *live == Live::Running) {
+                    let entry = self.state.entry(job);
+                    (entry.job.done, entry.job.rate, entry.job.done_at) = (done, rate, now);
+                    self.holder_changed(job);
+                }
+            }
+            Event::Exited {
+                job,
+                generation,
+                outcome,
+            } => {
+                if self.lives(job, generation, |live| *live != Live::Nothing) {
+                    self.exited(job, outcome);
+                }
+            }
+            Event::Stopped {
+                job,
+                generation,
+                done,
+            } => {
+                if self.lives(job, generation, |live| *live != Live::Nothing) {
+                    self.stopped(job, done);
+                }
+            }
+            Event::NodeUp { node, spec } => self.node_up(node, spec),
+            Event::NodeDown { node } => self.node_down(node),
+            Event::NodeDraining { node } => self.node_open(node, true),
+            Event::NodeResumed { node } => self.node_open(node, false),
+            Event::Wake => {
+                self.books.dirty |= self.books.wake.is_some_and(|w| w <= now);
+                self.books.dirty |= self.state.expiries.first().is_some_and(|(at, _)| *at <= now);
+                self.books.dirty |= self.time_matters();
+            }
+        }
+    }
+
+    /// What should be done next, if anything. Takes a decision first when one is due.
+    pub fn poll(&mut self) -> Option<Command> {
+        if self.commands.is_empty() && self.books.dirty && self.decision_is_due() {
+            self.decide();
+        }
+        self.commands.pop_front()
+    }
+
+    /// The moment at which `Wake` should be told, if nothing happens before.
+    pub fn wake_at(&self) -> Option<Time> {
+        let asked = self
+            .books
+            .wake
+            .into_iter()
+            .chain(self.state.expiries.first().map(|(at, _)| *at))
+            .min();
+        match self.books.clock {
+            Clock::Events => asked,
+            Clock::Rounds { period } => {
+                let next = match self.books.last_decision {
+                    Some(last) if last == self.state.now => last + period,
+                    _ => self.state.now.next_multiple_of(period),
+                };
+                if self.books.dirty || self.time_matters() {
+                    return Some(next);
+                }
+                asked.map(|at| at.max(next).next_multiple_of(period))
+            }
+        }
+    }
+
+    /// In rounds, jobs that move along their lines can pass each other between two rounds.
+    fn time_matters(&self) -> bool {
+        self.policy.discipline.preempts()
+            && matches!(self.books.clock, Clock::Rounds { .. })
+            && self.state.holding.len() > 0
+            && (self.state.waiting.len() > 0 || !self.state.stale.is_empty())
+    }
+
+    fn decision_is_due(&self) -> bool {
+        match self.books.clock {
+            Clock::Events => true,
+            Clock::Rounds { period } => {
+                self.state.now.0.rem_euclid(period.0) == 0 && self.books.last_decision != Some(self.state.now)
+            }
+        }
+    }
+
+    /// One decision: admit, order, walk (size, group, place), diff.
+    fn decide(&mut self) {
+        self.books.dirty = false;
+        self.books.wake = None;
+        self.books.last_decision = Some(self.state.now);
+        self.books.decisions += 1;
+        self.admit();
+        self.draw_lines();
+        let policy = &mut self.policy;
+        let mut round = Round::new(
+            &mut self.state,
+            &mut *policy.sizing,
+            &mut *policy.grouping,
+            &mut *policy.tenancy,
+            &mut *policy.placement,
+        );
+        policy.discipline.walk(&mut round);
+        let (draft, wake) = round.finish();
+        self.books.wake = wake;
+        if !draft.is_empty() {
+            for change in draft.changes(&self.state) {
+                self.carry_out(change);
+            }
+            self.launch_what_can_start();
+        }
+    }
+
+    /// Brings every line that has run out, or whose job changed, up to date.
+    fn draw_lines(&mut self) {
+        if std::mem::take(&mut self.books.redraw) {
+            let all: Vec<JobId> = self.state.jobs().map(|j| j.spec.id).collect();
+            all.into_iter().for_each(|id| self.state.mark_stale(id));
+        }
+        self.state.expire();
+        self.state.reseat(&*self.policy.order, &*self.policy.tenancy);
+    }
+
+    /// The one place where the difference between plan and present becomes commands.
+    fn carry_out(&mut self, change: Changed) {
+        let id = change.job;
+        let target = self.state.known(id).allocation.clone();
+        match (change.before, target) {
+            (None, Some(_)) => {
+                self.state.unseat(id);
+                self.state.pending.insert(id);
+                self.holder_changed(id);
+            }
+            (Some(before), None) => {
+                self.state.pending.remove(&id);
+                if self.state.known(id).is_up() {
+                    self.stop(id, before, StopReason::Preempted);
+                } else {
+                    self.state.mark_stale(id);
+                }
+            }
+            (Some(before), Some(target)) => {
+                if self.state.known(id).is_up() {
+                    let reason = if before.gpus() == target.gpus() {
+                        StopReason::Moved
+                    } else {
+                        StopReason::Resized
+                    };
+                    self.stop(id, before, reason);
+                }
+                self.state.pending.insert(id);
+                self.holder_changed(id);
+            }
+            (None, None) => unreachable!("a change that changes nothing was dropped"),
+        }
+    }
+
+    /// Tells a job to stop. Its GPUs are no longer its own, but not free either until it has stopped.
+    fn stop(&mut self, id: JobId, held: Allocation, reason: StopReason) {
+        let now = self.state.now;
+        self.state.cluster.linger(&held);
+        let job = &mut self.state.entry(id).job;
+        let span = now.since(job.held_since);
+        job.done = job.done(now);
+        job.done_at = now;
+        job.held_before += span;
+        job.gpu_time_before += i128::from(span.0) * i128::from(held.gpus());
+        job.live = Live::Stopping(held);
+        job.waiting_since = now;
+        job.preemptions += u32::from(reason == StopReason::Preempted);
+        let generation = job.generation;
+        self.state.mark_stale(id);
+        self.commands.push_back(Command::Stop {
+            job: id,
+            generation,
+            reason,
+        });
+    }
+
+    /// Launches every placed job whose GPUs are really free.
+    fn launch_what_can_start(&mut self) {
+        let now = self.state.now;
+        let pending = std::mem::take(&mut self.state.pending);
+        for id in pending {
+            let job = self.state.known(id);
+            let allocation = job
+                .allocation
+                .as_ref()
+                .expect("what is about to start was placed");
+            if job.live != Live::Nothing || self.state.cluster.busy_gpus(allocation) > 0 {
+                self.state.pending.insert(id);
+                continue;
+            }
+            let job = &mut self.state.entry(id).job;
+            job.generation.0 += 1;
+            job.live = Live::Launched;
+            job.held_since = now;
+            job.first_start.get_or_insert(now);
+            let allocation = job.allocation.clone().expect("looked at above");
+            self.commands.push_back(Command::Launch {
+                job: id,
+                generation: job.generation,
+                allocation,
+            });
+        }
+    }
+
+    fn lives(
+        &self,
+        id: JobId,
+        generation: dovetail_model::Generation,
+        wanted: impl Fn(&Live) -> bool,
+    ) -> bool {
+        self.state
+            .job(id)
+            .is_some_and(|job| job.generation == generation && wanted(&job.live))
+    }
+
+    fn holder_changed(&mut self, id: JobId) {
+        if self.state.keep_holders {
+            self.state.mark_stale(id);
+        }
+    }
+
+    fn submitted(&mut self, spec: JobSpec) {
+        let id = spec.id;
+        if self.state.jobs.get(id).is_some_and(Option::is_some) {
+            return;
+        }
+        self.state.idle_jobs += 1;
+        self.state.idle_gpus += u64::from(spec.gpus);
+        let job = Job::new(spec, self.state.now);
+        *self.state.jobs.entry(id) = Some(Box::new(Entry {
+            job,
+            seat: Seat::None,
+            stale: false,
+        }));
+        self.state.inbox.push(id);
+        self.books.dirty = true;
+    }
+
+    fn cancelled(&mut self, id: JobId) {
+        let Some(job) = self.state.job(id) else { return };
+        self.books.dirty = true;
+        match job.live {
+            Live::Nothing => drop(self.forget(id)),
+            Live::Launched | Live::Running => {
+                self.state.entry(id).job.cancelled = true;
+                let held = self.take_back(id);
+                self.stop(id, held, StopReason::Cancelled);
+            }
+            Live::Stopping(_) => {
+                self.state.entry(id).job.cancelled = true;
+                if self.state.known(id).allocation.is_some() {
+                    self.take_back(id);
+                }
+            }
+        }
+    }
+
+    fn exited(&mut self, id: JobId, outcome: Outcome) {
+        let job = self.forget(id);
+        if let Live::Stopping(held) = &job.live {
+            self.state.cluster.unlinger(held);
+        }
+        if outcome == Outcome::Completed {
+            self.books.redraw |= self.policy.order.finished(&job, self.state.now);
+        }
+        self.books.dirty = true;
+        self.launch_what_can_start();
+    }
+
+    fn stopped(&mut self, id: JobId, done: Work) {
+        let now = self.state.now;
+        if !matches!(self.state.known(id).live, Live::Stopping(_)) {
+            let held = self.take_back(id);
+            self.stop(id, held, StopReason::Preempted);
+            self.commands.pop_back();
+            self.books.dirty = true;
+        }
+        let job = &mut self.state.entry(id).job;
+        let Live::Stopping(held) = std::mem::replace(&mut job.live, Live::Nothing) else {
+            unreachable!("it was stopping")
+        };
+        (job.done, job.done_at, job.waiting_since) = (done, now, now);
+        let cancelled = job.cancelled;
+        self.state.cluster.unlinger(&held);
+        if cancelled {
+            self.forget(id);
+        } else {
+            self.state.mark_stale(id);
+        }
+        // A job thrown out by a decision of this very moment was looked at in that decision.
+        self.books.dirty |= self.books.last_decision != Some(now);
+        self.launch_what_can_start();
+    }
+
+    /// Takes the GPUs of a holder outside a draft.
+    fn take_back(&mut self, id: JobId) -> Allocation {
+        let held = self
+            .state
+            .entry(id)
+            .job
+            .allocation
+            .take()
+            .expect("a holder holds GPUs");
+        self.state.give_back(id, &held, &mut *self.policy.tenancy);
+        self.state.pending.remove(&id);
+        self.state.mark_stale(id);
+        held
+    }
+
+    fn forget(&mut self, id: JobId) -> Job {
+        if self.state.known(id).stage != crate::job::Stage::Active {
+            self.state.inbox.retain(|j| *j != id);
+            self.state
+                .held
+                .values_mut()
+                .for_each(|lane| lane.retain(|j| *j != id));
+        }
+        self.state.forget(id, &mut *self.policy.tenancy)
+    }
+
+    fn node_up(&mut self, node: NodeId, spec: dovetail_model::NodeSpec) {
+        self.books.dirty = true;
+        if let Some(known) = self.state.cluster.node(node) {
+            if known.up && known.spec == spec {
+                self.state.cluster.set_node(node, true, false);
+                return;
+            }
+            self.node_down(node);
+        }
+        self.state.cluster.node_up(node, spec);
+    }
+
+    fn node_down(&mut self, node: NodeId) {
+        if !self.state.cluster.node(node).is_some_and(|n| n.up) {
+            return;
+        }
+        self.books.dirty = true;
+        let touched = |a: &Option<Allocation>| a.as_ref().is_some_and(|a| a.touches(node));
+        let hit: Vec<JobId> = self
+            .state
+            .jobs()
+            .filter(|j| touched(&j.allocation))
+            .map(|j| j.spec.id)
+            .collect();
+        for id in hit {
+            let held = self.take_back(id);
+            if self.state.known(id).is_up() {
+                self.stop(id, held, StopReason::NodeLost(node));
+            }
+        }
+        self.state.cluster.set_node(node, false, false);
+    }
+
+    fn node_open(&mut self, node: NodeId, draining: bool) {
+        if self
+            .state
+            .cluster
+            .node(node)
+            .is_some_and(|n| n.up && n.draining != draining)
+        {
+            self.state.cluster.set_node(node, true, draining);
+            self.books.dirty = true;
+        }
+    }
+
+    /// Everything it takes to build this engine again.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            state: self.state.clone(),
+            books: self.books.clone(),
+            commands: self.commands.clone(),
+            parts: self.policy.parts().map(|(_, part)| part.save()),
+        }
+    }
+
+    /// The engine a snapshot was taken of. `policy` must be made of the same parts.
+    ///
+    /// # Errors
+    /// Says which part does not understand its saved state.
+    pub fn restore(snapshot: Snapshot, mut policy: Policy) -> Result<Self, String> {
+        policy.load(&snapshot.parts)?;
+        let mut engine = Self {
+            state: snapshot.state,
+            policy,
+            books: snapshot.books,
+            commands: snapshot.commands,
+        };
+        engine.state.keep_holders = engine.policy.discipline.looks_at_holders();
+        engine.state.rebuild(&*engine.policy.tenancy);
+        Ok(engine)
+    }
+}
+
+impl Serialize for Engine {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.snapshot().serialize(serializer)
+    }
+}
+
+/// What a driver may look at.
+impl Engine {
+    /// The moment of the last fact.
+    pub fn now(&self) -> Time {
+        self.state.now
+    }
+
+    /// The nodes.
+    pub fn cluster(&self) -> &crate::cluster::Cluster {
+        &self.state.cluster
+    }
+
+    /// A job, while it lives.
+    pub fn job(&self, id: JobId) -> Option<&Job> {
+        self.state.job(id)
+    }
+
+    /// All jobs that live, in order of submission.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.state.jobs()
+    }
+
+    /// Jobs that live and are not meant to hold GPUs, and the GPUs they ask for.
+    pub fn idle(&self) -> (u32, u64) {
+        (self.state.idle_jobs, self.state.idle_gpus)
+    }
+
+    /// Jobs that are meant to hold GPUs.
+    pub fn holding(&self) -> u32 {
+        self.state.holding_jobs
+    }
+
+    /// How many decisions were taken.
+    pub fn decisions(&self) -> u64 {
+        self.books.decisions
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+}
+
+impl Engine {
+    pub(crate) fn push_command(&mut self, command: Command) {
+        self.commands.push_back(command);
+    }
+}

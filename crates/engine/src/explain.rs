@@ -1,0 +1,119 @@
+//! "Why does it wait?" as a query of the engine. Looking changes nothing.
+
+use dovetail_model::{JobId, Reason, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+use crate::job::{Live, Stage};
+use crate::parts::Verdict;
+use crate::state::Seat;
+
+/// Where a job is and what keeps it there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Explanation {
+    /// No such job, or it is done.
+    Unknown,
+    /// It runs, or is starting.
+    Running {
+        /// Since when.
+        since: Time,
+        /// On how many GPUs.
+        gpus: u32,
+        /// On how many nodes.
+        nodes: u32,
+    },
+    /// It was told to stop.
+    Stopping,
+    /// It waits.
+    Waiting {
+        /// Since when.
+        since: Time,
+        /// What stands in its way, first things first.
+        reasons: Vec<Reason>,
+        /// How many jobs wait ahead of it.
+        ahead: u32,
+    },
+}
+
+impl Engine {
+    /// Why the job is where it is.
+    pub fn explain(&self, id: JobId) -> Explanation {
+        let Some(job) = self.state.job(id) else {
+            return Explanation::Unknown;
+        };
+        if let (Some(a), true) = (&job.allocation, job.is_up()) {
+            return Explanation::Running {
+                since: job.held_since,
+                gpus: a.gpus(),
+                nodes: a.nodes() as u32,
+            };
+        }
+        if matches!(job.live, Live::Stopping(_)) && job.allocation.is_none() {
+            return Explanation::Stopping;
+        }
+        let mut reasons = Vec::new();
+        let mut ahead = 0;
+        if job.stage != Stage::Active {
+            if let Verdict::Hold(reason) | Verdict::Reject(reason) = self.verdict(id) {
+                reasons.push(reason);
+            }
+        } else if let Some(allocation) = &job.allocation {
+            reasons.push(Reason::WaitingForGpus {
+                busy: self.state.cluster.busy_gpus(allocation),
+            });
+        } else {
+            ahead = self.standing_ahead(id, &mut reasons);
+        }
+        if reasons.is_empty() {
+            reasons.push(Reason::NextRound { at: self.wake_at() });
+        }
+        Explanation::Waiting {
+            since: job.waiting_since,
+            reasons,
+            ahead,
+        }
+    }
+
+    /// How many wait ahead, and why the job could not start on what is free now.
+    fn standing_ahead(&self, id: JobId, reasons: &mut Vec<Reason>) -> u32 {
+        let job = self.state.known(id);
+        let ask = self.policy.sizing.ask(job);
+        let free = self.state.cluster.free_gpus(ask.gpu_type);
+        let total = self.state.cluster.total_gpus(ask.gpu_type);
+        if total < ask.gpus {
+            reasons.push(Reason::NeverFits {
+                asked: ask.gpus,
+                largest: total,
+                gpu_type: ask.gpu_type,
+            });
+        } else if free < ask.gpus {
+            reasons.push(Reason::NotEnoughFreeGpus {
+                asked: ask.gpus,
+                free,
+            });
+        } else {
+            let mut trial = self.policy.clone();
+            if let Err(reason) = trial
+                .tenancy
+                .place(job, &ask, &self.state.cluster, &mut *trial.placement)
+            {
+                reasons.push(reason);
+            }
+        }
+        let in_line = self.state.jobs[id]
+            .as_ref()
+            .is_some_and(|e| e.seat == Seat::Waiting);
+        if !in_line {
+            return 0;
+        }
+        let line = self.state.waiting.sorted(self.state.now);
+        let ahead = line.iter().position(|r| r.job == id).unwrap_or(0) as u32;
+        if ahead > 0 {
+            reasons.push(Reason::BehindInLine {
+                head: line[0].job,
+                ahead,
+            });
+        }
+        ahead
+    }
+}

@@ -1,0 +1,280 @@
+//! The parts a policy is made of. Each is a small trait with one file per implementation in the `policies` crate.
+//!
+//! A part reads jobs and the cluster, never a clock, and what it returns is a value. State that a part gathers
+//! (a history of finished jobs, a random generator) is saved and loaded with the engine.
+
+use std::fmt::Debug;
+
+use dovetail_model::{Allocation, GpuTypeId, JobId, JobSpec, Reason, Time};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::job::Job;
+use crate::line::Line;
+use crate::round::Round;
+use crate::state::Demand;
+
+/// What every part can do: name itself, and carry its state through a snapshot.
+pub trait Part: Debug + Send + Sync {
+    /// Its name with the knobs that were set, as a user would write it: `tiresias:limits=3250/7200`.
+    fn name(&self) -> String;
+
+    /// The state it has gathered; nothing for most parts.
+    fn save(&self) -> Value {
+        Value::Null
+    }
+
+    /// Takes back what [`Part::save`] gave.
+    ///
+    /// # Errors
+    /// Says what is wrong when the value is not one that this part saved.
+    fn load(&mut self, saved: &Value) -> Result<(), String> {
+        match saved {
+            Value::Null => Ok(()),
+            other => Err(format!(
+                "{} keeps no state, but the snapshot has {other}",
+                self.name()
+            )),
+        }
+    }
+}
+
+macro_rules! cloneable {
+    ($part:ident, $clone:ident) => {
+        /// Lets a boxed part be cloned; implemented for everything that is `Clone`.
+        pub trait $clone {
+            /// A copy in a new box.
+            fn clone_box(&self) -> Box<dyn $part>;
+        }
+        impl<T: $part + Clone + 'static> $clone for T {
+            fn clone_box(&self) -> Box<dyn $part> {
+                Box::new(self.clone())
+            }
+        }
+        impl Clone for Box<dyn $part> {
+            fn clone(&self) -> Self {
+                (**self).clone_box()
+            }
+        }
+    };
+}
+
+cloneable!(Admission, CloneAdmission);
+cloneable!(Order, CloneOrder);
+cloneable!(Discipline, CloneDiscipline);
+cloneable!(Sizing, CloneSizing);
+cloneable!(Grouping, CloneGrouping);
+cloneable!(Placement, ClonePlacement);
+cloneable!(Tenancy, CloneTenancy);
+
+/// What admission says of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may stand in line.
+    Admit,
+    /// Not now.
+    Hold(Reason),
+    /// Not ever.
+    Reject(Reason),
+}
+
+/// **Admission**: let it in, hold it, or turn it away.
+pub trait Admission: Part + CloneAdmission {
+    /// The verdict on a job that is new, or first in its lane of held jobs.
+    fn admit(&self, job: &JobSpec, demand: &Demand, cluster: &Cluster) -> Verdict;
+
+    /// Held jobs of one lane are let in first come, first served.
+    fn lane(&self, _job: &JobSpec) -> u64 {
+        0
+    }
+}
+
+/// What a policy has to know of a job's remaining work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Knowledge {
+    /// Nothing: only what the job has used so far.
+    None,
+    /// An estimate that may be wrong.
+    Estimate,
+    /// The truth.
+    Oracle,
+}
+
+/// **Order**: who is next.
+pub trait Order: Part + CloneOrder {
+    /// The job's place in line from `now` on. Smaller is served first, ties go by job id.
+    ///
+    /// Called when the job comes into line, starts, stops, reports progress, or when an earlier line ran out. The
+    /// lines of *waiting* jobs had better have few different slopes: every slope is a group to look at.
+    fn line(&self, job: &Job, now: Time) -> Line;
+
+    /// The least it must know of remaining work to make sense.
+    fn knowledge(&self) -> Knowledge {
+        Knowledge::None
+    }
+
+    /// A job has finished: a policy may learn from it. Returns true when all lines should be drawn anew.
+    fn finished(&mut self, _job: &Job, _now: Time) -> bool {
+        false
+    }
+}
+
+/// **Discipline**: how the line is walked. What happens when the next job does not fit: pass over it, stop, keep GPUs
+/// for it, or make others give way.
+pub trait Discipline: Part + CloneDiscipline {
+    /// Walks the line and starts what should run.
+    fn walk(&mut self, round: &mut Round<'_>);
+
+    /// Whether it ever looks at jobs that hold GPUs. If not, the engine does not keep them sorted.
+    fn looks_at_holders(&self) -> bool;
+
+    /// Whether running jobs can lose their GPUs to jobs ahead of them, so that the mere passing of time can change
+    /// what should run.
+    fn preempts(&self) -> bool;
+}
+
+/// What is asked of the placement for one claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// The job, or the first of a group.
+    pub job: JobId,
+    /// GPUs.
+    pub gpus: u32,
+    /// Only this kind.
+    pub gpu_type: Option<GpuTypeId>,
+    /// CPU beside each GPU, in milli-cores.
+    pub cpu_milli_per_gpu: u32,
+    /// Memory beside each GPU, in MiB.
+    pub memory_mib_per_gpu: u64,
+}
+
+impl Ask {
+    /// What the job was submitted with.
+    pub fn of(spec: &JobSpec) -> Self {
+        Self {
+            job: spec.id,
+            gpus: spec.gpus,
+            gpu_type: spec.gpu_type,
+            cpu_milli_per_gpu: spec.cpu_milli_per_gpu,
+            memory_mib_per_gpu: spec.memory_mib_per_gpu,
+        }
+    }
+}
+
+/// **Sizing**: how wide a job runs, and how much CPU and memory it gets.
+pub trait Sizing: Part + CloneSizing {
+    /// What to ask for when the job is looked at alone.
+    fn ask(&self, job: &Job) -> Ask {
+        Ask::of(&job.spec)
+    }
+
+    /// Widths for all jobs in line (best first) at once, zero for "not now"; none where every job keeps its own size.
+    fn widths(&mut self, _line: &[&Job], _gpus: u32, _now: Time) -> Option<Vec<u32>> {
+        None
+    }
+}
+
+/// Jobs that run together on the same GPUs; mostly just one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The members, the first in line first.
+    pub members: Vec<JobId>,
+    /// GPUs for all of them together.
+    pub gpus: u32,
+}
+
+/// **Grouping**: who shares GPUs.
+pub trait Grouping: Part + CloneGrouping {
+    /// Turns jobs in line (with their widths, best first) into claims, best first.
+    fn group(&mut self, line: &[(&Job, u32)], gpus: u32, now: Time) -> Vec<Claim>;
+}
+
+/// **Placement**: which GPUs.
+pub trait Placement: Part + ClonePlacement {
+    /// Free GPUs for the claim, all of them or none.
+    ///
+    /// # Errors
+    /// The reason with numbers when there is no place.
+    fn place(&mut self, ask: &Ask, cluster: &Cluster) -> Result<Allocation, Reason>;
+}
+
+/// **Tenancy**: what a tenant may use. It sees every change of a draft, so it can keep books of its own.
+pub trait Tenancy: Part + CloneTenancy {
+    /// Finds GPUs the tenant may use, mostly by asking the placement.
+    ///
+    /// # Errors
+    /// The reason with numbers when there is no place.
+    fn place(
+        &mut self,
+        _job: &Job,
+        ask: &Ask,
+        cluster: &Cluster,
+        placement: &mut dyn Placement,
+    ) -> Result<Allocation, Reason> {
+        placement.place(ask, cluster)
+    }
+
+    /// Jobs of different keys may fit differently although they ask for the same.
+    fn shape_key(&self, _job: &JobSpec) -> u64 {
+        0
+    }
+
+    /// Whether one job may take GPUs from another that is behind it in line.
+    fn may_evict(&self, _for_job: &Job, _victim: &Job) -> bool {
+        true
+    }
+
+    /// A draft gave this to the job.
+    fn taken(&mut self, _job: &JobSpec, _allocation: &Allocation) {}
+
+    /// A draft, or the end of the job, gave it back.
+    fn released(&mut self, _job: &JobSpec, _allocation: &Allocation) {}
+}
+
+/// A whole policy: one of each part.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// The name of the preset, and what was replaced in it.
+    pub name: String,
+    /// Who gets in.
+    pub admission: Box<dyn Admission>,
+    /// Who is next.
+    pub order: Box<dyn Order>,
+    /// How the line is walked.
+    pub discipline: Box<dyn Discipline>,
+    /// How wide.
+    pub sizing: Box<dyn Sizing>,
+    /// Who shares.
+    pub grouping: Box<dyn Grouping>,
+    /// Which GPUs.
+    pub placement: Box<dyn Placement>,
+    /// What a tenant may use.
+    pub tenancy: Box<dyn Tenancy>,
+}
+
+impl Policy {
+    /// The parts in the order they are asked, for saving and showing.
+    pub fn parts(&self) -> [(&'static str, &dyn Part); 7] {
+        [
+            ("admission", &*self.admission),
+            ("order", &*self.order),
+            ("discipline", &*self.discipline),
+            ("sizing", &*self.sizing),
+            ("grouping", &*self.grouping),
+            ("placement", &*self.placement),
+            ("tenancy", &*self.tenancy),
+        ]
+    }
+
+    pub(crate) fn load(&mut self, saved: &[Value; 7]) -> Result<(), String> {
+        self.admission.load(&saved[0])?;
+        self.order.load(&saved[1])?;
+        self.discipline.load(&saved[2])?;
+        self.sizing.load(&saved[3])?;
+        self.grouping.load(&saved[4])?;
+        self.placement.load(&saved[5])?;
+        self.tenancy.load(&saved[6])
+    }
+}

@@ -1,0 +1,461 @@
+//! One walk down the line, as a discipline sees it: candidates best first, holders worst first, and a draft between.
+
+use dovetail_model::{Allocation, JobId, Reason, Time};
+
+use crate::cluster::Cluster;
+use crate::draft::{Draft, Mark};
+use crate::job::Job;
+use crate::line::{Rank, Spot};
+use crate::parts::{Claim, Grouping, Placement, Sizing, Tenancy};
+use crate::shape::ShapeId;
+use crate::state::State;
+
+/// The next job in line that does not hold GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// The job.
+    pub job: JobId,
+    /// Its place in line.
+    pub rank: Rank,
+    /// Its shape; none for a job that lost its GPUs in this very round.
+    pub shape: Option<ShapeId>,
+}
+
+/// The first job of one group of the waiting line.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    shape: ShapeId,
+    slope: i64,
+    gpus: u32,
+    gpu_type: Option<dovetail_model::GpuTypeId>,
+    spot: Option<Spot>,
+    rank: Rank,
+}
+
+/// A job that lost its GPUs in this round and may get GPUs again.
+#[derive(Debug, Clone)]
+struct Returned {
+    rank: Rank,
+    original: Allocation,
+}
+
+/// A holder in the order in which holders give way.
+#[derive(Debug, Clone, Copy)]
+struct Tail {
+    rank: Rank,
+    evicted: bool,
+}
+
+/// A point in the round to come back to.
+#[derive(Debug, Clone, Copy)]
+pub struct Checkpoint {
+    draft: Mark,
+    returned: usize,
+}
+
+/// One walk down the line. Nothing that is done here is carried out before the walk ends.
+#[derive(Debug)]
+pub struct Round<'a> {
+    pub(crate) state: &'a mut State,
+    pub(crate) sizing: &'a mut dyn Sizing,
+    pub(crate) grouping: &'a mut dyn Grouping,
+    pub(crate) tenancy: &'a mut dyn Tenancy,
+    pub(crate) placement: &'a mut dyn Placement,
+    pub(crate) draft: Draft,
+    heads: Vec<Head>,
+    taken: Option<usize>,
+    returned: Vec<Returned>,
+    tail: Vec<Tail>,
+    tail_first: usize,
+    cursors: Option<Vec<(i64, Option<Spot>)>>,
+    wake: Option<Time>,
+}
+
+impl<'a> Round<'a> {
+    pub(crate) fn new(
+        state: &'a mut State,
+        sizing: &'a mut dyn Sizing,
+        grouping: &'a mut dyn Grouping,
+        tenancy: &'a mut dyn Tenancy,
+        placement: &'a mut dyn Placement,
+    ) -> Self {
+        let placeholder = Rank {
+            band: 0,
+            value: 0,
+            job: JobId(0),
+        };
+        let heads = state
+            .waiting
+            .groups()
+            .map(|group| {
+                let shape = state.shapes.get(group.key);
+                Head {
+                    shape: group.key,
+                    slope: group.slope,
+                    gpus: shape.gpus,
+                    gpu_type: shape.gpu_type,
+                    spot: None,
+                    rank: placeholder,
+                }
+            })
+            .collect();
+        Self {
+            state,
+            sizing,
+            grouping,
+            tenancy,
+            placement,
+            draft: Draft::default(),
+            heads,
+            taken: None,
+            returned: Vec::new(),
+            tail: Vec::new(),
+            tail_first: 0,
+            cursors: None,
+            wake: None,
+        }
+    }
+
+    /// The moment of this round.
+    pub fn now(&self) -> Time {
+        self.state.now
+    }
+
+    /// The cluster as the draft has it.
+    pub fn cluster(&self) -> &Cluster {
+        &self.state.cluster
+    }
+
+    /// A job in line.
+    pub fn job(&self, id: JobId) -> &Job {
+        self.state.known(id)
+    }
+
+    /// The next job in line without GPUs: waiting, or thrown out earlier in this round.
+    pub fn next(&mut self) -> Option<Candidate> {
+        self.scan(false)
+    }
+
+    /// Like [`Round::next`], but jobs that ask for more GPUs than are free are not offered, now or later in the round.
+    pub fn next_that_may_fit(&mut self) -> Option<Candidate> {
+        self.scan(true)
+    }
+
+    fn scan(&mut self, only_fitting: bool) -> Option<Candidate> {
+        let now = self.state.now;
+        if let Some(i) = self.taken.take() {
+            let head = &mut self.heads[i];
+            let group = self.state.waiting.group(head.shape, head.slope);
+            match head.spot.and_then(|spot| group.after(spot)) {
+                Some(next) => (head.spot, head.rank) = (Some(next), next.rank(head.slope, now)),
+                None => drop(self.heads.swap_remove(i)),
+            }
+        }
+        let mut best: Option<(usize, Rank)> = None;
+        let mut i = 0;
+        while i < self.heads.len() {
+            let head = &mut self.heads[i];
+            if only_fitting && head.gpus > self.state.cluster.free_gpus(head.gpu_type) {
+                self.heads.swap_remove(i);
+                continue;
+            }
+            if head.spot.is_none() {
+                let first = self
+                    .state
+                    .waiting
+                    .group(head.shape, head.slope)
+                    .first()
+                    .expect("no empty group is listed");
+                (head.spot, head.rank) = (Some(first), first.rank(head.slope, now));
+            }
+            if best.is_none_or(|(_, rank)| head.rank < rank) {
+                best = Some((i, head.rank));
+            }
+            i += 1;
+        }
+        let back = self
+            .returned
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, r)| r.rank)
+            .map(|(i, r)| (i, r.rank));
+        match (best, back) {
+            (Some((i, rank)), None) => Some(self.take_head(i, rank)),
+            (Some((i, rank)), Some((_, other))) if rank < other => Some(self.take_head(i, rank)),
+            (_, Some((_, rank))) => Some(Candidate {
+                job: rank.job,
+                rank,
+                shape: None,
+            }),
+            (None, None) => None,
+        }
+    }
+
+    fn take_head(&mut self, i: usize, rank: Rank) -> Candidate {
+        self.taken = Some(i);
+        Candidate {
+            job: rank.job,
+            rank,
+            shape: Some(self.heads[i].shape),
+        }
+    }
+
+    /// Offers no more jobs of the candidate's shape in this round. A job thrown out in this round is just dropped.
+    pub fn pass_over(&mut self, candidate: &Candidate) {
+        match candidate.shape {
+            None => self.returned.retain(|r| r.rank.job != candidate.job),
+            Some(shape) => {
+                self.taken = None;
+                self.heads.retain(|h| h.shape != shape);
+            }
+        }
+    }
+
+    /// Gives the candidate GPUs, if there is a place for all of it. A job that was thrown out in this round gets its
+    /// own GPUs back where they are still free.
+    ///
+    /// # Errors
+    /// Says why there is no place.
+    pub fn start(&mut self, candidate: &Candidate) -> Result<(), Reason> {
+        let back = match candidate.shape {
+            Some(_) => None,
+            None => self.returned.iter().position(|r| r.rank.job == candidate.job),
+        };
+        let allocation = match back {
+            Some(i) if self.state.cluster.is_free(&self.returned[i].original) => {
+                self.returned[i].original.clone()
+            }
+            _ => self.find_place(candidate.job)?,
+        };
+        if let Some(i) = back {
+            self.returned.swap_remove(i);
+        }
+        self.draft
+            .assign(self.state, self.tenancy, candidate.job, allocation, false);
+        Ok(())
+    }
+
+    fn find_place(&mut self, id: JobId) -> Result<Allocation, Reason> {
+        let job = self.state.known(id);
+        let ask = self.sizing.ask(job);
+        let free = self.state.cluster.free_gpus(ask.gpu_type);
+        if free < ask.gpus {
+            return Err(Reason::NotEnoughFreeGpus {
+                asked: ask.gpus,
+                free,
+            });
+        }
+        self.tenancy.place(job, &ask, &self.state.cluster, self.placement)
+    }
+
+    /// The holder that stands last in line, behind the candidate, that `may_go` and the tenancy allow to be thrown out.
+    pub fn last_behind(&mut self, candidate: &Candidate, may_go: impl Fn(&Job) -> bool) -> Option<JobId> {
+        let mut i = self.tail_first;
+        loop {
+            if i == self.tail.len() {
+                let next = self.pull_tail()?;
+                self.tail.push(Tail {
+                    rank: next,
+                    evicted: false,
+                });
+            }
+            let tail = self.tail[i];
+            if tail.rank <= candidate.rank {
+                return None;
+            }
+            if !tail.evicted {
+                let victim = self.state.known(tail.rank.job);
+                if may_go(victim) && self.tenancy.may_evict(self.state.known(candidate.job), victim) {
+                    return Some(tail.rank.job);
+                }
+            }
+            i += 1;
+        }
+    }
+
+    /// Whether any holder stands behind the candidate.
+    pub fn anyone_behind(&mut self, candidate: &Candidate) -> bool {
+        self.last_behind(candidate, |_| true).is_some()
+    }
+
+    /// Whether enough GPUs are free, or held by jobs behind the candidate that `may_go` lets go.
+    pub fn enough_behind(&mut self, candidate: &Candidate, may_go: impl Fn(&Job) -> bool) -> bool {
+        let job = self.state.known(candidate.job);
+        let ask = self.sizing.ask(job);
+        let mut gpus = self.state.cluster.free_gpus(ask.gpu_type);
+        let mut i = self.tail_first;
+        while gpus < ask.gpus {
+            if i == self.tail.len() {
+                let Some(next) = self.pull_tail() else {
+                    return false;
+                };
+                self.tail.push(Tail {
+                    rank: next,
+                    evicted: false,
+                });
+            }
+            let tail = self.tail[i];
+            if tail.rank <= candidate.rank {
+                return false;
+            }
+            if !tail.evicted {
+                let victim = self.state.known(tail.rank.job);
+                if may_go(victim) && self.tenancy.may_evict(self.state.known(candidate.job), victim) {
+                    gpus += victim.width();
+                }
+            }
+            i += 1;
+        }
+        true
+    }
+
+    /// The next worst holder among those not looked at yet: the largest end of all groups.
+    fn pull_tail(&mut self) -> Option<Rank> {
+        let (state, now) = (&*self.state, self.state.now);
+        let cursors = self
+            .cursors
+            .get_or_insert_with(|| state.holding.groups().map(|g| (g.slope, g.last())).collect());
+        let (i, rank) = cursors
+            .iter()
+            .enumerate()
+            .filter_map(|(i, (slope, spot))| spot.map(|s| (i, s.rank(*slope, now))))
+            .max_by_key(|(_, rank)| *rank)?;
+        let (slope, spot) = cursors[i];
+        cursors[i].1 = spot.and_then(|s| state.holding.group((), slope).before(s));
+        Some(rank)
+    }
+
+    /// Takes a holder's GPUs away, in the draft. It is offered again in its place in line.
+    pub fn evict(&mut self, victim: JobId) {
+        let original = self.draft.unassign(self.state, self.tenancy, victim);
+        let position = (self.tail_first..self.tail.len()).find(|i| self.tail[*i].rank.job == victim);
+        let position = position.expect("a victim was named by last_behind");
+        self.tail[position].evicted = true;
+        while self.tail.get(self.tail_first).is_some_and(|t| t.evicted) {
+            self.tail_first += 1;
+        }
+        self.returned.push(Returned {
+            rank: self.tail[position].rank,
+            original,
+        });
+    }
+
+    /// Here.
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint {
+            draft: self.draft.mark(),
+            returned: self.returned.len(),
+        }
+    }
+
+    /// Undoes all evictions and starts since the checkpoint.
+    pub fn rollback(&mut self, checkpoint: Checkpoint) {
+        self.draft.rollback(self.state, self.tenancy, checkpoint.draft);
+        for returned in self.returned.drain(checkpoint.returned..) {
+            let i = self
+                .tail
+                .iter()
+                .position(|t| t.rank.job == returned.rank.job)
+                .expect("it was evicted from there");
+            self.tail[i].evicted = false;
+            self.tail_first = self.tail_first.min(i);
+        }
+    }
+
+    /// All jobs that hold GPUs, best first.
+    pub fn holders(&self) -> Vec<Rank> {
+        self.state.holding.sorted(self.state.now)
+    }
+
+    /// All jobs in line, waiting or holding, best first.
+    pub fn everyone(&self) -> Vec<Rank> {
+        let mut all = self.state.holding.sorted(self.state.now);
+        all.extend(self.state.waiting.sorted(self.state.now));
+        all.sort_unstable();
+        all
+    }
+
+    /// Asks for another decision at this moment, whatever happens until then.
+    pub fn wake_at(&mut self, at: Time) {
+        self.wake = Some(self.wake.map_or(at, |w| w.min(at)));
+    }
+
+    /// Plans everything anew: sizes and groups for all jobs in line, kept in place where nothing changes for them.
+    pub fn replan(&mut self) {
+        let line = self.everyone();
+        let gpus = self.state.cluster.total_gpus(None);
+        let now = self.state.now;
+        let claims = {
+            let jobs: Vec<&Job> = line.iter().map(|r| self.state.known(r.job)).collect();
+            let widths = self.sizing.widths(&jobs, gpus, now);
+            let sized: Vec<(&Job, u32)> = match widths {
+                None => jobs.iter().map(|j| (*j, self.sizing.ask(j).gpus)).collect(),
+                Some(widths) => jobs.iter().copied().zip(widths).filter(|(_, w)| *w > 0).collect(),
+            };
+            self.grouping.group(&sized, gpus, now)
+        };
+        let chosen = select(claims, gpus);
+        self.clear_all_but(&chosen, &line);
+        for claim in &chosen {
+            if self.state.known(claim.members[0]).allocation.is_none() {
+                self.start_claim(claim);
+            }
+        }
+    }
+
+    /// Takes the GPUs of every holder that does not go on exactly as it is.
+    fn clear_all_but(&mut self, chosen: &[Claim], line: &[Rank]) {
+        let stays: std::collections::BTreeSet<JobId> = chosen
+            .iter()
+            .filter(|c| self.stands(c))
+            .flat_map(|c| c.members.iter().copied())
+            .collect();
+        for rank in line.iter().rev() {
+            if self.state.known(rank.job).allocation.is_some() && !stays.contains(&rank.job) {
+                self.draft.unassign(self.state, self.tenancy, rank.job);
+            }
+        }
+    }
+
+    /// Whether the claim's members already hold just these GPUs together, and nobody else does.
+    fn stands(&self, claim: &Claim) -> bool {
+        let first = self.state.known(claim.members[0]);
+        first.allocation.as_ref().is_some_and(|a| a.gpus() == claim.gpus)
+            && claim
+                .members
+                .iter()
+                .all(|m| self.state.known(*m).allocation == first.allocation)
+    }
+
+    fn start_claim(&mut self, claim: &Claim) {
+        let job = self.state.known(claim.members[0]);
+        let mut ask = self.sizing.ask(job);
+        ask.gpus = claim.gpus;
+        if self.state.cluster.free_gpus(ask.gpu_type) < ask.gpus {
+            return;
+        }
+        if let Ok(allocation) = self.tenancy.place(job, &ask, &self.state.cluster, self.placement) {
+            for (i, member) in claim.members.iter().enumerate() {
+                self.draft
+                    .assign(self.state, self.tenancy, *member, allocation.clone(), i > 0);
+            }
+        }
+    }
+
+    pub(crate) fn finish(self) -> (Draft, Option<Time>) {
+        (self.draft, self.wake)
+    }
+}
+
+/// The claims that run, best first, passing over those that do not fit.
+fn select(claims: Vec<Claim>, gpus: u32) -> Vec<Claim> {
+    let mut left = gpus;
+    let mut chosen = Vec::new();
+    for claim in claims {
+        if claim.gpus <= left {
+            left -= claim.gpus;
+            chosen.push(claim);
+        }
+    }
+    chosen
+}

@@ -1,0 +1,236 @@
+//! Everything the engine remembers, and the small steps that keep it consistent.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use dovetail_model::ids::IdVec;
+use dovetail_model::{Allocation, JobId, JobSpec, TenantId, Time, UserId};
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::Cluster;
+use crate::job::{Job, Stage};
+use crate::lineup::Lineup;
+use crate::parts::{Order, Tenancy};
+use crate::shape::{Shape, ShapeId, Shapes};
+
+/// GPUs asked for by the jobs that were let in and are not done.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demand {
+    /// By all.
+    pub gpus: u64,
+    by_tenant: IdVec<TenantId, u64>,
+    by_user: IdVec<UserId, u64>,
+}
+
+impl Demand {
+    /// By one tenant.
+    pub fn of_tenant(&self, tenant: TenantId) -> u64 {
+        self.by_tenant.get(tenant).copied().unwrap_or(0)
+    }
+
+    /// By one user.
+    pub fn of_user(&self, user: UserId) -> u64 {
+        self.by_user.get(user).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn add(&mut self, job: &JobSpec) {
+        self.gpus += u64::from(job.gpus);
+        *self.by_tenant.entry(job.tenant) += u64::from(job.gpus);
+        *self.by_user.entry(job.user) += u64::from(job.gpus);
+    }
+
+    pub(crate) fn remove(&mut self, job: &JobSpec) {
+        self.gpus -= u64::from(job.gpus);
+        *self.by_tenant.entry(job.tenant) -= u64::from(job.gpus);
+        *self.by_user.entry(job.user) -= u64::from(job.gpus);
+    }
+}
+
+/// Which line-up a job stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Seat {
+    #[default]
+    None,
+    Waiting,
+    Holding,
+}
+
+/// The job table entry: the job, its seat, and whether its line is to be drawn anew.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) job: Job,
+    #[serde(skip)]
+    pub(crate) seat: Seat,
+    #[serde(skip)]
+    pub(crate) stale: bool,
+}
+
+/// Everything the engine remembers. Sorted line-ups are rebuilt from the jobs after a snapshot.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct State {
+    pub(crate) now: Time,
+    pub(crate) jobs: IdVec<JobId, Option<Box<Entry>>>,
+    /// The nodes.
+    pub cluster: Cluster,
+    pub(crate) demand: Demand,
+    pub(crate) inbox: Vec<JobId>,
+    pub(crate) held: BTreeMap<u64, VecDeque<JobId>>,
+    pub(crate) pending: BTreeSet<JobId>,
+    pub(crate) idle_jobs: u32,
+    pub(crate) idle_gpus: u64,
+    pub(crate) holding_jobs: u32,
+    #[serde(skip)]
+    pub(crate) shapes: Shapes,
+    #[serde(skip)]
+    pub(crate) waiting: Lineup<ShapeId>,
+    #[serde(skip)]
+    pub(crate) holding: Lineup<()>,
+    #[serde(skip)]
+    pub(crate) expiries: BTreeSet<(Time, JobId)>,
+    #[serde(skip)]
+    pub(crate) stale: Vec<JobId>,
+    #[serde(skip)]
+    pub(crate) keep_holders: bool,
+}
+
+impl State {
+    /// The job, while it lives.
+    pub fn job(&self, id: JobId) -> Option<&Job> {
+        self.jobs.get(id)?.as_ref().map(|e| &e.job)
+    }
+
+    pub(crate) fn known(&self, id: JobId) -> &Job {
+        self.job(id).expect("a job that is dealt with is in the table")
+    }
+
+    pub(crate) fn entry(&mut self, id: JobId) -> &mut Entry {
+        self.jobs[id]
+            .as_mut()
+            .expect("a job that is dealt with is in the table")
+    }
+
+    /// Jobs that live, in order of submission.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.values().filter_map(|e| e.as_ref().map(|e| &e.job))
+    }
+
+    /// Asks for the job's line to be drawn anew before the next decision.
+    pub(crate) fn mark_stale(&mut self, id: JobId) {
+        let entry = self.entry(id);
+        if !entry.stale {
+            entry.stale = true;
+            self.stale.push(id);
+        }
+    }
+
+    /// Takes the job out of whatever line-up it stands in.
+    pub(crate) fn unseat(&mut self, id: JobId) {
+        let entry = self.jobs[id]
+            .as_mut()
+            .expect("a job that stands in line is in the table");
+        match entry.seat {
+            Seat::None => return,
+            Seat::Waiting => self.waiting.remove(entry.job.shape, &entry.job.line, id),
+            Seat::Holding => self.holding.remove((), &entry.job.line, id),
+        }
+        entry.seat = Seat::None;
+        if let Some(until) = entry.job.line.until {
+            self.expiries.remove(&(until, id));
+        }
+    }
+
+    /// Draws all stale lines anew and puts the jobs where they belong.
+    pub(crate) fn reseat(&mut self, order: &dyn Order, tenancy: &dyn Tenancy) {
+        let mut stale = std::mem::take(&mut self.stale);
+        for id in stale.drain(..) {
+            if self.jobs[id].is_none() {
+                continue;
+            }
+            self.unseat(id);
+            let now = self.now;
+            let keep_holders = self.keep_holders;
+            let entry = self.jobs[id].as_mut().expect("looked at above");
+            entry.stale = false;
+            let seat = match (entry.job.is_waiting(), entry.job.allocation.is_some()) {
+                (true, _) => Seat::Waiting,
+                (false, true) if keep_holders => Seat::Holding,
+                _ => continue,
+            };
+            let line = order.line(&entry.job, now);
+            if line.fresh_start {
+                entry.job.forgiven = entry.job.gpu_time(now);
+            }
+            entry.job.line = line;
+            entry.seat = seat;
+            if seat == Seat::Waiting {
+                entry.job.shape = self
+                    .shapes
+                    .id(Shape::of(&entry.job.spec, tenancy.shape_key(&entry.job.spec)));
+                self.waiting.insert(entry.job.shape, &line, id);
+            } else {
+                self.holding.insert((), &line, id);
+            }
+            if let Some(until) = line.until {
+                self.expiries.insert((until, id));
+            }
+        }
+        self.stale = stale;
+    }
+
+    /// Marks every job whose line has run out.
+    pub(crate) fn expire(&mut self) {
+        while let Some((until, id)) = self.expiries.first().copied() {
+            if until > self.now {
+                break;
+            }
+            self.expiries.pop_first();
+            self.entry(id).job.line.until = None;
+            self.mark_stale(id);
+        }
+    }
+
+    /// The job leaves the table; what it held is free.
+    pub(crate) fn forget(&mut self, id: JobId, tenancy: &mut dyn Tenancy) -> Job {
+        self.unseat(id);
+        self.pending.remove(&id);
+        if let Some(allocation) = self.entry(id).job.allocation.take() {
+            self.give_back(id, &allocation, tenancy);
+        }
+        let job = self.jobs[id].take().expect("looked at above").job;
+        self.idle_jobs -= 1;
+        self.idle_gpus -= u64::from(job.spec.gpus);
+        if job.stage == Stage::Active {
+            self.demand.remove(&job.spec);
+        }
+        job
+    }
+
+    /// The cluster gives `allocation` to a job that holds nothing.
+    pub(crate) fn hand_out(
+        &mut self,
+        id: JobId,
+        allocation: Allocation,
+        share: bool,
+        tenancy: &mut dyn Tenancy,
+    ) {
+        self.cluster.take(&allocation, share);
+        let entry = self.entry(id);
+        tenancy.taken(&entry.job.spec, &allocation);
+        let gpus = entry.job.spec.gpus;
+        debug_assert!(entry.job.allocation.is_none(), "a job holds one allocation");
+        entry.job.allocation = Some(allocation);
+        self.idle_jobs -= 1;
+        self.idle_gpus -= u64::from(gpus);
+        self.holding_jobs += 1;
+    }
+
+    /// The cluster takes back what the job held; the caller has taken it out of the job.
+    pub(crate) fn give_back(&mut self, id: JobId, allocation: &Allocation, tenancy: &mut dyn Tenancy) {
+        self.cluster.release(allocation);
+        let entry = self.entry(id);
+        tenancy.released(&entry.job.spec, allocation);
+        let gpus = entry.job.spec.gpus;
+        self.idle_jobs += 1;
+        self.idle_gpus += u64::from(gpus);
+        self.holding_jobs -= 1;
+    }
+}

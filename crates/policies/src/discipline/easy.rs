@@ -1,0 +1,145 @@
+//! EASY backfill: the first job that does not fit gets a reservation; others may pass only if they do not delay it.
+//!
+//! From the expected ends of running jobs follows when the head can start (the shadow time) and how many GPUs will be
+//! to spare then. A job behind it starts if it should be done by the shadow time, or fits into what is to spare. Where
+//! run times are not known there is no shadow time; then the head is passed over for `patience`, and after that
+//! nothing passes it any more.
+
+use dovetail_engine::{Candidate, Discipline, Knowledge, Part, Round};
+use dovetail_model::{Rate, Time};
+
+use crate::knobs::Knob;
+use crate::registry::Entry;
+
+pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
+    name: "easy",
+    what: "backfill with a reservation for the head of the line, so that large gangs do not starve",
+    source: "Lifka 1995 (EASY), Mu'alem and Feitelson 2001",
+    key: "a job passes the head only if it ends before the head can start, or leaves it enough GPUs",
+    knowledge: Knowledge::None,
+    knobs: &[
+        Knob {
+            name: "patience",
+            default: "1h",
+            what: "how long the head may be passed when run times are unknown",
+        },
+        Knob {
+            name: "depth",
+            default: "200",
+            what: "so many jobs behind the head are looked at; a whole number",
+        },
+    ],
+    build: |knobs| {
+        let depth = knobs.get("depth", "a whole number")?;
+        Ok(Box::new(Easy {
+            patience: knobs.span("patience")?,
+            depth,
+            name: knobs.name(),
+        }))
+    },
+};
+
+/// EASY backfill.
+#[derive(Debug, Clone)]
+pub struct Easy {
+    patience: Time,
+    depth: usize,
+    name: String,
+}
+
+impl Part for Easy {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+/// When the head can start, and how many GPUs are to spare then.
+#[derive(Debug, Clone, Copy)]
+struct Shadow {
+    at: Time,
+    spare: u32,
+}
+
+impl Discipline for Easy {
+    fn walk(&mut self, round: &mut Round<'_>) {
+        while let Some(head) = round.next() {
+            if round.start(&head).is_ok() {
+                continue;
+            }
+            let due = round.job(head.job).waiting_since + self.patience;
+            match shadow(round, &head) {
+                Some(shadow) => self.pass_with_care(round, shadow),
+                None if round.now() < due => {
+                    round.wake_at(due);
+                    round.pass_over(&head);
+                    super::backfill::fill(round);
+                }
+                None => {}
+            }
+            return;
+        }
+    }
+
+    fn looks_at_holders(&self) -> bool {
+        true
+    }
+
+    fn preempts(&self) -> bool {
+        false
+    }
+}
+
+impl Easy {
+    fn pass_with_care(&self, round: &mut Round<'_>, mut shadow: Shadow) {
+        for _ in 0..self.depth {
+            let Some(candidate) = round.next_that_may_fit() else {
+                return;
+            };
+            let job = round.job(candidate.job);
+            let gpus = job.spec.gpus;
+            let in_time = job
+                .remaining(round.now())
+                .is_some_and(|w| round.now() + Rate::FULL.time_for(w) <= shadow.at);
+            if !in_time && gpus > shadow.spare {
+                continue;
+            }
+            match round.start(&candidate) {
+                Ok(()) if !in_time => shadow.spare -= gpus,
+                Ok(()) => {}
+                Err(_) => round.pass_over(&candidate),
+            }
+        }
+    }
+}
+
+/// The moment when enough GPUs should be free for the head; none if that cannot be told.
+fn shadow(round: &Round<'_>, head: &Candidate) -> Option<Shadow> {
+    let spec = &round.job(head.job).spec;
+    let mut free = round.cluster().free_gpus(spec.gpu_type);
+    let of_kind = |job: &dovetail_engine::Job| {
+        let node = job
+            .allocation
+            .as_ref()
+            .and_then(|a| round.cluster().node(a.shares[0].node));
+        spec.gpu_type
+            .is_none_or(|t| node.is_some_and(|n| n.spec.gpu_type == t))
+    };
+    let mut ends: Vec<(Time, u32)> = round
+        .holders()
+        .iter()
+        .map(|rank| round.job(rank.job))
+        .filter(|job| of_kind(job))
+        .filter_map(|job| Some((job.expected_end(round.now())?, job.width())))
+        .collect();
+    ends.sort_unstable();
+    for (at, gpus) in ends {
+        free += gpus;
+        if free >= spec.gpus {
+            return Some(Shadow {
+                at,
+                spare: free - spec.gpus,
+            });
+        }
+    }
+    None
+}

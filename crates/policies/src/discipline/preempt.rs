@@ -1,0 +1,88 @@
+//! Preempt: whoever stands behind gives way to whoever stands ahead, and what does not fit is passed over.
+//!
+//! Exactly the jobs run that a walk over an empty cluster would choose (first fit with skip), but the walk starts from
+//! what is running: the last in line give way until the job ahead fits, and those who gave way come up again in their
+//! turn, on their own GPUs where these are still free.
+
+use dovetail_engine::{Discipline, Job, Knowledge, Part, Round};
+use dovetail_model::Time;
+
+use crate::knobs::Knob;
+use crate::registry::Entry;
+
+pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
+    name: "preempt",
+    what: "running jobs give way to jobs ahead of them in line; what does not fit is passed over",
+    source: "first fit with skip over all jobs, as in Tiresias and Muri",
+    key: "every job that fits runs, in order, running or not",
+    knowledge: Knowledge::None,
+    knobs: &[Knob {
+        name: "min_run",
+        default: "0",
+        what: "a job is left alone for so long after each start; a span",
+    }],
+    build: |knobs| {
+        Ok(Box::new(Preempt {
+            min_run: knobs.span("min_run")?,
+            name: knobs.name(),
+        }))
+    },
+};
+
+/// Preemption by order.
+#[derive(Debug, Clone)]
+pub struct Preempt {
+    min_run: Time,
+    name: String,
+}
+
+impl Part for Preempt {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+impl Discipline for Preempt {
+    fn walk(&mut self, round: &mut Round<'_>) {
+        let now = round.now();
+        let min_run = self.min_run;
+        let may_go =
+            move |job: &Job| min_run == Time::ZERO || !job.is_up() || now.since(job.held_since) >= min_run;
+        while let Some(candidate) = round.next() {
+            if round.start(&candidate).is_ok() {
+                continue;
+            }
+            if !round.anyone_behind(&candidate) {
+                // Nobody gives way to this one, nor to any behind it: only what fits can start now.
+                round.pass_over(&candidate);
+                return super::backfill::fill(round);
+            }
+            let here = round.checkpoint();
+            let mut started = false;
+            if round.enough_behind(&candidate, may_go) {
+                while let Some(victim) = round.last_behind(&candidate, may_go) {
+                    round.evict(victim);
+                    started = round.start(&candidate).is_ok();
+                    if started {
+                        break;
+                    }
+                }
+            }
+            if !started {
+                round.rollback(here);
+                round.pass_over(&candidate);
+                if min_run > Time::ZERO {
+                    round.wake_at(now + min_run);
+                }
+            }
+        }
+    }
+
+    fn looks_at_holders(&self) -> bool {
+        true
+    }
+
+    fn preempts(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,38 @@
+//! Who shares GPUs.
+
+use dovetail_engine::{Claim, Grouping, Job, Knowledge, Part};
+use dovetail_model::Time;
+
+use crate::registry::Entry;
+
+/// All of them.
+pub const ALL: &[Entry<dyn Grouping>] = &[Entry {
+    name: "none",
+    what: "every job has its GPUs to itself",
+    source: "rule",
+    key: "one job, one claim",
+    knowledge: Knowledge::None,
+    knobs: &[],
+    build: |_| Ok(Box::new(Alone)),
+}];
+
+/// No sharing.
+#[derive(Debug, Clone)]
+pub struct Alone;
+
+impl Part for Alone {
+    fn name(&self) -> String {
+        "none".to_owned()
+    }
+}
+
+impl Grouping for Alone {
+    fn group(&mut self, line: &[(&Job, u32)], _gpus: u32, _now: Time) -> Vec<Claim> {
+        line.iter()
+            .map(|(job, gpus)| Claim {
+                members: vec![job.spec.id],
+                gpus: *gpus,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,137 @@
+//! Consolidate: as few nodes as possible, and of those the ones that fit best.
+//!
+//! A job that fits on one node goes to the node with the fewest free GPUs that still has room. A larger one takes the
+//! emptiest nodes first and the rest by best fit. A gang does not mix kinds of GPU. The node index answers both
+//! questions without a scan.
+
+use dovetail_engine::cluster::Cluster;
+use dovetail_engine::{Ask, Knowledge, Part, Placement};
+use dovetail_model::{Allocation, GpuTypeId, Reason};
+
+use super::{no_place, share, usable};
+use crate::knobs::Knob;
+use crate::registry::Entry;
+
+pub(super) const ENTRY: Entry<dyn Placement> = Entry {
+    name: "consolidate",
+    what: "fewest nodes, best fit",
+    source: "rule; as in Tiresias, Optimus and Muri",
+    key: "fewest nodes, then fewest GPUs left over on the last one, then lowest node",
+    knowledge: Knowledge::None,
+    knobs: &[Knob {
+        name: "strict",
+        default: "false",
+        what: "true: wait rather than span more nodes than an empty cluster would need",
+    }],
+    build: |knobs| {
+        Ok(Box::new(Consolidate {
+            strict: knobs.get("strict", "true or false")?,
+            name: knobs.name(),
+        }))
+    },
+};
+
+/// Fewest nodes, best fit.
+#[derive(Debug, Clone)]
+pub struct Consolidate {
+    strict: bool,
+    name: String,
+}
+
+impl Part for Consolidate {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+impl Placement for Consolidate {
+    fn place(&mut self, ask: &Ask, cluster: &Cluster) -> Result<Allocation, Reason> {
+        for kind in cluster.types(ask.gpu_type) {
+            if let Some(allocation) = on_one_node(ask, cluster, kind) {
+                return Ok(allocation);
+            }
+        }
+        let best = cluster
+            .types(ask.gpu_type)
+            .filter_map(|kind| on_many(ask, cluster, kind))
+            .min_by_key(Allocation::nodes);
+        match best {
+            Some(allocation) if !self.strict || allocation.nodes() <= fewest(ask, cluster) => Ok(allocation),
+            _ => Err(no_place(ask, cluster, cluster.most_free(ask.gpu_type))),
+        }
+    }
+}
+
+/// The tightest node that has room for all of it.
+pub(super) fn on_one_node(ask: &Ask, cluster: &Cluster, kind: GpuTypeId) -> Option<Allocation> {
+    for level in cluster.levels_from(kind, ask.gpus) {
+        for id in cluster.nodes_with_free(kind, level) {
+            let node = cluster.node(id).expect("the index names nodes that are there");
+            if usable(node, ask) >= ask.gpus {
+                return Some(Allocation {
+                    shares: [share(id, node, ask.gpus, ask)].into_iter().collect(),
+                });
+            }
+        }
+    }
+    None
+}
+
+/// The emptiest nodes, and the tightest one for the rest.
+fn on_many(ask: &Ask, cluster: &Cluster, kind: GpuTypeId) -> Option<Allocation> {
+    if cluster.free_gpus(Some(kind)) < ask.gpus {
+        return None;
+    }
+    let mut left = ask.gpus;
+    let mut allocation = Allocation::default();
+    for level in cluster.levels_down(kind) {
+        for id in cluster.nodes_with_free(kind, level) {
+            let node = cluster.node(id).expect("the index names nodes that are there");
+            let here = usable(node, ask);
+            if here >= left {
+                let rest = Ask { gpus: left, ..*ask };
+                let taken = |id| allocation.touches(id);
+                let last =
+                    tightest(&rest, cluster, kind, taken).unwrap_or_else(|| share(id, node, left, ask));
+                allocation.shares.push(last);
+                allocation.shares.sort_unstable_by_key(|s| s.node);
+                return Some(allocation);
+            }
+            if here > 0 {
+                allocation.shares.push(share(id, node, here, ask));
+                left -= here;
+            }
+        }
+    }
+    None
+}
+
+/// The tightest node for the last piece that is not taken yet.
+fn tightest(
+    rest: &Ask,
+    cluster: &Cluster,
+    kind: GpuTypeId,
+    taken: impl Fn(dovetail_model::NodeId) -> bool,
+) -> Option<dovetail_model::NodeShare> {
+    cluster
+        .levels_from(kind, rest.gpus)
+        .flat_map(|level| cluster.nodes_with_free(kind, level))
+        .filter(|id| !taken(*id))
+        .filter_map(|id| cluster.node(id).map(|node| (id, node)))
+        .find(|(_, node)| usable(node, rest) >= rest.gpus)
+        .map(|(id, node)| share(id, node, rest.gpus, rest))
+}
+
+/// How many nodes it would take if the cluster were empty.
+fn fewest(ask: &Ask, cluster: &Cluster) -> usize {
+    let kind_matches =
+        |n: &&dovetail_engine::cluster::NodeState| ask.gpu_type.is_none_or(|t| n.spec.gpu_type == t);
+    let largest = cluster
+        .nodes()
+        .map(|(_, n)| n)
+        .filter(kind_matches)
+        .map(|n| n.spec.gpus)
+        .max()
+        .unwrap_or(1);
+    ask.gpus.div_ceil(largest.max(1)) as usize
+}

@@ -1,0 +1,35 @@
+//! First free: the lowest free GPUs by node and slot, wherever they are.
+
+use dovetail_engine::cluster::Cluster;
+use dovetail_engine::{Ask, Knowledge, Part, Placement};
+use dovetail_model::{Allocation, Reason};
+
+use super::{no_place, take_in_order};
+use crate::registry::Entry;
+
+pub(super) const ENTRY: Entry<dyn Placement> = Entry {
+    name: "first-free",
+    what: "the first free GPUs in order of nodes",
+    source: "rule",
+    key: "lowest node, lowest slot",
+    knowledge: Knowledge::None,
+    knobs: &[],
+    build: |_| Ok(Box::new(FirstFree)),
+};
+
+/// Lowest first.
+#[derive(Debug, Clone)]
+pub struct FirstFree;
+
+impl Part for FirstFree {
+    fn name(&self) -> String {
+        "first-free".to_owned()
+    }
+}
+
+impl Placement for FirstFree {
+    fn place(&mut self, ask: &Ask, cluster: &Cluster) -> Result<Allocation, Reason> {
+        take_in_order(cluster.nodes_with_any_free(), ask)
+            .ok_or_else(|| no_place(ask, cluster, cluster.most_free(ask.gpu_type)))
+    }
+}

@@ -1,0 +1,93 @@
+//! Which GPUs.
+
+mod blox_scatter;
+mod consolidate;
+mod first_free;
+mod rack_aware;
+mod random;
+mod spread;
+
+use dovetail_engine::cluster::{Cluster, NodeState};
+use dovetail_engine::{Ask, Placement};
+use dovetail_model::{Allocation, NodeId, NodeShare, Reason};
+
+pub use blox_scatter::BloxScatter;
+pub use consolidate::Consolidate;
+pub use first_free::FirstFree;
+pub use rack_aware::RackAware;
+pub use random::Random;
+pub use spread::Spread;
+
+use crate::registry::Entry;
+
+/// All of them.
+pub const ALL: &[Entry<dyn Placement>] = &[
+    consolidate::ENTRY,
+    spread::ENTRY,
+    first_free::ENTRY,
+    random::ENTRY,
+    rack_aware::ENTRY,
+    blox_scatter::ENTRY,
+];
+
+/// So many of the node's free GPUs, lowest slots first, with the CPU and memory that go with them.
+pub(crate) fn share(id: NodeId, node: &NodeState, gpus: u32, ask: &Ask) -> NodeShare {
+    NodeShare {
+        node: id,
+        gpus: node.free.lowest(gpus),
+        cpu_milli: ask.cpu_milli_per_gpu * gpus,
+        memory_mib: ask.memory_mib_per_gpu * u64::from(gpus),
+    }
+}
+
+/// Free GPUs of the node that the ask can use.
+pub(crate) fn usable(node: &NodeState, ask: &Ask) -> u32 {
+    if ask.gpu_type.is_some_and(|t| node.spec.gpu_type != t) {
+        return 0;
+    }
+    node.fitting(ask.cpu_milli_per_gpu, ask.memory_mib_per_gpu)
+}
+
+/// Takes from the nodes in the order given until the ask is met.
+pub(crate) fn take_in_order<'a>(
+    nodes: impl Iterator<Item = (NodeId, &'a NodeState)>,
+    ask: &Ask,
+) -> Option<Allocation> {
+    let mut left = ask.gpus;
+    let mut allocation = Allocation::default();
+    for (id, node) in nodes {
+        let here = usable(node, ask).min(left);
+        if here > 0 {
+            allocation.shares.push(share(id, node, here, ask));
+            left -= here;
+        }
+        if left == 0 {
+            allocation.shares.sort_unstable_by_key(|s| s.node);
+            return Some(allocation);
+        }
+    }
+    None
+}
+
+/// The reason why there is no place although enough GPUs may be free.
+pub(crate) fn no_place(ask: &Ask, cluster: &Cluster, best: u32) -> Reason {
+    let free = cluster.free_gpus(ask.gpu_type);
+    let limited = ask.cpu_milli_per_gpu > 0 || ask.memory_mib_per_gpu > 0;
+    if free < ask.gpus {
+        Reason::NotEnoughFreeGpus {
+            asked: ask.gpus,
+            free,
+        }
+    } else if limited && best < ask.gpus {
+        Reason::NotEnoughCpuOrMemory {
+            cpu_milli_per_gpu: ask.cpu_milli_per_gpu,
+            memory_mib_per_gpu: ask.memory_mib_per_gpu,
+        }
+    } else {
+        Reason::Fragmented {
+            asked: ask.gpus,
+            free,
+            best,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Whole policies by name, and how one part of a preset is replaced.
+
+use dovetail_engine::{Knowledge, Policy};
+use dovetail_model::suggest::nearest;
+
+use crate::knobs::{PartSpec, PolicyError};
+use crate::registry::{self, Kind};
+
+/// A named policy: one of each part that matters; the rest are the defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// One sentence.
+    pub what: &'static str,
+    /// The order.
+    pub order: &'static str,
+    /// The discipline.
+    pub discipline: &'static str,
+    /// The sizing.
+    pub sizing: &'static str,
+}
+
+const fn preset(
+    name: &'static str,
+    what: &'static str,
+    order: &'static str,
+    discipline: &'static str,
+) -> Preset {
+    Preset {
+        name,
+        what,
+        order,
+        discipline,
+        sizing: "rigid",
+    }
+}
+
+const PRESETS: &[Preset] = &[
+    preset(
+        "fifo",
+        "first in, first out; the head of the line blocks",
+        "fifo",
+        "strict",
+    ),
+    preset(
+        "fifo-backfill",
+        "first in, first out, passing over what does not fit",
+        "fifo",
+        "backfill",
+    ),
+    preset(
+        "fifo-easy",
+        "first in, first out with EASY backfill: GPUs are kept for the head",
+        "fifo",
+        "easy",
+    ),
+    preset("sjf", "shortest job first, without preemption", "sjf", "backfill"),
+    preset("sjf-easy", "shortest job first with EASY backfill", "sjf", "easy"),
+    preset(
+        "srtf",
+        "shortest remaining time first, preemptive",
+        "srtf",
+        "preempt",
+    ),
+    preset(
+        "srsf",
+        "shortest remaining service (time × GPUs) first, preemptive",
+        "srsf",
+        "preempt",
+    ),
+    preset("las", "least attained service, preemptive", "las", "preempt"),
+    preset(
+        "tiresias",
+        "discretised 2-D LAS with queues, preemptive",
+        "tiresias",
+        "preempt",
+    ),
+    preset(
+        "gittins",
+        "2-D Gittins index learnt from finished jobs, preemptive",
+        "gittins",
+        "preempt",
+    ),
+    Preset {
+        name: "optimus",
+        what: "elastic: GPUs go where they shorten remaining time most",
+        order: "srtf",
+        discipline: "replan",
+        sizing: "optimus",
+    },
+    Preset {
+        name: "elastic-fifo",
+        what: "elastic: jobs shrink to start sooner and grow on idle GPUs, first in, first out",
+        order: "fifo",
+        discipline: "replan",
+        sizing: "elastic",
+    },
+];
+
+/// All presets.
+pub fn presets() -> &'static [Preset] {
+    PRESETS
+}
+
+/// The preset with this name.
+///
+/// # Errors
+/// Names the nearest ones if there is none.
+pub fn find(name: &str) -> Result<&'static Preset, PolicyError> {
+    PRESETS.iter().find(|p| p.name == name).ok_or_else(|| {
+        let near = nearest(name, PRESETS.iter().map(|p| p.name))
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        PolicyError::Unknown {
+            kind: "policy",
+            name: name.to_owned(),
+            near,
+        }
+    })
+}
+
+/// Parts that replace those of a preset.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Overrides {
+    /// Who gets in.
+    pub admission: Option<String>,
+    /// Who is next.
+    pub order: Option<String>,
+    /// How the line is walked.
+    pub discipline: Option<String>,
+    /// How wide.
+    pub sizing: Option<String>,
+    /// Who shares.
+    pub grouping: Option<String>,
+    /// Which GPUs.
+    pub placement: Option<String>,
+    /// What a tenant may use.
+    pub tenancy: Option<String>,
+}
+
+impl Overrides {
+    /// What was replaced, for the name of the policy.
+    fn suffix(&self) -> String {
+        let all = [
+            &self.order,
+            &self.discipline,
+            &self.admission,
+            &self.sizing,
+            &self.grouping,
+            &self.placement,
+            &self.tenancy,
+        ];
+        all.into_iter().flatten().map(|o| format!("+{o}")).collect()
+    }
+}
+
+/// Builds a policy: a preset, with knobs for its order (`tiresias:limits=3600`), and some parts replaced. Also tells
+/// the least it must know of remaining work.
+///
+/// # Errors
+/// Names the preset, part or knob that does not exist, with the nearest that do.
+pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), PolicyError> {
+    let spec: PartSpec = text.parse()?;
+    let preset = find(&spec.name)?;
+    let knobs = text.split_once(':').map(|(_, knobs)| knobs);
+    // Knobs of a preset are those of its order, or, for an elastic one, of its sizing.
+    let with_knobs = |part: &str, takes: bool| match knobs {
+        Some(knobs) if takes => format!("{part}:{knobs}"),
+        _ => part.to_owned(),
+    };
+    let sized = preset.sizing != "rigid";
+    let pick = |over: &Option<String>, default: String| over.clone().unwrap_or(default);
+    let (admission, a) = registry::build(
+        Kind::Admission,
+        registry::ADMISSIONS,
+        &pick(&overrides.admission, "feasible".to_owned()),
+    )?;
+    let (order, o) = registry::build(
+        Kind::Order,
+        registry::ORDERS,
+        &pick(&overrides.order, with_knobs(preset.order, !sized)),
+    )?;
+    let (discipline, d) = registry::build(
+        Kind::Discipline,
+        registry::DISCIPLINES,
+        &pick(&overrides.discipline, preset.discipline.to_owned()),
+    )?;
+    let (sizing, s) = registry::build(
+        Kind::Sizing,
+        registry::SIZINGS,
+        &pick(&overrides.sizing, with_knobs(preset.sizing, sized)),
+    )?;
+    let (grouping, g) = registry::build(
+        Kind::Grouping,
+        registry::GROUPINGS,
+        &pick(&overrides.grouping, "none".to_owned()),
+    )?;
+    let (placement, p) = registry::build(
+        Kind::Placement,
+        registry::PLACEMENTS,
+        &pick(&overrides.placement, "consolidate".to_owned()),
+    )?;
+    let (tenancy, t) = registry::build(
+        Kind::Tenancy,
+        registry::TENANCIES,
+        &pick(&overrides.tenancy, "none".to_owned()),
+    )?;
+    let name = format!("{text}{}", overrides.suffix());
+    let knowledge = [a, o, d, s, g, p, t].into_iter().max().unwrap_or(Knowledge::None);
+    Ok((
+        Policy {
+            name,
+            admission,
+            order,
+            discipline,
+            sizing,
+            grouping,
+            placement,
+            tenancy,
+        },
+        knowledge,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_builds() {
+        for preset in presets() {
+            let (policy, _) = build(preset.name, &Overrides::default()).unwrap();
+            assert_eq!(policy.name, preset.name);
+        }
+    }
+
+    #[test]
+    fn unknown_names_get_a_hint() {
+        let say = |text: &str, over: Overrides| build(text, &over).unwrap_err().to_string();
+        assert_eq!(
+            say("tiresas", Overrides::default()),
+            "unknown policy `tiresas`, did you mean `tiresias`?; `dovetail policies` lists all of them"
+        );
+        let over = Overrides {
+            placement: Some("consolidated".to_owned()),
+            ..Overrides::default()
+        };
+        assert!(say("fifo", over).contains("did you mean `consolidate`?"));
+        assert!(say("tiresias:limit=3", Overrides::default()).contains("did you mean `limits`?"));
+    }
+
+    #[test]
+    fn knowledge_is_the_most_any_part_needs() {
+        let knowledge = |name: &str| build(name, &Overrides::default()).unwrap().1;
+        assert_eq!(knowledge("tiresias"), Knowledge::None);
+        assert_eq!(knowledge("srsf"), Knowledge::Estimate);
+        assert_eq!(knowledge("optimus"), Knowledge::Estimate);
+    }
+}
