@@ -49,7 +49,7 @@ pub fn compare_bars(records: &[&RunRecord]) -> Figure {
         .iter()
         .map(|i| text_width(&names[*i], 13.0))
         .fold(30.0, f64::max)
-        .min(170.0)
+        .min(150.0)
         + 10.0;
     let right = WIDTH - 12.0;
     let beside = texts
@@ -145,7 +145,7 @@ impl BarSeries {
 
 /// Bars in groups, such as one group per policy with the published number beside ours.
 pub fn grouped_bars(title: &str, y_label: &str, groups: &[&str], series: &[BarSeries]) -> Figure {
-    const PLOT: f64 = 250.0;
+    const PLOT: f64 = 220.0;
     let mark = |i: usize, s: &BarSeries| {
         if s.published {
             Mark::Hollow(i)
@@ -166,7 +166,6 @@ pub fn grouped_bars(title: &str, y_label: &str, groups: &[&str], series: &[BarSe
     let bottom = top + PLOT;
     let mut canvas = Canvas::new(WIDTH, bottom + 28.0);
     legend(&mut canvas, 0.0, WIDTH, &entries);
-    canvas.text("m", Anchor::Start, 0.0, top - 10.0, &fit(y_label, WIDTH, 12.0));
 
     let finite = |v: &Option<f64>| v.filter(|v| v.is_finite());
     let all = || series.iter().flat_map(|s| s.values.iter().filter_map(finite));
@@ -183,6 +182,13 @@ pub fn grouped_bars(title: &str, y_label: &str, groups: &[&str], series: &[BarSe
         .map(|(_, label)| text_width(label, 13.0))
         .fold(0.0, f64::max)
         + 10.0;
+    canvas.text(
+        "m",
+        Anchor::Start,
+        left,
+        top - 9.0,
+        &fit(y_label, WIDTH - left, 12.0),
+    );
     for (value, label) in &marks {
         canvas.line("g", (left, y.at(*value)), (WIDTH, y.at(*value)));
         canvas.text("m", Anchor::End, left - 7.0, y.at(*value) + 4.0, label);

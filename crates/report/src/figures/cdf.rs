@@ -53,7 +53,7 @@ struct Spec {
 }
 
 fn draw(spec: &Spec, records: &[&RunRecord]) -> Figure {
-    const PLOT: f64 = 250.0;
+    const PLOT: f64 = 220.0;
     let names = labels(records);
     let drawn = &records[..records.len().min(MAX_CURVES)];
     let curves: Vec<Cdf> = drawn

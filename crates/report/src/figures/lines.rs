@@ -76,7 +76,7 @@ pub struct LineChart<'a> {
 impl LineChart<'_> {
     /// Draws the chart.
     pub fn draw(&self, series: &[Series]) -> Figure {
-        const PLOT: f64 = 270.0;
+        const PLOT: f64 = 240.0;
         let names = distinct(series);
         let (has_dashed, has_solid) = (series.iter().any(|s| s.dashed), series.iter().any(|s| !s.dashed));
         let (x_domain, y_domain) = (x_domain(series), y_domain(series, self.y));
@@ -94,9 +94,9 @@ impl LineChart<'_> {
         // Names go to the ends of their lines where they fit there, and into a legend otherwise.
         let widest = names
             .iter()
-            .map(|name| text_width(name, 12.6))
+            .map(|name| text_width(name, 13.5))
             .fold(0.0, f64::max);
-        let margin = widest.min(130.0) + 14.0;
+        let margin = widest.min(120.0) + 15.0;
         let trial = frame(
             &mut Canvas::new(0.0, 0.0),
             (0.0, WIDTH - margin),
@@ -104,7 +104,7 @@ impl LineChart<'_> {
             &x,
             &y,
         );
-        let ends = direct_labels(series, &names, &trial).filter(|_| names.len() > 1 && widest <= 130.0);
+        let ends = direct_labels(series, &names, &trial).filter(|_| names.len() > 1 && widest <= 120.0);
 
         let mut entries = vec![];
         if ends.is_none() && names.len() > 1 {
@@ -127,14 +127,18 @@ impl LineChart<'_> {
             let colour = names.iter().position(|name| *name == line.name).unwrap_or(0) % COLOURS;
             draw_line(&mut canvas, &frame, line, colour);
         }
-        for (i, at) in ends.iter().flatten() {
-            canvas.circle(&format!("f{}", i % COLOURS), right + 7.0, top + at, 3.0);
+        for (i, at, end) in ends.iter().flatten() {
+            canvas.line(
+                &format!("e s{}", i % COLOURS),
+                (right + 4.0, top + end),
+                (right + 10.0, top + at),
+            );
             canvas.text(
                 "",
                 Anchor::Start,
                 right + 13.0,
                 top + at + 4.0,
-                &fit(names[*i], 130.0, 12.6),
+                &fit(names[*i], 120.0, 13.0),
             );
         }
         let dashes = if has_dashed {
@@ -213,21 +217,20 @@ fn y_domain(series: &[Series], kind: AxisKind) -> (f64, f64) {
     }
 }
 
-/// Heights for the names at the right ends; none if a name would stand too far from its line.
-fn direct_labels(series: &[Series], names: &[&str], frame: &Frame) -> Option<Vec<(usize, f64)>> {
+/// `(name, height of the name, height of the line)` at the right edge; none if a name would stand too far from its line.
+fn direct_labels(series: &[Series], names: &[&str], frame: &Frame) -> Option<Vec<(usize, f64, f64)>> {
     const APART: f64 = 15.0;
     const FAR: f64 = 26.0;
-    let mut ends: Vec<(usize, f64)> = vec![];
+    let mut ends: Vec<(usize, f64, f64)> = vec![];
     for (i, name) in names.iter().enumerate() {
         let of_name = series.iter().filter(|s| s.name == *name);
         let last = of_name.flat_map(finite).max_by(|a, b| a.0.total_cmp(&b.0))?;
         if frame.x.at(last.0) < frame.right - 40.0 {
             return None;
         }
-        ends.push((i, frame.y.at(last.1)));
+        ends.push((i, frame.y.at(last.1), frame.y.at(last.1)));
     }
     ends.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let wanted: Vec<f64> = ends.iter().map(|e| e.1).collect();
     for i in 1..ends.len() {
         ends[i].1 = ends[i].1.max(ends[i - 1].1 + APART);
     }
@@ -236,10 +239,7 @@ fn direct_labels(series: &[Series], names: &[&str], frame: &Frame) -> Option<Vec
         end.1 = end.1.min(below - APART);
         below = end.1;
     }
-    let near = ends
-        .iter()
-        .zip(&wanted)
-        .all(|(end, wanted)| (end.1 - wanted).abs() <= FAR);
+    let near = ends.iter().all(|(_, at, end)| (at - end).abs() <= FAR);
     (near && ends.first().is_none_or(|e| e.1 >= frame.top - APART)).then_some(ends)
 }
 

@@ -75,7 +75,7 @@ fn draw(spec: &Spec, records: &[&RunRecord]) -> Figure {
     const HEAD: f64 = 20.0;
     const GAP: f64 = 9.0;
     let panels = panels(spec, records);
-    let plot = (300.0 / panels.len().max(1) as f64).clamp(38.0, 210.0);
+    let plot = (260.0 / panels.len().max(1) as f64).clamp(34.0, 180.0);
     let entries: Vec<LegendEntry> = spec
         .key
         .iter()

@@ -139,6 +139,14 @@ fn tiles(summary: &Summary) -> String {
     } else {
         "–".into()
     };
+    let finished = match summary.finished == summary.jobs {
+        true => format!("all {}", format::count(summary.jobs)),
+        false => format!(
+            "{} of {}",
+            format::count(summary.finished),
+            format::count(summary.jobs)
+        ),
+    };
     let tiles = [
         ("average JCT", format::span(summary.avg_jct_s)),
         ("over the lower bound", ratio),
@@ -149,14 +157,7 @@ fn tiles(summary: &Summary) -> String {
             "GPU utilisation",
             format!("{} %", format::grouped(summary.gpu_utilization * 100.0, 1)),
         ),
-        (
-            "finished",
-            format!(
-                "{} of {}",
-                format::count(summary.finished),
-                format::count(summary.jobs)
-            ),
-        ),
+        ("jobs finished", finished),
     ];
     let tile =
         |(name, value): (&str, String)| format!("<li><span>{name}</span><b>{}</b></li>\n", escape(&value));

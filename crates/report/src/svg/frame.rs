@@ -32,7 +32,7 @@ pub(crate) fn frame(
     y: &Axis<'_>,
 ) -> Frame {
     let y_scale = Scale::new(y.kind, y.domain, (bottom, top));
-    let y_ticks = ticks(&y_scale, (((bottom - top) / 42.0) as usize).max(2));
+    let y_ticks = ticks(&y_scale, (((bottom - top) / 36.0) as usize).max(2));
     let widest = y_ticks
         .marks
         .iter()
@@ -130,7 +130,7 @@ pub(crate) struct LegendEntry {
 /// Draws the legend in rows from `top`, above the data, and returns the height it took.
 pub(crate) fn legend(canvas: &mut Canvas, top: f64, width: f64, entries: &[LegendEntry]) -> f64 {
     const ROW: f64 = 19.0;
-    const SIZE: f64 = 12.6;
+    const SIZE: f64 = 13.2;
     let (mut x, mut row) = (0.0, 0.0);
     for entry in entries {
         let value_width = if entry.value.is_empty() {
@@ -138,7 +138,7 @@ pub(crate) fn legend(canvas: &mut Canvas, top: f64, width: f64, entries: &[Legen
         } else {
             text_width(&entry.value, SIZE) + 6.0
         };
-        let name = fit(&entry.name, (width - 30.0 - value_width).min(220.0), SIZE);
+        let name = fit(&entry.name, (width - 30.0 - value_width).min(230.0), SIZE);
         let name_width = text_width(&name, SIZE);
         let total = 30.0 + name_width + value_width + 12.0;
         if x > 0.0 && x + total - 12.0 > width {

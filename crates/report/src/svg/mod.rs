@@ -20,7 +20,7 @@ pub(crate) use style::{COLOURS, JOB_COLOURS, page_style};
 pub(crate) use text::{fit, text_width, wrap};
 
 /// Width of every figure in user units; figures scale to the room they get.
-pub(crate) const WIDTH: f64 = 640.0;
+pub(crate) const WIDTH: f64 = 540.0;
 
 /// A finished drawing with the words that belong to it.
 #[derive(Debug, Clone, PartialEq)]

@@ -30,9 +30,9 @@ const JOBS: [&str; JOB_COLOURS] = [
 ];
 
 const RULES: &str = "\
-.dv text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;font-size:12px;\
+.dv text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;font-size:11.5px;\
 fill:var(--fg);font-variant-numeric:tabular-nums}\
-.dv .m{fill:var(--muted);font-weight:400}.dv .k{font-weight:600}.dv .sm{font-size:11px}.dv .h{font-size:15px;font-weight:600}\
+.dv .m{fill:var(--muted);font-weight:400}.dv .k{font-weight:600}.dv .sm{font-size:10.5px}.dv .h{font-size:15px;font-weight:600}\
 .dv .bg{fill:var(--bg)}.dv .row{fill:var(--track)}\
 .dv .g{stroke:var(--grid);fill:none}.dv .a{stroke:var(--axis);fill:none}\
 .dv .l{fill:none;stroke-width:1.9;stroke-linejoin:round;stroke-linecap:round}\

@@ -1,0 +1,211 @@
+//! Directories: what is written can be read, and what cannot be read is explained.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{tiny, wild};
+use dovetail_model::Time;
+use dovetail_model::run::RunRecord;
+use dovetail_report::{html, read_run, read_runs, write_comparison, write_run};
+use proptest::prelude::*;
+
+#[test]
+fn jobs_csv_is_what_scripts_expect() {
+    let dir = tempfile::tempdir().unwrap();
+    write_run(dir.path(), &tiny()).unwrap();
+    insta::assert_snapshot!(fs::read_to_string(dir.path().join("jobs.csv")).unwrap(), @r#"
+    job_id,tenant,gpus,submit_s,first_start_s,finish_s,jct_s,wait_s,preemptions,slowdown,held_s,duration_s,job_position
+    first,a,2,0,0,300,300,0,0,1,300,300,4
+    "second, of ""two""",b,1,0.25,300,600.5,600.25,299.75,0,2.004174,300.5,299.5,5
+    too large,,8,1,,,,,0,,0,10,6
+    "#);
+}
+
+#[test]
+fn a_run_comes_back_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let written = write_run(&dir.path().join("new/run"), &tiny()).unwrap();
+    assert_eq!(read_run(&dir.path().join("new/run")).unwrap(), tiny());
+    for file in &written {
+        assert!(file.exists(), "{}", file.display());
+    }
+    let mut names: Vec<String> = fs::read_dir(dir.path().join("new/run"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "figures",
+            "jobs.csv",
+            "nodes.csv",
+            "report.html",
+            "segments.csv",
+            "summary.json",
+            "timeline.csv"
+        ]
+    );
+}
+
+#[test]
+fn a_comparison_comes_back_in_its_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let records: Vec<RunRecord> = ["srtf", "fifo", "fifo", "../x"]
+        .into_iter()
+        .map(|policy| {
+            let mut record = tiny();
+            record.summary.policy = policy.into();
+            record
+        })
+        .collect();
+    write_comparison(dir.path(), &records).unwrap();
+    assert_eq!(read_runs(dir.path()).unwrap(), records);
+    assert_eq!(read_runs(&dir.path().join("srtf")).unwrap(), records[..1]);
+    let table = fs::read_to_string(dir.path().join("comparison.csv")).unwrap();
+    assert!(table.starts_with("directory,policy,trace,cluster.nodes,cluster.gpus,seed,jobs,finished,"));
+    assert!(table.contains("\nfifo_2,fifo,tiny,1,2,7,3,2,"), "{table}");
+}
+
+#[test]
+fn complaints_say_where_what_and_what_instead() {
+    let check = |file: &str, content: &str, expected: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        write_run(dir.path(), &tiny()).unwrap();
+        fs::write(dir.path().join(file), content).unwrap();
+        let error = read_run(dir.path()).unwrap_err().to_string();
+        let shown = error.replace(&format!("{}/", dir.path().display()), "");
+        assert_eq!(shown, expected);
+    };
+    check(
+        "jobs.csv",
+        "job_id,tenant,gpus,submit_s,first_start_s,finish_s,preemptions\na,b,two,0,,,0\n",
+        "jobs.csv:2: column gpus: found \"two\"; accepted is a whole number from 0 to 4294967295",
+    );
+    check(
+        "jobs.csv",
+        "job_id,tenant,gpus,submit_s,first_start_s,finish_s,preemptions\na,b,1,0,,,0\nc,d,1,soon,,,0\n",
+        "jobs.csv:3: column submit_s: found \"soon\"; accepted is a number of seconds within ±1,000,000,000,000, such \
+         as 300 or 0.5",
+    );
+    check(
+        "jobs.csv",
+        "job,tenant\n",
+        "jobs.csv:1: column job_id: found no such column among \"job,tenant\"; accepted is a header with \
+         job_id,tenant,gpus,submit_s,first_start_s,finish_s,preemptions",
+    );
+    check(
+        "segments.csv",
+        "job_position,node,slots,start_s,end_s\n1,0,0;1,0,1\n",
+        "segments.csv:2: column slots: found \"0;1\"; accepted is GPU numbers of the node separated by spaces, such as \
+         0 1 2 3",
+    );
+    check(
+        "timeline.csv",
+        "start_s,end_s,busy_gpus,up_gpus\n0,1,inf,2\n",
+        "timeline.csv:2: column busy_gpus: found \"inf\"; accepted is a finite number",
+    );
+    check(
+        "nodes.csv",
+        "node,gpus\n1,4\n",
+        "nodes.csv:2: column node: found \"1\"; accepted is 0, as nodes go up by one",
+    );
+}
+
+#[test]
+fn a_directory_that_is_no_run_says_what_makes_one() {
+    let error = read_run(Path::new("no/such/run")).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "no/such/run/summary.json: there is no such file; expected the summary of a run, a JSON object. \
+         `dovetail simulate --out DIR` writes it"
+    );
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    let error = write_run(&dir.path().join("file/run"), &tiny())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("file/run: cannot create the directory: "),
+        "{error}"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn bad_bytes_never_panic(
+        file in prop::sample::select(vec!["summary.json", "jobs.csv", "timeline.csv", "segments.csv", "nodes.csv"]),
+        edits in prop::collection::vec((any::<prop::sample::Index>(), "[0-9a-z\",{}\\[\\]\n -]|\\PC"), 1..6),
+        noise in prop::option::of(prop::collection::vec(any::<u8>(), 0..200)),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        write_run(dir.path(), &tiny()).unwrap();
+        let path = dir.path().join(file);
+        let mut bytes = fs::read(&path).unwrap();
+        for (at, with) in &edits {
+            let at = at.index(bytes.len());
+            bytes.splice(at..=at, with.bytes());
+        }
+        fs::write(&path, noise.unwrap_or(bytes)).unwrap();
+        match read_run(dir.path()) {
+            Ok(record) => drop(html(&[record], "Changed")),
+            Err(error) => prop_assert!(error.to_string().contains(file), "{}", error),
+        }
+    }
+
+    #[test]
+    fn wild_runs_can_be_written_and_tamed_ones_come_back(mut record in wild()) {
+        let dir = tempfile::tempdir().unwrap();
+        write_run(dir.path(), &record).unwrap();
+        tame(&mut record);
+        write_run(dir.path(), &record).unwrap();
+        let again = read_run(dir.path()).unwrap();
+        prop_assert_eq!(again.rows, record.rows);
+        prop_assert_eq!(again.job_names, record.job_names);
+        prop_assert_eq!(again.timeline, record.timeline);
+        prop_assert_eq!(again.segments, record.segments);
+        prop_assert_eq!(again.node_slots, record.node_slots);
+    }
+}
+
+/// Brings a wild run into the bounds that files accept.
+fn tame(record: &mut RunRecord) {
+    let near = |time: &mut Time| time.0 %= 1_000_000_000_000_000_000;
+    let finite = |value: &mut f64| *value = if value.is_finite() { *value } else { 0.0 };
+    for row in &mut record.rows {
+        near(&mut row.submit);
+        near(&mut row.held);
+        row.first_start.iter_mut().chain(&mut row.finish).for_each(near);
+        row.work.0 %= 1_000_000_000_000_000_000;
+    }
+    for segment in &mut record.segments {
+        near(&mut segment.start);
+        near(&mut segment.end);
+    }
+    for p in &mut record.timeline {
+        near(&mut p.start);
+        near(&mut p.end);
+        let means = [
+            &mut p.busy_gpus,
+            &mut p.up_gpus,
+            &mut p.running,
+            &mut p.waiting,
+            &mut p.waiting_gpus,
+        ];
+        means.into_iter().chain([&mut p.fragmented_gpus]).for_each(finite);
+    }
+    let named = record.rows.iter().map(|row| row.job.to_string());
+    record.job_names = named
+        .enumerate()
+        .map(|(i, id)| record.job_names.get(i).cloned().unwrap_or(id))
+        .collect();
+    record.tenant_names.resize(record.rows.len(), String::new());
+}
