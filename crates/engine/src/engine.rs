@@ -571,3 +571,10 @@ impl Engine {
         self.commands.push_back(command);
     }
 }
+
+impl Engine {
+    /// The tree above the nodes, for placements that look at racks.
+    pub fn set_zones(&mut self, zones: dovetail_model::IdVec<dovetail_model::ZoneId, dovetail_model::Zone>) {
+        self.state.cluster.zones = zones;
+    }
+}

@@ -217,22 +217,40 @@ impl<'a> Round<'a> {
     /// # Errors
     /// Says why there is no place.
     pub fn start(&mut self, candidate: &Candidate) -> Result<(), Reason> {
-        let back = match candidate.shape {
-            Some(_) => None,
-            None => self.returned.iter().position(|r| r.rank.job == candidate.job),
-        };
+        let back = self.position_in_returned(candidate);
         let allocation = match back {
             Some(i) if self.state.cluster.is_free(&self.returned[i].original) => {
                 self.returned[i].original.clone()
             }
             _ => self.find_place(candidate.job)?,
         };
+        self.give(candidate, back, allocation);
+        Ok(())
+    }
+
+    /// Like [`Round::start`], but a job that was thrown out in this round is placed like any other.
+    ///
+    /// # Errors
+    /// Says why there is no place.
+    pub fn start_anywhere(&mut self, candidate: &Candidate) -> Result<(), Reason> {
+        let allocation = self.find_place(candidate.job)?;
+        self.give(candidate, self.position_in_returned(candidate), allocation);
+        Ok(())
+    }
+
+    fn position_in_returned(&self, candidate: &Candidate) -> Option<usize> {
+        match candidate.shape {
+            Some(_) => None,
+            None => self.returned.iter().position(|r| r.rank.job == candidate.job),
+        }
+    }
+
+    fn give(&mut self, candidate: &Candidate, back: Option<usize>, allocation: Allocation) {
         if let Some(i) = back {
             self.returned.swap_remove(i);
         }
         self.draft
             .assign(self.state, self.tenancy, candidate.job, allocation, false);
-        Ok(())
     }
 
     fn find_place(&mut self, id: JobId) -> Result<Allocation, Reason> {

@@ -1,1 +1,20 @@
-//! Placeholder.
+//! The simulator: the engine driven by virtual time.
+//!
+//! It never changes a decision. It turns the engine's commands into later events, knows the truth about every job
+//! (how long it really runs, how fast on which GPUs), and lets out as much of it as the run's knowledge says.
+
+pub mod bound;
+pub mod compat;
+pub mod config;
+pub mod failures;
+pub mod metrics;
+mod run;
+pub mod speed;
+mod timeline;
+mod truth;
+
+pub use config::{Compat, SimConfig, SimError};
+pub use dovetail_engine::{Clock, Knowledge};
+pub use failures::{Failures, Outage};
+pub use run::{Journal, simulate, simulate_with};
+pub use speed::SpeedModel;

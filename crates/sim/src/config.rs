@@ -1,0 +1,126 @@
+//! What a run is made of besides its workload and policy.
+
+use dovetail_engine::{Clock, Knowledge};
+use dovetail_model::{ClusterSpec, Rate, Time};
+use thiserror::Error;
+
+use crate::failures::Failures;
+use crate::speed::SpeedModel;
+
+/// Quirks of a reference system that are not decisions: how progress is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compat {
+    /// None: exact completion times.
+    #[default]
+    Exact,
+    /// Blox: only whole rounds of progress count, at this speed, so completions fall on the grid.
+    Blox {
+        /// Progress per time.
+        speed: Rate,
+    },
+}
+
+/// How a run goes.
+#[derive(Debug, Clone)]
+pub struct SimConfig {
+    /// The machines.
+    pub cluster: ClusterSpec,
+    /// When decisions are taken.
+    pub clock: Clock,
+    /// What the policy may know of remaining work; none is what the policy needs.
+    pub knowledge: Option<Knowledge>,
+    /// Standard deviation of the logarithm of estimates around the truth, for knowledge `estimate`.
+    pub estimate_error: f64,
+    /// Time from a launch to the first progress when a job was started before.
+    pub restart_cost: Time,
+    /// How often a job writes a checkpoint if its trace does not say; none keeps all work, even on a lost node.
+    pub checkpoint: Option<Time>,
+    /// Time each checkpoint takes.
+    pub checkpoint_cost: Time,
+    /// How fast jobs run where.
+    pub speeds: SpeedModel,
+    /// When nodes go down.
+    pub failures: Failures,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Average only over jobs at these positions of the workload, both ends included.
+    pub track: Option<(u32, u32)>,
+    /// Check every invariant after every step.
+    pub check: bool,
+    /// How many pieces of the GPU timeline are kept.
+    pub segments: usize,
+    /// Quirks of a reference system.
+    pub compat: Compat,
+}
+
+impl SimConfig {
+    /// A plain run on this cluster: events clock, no restart cost, no failures.
+    pub fn new(cluster: ClusterSpec) -> Self {
+        Self {
+            cluster,
+            clock: Clock::Events,
+            knowledge: None,
+            estimate_error: 0.5,
+            restart_cost: Time::ZERO,
+            checkpoint: None,
+            checkpoint_cost: Time::ZERO,
+            speeds: SpeedModel::default(),
+            failures: Failures::default(),
+            seed: 1,
+            track: None,
+            check: false,
+            segments: 20_000,
+            compat: Compat::Exact,
+        }
+    }
+}
+
+/// Why a run could not be made, or did not hold its promises.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum SimError {
+    /// The policy needs to know more than it is told.
+    #[error(
+        "policy `{policy}` needs to know remaining run times ({needs}), but the run's knowledge is {given}"
+    )]
+    NotEnoughKnowledge {
+        /// The policy.
+        policy: String,
+        /// What it needs.
+        needs: &'static str,
+        /// What it gets.
+        given: &'static str,
+    },
+    /// The workload has no jobs, or none inside `--track`.
+    #[error("{0}")]
+    Empty(String),
+    /// The engine broke a promise.
+    #[error("invariant broken at {at_s:.6} s: {what}")]
+    Invariant {
+        /// When.
+        at_s: f64,
+        /// What.
+        what: String,
+    },
+    /// A policy asked to be woken at the same moment again and again.
+    #[error(
+        "policy `{policy}` makes no progress at {at_s:.6} s: it asks to be woken at the same moment for ever"
+    )]
+    Stuck {
+        /// The policy.
+        policy: String,
+        /// When.
+        at_s: f64,
+    },
+    /// The combination cannot be had.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+/// A level of knowledge by name.
+pub fn knowledge_name(knowledge: Knowledge) -> &'static str {
+    match knowledge {
+        Knowledge::None => "none",
+        Knowledge::Estimate => "estimate",
+        Knowledge::Oracle => "oracle",
+    }
+}

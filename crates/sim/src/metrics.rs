@@ -1,0 +1,203 @@
+//! From outcomes to figures.
+
+use dovetail_model::run::{ClusterSize, JobRow, RunRecord, Summary, TenantSummary};
+use dovetail_model::{JobId, Time};
+use dovetail_workload::{JobLabel, Workload};
+
+use crate::bound::{BoundJob, lower_bound_avg_jct};
+use crate::config::{SimConfig, SimError};
+use crate::run::Outcomes;
+
+/// Makes the record of a run.
+pub(crate) fn record(
+    outcomes: &Outcomes,
+    workload: &Workload,
+    config: &SimConfig,
+) -> Result<RunRecord, SimError> {
+    let tracked: Vec<usize> = (0..outcomes.truths.len())
+        .filter(|i| is_tracked(*i, workload, config))
+        .collect();
+    if tracked.is_empty() {
+        let (from, to) = config.track.unwrap_or_default();
+        return Err(SimError::Empty(format!(
+            "{}: no job has an id in {from}..{to}",
+            workload.source
+        )));
+    }
+    let rows: Vec<JobRow> = tracked.iter().map(|i| row(*i, outcomes, workload)).collect();
+    let gpus = config.cluster.gpus();
+    let mut summary = Summary {
+        policy: outcomes.policy.clone(),
+        trace: workload.source.clone(),
+        cluster: ClusterSize {
+            nodes: config.cluster.nodes.len() as u32,
+            gpus,
+        },
+        seed: config.seed,
+        jobs: rows.len() as u64,
+        rejected: tracked.iter().filter(|i| outcomes.truths[**i].rejected).count() as u64,
+        events: outcomes.events,
+        rounds: outcomes.rounds,
+        ..Summary::default()
+    };
+    fill_times(&mut summary, &rows);
+    fill_fairness(&mut summary, &rows, &tracked, outcomes, gpus);
+    let (busy, up, fragments) = outcomes.timeline.totals();
+    summary.gpu_utilization = ratio(busy as f64, up as f64);
+    summary.fragmentation = ratio(fragments as f64, up as f64);
+    summary.lower_bound_avg_jct_s = bound(&rows, gpus);
+    let tenant_of = |row: &JobRow| &workload.names.tenants[workload.jobs[row.job.0 as usize].tenant];
+    summary.tenants = tenants(&rows, &tenant_of);
+    Ok(RunRecord {
+        summary,
+        job_names: rows
+            .iter()
+            .map(|r| workload.jobs[r.job.0 as usize].label.to_string())
+            .collect(),
+        tenant_names: rows.iter().map(|r| tenant_of(r).clone()).collect(),
+        rows,
+        timeline: outcomes.timeline.points(),
+        segments: outcomes.segments.clone(),
+        node_slots: config.cluster.nodes.values().map(|n| n.gpus).collect(),
+    })
+}
+
+fn is_tracked(i: usize, workload: &Workload, config: &SimConfig) -> bool {
+    let Some((from, to)) = config.track else {
+        return true;
+    };
+    let id = match workload.jobs[i].label {
+        JobLabel::Number(n) => n,
+        JobLabel::Text(_) => i as u64,
+    };
+    (u64::from(from)..=u64::from(to)).contains(&id)
+}
+
+fn row(i: usize, outcomes: &Outcomes, workload: &Workload) -> JobRow {
+    let (truth, job) = (&outcomes.truths[i], &workload.jobs[i]);
+    JobRow {
+        job: JobId(i as u32),
+        gpus: job.gpus,
+        work: job.work,
+        submit: job.submit,
+        first_start: truth.first_start,
+        finish: truth.finish,
+        held: truth.held,
+        preemptions: truth.preemptions,
+    }
+}
+
+fn fill_times(summary: &mut Summary, rows: &[JobRow]) {
+    let sorted = |value: &dyn Fn(&JobRow) -> Option<f64>| {
+        let mut values: Vec<f64> = rows.iter().filter_map(value).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        values
+    };
+    let jct = sorted(&|r| r.jct().map(Time::as_secs_f64));
+    let wait = sorted(&|r| r.wait().map(Time::as_secs_f64));
+    let slowdown = sorted(&JobRow::slowdown);
+    let first = sorted(&|r| r.first_start.map(|s| (s - r.submit).as_secs_f64()));
+    summary.finished = jct.len() as u64;
+    (summary.avg_jct_s, summary.median_jct_s) = (mean(&jct), quantile(&jct, 0.5));
+    (summary.p95_jct_s, summary.p99_jct_s) = (quantile(&jct, 0.95), quantile(&jct, 0.99));
+    (summary.avg_wait_s, summary.median_wait_s) = (mean(&wait), quantile(&wait, 0.5));
+    (summary.p95_wait_s, summary.p99_wait_s) = (quantile(&wait, 0.95), quantile(&wait, 0.99));
+    (summary.avg_slowdown, summary.median_slowdown) = (mean(&slowdown), quantile(&slowdown, 0.5));
+    (summary.p95_slowdown, summary.p99_slowdown) = (quantile(&slowdown, 0.95), quantile(&slowdown, 0.99));
+    summary.avg_first_start_s = mean(&first);
+    let began = rows.iter().map(|r| r.submit).min().unwrap_or_default();
+    let ended = rows.iter().filter_map(|r| r.finish).max().unwrap_or(began);
+    summary.makespan_s = (ended - began).as_secs_f64();
+    summary.preemptions = rows.iter().map(|r| u64::from(r.preemptions)).sum();
+    let fairness: Vec<f64> = slowdown.iter().map(|s| 1.0 / s.max(1e-9)).collect();
+    let squares: f64 = fairness.iter().map(|x| x * x).sum();
+    summary.jain_index = ratio(
+        fairness.iter().sum::<f64>().powi(2),
+        squares * fairness.len() as f64,
+    );
+}
+
+/// Finish-time fairness: completion time over what it would be on a 1/n share of the cluster, n being the mean number
+/// of jobs in the system over the job's life.
+fn fill_fairness(summary: &mut Summary, rows: &[JobRow], tracked: &[usize], outcomes: &Outcomes, gpus: u32) {
+    let mut unfair = 0u64;
+    for (row, i) in rows.iter().zip(tracked) {
+        let Some(jct) = row.jct() else { continue };
+        let share = f64::from(row.gpus) * outcomes.truths[*i].contention / f64::from(gpus);
+        let fair = (row.work.as_secs_f64() * share.max(1.0)).max(1e-6);
+        let rho = jct.as_secs_f64() / fair;
+        summary.worst_ftf = summary.worst_ftf.max(rho);
+        unfair += u64::from(rho > 1.0 + 1e-9);
+    }
+    summary.unfair_share = ratio(unfair as f64, summary.finished as f64);
+}
+
+fn bound(rows: &[JobRow], gpus: u32) -> f64 {
+    let jobs: Vec<BoundJob> = rows
+        .iter()
+        .filter(|r| r.finish.is_some())
+        .map(|r| BoundJob {
+            submit_s: r.submit.as_secs_f64(),
+            duration_s: r.work.as_secs_f64(),
+            gpus: r.gpus,
+        })
+        .collect();
+    lower_bound_avg_jct(&jobs, gpus)
+}
+
+fn tenants<'a>(rows: &'a [JobRow], tenant_of: &dyn Fn(&'a JobRow) -> &'a String) -> Vec<TenantSummary> {
+    let mut by_tenant: std::collections::BTreeMap<&String, Vec<&JobRow>> = std::collections::BTreeMap::new();
+    for row in rows {
+        by_tenant.entry(tenant_of(row)).or_default().push(row);
+    }
+    if by_tenant.len() < 2 {
+        return Vec::new();
+    }
+    by_tenant
+        .into_iter()
+        .map(|(tenant, rows)| {
+            let mut jct: Vec<f64> = rows
+                .iter()
+                .filter_map(|r| r.jct().map(Time::as_secs_f64))
+                .collect();
+            jct.sort_unstable_by(f64::total_cmp);
+            let waits: Vec<f64> = rows
+                .iter()
+                .filter_map(|r| r.wait().map(Time::as_secs_f64))
+                .collect();
+            let slowdowns: Vec<f64> = rows.iter().filter_map(|r| r.slowdown()).collect();
+            TenantSummary {
+                tenant: tenant.clone(),
+                jobs: rows.len() as u64,
+                finished: jct.len() as u64,
+                avg_jct_s: mean(&jct),
+                p99_jct_s: quantile(&jct, 0.99),
+                avg_wait_s: mean(&waits),
+                avg_slowdown: mean(&slowdowns),
+                gpu_hours: rows
+                    .iter()
+                    .map(|r| r.held.as_secs_f64() * f64::from(r.gpus))
+                    .sum::<f64>()
+                    / 3600.0,
+            }
+        })
+        .collect()
+}
+
+/// Linear interpolation between the closest ranks of sorted values; zero without values.
+pub fn quantile(sorted: &[f64], q: f64) -> f64 {
+    if sorted.is_empty() {
+        return 0.0;
+    }
+    let at = q * (sorted.len() - 1) as f64;
+    let (low, high) = (at.floor() as usize, at.ceil() as usize);
+    sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    ratio(values.iter().sum(), values.len() as f64)
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}

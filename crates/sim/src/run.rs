@@ -1,0 +1,469 @@
+//! The event loop: commands of the engine become later events.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use dovetail_engine::{Clock, Engine, Knowledge, Policy};
+use dovetail_model::run::{RunRecord, Segment};
+use dovetail_model::{
+    Allocation, Command, Event, Generation, JobId, NodeId, Outcome, Rate, StopReason, Time, Work,
+};
+use dovetail_workload::Workload;
+
+use crate::config::{Compat, SimConfig, SimError, knowledge_name};
+use crate::failures::Process;
+use crate::metrics;
+use crate::timeline::{Levels, Timeline};
+use crate::truth::{Doing, Teller, Truth};
+
+/// Everything that happened, to replay it: the events told to the engine and the commands it gave.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Journal {
+    /// What the engine was told, and when.
+    pub events: Vec<(Time, Event)>,
+    /// What the engine wanted, and when.
+    pub commands: Vec<(Time, Command)>,
+}
+
+/// Something that will happen. The order of the variants is the order at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Coming {
+    End(JobId, Generation),
+    Started(JobId, Generation),
+    NodeDown(NodeId, Time),
+    NodeUp(NodeId),
+}
+
+/// Runs the workload under the policy, which needs to know at least `needs` of remaining work.
+///
+/// # Errors
+/// Says what cannot be, or which promise the engine broke.
+pub fn simulate(
+    workload: &Workload,
+    policy: Policy,
+    needs: Knowledge,
+    config: &SimConfig,
+) -> Result<RunRecord, SimError> {
+    simulate_with(workload, policy, needs, config, None, &mut |_| {})
+}
+
+/// Like [`simulate`], writing a journal if one is given, and telling now and then how many jobs are done.
+///
+/// # Errors
+/// Says what cannot be, or which promise the engine broke.
+pub fn simulate_with(
+    workload: &Workload,
+    policy: Policy,
+    needs: Knowledge,
+    config: &SimConfig,
+    journal: Option<&mut Journal>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<RunRecord, SimError> {
+    let began = std::time::Instant::now();
+    let knowledge = knowledge_for(&policy.name, needs, config)?;
+    if workload.jobs.is_empty() {
+        return Err(SimError::Empty(format!(
+            "{}: there are no jobs to run",
+            workload.source
+        )));
+    }
+    let mut run = Run::new(workload, policy, knowledge, config, journal);
+    run.go(progress)?;
+    let mut record = metrics::record(&run.finish(), workload, config)?;
+    record.summary.wall_ms = began.elapsed().as_secs_f64() * 1000.0;
+    Ok(record)
+}
+
+/// What the policy gets to know: as configured, or the truth for a policy that needs to know anything.
+fn knowledge_for(policy: &str, needs: Knowledge, config: &SimConfig) -> Result<Knowledge, SimError> {
+    let default = if needs == Knowledge::None {
+        Knowledge::None
+    } else {
+        Knowledge::Oracle
+    };
+    let given = config.knowledge.unwrap_or(default);
+    if given < needs {
+        return Err(SimError::NotEnoughKnowledge {
+            policy: policy.to_owned(),
+            needs: knowledge_name(needs),
+            given: knowledge_name(given),
+        });
+    }
+    Ok(given)
+}
+
+/// What the loop leaves behind, before it is made into figures.
+#[derive(Debug)]
+pub(crate) struct Outcomes {
+    pub(crate) policy: String,
+    pub(crate) truths: Vec<Truth>,
+    pub(crate) timeline: Timeline,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) events: u64,
+    pub(crate) rounds: u64,
+}
+
+struct Run<'a> {
+    workload: &'a Workload,
+    config: &'a SimConfig,
+    engine: Engine,
+    teller: Teller,
+    truths: Vec<Truth>,
+    coming: BinaryHeap<Reverse<(Time, Coming)>>,
+    now: Time,
+    events: u64,
+    busy_gpus: u32,
+    up_gpus: u32,
+    finished: u64,
+    timeline: Timeline,
+    alive_integral: f64,
+    segments: Vec<Segment>,
+    process: Option<Process>,
+    down: Vec<bool>,
+    journal: Option<&'a mut Journal>,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        workload: &'a Workload,
+        policy: Policy,
+        knowledge: Knowledge,
+        config: &'a SimConfig,
+        journal: Option<&'a mut Journal>,
+    ) -> Self {
+        let teller = Teller::new(knowledge, config, workload);
+        let start = workload.jobs[0].submit;
+        let mut run = Self {
+            workload,
+            config,
+            engine: Engine::new(policy, config.clock),
+            teller,
+            truths: Vec::with_capacity(workload.jobs.len()),
+            coming: BinaryHeap::new(),
+            now: Time::ZERO,
+            events: 0,
+            busy_gpus: 0,
+            up_gpus: 0,
+            finished: 0,
+            timeline: Timeline::new(start),
+            alive_integral: 0.0,
+            segments: Vec::new(),
+            process: Process::new(&config.failures, config.seed),
+            down: vec![false; config.cluster.nodes.len()],
+            journal,
+        };
+        run.engine.set_zones(config.cluster.zones.clone());
+        for (node, spec) in config.cluster.nodes.iter() {
+            run.tell(Event::NodeUp {
+                node,
+                spec: spec.clone(),
+            });
+            run.up_gpus += spec.gpus;
+            if let Some(outage) = run.process.as_mut().map(|p| p.next(node, Time::ZERO)) {
+                let up = outage.up.unwrap_or(Time::MAX);
+                run.coming
+                    .push(Reverse((outage.down, Coming::NodeDown(node, up))));
+            }
+        }
+        for outage in &config.failures.outages {
+            let up = outage.up.unwrap_or(Time::MAX);
+            run.coming
+                .push(Reverse((outage.down, Coming::NodeDown(outage.node, up))));
+        }
+        run
+    }
+
+    fn go(&mut self, progress: &mut dyn FnMut(u64)) -> Result<(), SimError> {
+        let mut repeated = 0;
+        while let Some(next) = self.next_moment() {
+            repeated = if next == self.now { repeated + 1 } else { 0 };
+            if repeated > 1000 {
+                return Err(SimError::Stuck {
+                    policy: self.engine.policy().name.clone(),
+                    at_s: self.now.as_secs_f64(),
+                });
+            }
+            self.move_to(next);
+            self.happen();
+            if self.config.check {
+                self.engine.check().map_err(|what| SimError::Invariant {
+                    at_s: self.now.as_secs_f64(),
+                    what,
+                })?;
+            }
+            if self.events.trailing_zeros() >= 13 {
+                progress(self.finished);
+            }
+        }
+        progress(self.finished);
+        Ok(())
+    }
+
+    /// The next moment at which anything happens; none when all jobs are done or none will ever move again.
+    fn next_moment(&mut self) -> Option<Time> {
+        let arrival = self.workload.jobs.get(self.truths.len()).map(|j| j.submit);
+        let alive = self.engine.idle().0 + self.engine.holding() > 0;
+        if arrival.is_none() && !alive {
+            return None;
+        }
+        let coming = self.coming.peek().map(|Reverse((at, _))| *at);
+        let wake = self.engine.wake_at();
+        let next = arrival.into_iter().chain(coming).chain(wake).min()?;
+        let stuck = arrival.is_none() && self.busy_gpus == 0 && !self.down.contains(&true) && wake.is_none();
+        // With every node up and nothing running, only failures are to come: who waits now waits for ever.
+        if stuck && self.only_failures_coming() && self.engine.decisions() > 0 {
+            None
+        } else {
+            Some(next)
+        }
+    }
+
+    fn only_failures_coming(&self) -> bool {
+        self.coming
+            .iter()
+            .all(|Reverse((_, c))| matches!(c, Coming::NodeDown(..)))
+    }
+
+    /// Time passes.
+    fn move_to(&mut self, next: Time) {
+        let (idle, idle_gpus) = self.engine.idle();
+        let levels = Levels {
+            busy_gpus: self.busy_gpus,
+            up_gpus: self.up_gpus,
+            running: self.engine.holding(),
+            waiting: idle,
+            waiting_gpus: idle_gpus,
+            fragmented_gpus: self.engine.cluster().fragmented_gpus(),
+        };
+        if !self.truths.is_empty() {
+            let span = next.since(self.now).as_secs_f64();
+            self.alive_integral += span * f64::from(levels.running + levels.waiting);
+            self.timeline.advance(next, &levels);
+        }
+        self.now = next;
+    }
+
+    /// Everything that happens at this moment, then the engine's answer.
+    fn happen(&mut self) {
+        while let Some(Reverse((at, coming))) = self.coming.peek().copied() {
+            if at > self.now {
+                break;
+            }
+            self.coming.pop();
+            self.events += 1;
+            match coming {
+                Coming::End(job, generation) => self.end(job, generation),
+                Coming::Started(job, generation) => self.started(job, generation),
+                Coming::NodeDown(node, up) => self.node_down(node, up),
+                Coming::NodeUp(node) => self.node_up(node),
+            }
+        }
+        while let Some(job) = self
+            .workload
+            .jobs
+            .get(self.truths.len())
+            .filter(|j| j.submit <= self.now)
+        {
+            let id = JobId(self.truths.len() as u32);
+            self.truths.push(Truth::new(job.work, self.alive_integral));
+            let spec = self.teller.spec(id, job);
+            self.events += 1;
+            self.tell(Event::Submitted(spec));
+        }
+        if self.engine.wake_at().is_some_and(|at| at <= self.now) {
+            self.events += 1;
+            self.tell(Event::Wake);
+        }
+        while let Some(command) = self.engine.poll() {
+            if let Some(journal) = &mut self.journal {
+                journal.commands.push((self.now, command.clone()));
+            }
+            match command {
+                Command::Launch {
+                    job,
+                    generation,
+                    allocation,
+                } => self.launch(job, generation, allocation),
+                Command::Stop {
+                    job,
+                    generation,
+                    reason,
+                } => self.stop(job, generation, reason),
+                Command::Reject { job, .. } => {
+                    let truth = &mut self.truths[job.0 as usize];
+                    (truth.rejected, truth.doing) = (true, Doing::Done);
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        if let Some(journal) = &mut self.journal {
+            journal.events.push((self.now, event.clone()));
+        }
+        self.engine.handle(self.now, event);
+    }
+
+    fn launch(&mut self, id: JobId, generation: Generation, allocation: Allocation) {
+        let job = &self.workload.jobs[id.0 as usize];
+        let checkpoint = (
+            job.checkpoint.or(self.config.checkpoint),
+            self.config.checkpoint_cost,
+        );
+        let rate = match self.config.compat {
+            Compat::Exact => self
+                .config
+                .speeds
+                .rate(job, &allocation, &self.config.cluster, checkpoint),
+            Compat::Blox { speed } => speed,
+        };
+        let again = generation.0 > 1 && self.config.restart_cost > Time::ZERO;
+        let truth = &mut self.truths[id.0 as usize];
+        truth.generation = generation;
+        truth.rate = rate;
+        truth.launched = self.now;
+        truth.width = allocation.gpus();
+        truth.first_start.get_or_insert(self.now);
+        self.busy_gpus += truth.width;
+        if self.segments.len() < self.config.segments {
+            truth.place = Some(Box::new(allocation));
+        }
+        if again {
+            truth.doing = Doing::Starting;
+            self.coming.push(Reverse((
+                self.now + self.config.restart_cost,
+                Coming::Started(id, generation),
+            )));
+        } else {
+            self.run(id, generation);
+        }
+    }
+
+    fn started(&mut self, id: JobId, generation: Generation) {
+        let truth = &self.truths[id.0 as usize];
+        if truth.generation == generation && truth.doing == Doing::Starting {
+            self.run(id, generation);
+        }
+    }
+
+    /// The job makes progress from now on.
+    fn run(&mut self, id: JobId, generation: Generation) {
+        let truth = &mut self.truths[id.0 as usize];
+        truth.doing = Doing::Running;
+        truth.since = self.now;
+        let rate = truth.rate;
+        let span = self.config.span_for(truth.left, rate);
+        self.coming.push(Reverse((
+            self.now.saturating_add(span),
+            Coming::End(id, generation),
+        )));
+        self.tell(Event::Started {
+            job: id,
+            generation,
+            rate,
+        });
+    }
+
+    fn end(&mut self, id: JobId, generation: Generation) {
+        let now = self.now;
+        let truth = &mut self.truths[id.0 as usize];
+        if truth.generation != generation || truth.doing != Doing::Running {
+            return;
+        }
+        truth.stop(now, None);
+        debug_assert!(truth.left == Work(0), "a job ends when its work is done");
+        truth.doing = Doing::Done;
+        truth.finish = Some(now);
+        let submit = self.workload.jobs[id.0 as usize].submit;
+        truth.contention =
+            (self.alive_integral - truth.contention) / now.since(submit).as_secs_f64().max(1e-9);
+        self.busy_gpus -= truth.width;
+        self.finished += 1;
+        self.close_segment(id);
+        self.tell(Event::Exited {
+            job: id,
+            generation,
+            outcome: Outcome::Completed,
+        });
+    }
+
+    fn stop(&mut self, id: JobId, generation: Generation, reason: StopReason) {
+        let job = &self.workload.jobs[id.0 as usize];
+        let lost = match reason {
+            StopReason::NodeLost(_) => job.checkpoint.or(self.config.checkpoint),
+            StopReason::Preempted | StopReason::Moved | StopReason::Resized | StopReason::Cancelled => None,
+        };
+        let truth = &mut self.truths[id.0 as usize];
+        truth.stop(self.now, lost);
+        truth.preemptions += 1;
+        self.busy_gpus -= truth.width;
+        let done = job.work.minus(truth.left);
+        self.close_segment(id);
+        self.tell(Event::Stopped {
+            job: id,
+            generation,
+            done,
+        });
+    }
+
+    fn close_segment(&mut self, id: JobId) {
+        let truth = &mut self.truths[id.0 as usize];
+        let Some(place) = truth.place.take() else { return };
+        let (start, end) = (truth.launched, self.now);
+        if end > start {
+            let piece = |share: &dovetail_model::NodeShare| Segment {
+                job: id,
+                node: share.node,
+                slots: share.gpus.iter().collect(),
+                start,
+                end,
+            };
+            self.segments.extend(place.shares.iter().map(piece));
+        }
+    }
+
+    fn node_down(&mut self, node: NodeId, up: Time) {
+        if std::mem::replace(&mut self.down[node.0 as usize], true) {
+            return;
+        }
+        self.up_gpus -= self.config.cluster.nodes[node].gpus;
+        self.tell(Event::NodeDown { node });
+        if up < Time::MAX {
+            self.coming.push(Reverse((up, Coming::NodeUp(node))));
+        }
+    }
+
+    fn node_up(&mut self, node: NodeId) {
+        self.down[node.0 as usize] = false;
+        let spec = self.config.cluster.nodes[node].clone();
+        self.up_gpus += spec.gpus;
+        self.tell(Event::NodeUp { node, spec });
+        if let Some(outage) = self.process.as_mut().map(|p| p.next(node, self.now)) {
+            let up = outage.up.unwrap_or(Time::MAX);
+            self.coming
+                .push(Reverse((outage.down, Coming::NodeDown(node, up))));
+        }
+    }
+
+    fn finish(self) -> Outcomes {
+        Outcomes {
+            policy: self.engine.policy().name.clone(),
+            truths: self.truths,
+            timeline: self.timeline,
+            segments: self.segments,
+            events: self.events,
+            rounds: self.engine.decisions(),
+        }
+    }
+}
+
+impl SimConfig {
+    /// How long this much work takes, in whole rounds where the reference counts so.
+    fn span_for(&self, left: Work, rate: Rate) -> Time {
+        let exact = rate.time_for(left);
+        match (self.compat, self.clock) {
+            (Compat::Blox { .. }, Clock::Rounds { period }) => exact.next_multiple_of(period).max(period),
+            _ => exact,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The truth about each job, which the engine never sees.
+
+use dovetail_engine::Knowledge;
+use dovetail_model::{Allocation, Generation, GpuTypeId, JobId, JobSpec, Rate, Time, Work};
+use dovetail_workload::{TraceJob, Workload};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// What a job is really doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doing {
+    Nothing,
+    Starting,
+    Running,
+    Done,
+}
+
+/// The truth about one job.
+#[derive(Debug, Clone)]
+pub(crate) struct Truth {
+    pub(crate) left: Work,
+    pub(crate) doing: Doing,
+    pub(crate) generation: Generation,
+    pub(crate) rate: Rate,
+    /// Since when it makes progress at `rate`.
+    pub(crate) since: Time,
+    pub(crate) launched: Time,
+    pub(crate) width: u32,
+    pub(crate) held: Time,
+    pub(crate) first_start: Option<Time>,
+    pub(crate) finish: Option<Time>,
+    pub(crate) preemptions: u32,
+    pub(crate) rejected: bool,
+    /// Integral of jobs alive, at submission; then the mean over the job's life.
+    pub(crate) contention: f64,
+    /// Where it runs, while the GPU timeline is being recorded.
+    pub(crate) place: Option<Box<Allocation>>,
+}
+
+impl Truth {
+    pub(crate) fn new(work: Work, contention: f64) -> Self {
+        Self {
+            left: work,
+            doing: Doing::Nothing,
+            generation: Generation(0),
+            rate: Rate::FULL,
+            since: Time::ZERO,
+            launched: Time::ZERO,
+            width: 0,
+            held: Time::ZERO,
+            first_start: None,
+            finish: None,
+            preemptions: 0,
+            rejected: false,
+            contention,
+            place: None,
+        }
+    }
+
+    /// Counts the progress up to `now`. If the job was lost, only whole checkpoint intervals count.
+    pub(crate) fn stop(&mut self, now: Time, lost_since_checkpoint: Option<Time>) {
+        if self.doing == Doing::Running {
+            let ran = now.since(self.since);
+            let kept = match lost_since_checkpoint {
+                Some(interval) if interval > Time::ZERO => Time(ran.0 / interval.0 * interval.0),
+                _ => ran,
+            };
+            self.left = self.left.minus(self.rate.work_in(kept));
+        }
+        self.held += now.since(self.launched);
+        self.doing = Doing::Nothing;
+    }
+}
+
+/// Turns trace jobs into what the engine is told, letting out as much as the knowledge says.
+#[derive(Debug)]
+pub(crate) struct Teller {
+    knowledge: Knowledge,
+    error: f64,
+    generator: ChaCha8Rng,
+    gpu_types: Vec<GpuTypeId>,
+}
+
+impl Teller {
+    pub(crate) fn new(knowledge: Knowledge, config: &crate::SimConfig, workload: &Workload) -> Self {
+        let mut generator = ChaCha8Rng::seed_from_u64(config.seed);
+        generator.set_stream(3);
+        let find = |name: &String| {
+            let known = config.cluster.gpu_types.iter().find(|(_, n)| *n == name);
+            // A kind that the cluster does not have: no node will ever match it.
+            known.map_or(GpuTypeId(u32::MAX), |(id, _)| id)
+        };
+        let gpu_types = workload.names.gpu_types.values().map(find).collect();
+        Self {
+            knowledge,
+            error: config.estimate_error,
+            generator,
+            gpu_types,
+        }
+    }
+
+    pub(crate) fn spec(&mut self, id: JobId, job: &TraceJob) -> JobSpec {
+        let expected = match self.knowledge {
+            Knowledge::None => None,
+            Knowledge::Oracle => Some(job.work),
+            Knowledge::Estimate => {
+                let factor = libm::exp(self.error * self.normal());
+                Some(Work(((job.work.0 as f64 * factor).min(1e18) as u64).max(1)))
+            }
+        };
+        JobSpec {
+            id,
+            tenant: job.tenant,
+            user: job.user,
+            priority: job.priority,
+            gpus: job.gpus,
+            gpu_milli: job.gpu_milli,
+            min_gpus: job.min_gpus.min(job.gpus),
+            max_gpus: job.max_gpus.max(job.gpus),
+            gpu_type: job.gpu_type.map(|t| self.gpu_types[t.0 as usize]),
+            cpu_milli_per_gpu: job.cpu_milli_per_gpu,
+            memory_mib_per_gpu: job.memory_mib_per_gpu,
+            model: job.model,
+            scaling: job.scaling,
+            submit: job.submit,
+            expected,
+            deadline: job.deadline,
+        }
+    }
+
+    /// A standard normal number (Box and Muller).
+    fn normal(&mut self) -> f64 {
+        let mut uniform = || ((self.generator.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        let (a, b) = (uniform(), uniform());
+        libm::sqrt(-2.0 * libm::log(a)) * libm::cos(std::f64::consts::TAU * b)
+    }
+}
