@@ -102,16 +102,13 @@ fn parse_row(row: &Row<'_>, index: usize) -> Result<JobRow, ReportError> {
         held: Time::ZERO,
         work: dovetail_model::Work(0),
     };
-    let jct = parsed.finish.map_or(Time::ZERO, |finish| finish - parsed.submit);
-    let waited = if row.has("wait_s") {
-        row.optional_time("wait_s")?
-    } else {
-        None
-    };
-    let held = if row.has("held_s") {
-        row.time("held_s")?
-    } else {
-        jct.since(waited.unwrap_or(Time::ZERO))
+    let held = match (row.has("held_s"), parsed.finish) {
+        (true, _) => row.time("held_s")?,
+        (false, Some(finish)) if row.has("wait_s") => {
+            (finish - parsed.submit).since(row.optional_time("wait_s")?.unwrap_or(Time::ZERO))
+        }
+        (false, Some(finish)) => finish - parsed.submit,
+        (false, None) => Time::ZERO,
     };
     let work = if row.has("duration_s") {
         row.work("duration_s")?
