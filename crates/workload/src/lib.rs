@@ -10,11 +10,17 @@ mod decimal;
 pub mod cluster;
 pub mod error;
 pub mod format;
+pub mod generate;
 pub mod job;
 pub mod read;
+pub mod rescale;
+pub mod stats;
 
 pub use cluster::{ClusterError, parse_cluster};
 pub use error::TraceError;
 pub use format::Format;
+pub use generate::{GenerateError, GenerateSpec, generate};
 pub use job::{JobLabel, Names, TraceJob, Workload};
 pub use read::{read, read_from};
+pub use rescale::RescaleError;
+pub use stats::WorkloadStats;

@@ -267,7 +267,10 @@ fn philly_logs() {
     let Some(log) = check("blox/cluster_job_log.json.gz", Format::Philly, expected) else {
         return;
     };
-    assert_eq!(log.notes[0], "left out 30 jobs: has no attempt with a start and a later end");
+    assert_eq!(
+        log.notes[0],
+        "left out 30 jobs: has no attempt with a start and a later end"
+    );
     assert_eq!(log.notes[1], "left out 58 jobs: was never given a GPU");
     assert_eq!(
         log.jobs[0].label,

@@ -24,7 +24,7 @@ use crate::error::{Place, TraceError};
 use crate::format::Format;
 use crate::job::Workload;
 
-pub(crate) use cell::Cell;
+pub(crate) use cell::{Cell, MAX_GPUS};
 pub(crate) use table::Table;
 
 /// Bytes looked at to tell the format.
