@@ -245,9 +245,19 @@ fn caption(
     } else {
         String::new()
     };
+    let recorded = record.segments.iter().map(|s| s.end).max();
+    let missing = match (recorded, record.rows.iter().filter_map(|row| row.finish).max()) {
+        (Some(recorded), Some(last)) if recorded < last => {
+            format!(
+                " Only the first {} of the run were recorded.",
+                format::span(seconds(recorded.0))
+            )
+        }
+        _ => String::new(),
+    };
     let jobs: std::collections::BTreeSet<JobId> = blocks.iter().map(|b| b.job).collect();
     format!(
-        "{what}{nodes}; each colour is a job ({} jobs, colours repeat), grey is idle.{when} Rest the pointer on a job for its name.",
+        "{what}{nodes}; each colour is a job ({} jobs, colours repeat), grey is idle.{when}{missing} Rest the pointer on a job for its name.",
         format::count(jobs.len() as u64)
     )
 }

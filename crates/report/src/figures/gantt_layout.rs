@@ -119,7 +119,7 @@ pub(crate) struct Window {
 }
 
 /// The whole run if it has few rectangles, otherwise the longest round span around the longest queue that has at most
-/// `most` of them.
+/// `most` of them. Nothing is known after the last start, since long runs keep only their first segments.
 pub(crate) fn window(record: &RunRecord, blocks: &[Block], most: usize) -> Window {
     const HOUR: i64 = 3_600_000_000;
     const SPANS: [i64; 15] = [
@@ -153,6 +153,12 @@ pub(crate) fn window(record: &RunRecord, blocks: &[Block], most: usize) -> Windo
             cut: false,
         };
     }
+    let end = blocks
+        .iter()
+        .map(|b| b.start)
+        .max()
+        .unwrap_or(end)
+        .max(start.saturating_add(1));
     let longest_queue = record
         .timeline
         .iter()

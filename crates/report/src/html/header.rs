@@ -118,8 +118,10 @@ fn headline(records: &[&RunRecord], names: &[String]) -> String {
             format::grouped(ratio, 2)
         ));
     }
-    if best != worst {
-        let other = records[worst].summary.avg_jct_s;
+    let other = records[worst].summary.avg_jct_s;
+    if best != worst && other / summary.avg_jct_s < 1.005 {
+        out.push_str("; all runs are within 0.5 % of it");
+    } else if best != worst {
         out.push_str(&format!(
             "; {}, the slowest of {}, takes {} ({}× as long)",
             escape(&names[worst]),
