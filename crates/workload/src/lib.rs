@@ -15,6 +15,7 @@ pub mod job;
 pub mod read;
 pub mod rescale;
 pub mod stats;
+pub mod write;
 
 pub use cluster::{ClusterError, parse_cluster};
 pub use error::TraceError;
@@ -24,3 +25,4 @@ pub use job::{JobLabel, Names, TraceJob, Workload};
 pub use read::{read, read_from};
 pub use rescale::RescaleError;
 pub use stats::WorkloadStats;
+pub use write::{WriteError, write};

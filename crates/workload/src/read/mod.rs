@@ -25,6 +25,7 @@ use crate::format::Format;
 use crate::job::Workload;
 
 pub(crate) use cell::{Cell, MAX_GPUS};
+pub(crate) use synergy::iteration_time as synergy_iteration_time;
 pub(crate) use table::Table;
 
 /// Bytes looked at to tell the format.

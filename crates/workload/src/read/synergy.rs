@@ -40,12 +40,14 @@ pub(crate) fn iteration_time(model: &str) -> Option<Decimal> {
 
 pub(super) fn read(input: Input<'_>, head: &[u8]) -> Result<Workload, TraceError> {
     let mut builder = Builder::new(&input);
-    // The first field of a replay file is a number, that of a header is not.
-    let first = head
-        .split(|b| *b == b',' || *b == b'\n')
+    // The third field of a replay file is a time, that of a header a name.
+    let third = head
+        .split(|b| *b == b'\n')
         .next()
-        .unwrap_or_default();
-    let headed = std::str::from_utf8(first).is_ok_and(|f| Decimal::parse(f).is_none());
+        .and_then(|line| line.split(|b| *b == b',').nth(2));
+    let headed = third
+        .and_then(|f| std::str::from_utf8(f).ok())
+        .is_some_and(|f| Decimal::parse(f).is_none());
     let mut table = if headed {
         Table::with_header(input)?
     } else {
