@@ -17,8 +17,8 @@ use crate::svg::{
 const WIDTH: f64 = 1000.0;
 /// Most GPUs that get a row each.
 const MAX_GPU_ROWS: u64 = 128;
-/// Most nodes drawn.
-const MAX_NODES: u64 = 100;
+/// Most nodes drawn where nodes have a row each.
+const MAX_NODES: u64 = 64;
 /// Rectangles that can still be told apart.
 const MOST_BLOCKS: usize = 2500;
 
@@ -99,7 +99,7 @@ impl Rows {
             .max()
             .unwrap_or(0);
         let nodes = used.max(record.node_slots.len() as u64).max(1);
-        let shown = nodes.min(MAX_NODES);
+        let mut shown = nodes.min(MAX_GPU_ROWS);
         let mut slots: Vec<u32> = record.node_slots.iter().copied().take(shown as usize).collect();
         slots.resize(shown as usize, 0);
         for segment in record.segments.iter().filter(|s| u64::from(s.node.0) < shown) {
@@ -112,9 +112,13 @@ impl Rows {
             *own = (*own).max(needed);
         }
         let gpus: u64 = slots.iter().map(|s| u64::from((*s).max(1))).sum();
-        let by_gpu = nodes <= MAX_NODES && gpus <= MAX_GPU_ROWS;
+        let by_gpu = nodes <= MAX_GPU_ROWS && gpus <= MAX_GPU_ROWS;
+        if !by_gpu {
+            shown = shown.min(MAX_NODES);
+            slots.truncate(shown as usize);
+        }
         let rows = if by_gpu { gpus } else { shown };
-        let unit = (560.0 / rows as f64).clamp(if by_gpu { 4.4 } else { 7.0 }, 18.0);
+        let unit = (560.0 / rows as f64).clamp(if by_gpu { 4.4 } else { 12.0 }, 18.0);
         Self {
             slots,
             nodes,
@@ -160,6 +164,9 @@ fn draw_jobs(
     for block in blocks {
         by_job.entry(block.job).or_default().push(block);
     }
+    // An edge around every rectangle would be all there is to see of thin ones.
+    let thin = rows.shown > 0 && (0..rows.shown).any(|node| rows.height(node) / rows.slots(node) < 3.0);
+    let edge = if thin { "" } else { "j " };
     for (job, blocks) in by_job {
         let row = row_of.get(&job);
         let name = row
@@ -192,7 +199,7 @@ fn draw_jobs(
         });
         let hint = format!("job {name}{}", about.unwrap_or_default());
         canvas.path(
-            &format!("j j{}", colour(job)),
+            &format!("{edge}j{}", colour(job)),
             &path,
             Some(&fit(&hint, 700.0, 12.0)),
         );
