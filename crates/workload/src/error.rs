@@ -212,6 +212,12 @@ pub(crate) fn shown(text: &str) -> String {
     }
 }
 
+/// The first line of what a YAML reader says; the lines below it show the text around.
+pub(crate) fn first_line(message: &str) -> String {
+    let line = message.lines().next().unwrap_or_default();
+    line.trim_start_matches("error: ").to_owned()
+}
+
 /// The text, or its beginning where it is long.
 pub(crate) fn shorten(text: &str) -> String {
     const LONGEST: usize = 60;

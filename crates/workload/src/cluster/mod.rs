@@ -60,6 +60,14 @@ pub enum ClusterError {
         /// What was found and what is expected.
         what: String,
     },
+    /// The file can be read but does not hold a cluster.
+    #[error("{file}: {what}")]
+    Content {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The file is of a kind that is known but not read.
     #[error("{file}: {what}; accepted are {ACCEPTED}")]
     Unsupported {

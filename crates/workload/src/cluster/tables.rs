@@ -34,19 +34,19 @@ pub(super) fn parse(bytes: &[u8], file: &str) -> Result<ClusterSpec, ClusterErro
             what,
         });
     };
-    if cluster.nodes.is_empty() {
-        let what = "there is no machine with a GPU in it".to_owned();
-        return Err(ClusterError::Unsupported {
+    let wrong = |what: String| {
+        Err(ClusterError::Content {
             file: file.to_owned(),
             what,
-        });
+        })
+    };
+    if cluster.nodes.is_empty() {
+        return wrong("there is no machine with a GPU in it, expected at least one".to_owned());
     }
     if let Some(name) = repeated_name(&cluster.nodes) {
-        let what = format!("two machines are called {name:?}");
-        return Err(ClusterError::Unsupported {
-            file: file.to_owned(),
-            what,
-        });
+        return wrong(format!(
+            "two machines are called {name:?}, expected each name once"
+        ));
     }
     Ok(cluster)
 }

@@ -46,7 +46,7 @@ const MAX_DEPTH: usize = 16;
 pub(super) fn parse(text: &str, file: &str) -> Result<ClusterSpec, ClusterError> {
     let value: Value = serde_saphyr::from_str(text).map_err(|e| ClusterError::Yaml {
         file: file.to_owned(),
-        reason: e.to_string().lines().next().unwrap_or_default().to_owned(),
+        reason: crate::error::first_line(&e.to_string()),
     })?;
     let mut reader = Reader {
         file,

@@ -32,7 +32,14 @@ impl<'a> Cell<'a> {
 
     /// Any finite number.
     pub(crate) fn number(&self) -> Result<Decimal, TraceError> {
-        Decimal::parse(self.text).ok_or_else(|| self.bad("a number"))
+        Decimal::parse(self.text).ok_or_else(|| {
+            let too_long = self.text.trim().parse().is_ok_and(f64::is_finite);
+            self.bad(if too_long {
+                "a number with at most 18 digits before the point"
+            } else {
+                "a number"
+            })
+        })
     }
 
     /// Seconds, not negative.
@@ -46,8 +53,12 @@ impl<'a> Cell<'a> {
     }
 
     fn moment(&self, seconds: Option<Decimal>) -> Result<Time, TraceError> {
-        let time = seconds.filter(|s| !s.is_negative()).and_then(Decimal::seconds);
-        time.ok_or_else(|| self.bad(format!("a time of at least 0 and at most {MAX_SECONDS} seconds")))
+        let seconds = seconds.filter(|s| !s.is_negative());
+        let time = seconds.and_then(Decimal::seconds);
+        time.ok_or_else(|| match seconds {
+            Some(_) => self.bad(format!("a time of at most {MAX_SECONDS} seconds")),
+            None => self.bad("a time of at least 0 seconds"),
+        })
     }
 
     /// A date, or seconds.
@@ -81,17 +92,12 @@ impl<'a> Cell<'a> {
 
     /// A whole number from `least` to `most`; `4.0` counts as whole.
     pub(crate) fn whole(&self, least: u64, most: u64) -> Result<u64, TraceError> {
-        let number = Decimal::parse(self.text)
-            .and_then(Decimal::whole)
-            .and_then(|n| u64::try_from(n).ok());
-        number.filter(|n| (least..=most).contains(n)).ok_or_else(|| {
-            let limit = if most == u64::MAX {
-                String::new()
-            } else {
-                format!(" and at most {most}")
-            };
-            self.bad(format!("a whole number of at least {least}{limit}"))
-        })
+        let number = Decimal::parse(self.text).and_then(Decimal::whole);
+        match number.and_then(|n| u64::try_from(n).ok()) {
+            Some(n) if n > most => Err(self.bad(format!("a whole number of at most {most}"))),
+            Some(n) if n >= least => Ok(n),
+            _ => Err(self.bad(format!("a whole number of at least {least}"))),
+        }
     }
 
     /// A number of GPUs; none if it is zero.

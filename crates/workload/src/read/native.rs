@@ -16,6 +16,7 @@ use super::Input;
 use super::builder::{Builder, Clock};
 use super::cell::{Cell, MAX_GPUS};
 use super::table::Table;
+use crate::decimal::Decimal;
 use crate::error::{MissingColumn, Place, TraceError};
 use crate::format::Format;
 use crate::job::{JobLabel, TraceJob, Workload};
@@ -126,7 +127,7 @@ fn json_job(builder: &mut Builder, file: &str, place: Place, text: &str) -> Resu
     let fail = |e: serde_json::Error| TraceError::Json {
         file: file.to_owned(),
         place,
-        reason: e.to_string(),
+        reason: in_one_line(&e),
         expected: "one object a line, like {\"submit_s\": 0, \"duration_s\": 60, \"gpus\": 1}",
     };
     let Entries(entries) = serde_json::from_str(text).map_err(fail)?;
@@ -172,6 +173,11 @@ fn json_job(builder: &mut Builder, file: &str, place: Place, text: &str) -> Resu
     Ok(job)
 }
 
+/// What the JSON reader says of a text of one line, without the line.
+fn in_one_line(error: &serde_json::Error) -> String {
+    error.to_string().replace(" at line 1 column ", " at column ")
+}
+
 /// A job from the values of a row. Whoever keeps columns aside adds them.
 fn job(builder: &mut Builder, file: &str, place: Place, values: &Values<'_>) -> Result<TraceJob, TraceError> {
     let cell = |i: usize| Cell {
@@ -197,7 +203,9 @@ fn job(builder: &mut Builder, file: &str, place: Place, values: &Values<'_>) -> 
     job.model = builder.model(text(7));
     job.gpu_type = builder.gpu_type(text(8));
     if let Some(cell) = optional(6) {
-        let whole = cell.number()?.whole().and_then(|n| i32::try_from(n).ok());
+        let whole = Decimal::parse(cell.text)
+            .and_then(Decimal::whole)
+            .and_then(|n| i32::try_from(n).ok());
         job.priority = whole.ok_or_else(|| cell.bad("a whole number; larger is more urgent"))?;
     }
     if let Some(cell) = optional(10) {

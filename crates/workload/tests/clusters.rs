@@ -1,0 +1,136 @@
+//! Clusters from a shape and from files, and what is said of wrong ones.
+
+use dovetail_model::{ClusterSpec, GpuTypeId, ZoneId};
+use dovetail_workload::cluster::parse_cluster_bytes;
+use dovetail_workload::parse_cluster;
+
+fn yaml(text: &str) -> ClusterSpec {
+    parse_cluster_bytes(text.as_bytes(), "cluster.yaml").unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[track_caller]
+fn fail(text: &str, name: &str) -> String {
+    parse_cluster_bytes(text.as_bytes(), name)
+        .expect_err("this cluster is wrong")
+        .to_string()
+}
+
+#[test]
+fn shapes() {
+    let cluster = parse_cluster("32x4").unwrap();
+    assert_eq!((cluster.nodes.len(), cluster.gpus()), (32, 128));
+    let pool = parse_cluster("pool:534").unwrap();
+    assert_eq!((pool.nodes.len(), pool.gpus()), (1, 534));
+    let wrong = |spec: &str| parse_cluster(spec).unwrap_err();
+    insta::assert_snapshot!(wrong("32*4"), @r#"found cluster "32*4", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv"#);
+    insta::assert_snapshot!(wrong("0x4"), @r#"found cluster "0x4", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv; the nodes: found "0", expected a whole number from 1 to 1000000"#);
+    insta::assert_snapshot!(wrong("4x2000"), @r#"found cluster "4x2000", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv; the GPUs of a node: found "2000", expected a whole number from 1 to 1024"#);
+    insta::assert_snapshot!(wrong("pool:all"), @r#"found cluster "pool:all", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv; the GPUs of the pool: found "all", expected a whole number from 1 to 100000"#);
+    insta::assert_snapshot!(wrong("no/such.yaml"), @r#"found cluster "no/such.yaml", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv; there is no such file"#);
+    insta::assert_snapshot!(wrong(""), @r#"found cluster "", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv"#);
+}
+
+#[test]
+fn a_yaml_file_with_all_there_is() {
+    let cluster = yaml(
+        "defaults: {gpu_type: V100, gpus: 8, cpus: 96, memory_gb: 512, disk_mbps: 700, network_gbps: 100, gpus_per_domain: 4}
+racks:
+  - {name: a, count: 2, nodes: 3}
+  - name: row-b
+    gpu_type: A100
+    racks:
+      - nodes:
+          - {count: 2, gpus: 4}
+          - {name: big, gpus: 16, gpus_per_domain: 8}
+nodes: [{name: lone, gpus: 1, cpus: 7.5}]
+",
+    );
+    assert_eq!((cluster.nodes.len(), cluster.gpus()), (10, 73));
+    let zones: Vec<_> = cluster
+        .zones
+        .values()
+        .map(|z| (z.name.as_str(), z.parent))
+        .collect();
+    let row = Some(ZoneId(2));
+    assert_eq!(
+        zones,
+        [
+            ("a-0", None),
+            ("a-1", None),
+            ("row-b", None),
+            ("rack-3", row),
+            ("rack-4", None)
+        ]
+    );
+    assert_eq!(cluster.gpu_types.values().collect::<Vec<_>>(), ["V100", "A100"]);
+    let find = |name: &str| cluster.nodes.values().find(|n| n.name == name).unwrap();
+    let (first, big, lone) = (find("node-0"), find("big"), find("lone"));
+    assert_eq!(
+        (
+            first.cpu_milli,
+            first.memory_mib,
+            first.network_mbps,
+            first.disk_mbps
+        ),
+        (96_000, 512 * 1024, 100_000, 700)
+    );
+    assert_eq!(
+        (big.gpu_type, big.gpus, big.gpus_per_domain, big.zone),
+        (GpuTypeId(1), 16, 8, ZoneId(3))
+    );
+    assert_eq!(
+        (lone.cpu_milli, lone.gpus_per_domain, lone.zone),
+        (7_500, 1, ZoneId(4))
+    );
+}
+
+#[test]
+fn wrong_yaml() {
+    let wrong = |text: &str| fail(text, "c.yaml");
+    insta::assert_snapshot!(wrong("racks:\n  - {nodes: 4, gpu: 8}\n"), @"c.yaml: racks[0].gpu: unknown key (did you mean gpus?); known are name, count, nodes, racks, zones, gpu_type, gpus, cpus, memory_gb, disk_mbps, network_gbps, gpus_per_domain");
+    insta::assert_snapshot!(wrong("rack:\n  - {nodes: 4, gpus: 8}\n"), @"c.yaml: rack: unknown key (did you mean racks?); known are defaults, racks, zones, nodes");
+    insta::assert_snapshot!(wrong("racks:\n  - {nodes: 4}\n"), @"c.yaml: racks[0].nodes: found no gpus, expected the number of GPUs of a node here or above");
+    insta::assert_snapshot!(wrong("racks:\n  - {gpus: 4}\n"), @"c.yaml: racks[0]: found no nodes, expected nodes (a number or a list) or racks inside");
+    insta::assert_snapshot!(wrong("racks:\n  - {nodes: four, gpus: 8}\n"), @r#"c.yaml: racks[0].nodes: found "four", expected a whole number from 1 to 1000000"#);
+    insta::assert_snapshot!(wrong("racks:\n  - {nodes: 4, gpus: 0}\n"), @"c.yaml: racks[0].gpus: found 0, expected a whole number from 1 to 1024");
+    insta::assert_snapshot!(wrong("racks:\n  - {nodes: 4, gpus: 8, cpus: -1}\n"), @"c.yaml: racks[0].cpus: found -1, expected a number from 0 to 4000000");
+    insta::assert_snapshot!(wrong("racks:\n  nodes: 4\n"), @r#"c.yaml: racks: found {"nodes":4}, expected a list of racks"#);
+    insta::assert_snapshot!(wrong("nodes: [{name: a, gpus: 1}, {name: a, gpus: 1}]\n"), @r#"c.yaml: nodes: two nodes are called "a", expected each name once"#);
+    insta::assert_snapshot!(wrong("nodes: [{name: [], gpus: 1}]\n"), @"c.yaml: nodes[0].name: found [], expected a name");
+    insta::assert_snapshot!(wrong("nodes: [8]\n"), @"c.yaml: nodes[0]: found 8, expected keys with values");
+    insta::assert_snapshot!(wrong("defaults: {gpus: 1, node: 3}\nnodes: 1\n"), @"c.yaml: defaults.node: unknown key; known are gpu_type, gpus, cpus, memory_gb, disk_mbps, network_gbps, gpus_per_domain");
+    insta::assert_snapshot!(wrong("racks: []\n"), @"c.yaml: top level: there is no node in it, expected racks or nodes");
+    insta::assert_snapshot!(wrong("[1, 2]\n"), @"c.yaml: top level: found [1,2], expected keys with values");
+    insta::assert_snapshot!(wrong("racks: [\n"), @"c.yaml: not YAML: line 1 column 8: unclosed bracket '['");
+    insta::assert_snapshot!(wrong("racks: [{count: 1000000, nodes: 1000000, gpus: 8}]\n"), @"c.yaml: racks[0].nodes: more than 1000000 nodes");
+    insta::assert_snapshot!(wrong("physicalCluster: {}\n"), @"c.yaml: this is a HiveD configuration, which is not read yet; accepted are NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv");
+    insta::assert_snapshot!(wrong(" "), @"c.yaml: the file is empty; accepted are NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv");
+}
+
+#[test]
+fn tables() {
+    let wrong = |text: &str| fail(text, "c.csv");
+    insta::assert_snapshot!(wrong("num_switch,num_node,num_gpu_p_node\n1,8,8\n"), @r#"c.csv:1: there is no column "num_node_p_switch"; found num_switch, num_node, num_gpu_p_node; the Muri cluster_spec format requires num_switch, num_node_p_switch, num_gpu_p_node"#);
+    insta::assert_snapshot!(wrong("num_switch,num_node_p_switch,num_gpu_p_node\n1,8,none\n"), @r#"c.csv:2: field num_gpu_p_node: found "none", expected a whole number of at least 1"#);
+    insta::assert_snapshot!(wrong("num_switch,num_node_p_switch,num_gpu_p_node\n"), @"c.csv: there is no machine with a GPU in it, expected at least one");
+    insta::assert_snapshot!(wrong("sn,cpu_milli,memory_mib,gpu,model\na,1,1,0,\n"), @"c.csv: there is no machine with a GPU in it, expected at least one");
+    insta::assert_snapshot!(wrong("sn,cpu_milli,memory_mib,gpu,model\na,1,1,1,\na,1,1,1,\n"), @r#"c.csv: two machines are called "a", expected each name once"#);
+    insta::assert_snapshot!(wrong("a,b\n1,2\n"), @"c.csv: the columns a, b are of no cluster file that is known; accepted are NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv");
+    insta::assert_snapshot!(fail("[CLUSTER]\nracks = 1\n", "c.ini"), @"c.ini: Synergy's .ini files are not read yet; accepted are NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv");
+    let muri = parse_cluster_bytes(
+        b"num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n2,4,8,92,520\n",
+        "n.csv",
+    );
+    let muri = muri.unwrap();
+    let node = muri.nodes.values().last().unwrap();
+    assert_eq!(
+        (
+            muri.nodes.len(),
+            muri.zones.len(),
+            node.zone,
+            node.cpu_milli,
+            node.memory_mib
+        ),
+        (8, 2, ZoneId(1), 92_000, 520 * 1024)
+    );
+}
