@@ -1,1 +1,7 @@
-fn main(){}
+//! The `dovetail` binary.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dovetail::main()
+}

@@ -1,0 +1,412 @@
+//! Flags as plain data. Nothing is opened or looked up here.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Deserialize;
+
+/// Dovetail: a deep-learning cluster scheduler, and a simulator that runs the same code.
+#[derive(Debug, Parser)]
+#[command(
+    name = "dovetail",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run one workload under one policy
+    Simulate(Box<SimulateArgs>),
+    /// Run one workload under many policies, over all cores
+    Compare(Box<CompareArgs>),
+    /// Look at, translate and make workloads
+    Trace(TraceArgs),
+    /// What policies and parts there are: paper, ordering key, knowledge needed, knobs
+    Policies(PoliciesArgs),
+    /// Make one self-contained HTML page of earlier runs
+    Report(ReportArgs),
+    /// Run a published experiment, with the published figure beside ours
+    Reproduce(ReproduceArgs),
+    /// Measure the simulator and the engine on this machine
+    Bench(BenchArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+}
+
+/// The workload, the cluster and how the run goes: flags, or keys of a scenario file.
+#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RunArgs {
+    /// A trace to replay: .csv .json .jsonl .trace, also .gz or .zst; without it a workload is generated
+    #[arg(long, value_name = "FILE", help_heading = "Workload")]
+    pub trace: Option<PathBuf>,
+    /// The trace's format; detected if not given [philly, muri, synergy, blox, itp, pollux, helios, openb, gavel, native, ...]
+    #[arg(long, value_name = "NAME", help_heading = "Workload")]
+    pub trace_format: Option<String>,
+    /// The generator for a made-up workload: philly-like, blox or blox-small [default: philly-like]
+    #[arg(long, value_name = "NAME", help_heading = "Workload")]
+    pub generate: Option<String>,
+    /// Jobs to generate, or the first so many of a trace [default: 2000 generated, all of a trace]
+    #[arg(long, value_name = "N", help_heading = "Workload")]
+    pub jobs: Option<u64>,
+    /// Mean rate of arrival, for generated workloads and to stretch a trace
+    #[arg(long, value_name = "X", help_heading = "Workload")]
+    pub jobs_per_hour: Option<f64>,
+    /// Mean GPUs asked for as a multiple of the cluster, instead of a rate [default: 0.9 for generated workloads]
+    #[arg(
+        long,
+        value_name = "X",
+        help_heading = "Workload",
+        conflicts_with = "jobs_per_hour"
+    )]
+    pub load: Option<f64>,
+    /// Seed of everything random [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Workload")]
+    pub seed: Option<u64>,
+    /// 32x4 (nodes x GPUs), pool:534 (GPUs without nodes), or a file: native YAML, Muri cluster_spec .csv [default: 16x8]
+    #[arg(long, value_name = "SPEC", help_heading = "Cluster")]
+    pub cluster: Option<String>,
+    /// Outages: a CSV of node,down_s,up_s
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    pub failures: Option<PathBuf>,
+    /// Mean time between failures of one node, for random outages (for example 30d)
+    #[arg(long, value_name = "SPAN", help_heading = "Cluster")]
+    pub mtbf: Option<String>,
+    /// How long a random outage lasts [default: 1h]
+    #[arg(long, value_name = "SPAN", help_heading = "Cluster")]
+    pub repair: Option<String>,
+    /// Who gets in, instead of the preset's: feasible, accept-all, load:1.2, caps:tenant=64
+    #[arg(long, value_name = "PART", help_heading = "Parts of the policy")]
+    pub admission: Option<String>,
+    /// Who is next
+    #[arg(long, value_name = "PART", help_heading = "Parts of the policy")]
+    pub order: Option<String>,
+    /// How the line is walked: strict, backfill, easy, preempt, replan
+    #[arg(long, value_name = "PART", help_heading = "Parts of the policy")]
+    pub discipline: Option<String>,
+    /// How wide: rigid, elastic, optimus
+    #[arg(long, value_name = "PART", help_heading = "Parts of the policy")]
+    pub sizing: Option<String>,
+    /// Who shares GPUs: none
+    #[arg(long, value_name = "PART", help_heading = "Parts of the policy")]
+    pub grouping: Option<String>,
+    /// Which GPUs: consolidate, spread, first-free, random, rack-aware
+    #[arg(long, value_name = "PART", help_heading = "Parts of the policy")]
+    pub placement: Option<String>,
+    /// What a tenant may use: none
+    #[arg(long, value_name = "PART", help_heading = "Parts of the policy")]
+    pub tenancy: Option<String>,
+    /// What the policy may know of remaining time: none, estimate or oracle [default: what the policy needs, exactly]
+    #[arg(long, value_name = "LEVEL", help_heading = "How the run goes")]
+    pub knowledge: Option<KnowledgeArg>,
+    /// How wrong estimates are: standard deviation of their logarithm [default: 0.5]
+    #[arg(long, value_name = "X", help_heading = "How the run goes")]
+    pub estimate_error: Option<f64>,
+    /// Decide when something happens (events) or every round (rounds:300s) [default: events]
+    #[arg(long, value_name = "CLOCK", help_heading = "How the run goes")]
+    pub clock: Option<String>,
+    /// Time paid when a job is started again after it was stopped [default: 0s]
+    #[arg(long, value_name = "SPAN", help_heading = "How the run goes")]
+    pub restart_cost: Option<String>,
+    /// How often jobs write checkpoints; work since the last one is lost with a node [default: no work is lost]
+    #[arg(long, value_name = "SPAN", help_heading = "How the run goes")]
+    pub checkpoint: Option<String>,
+    /// Time each checkpoint takes [default: 0s]
+    #[arg(long, value_name = "SPAN", help_heading = "How the run goes")]
+    pub checkpoint_cost: Option<String>,
+    /// Speed of a job that spans nodes: a factor, `model` for each model's own, or `none` [default: none]
+    #[arg(long, value_name = "X", help_heading = "How the run goes")]
+    pub spread_penalty: Option<String>,
+    /// Set every switch so that the result equals that system's, quirks included
+    #[arg(long, value_name = "SYSTEM", help_heading = "How the run goes")]
+    pub compat: Option<CompatArg>,
+    /// Average only over jobs with these ids, both ends included (0..99); all others still run
+    #[arg(long, value_name = "A..B", help_heading = "How the run goes")]
+    pub track: Option<String>,
+    /// Check every invariant of the engine after every step
+    #[arg(long, help_heading = "How the run goes")]
+    pub check: bool,
+    /// Write results to this directory
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Print nothing but the result
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// `--knowledge`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KnowledgeArg {
+    /// Nothing
+    None,
+    /// An estimate that may be wrong
+    Estimate,
+    /// The truth
+    Oracle,
+}
+
+/// `--compat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CompatArg {
+    /// Blox (EuroSys'24): 300 s rounds, whole rounds of progress, its placement and its walk
+    Blox,
+}
+
+/// `dovetail simulate`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  dovetail simulate --policy srsf
+  dovetail simulate --trace philly.csv.gz --cluster 67x8 --policy tiresias:limits=3600 --out out/tiresias
+  dovetail simulate scenario.yaml --seed 42 --check")]
+pub struct SimulateArgs {
+    /// A YAML file holding any of the flags below as keys (policy: srsf, cluster: 16x8, ...); flags win over it
+    #[arg(value_name = "SCENARIO")]
+    pub scenario: Option<PathBuf>,
+    /// A preset: see `dovetail policies` [default: fifo-backfill]
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+    /// The rest.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// `dovetail compare`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  dovetail compare
+  dovetail compare --policies fifo,srsf,tiresias:limits=3600 --loads 0.7,0.9,1.1 --seeds 1..5
+  dovetail compare --trace philly.csv.gz --cluster 67x8 --policies fifo-easy,gittins --out out/philly")]
+pub struct CompareArgs {
+    /// A YAML file holding any of the flags below as keys; flags win over it
+    #[arg(value_name = "SCENARIO")]
+    pub scenario: Option<PathBuf>,
+    /// Presets, separated by commas [default: fifo,fifo-backfill,fifo-easy,sjf,srtf,srsf,las,tiresias,gittins]
+    #[arg(long, value_name = "A,B,C")]
+    pub policies: Option<String>,
+    /// Loads to run at, separated by commas
+    #[arg(long, value_name = "X,Y", conflicts_with_all = ["load", "jobs_per_hour"])]
+    pub loads: Option<String>,
+    /// Seeds to run with: 1..5 or 1,2,3; averages over them are shown with 95 % confidence
+    #[arg(long, value_name = "A..B", conflicts_with = "seed")]
+    pub seeds: Option<String>,
+    /// Threads to use [default: all cores]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// The rest.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// `dovetail trace`.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: TraceCommand,
+}
+
+/// What to do with a trace.
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// What is in a trace: jobs, widths, run times, arrivals, tenants
+    Info {
+        /// The trace
+        file: PathBuf,
+        /// Its format; detected if not given
+        #[arg(long, value_name = "NAME")]
+        trace_format: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Translate a trace; the formats follow from the flags, or from the names of the files
+    Convert {
+        /// The trace to read
+        input: PathBuf,
+        /// The file to write (- is standard output); .gz and .zst compress
+        output: PathBuf,
+        /// The format to read; detected if not given
+        #[arg(long, value_name = "NAME")]
+        from: Option<String>,
+        /// The format to write [default: native, JSONL if the name ends so]
+        #[arg(long, value_name = "NAME")]
+        to: Option<String>,
+    },
+    /// Make up a workload
+    Generate(Box<GenerateArgs>),
+}
+
+/// `dovetail trace generate`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  dovetail trace generate --jobs 10000 --out jobs.csv
+  dovetail trace generate --generator blox --arrivals bursty --jobs-per-hour 8 --out burst.csv.gz")]
+pub struct GenerateArgs {
+    /// philly-like, blox or blox-small
+    #[arg(long, value_name = "NAME", default_value = "philly-like")]
+    pub generator: String,
+    /// How many jobs
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub jobs: u64,
+    /// The seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Mean rate of arrival
+    #[arg(long, value_name = "X")]
+    pub jobs_per_hour: Option<f64>,
+    /// Mean GPUs asked for as a multiple of --cluster-gpus
+    #[arg(
+        long,
+        value_name = "X",
+        requires = "cluster_gpus",
+        conflicts_with = "jobs_per_hour"
+    )]
+    pub load: Option<f64>,
+    /// GPUs that --load refers to
+    #[arg(long, value_name = "N")]
+    pub cluster_gpus: Option<u32>,
+    /// When jobs come in: philly, poisson, diurnal, bursty
+    #[arg(long, value_name = "PART")]
+    pub arrivals: Option<String>,
+    /// How long they run: philly, blox, blox-small, fixed:600, lognormal, exponential
+    #[arg(long, value_name = "PART")]
+    pub durations: Option<String>,
+    /// How many GPUs they ask for: philly, or 1:0.7,2:0.1,4:0.15,8:0.05
+    #[arg(long, value_name = "MIX")]
+    pub gpus: Option<String>,
+    /// The file to write; its name says the format and the compression
+    #[arg(long, short, value_name = "FILE", default_value = "-")]
+    pub out: PathBuf,
+    /// The format to write [default: native, JSONL if the name ends so]
+    #[arg(long, value_name = "NAME")]
+    pub to: Option<String>,
+}
+
+/// `dovetail policies`.
+#[derive(Debug, Args)]
+pub struct PoliciesArgs {
+    /// A preset or a part; all of them if not given
+    pub name: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `dovetail report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Directories written by `simulate --out` or `compare --out`
+    #[arg(required = true, value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// The page to write [default: report.html in the first directory]
+    #[arg(long, short, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// The page's title
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+}
+
+/// `dovetail reproduce`.
+#[derive(Debug, Args)]
+pub struct ReproduceArgs {
+    /// The experiment: blox-fig6, blox-fig12, blox-fig13, jct-bound; a list if not given
+    pub name: Option<String>,
+    /// Write tables and figures to this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Where the public traces and results are [default: $DOVETAIL_SHARED/data, or ../shared/data]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The seed, for experiments on generated workloads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print nothing but the result
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `dovetail bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// What to measure: sim
+    #[arg(default_value = "sim")]
+    pub what: String,
+    /// A trace instead of the generated Philly-like workload (82,247 jobs)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Leave out the million jobs
+    #[arg(long)]
+    pub short: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `dovetail completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+impl RunArgs {
+    /// These flags, with those of a scenario file where a flag was not given.
+    pub fn over(self, file: RunArgs) -> RunArgs {
+        RunArgs {
+            trace: self.trace.or(file.trace),
+            trace_format: self.trace_format.or(file.trace_format),
+            generate: self.generate.or(file.generate),
+            jobs: self.jobs.or(file.jobs),
+            jobs_per_hour: if self.load.is_some() {
+                None
+            } else {
+                self.jobs_per_hour.or(file.jobs_per_hour)
+            },
+            load: if self.jobs_per_hour.is_some() {
+                None
+            } else {
+                self.load.or(file.load)
+            },
+            seed: self.seed.or(file.seed),
+            cluster: self.cluster.or(file.cluster),
+            failures: self.failures.or(file.failures),
+            mtbf: self.mtbf.or(file.mtbf),
+            repair: self.repair.or(file.repair),
+            admission: self.admission.or(file.admission),
+            order: self.order.or(file.order),
+            discipline: self.discipline.or(file.discipline),
+            sizing: self.sizing.or(file.sizing),
+            grouping: self.grouping.or(file.grouping),
+            placement: self.placement.or(file.placement),
+            tenancy: self.tenancy.or(file.tenancy),
+            knowledge: self.knowledge.or(file.knowledge),
+            estimate_error: self.estimate_error.or(file.estimate_error),
+            clock: self.clock.or(file.clock),
+            restart_cost: self.restart_cost.or(file.restart_cost),
+            checkpoint: self.checkpoint.or(file.checkpoint),
+            checkpoint_cost: self.checkpoint_cost.or(file.checkpoint_cost),
+            spread_penalty: self.spread_penalty.or(file.spread_penalty),
+            compat: self.compat.or(file.compat),
+            track: self.track.or(file.track),
+            check: self.check || file.check,
+            out: self.out.or(file.out),
+            json: self.json || file.json,
+            quiet: self.quiet || file.quiet,
+        }
+    }
+}

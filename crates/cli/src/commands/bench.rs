@@ -1,0 +1,256 @@
+//! `dovetail bench sim`: what a decision and a replay cost on this machine, on one core.
+
+use std::time::Instant;
+
+use dovetail_engine::{Clock, Engine, Knowledge};
+use dovetail_model::{ClusterSpec, Command, Event, JobId, JobSpec, Outcome, Rate, Time, Work};
+use dovetail_policies::{Overrides, build};
+use dovetail_report::format::count;
+use dovetail_sim::{SimConfig, simulate};
+use dovetail_workload::generate::{GenerateSpec, generate};
+use dovetail_workload::{Workload, read};
+use serde::Serialize;
+
+use crate::args::BenchArgs;
+use crate::failure::{Blame, Failure};
+use crate::show;
+
+/// One line of the result.
+#[derive(Debug, Serialize)]
+struct Figure {
+    what: String,
+    seconds: f64,
+    figure: f64,
+    unit: &'static str,
+    goal: &'static str,
+}
+
+/// Measures and shows.
+///
+/// # Errors
+/// When there is nothing of that name to measure.
+pub fn run(args: &BenchArgs) -> Result<(), Failure> {
+    if args.what != "sim" {
+        return Err(Failure::request(format!(
+            "unknown benchmark `{}`; there is: sim",
+            args.what
+        )));
+    }
+    let philly = match &args.trace {
+        Some(path) => read(path, None).or_request()?,
+        None => generate(&GenerateSpec {
+            jobs: 82_247,
+            ..GenerateSpec::default()
+        })
+        .or_request()?,
+    };
+    let mut figures = Vec::new();
+    for (policy, goal) in [
+        ("fifo-backfill", "1,000,000 events/s"),
+        ("sjf", ""),
+        ("srsf", "200,000 events/s"),
+        ("tiresias", "200,000 events/s"),
+        ("las", ""),
+        ("gittins", ""),
+    ] {
+        for cluster in [ClusterSpec::uniform(534, 1), ClusterSpec::uniform(67, 8)] {
+            figures.push(replay(&philly, policy, cluster, goal)?);
+        }
+    }
+    figures.extend(rounds()?);
+    if !args.short {
+        figures.push(million()?);
+    }
+    if args.json {
+        return show::print(serde_json::to_string_pretty(&figures).or_work()?);
+    }
+    let mut table = show::table(&["what", "time", "figure", "goal"]);
+    for f in &figures {
+        table.add_row([
+            f.what.clone(),
+            format!("{:.3} s", f.seconds),
+            format!("{} {}", count(f.figure as u64), f.unit),
+            f.goal.to_owned(),
+        ]);
+    }
+    show::align_numbers(&mut table);
+    show::print(table)
+}
+
+/// A whole replay: the best of three.
+fn replay(
+    workload: &Workload,
+    policy: &str,
+    cluster: ClusterSpec,
+    goal: &'static str,
+) -> Result<Figure, Failure> {
+    let what = format!(
+        "replay {} jobs, {policy}, {} nodes",
+        count(workload.jobs.len() as u64),
+        cluster.nodes.len()
+    );
+    let mut config = SimConfig::new(cluster);
+    config.segments = 0;
+    let mut best = (f64::INFINITY, 0);
+    for _ in 0..3 {
+        let (built, needs) = build(policy, &Overrides::default()).or_work()?;
+        let began = Instant::now();
+        let record = simulate(workload, built, needs, &config).or_work()?;
+        let took = began.elapsed().as_secs_f64();
+        if took < best.0 {
+            best = (took, record.summary.events);
+        }
+    }
+    Ok(Figure {
+        what,
+        seconds: best.0,
+        figure: best.1 as f64 / best.0,
+        unit: "events/s",
+        goal,
+    })
+}
+
+/// Decisions at 100,000 GPUs with 100,000 jobs in line: nothing changed, one arrival, one completion.
+fn rounds() -> Result<Vec<Figure>, Failure> {
+    let mut figures = Vec::new();
+    for policy in ["fifo-backfill", "srsf", "tiresias"] {
+        let (built, needs) = build(policy, &Overrides::default()).or_work()?;
+        let mut engine = Engine::with_cluster(built, Clock::Events, &ClusterSpec::uniform(12_500, 8));
+        let mut running = Vec::new();
+        let job = |id: u32| {
+            let mut spec = JobSpec::new(JobId(id), [1, 1, 1, 2, 4, 8, 8, 16][id as usize % 8]);
+            spec.expected = (needs != Knowledge::None).then_some(Work(3_600_000_000 + u64::from(id)));
+            spec
+        };
+        let mut next = 0;
+        while engine.idle().0 < 100_000 {
+            engine.handle(Time(i64::from(next)), Event::Submitted(job(next)));
+            settle(&mut engine, &mut running);
+            next += 1;
+        }
+        let mut measure = |what: &str, goal: &'static str, step: &mut dyn FnMut(&mut Engine, u32)| {
+            let mut times: Vec<f64> = (0..1001)
+                .map(|i| {
+                    let began = Instant::now();
+                    step(&mut engine, i);
+                    began.elapsed().as_secs_f64()
+                })
+                .collect();
+            times.sort_unstable_by(f64::total_cmp);
+            let median = times[500];
+            figures.push(Figure {
+                what: format!("{what}, 100,000 GPUs, 100,000 jobs in line, {policy}"),
+                seconds: median,
+                figure: median * 1e9,
+                unit: "ns (median)",
+                goal,
+            });
+        };
+        let base = i64::from(next);
+        let node = engine_node();
+        measure("round that changes nothing", "50,000 ns", &mut |engine, i| {
+            // A node that is already known reports again: the engine decides, and nothing comes of it.
+            engine.handle(Time(base + i64::from(i)), node.clone());
+            while engine.poll().is_some() {}
+        });
+        let mut started = Vec::new();
+        measure("one arrival", "1,000,000 ns", &mut |engine, i| {
+            engine.handle(Time(base + 2000 + i64::from(i)), Event::Submitted(job(next + i)));
+            settle(engine, &mut started);
+        });
+        measure("one completion", "", &mut |engine, i| {
+            let (job, generation) = running[i as usize * 7];
+            let now = Time(base + 4000 + i64::from(i));
+            engine.handle(
+                now,
+                Event::Exited {
+                    job,
+                    generation,
+                    outcome: Outcome::Completed,
+                },
+            );
+            settle(engine, &mut started);
+        });
+    }
+    Ok(figures)
+}
+
+fn engine_node() -> Event {
+    let spec = ClusterSpec::uniform(1, 8)
+        .nodes
+        .values()
+        .next()
+        .expect("one node was asked for")
+        .clone();
+    Event::NodeUp {
+        node: dovetail_model::NodeId(0),
+        spec,
+    }
+}
+
+/// Carries out all commands at once.
+fn settle(engine: &mut Engine, running: &mut Vec<(JobId, dovetail_model::Generation)>) {
+    while let Some(command) = engine.poll() {
+        let now = engine.now();
+        match command {
+            Command::Launch { job, generation, .. } => {
+                engine.handle(
+                    now,
+                    Event::Started {
+                        job,
+                        generation,
+                        rate: Rate::FULL,
+                    },
+                );
+                running.push((job, generation));
+            }
+            Command::Stop { job, generation, .. } => {
+                engine.handle(
+                    now,
+                    Event::Stopped {
+                        job,
+                        generation,
+                        done: Work(0),
+                    },
+                );
+            }
+            Command::Reject { .. } => {}
+        }
+    }
+}
+
+/// A million jobs on 100,000 GPUs with consolidated placement.
+fn million() -> Result<Figure, Failure> {
+    let gpus = 100_000;
+    let spec = GenerateSpec {
+        jobs: 1_000_000,
+        load: Some(0.95),
+        cluster_gpus: Some(gpus),
+        ..GenerateSpec::default()
+    };
+    let workload = generate(&spec).or_work()?;
+    let mut config = SimConfig::new(ClusterSpec::uniform(gpus / 8, 8));
+    config.segments = 0;
+    let (built, needs) = build("fifo-backfill", &Overrides::default()).or_work()?;
+    let began = Instant::now();
+    let record = simulate(&workload, built, needs, &config).or_work()?;
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(Figure {
+        what: format!(
+            "1,000,000 jobs on 100,000 GPUs, fifo-backfill ({} MiB at most)",
+            peak_mib()
+        ),
+        seconds,
+        figure: record.summary.events as f64 / seconds,
+        unit: "events/s",
+        goal: "60 s, 4096 MiB",
+    })
+}
+
+/// Peak memory of this process, where the system tells.
+fn peak_mib() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let kib: Option<u64> = peak.and_then(|p| p.trim().trim_end_matches(" kB").trim().parse().ok());
+    kib.map_or_else(|| "?".to_owned(), |kib| (kib / 1024).to_string())
+}

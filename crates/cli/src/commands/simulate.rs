@@ -1,0 +1,139 @@
+//! `dovetail simulate`: one run.
+
+use dovetail_model::run::{RunRecord, Summary};
+use dovetail_report::format::{count, span};
+use dovetail_sim::simulate_with;
+
+use crate::args::SimulateArgs;
+use crate::failure::{Blame, Failure};
+use crate::{progress, scenario, setup, show};
+
+/// The policy when none is given.
+const DEFAULT_POLICY: &str = "fifo-backfill";
+
+/// Runs the workload and shows the result.
+///
+/// # Errors
+/// A request that is wrong, or a run that broke a promise.
+pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
+    let SimulateArgs {
+        scenario,
+        policy,
+        run,
+    } = *args;
+    let file = scenario
+        .map(|path| scenario::read(&path))
+        .transpose()?
+        .unwrap_or_default();
+    let args = run.over(file.run);
+    let name = policy
+        .or(file.policy)
+        .unwrap_or_else(|| DEFAULT_POLICY.to_owned());
+    let seed = args.seed.unwrap_or(1);
+    let cluster = setup::cluster(&args)?;
+    let workload = setup::workload(&args, cluster.gpus(), args.load, seed)?;
+    let mut config = setup::config(&args, cluster, seed)?;
+    setup::speeds(&args, &workload, &mut config)?;
+    let (policy, needs) = setup::policy(&name, &args, &workload, &mut config)?;
+    if !args.quiet {
+        workload.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    }
+    let bar = progress::bar(workload.jobs.len() as u64, &policy.name, args.quiet);
+    let result = simulate_with(&workload, policy, needs, &config, None, &mut |done| {
+        bar.set_position(done)
+    });
+    bar.finish_and_clear();
+    let record = result.map_err(blame)?;
+    if let Some(dir) = &args.out {
+        dovetail_report::write_run(dir, &record).or_work()?;
+    }
+    if args.json {
+        return show::print(serde_json::to_string_pretty(&record.summary).or_work()?);
+    }
+    show::print(summary_table(&record))?;
+    if let (Some(dir), false) = (&args.out, args.quiet) {
+        show::print(format!("report: {}", dir.join("report.html").display()))?;
+    }
+    Ok(())
+}
+
+/// Whether the run or the request is to blame.
+pub fn blame(error: dovetail_sim::SimError) -> Failure {
+    use dovetail_sim::SimError;
+    match error {
+        SimError::Invariant { .. } | SimError::Stuck { .. } => Failure::Work(error.into()),
+        SimError::NotEnoughKnowledge { .. } | SimError::Empty(_) | SimError::Unsupported(_) => {
+            Failure::Request(error.into())
+        }
+    }
+}
+
+/// The figures of one run, one a line.
+fn summary_table(record: &RunRecord) -> comfy_table::Table {
+    let s: &Summary = &record.summary;
+    let mut table = show::table(&[&s.policy, &s.trace]);
+    let mut row = |name: &str, value: String| {
+        table.add_row([name.to_owned(), value]);
+    };
+    row(
+        "cluster",
+        format!(
+            "{} nodes, {} GPUs",
+            count(s.cluster.nodes.into()),
+            count(s.cluster.gpus.into())
+        ),
+    );
+    let rejected = if s.rejected > 0 {
+        format!(", {} rejected", count(s.rejected))
+    } else {
+        String::new()
+    };
+    row(
+        "jobs",
+        format!("{} of {} finished{rejected}", count(s.finished), count(s.jobs)),
+    );
+    row("average JCT", span(s.avg_jct_s));
+    if s.lower_bound_avg_jct_s > 0.0 {
+        let over = s.avg_jct_s / s.lower_bound_avg_jct_s;
+        row(
+            "lower bound",
+            format!(
+                "{} (this run: {over:.2} times that)",
+                span(s.lower_bound_avg_jct_s)
+            ),
+        );
+    }
+    row(
+        "median, p95, p99 JCT",
+        [s.median_jct_s, s.p95_jct_s, s.p99_jct_s].map(span).join(", "),
+    );
+    row("average wait", span(s.avg_wait_s));
+    row(
+        "median, p95, p99 wait",
+        [s.median_wait_s, s.p95_wait_s, s.p99_wait_s].map(span).join(", "),
+    );
+    row("average slowdown", format!("{:.2}", s.avg_slowdown));
+    row("makespan", span(s.makespan_s));
+    row("GPUs in use", format!("{:.1} %", s.gpu_utilization * 100.0));
+    row("fragmentation", format!("{:.1} %", s.fragmentation * 100.0));
+    row("stops of running jobs", count(s.preemptions));
+    row(
+        "worst finish-time fairness",
+        format!(
+            "{:.2} ({:.1} % of jobs above 1)",
+            s.worst_ftf,
+            s.unfair_share * 100.0
+        ),
+    );
+    row("Jain index", format!("{:.3}", s.jain_index));
+    row(
+        "simulated",
+        format!(
+            "{} events, {} decisions in {:.0} ms",
+            count(s.events),
+            count(s.rounds),
+            s.wall_ms
+        ),
+    );
+    table
+}

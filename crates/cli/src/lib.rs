@@ -1,0 +1,45 @@
+//! The command line: thin skins over the other crates. Flags are parsed to plain data ([`args`]), lifted into ready
+//! objects ([`setup`]), and handed to one file per command ([`commands`]).
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
+
+pub mod args;
+pub mod commands;
+pub mod failure;
+pub mod progress;
+pub mod scenario;
+pub mod setup;
+pub mod show;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use failure::Failure;
+
+/// Runs the command the process was called with. Exit codes: 0 done, 1 the work failed, 2 the request was wrong.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{} {failure}", show::error_label());
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    match cli.command {
+        Command::Simulate(args) => commands::simulate::run(args),
+        Command::Compare(args) => commands::compare::run(args),
+        Command::Trace(args) => commands::trace::run(args),
+        Command::Policies(args) => commands::policies::run(&args),
+        Command::Report(args) => commands::report::run(&args),
+        Command::Reproduce(args) => commands::reproduce::run(&args),
+        Command::Bench(args) => commands::bench::run(&args),
+        Command::Completions(args) => commands::completions::run(&args),
+    }
+}

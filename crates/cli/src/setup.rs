@@ -1,0 +1,310 @@
+//! From flags to ready objects: the workload, the cluster, the run's configuration, policies.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use dovetail_engine::{Clock, Knowledge, Policy};
+use dovetail_model::{ClusterSpec, Rate, Time};
+use dovetail_policies::knobs::parse_span;
+use dovetail_policies::{Overrides, build};
+use dovetail_sim::{Failures, SimConfig, compat};
+use dovetail_workload::generate::{GenerateSpec, generate};
+use dovetail_workload::{Format, Workload, parse_cluster, read};
+
+use crate::args::{CompatArg, KnowledgeArg, RunArgs};
+use crate::failure::{Blame, Failure};
+
+/// The cluster when none is given.
+const DEFAULT_CLUSTER: &str = "16x8";
+/// Jobs to generate when nothing is said.
+const DEFAULT_JOBS: u64 = 2000;
+/// Load of a generated workload when nothing is said.
+const DEFAULT_LOAD: f64 = 0.9;
+
+/// The cluster.
+///
+/// # Errors
+/// Names what is wrong with the flag or the file.
+pub fn cluster(args: &RunArgs) -> Result<ClusterSpec, Failure> {
+    parse_cluster(args.cluster.as_deref().unwrap_or(DEFAULT_CLUSTER)).or_request()
+}
+
+/// The format with this name.
+///
+/// # Errors
+/// Names the formats there are.
+pub fn format(name: Option<&str>) -> Result<Option<Format>, Failure> {
+    name.map(|n| n.parse::<Format>()).transpose().or_request()
+}
+
+/// The workload for one load and seed: a trace, stretched if asked for, or a generated one.
+///
+/// # Errors
+/// Names what is wrong with a flag or the file.
+pub fn workload(args: &RunArgs, gpus: u32, load: Option<f64>, seed: u64) -> Result<Workload, Failure> {
+    match &args.trace {
+        Some(path) => {
+            if args.generate.is_some() {
+                return Err(Failure::request("--generate and --trace exclude each other"));
+            }
+            let mut workload = read(path, format(args.trace_format.as_deref())?).or_request()?;
+            if let Some(jobs) = args.jobs {
+                workload.truncate(usize::try_from(jobs).unwrap_or(usize::MAX));
+            }
+            // A Blox workload says its own arrivals; there the load only names the row of a table.
+            if args.compat != Some(CompatArg::Blox) {
+                stretch(&mut workload, args.jobs_per_hour, load, gpus)?;
+            }
+            Ok(workload)
+        }
+        None => generate(&generator(args, gpus, load, seed)?).or_request(),
+    }
+}
+
+fn stretch(
+    workload: &mut Workload,
+    per_hour: Option<f64>,
+    load: Option<f64>,
+    gpus: u32,
+) -> Result<(), Failure> {
+    match (per_hour, load) {
+        (Some(rate), _) => workload.rescale_rate(rate).or_request(),
+        (None, Some(load)) => workload.rescale_load(load, gpus).or_request(),
+        (None, None) => Ok(()),
+    }
+}
+
+fn generator(args: &RunArgs, gpus: u32, load: Option<f64>, seed: u64) -> Result<GenerateSpec, Failure> {
+    if args.trace_format.is_some() {
+        return Err(Failure::request("--trace-format needs --trace"));
+    }
+    let mut spec = GenerateSpec::preset(args.generate.as_deref().unwrap_or("philly-like")).or_request()?;
+    spec.jobs = args.jobs.unwrap_or(DEFAULT_JOBS);
+    spec.seed = seed;
+    spec.jobs_per_hour = args.jobs_per_hour;
+    spec.load = match (args.jobs_per_hour, load) {
+        (Some(_), _) => None,
+        (None, load) => Some(load.unwrap_or(DEFAULT_LOAD)),
+    };
+    spec.cluster_gpus = Some(gpus);
+    Ok(spec)
+}
+
+/// How the run goes, on this cluster with this seed.
+///
+/// # Errors
+/// Names the flag that is wrong and what would be accepted.
+pub fn config(args: &RunArgs, cluster: ClusterSpec, seed: u64) -> Result<SimConfig, Failure> {
+    let mut config = SimConfig::new(cluster);
+    config.seed = seed;
+    config.check = args.check;
+    config.clock = clock(args.clock.as_deref())?;
+    config.knowledge = args.knowledge.map(|k| match k {
+        KnowledgeArg::None => Knowledge::None,
+        KnowledgeArg::Estimate => Knowledge::Estimate,
+        KnowledgeArg::Oracle => Knowledge::Oracle,
+    });
+    if let Some(error) = args.estimate_error {
+        if !(error.is_finite() && (0.0..=10.0).contains(&error)) {
+            return Err(Failure::request(format!(
+                "--estimate-error: found {error}, expected a number from 0 to 10"
+            )));
+        }
+        config.estimate_error = error;
+    }
+    config.restart_cost = span("--restart-cost", args.restart_cost.as_deref())?.unwrap_or(Time::ZERO);
+    config.checkpoint = span("--checkpoint", args.checkpoint.as_deref())?;
+    config.checkpoint_cost =
+        span("--checkpoint-cost", args.checkpoint_cost.as_deref())?.unwrap_or(Time::ZERO);
+    config.failures.mtbf = span("--mtbf", args.mtbf.as_deref())?;
+    config.failures.repair = span("--repair", args.repair.as_deref())?.unwrap_or(Time::from_secs(3600));
+    if let Some(path) = &args.failures {
+        config.failures.outages = outages(path, &config.cluster)?;
+    }
+    config.track = args.track.as_deref().map(track).transpose()?;
+    Ok(config)
+}
+
+fn outages(path: &Path, cluster: &ClusterSpec) -> Result<Vec<dovetail_sim::Outage>, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| anyhow!("cannot read failures {}: {e}", path.display()))
+        .or_request()?;
+    let names: Vec<String> = cluster.nodes.values().map(|n| n.name.clone()).collect();
+    Failures::parse(&text, &path.display().to_string(), &names).or_request()
+}
+
+/// Speeds for the models of a workload, once both are known.
+///
+/// # Errors
+/// Names what `--spread-penalty` accepts.
+pub fn speeds(args: &RunArgs, _workload: &Workload, config: &mut SimConfig) -> Result<(), Failure> {
+    let bad = |found: &str| {
+        Failure::request(format!(
+            "--spread-penalty: found `{found}`, expected none, model, or a factor above 0 and at most 1"
+        ))
+    };
+    match args.spread_penalty.as_deref() {
+        None | Some("none") => {}
+        Some(text) => match text.parse::<f64>() {
+            Ok(factor) if factor > 0.0 && factor <= 1.0 => config.speeds.spread = Rate::from_factor(factor),
+            _ => return Err(bad(text)),
+        },
+    }
+    Ok(())
+}
+
+fn clock(text: Option<&str>) -> Result<Clock, Failure> {
+    let bad = |found: &str| {
+        Failure::request(format!(
+            "--clock: found `{found}`, expected events, or rounds:SPAN such as rounds:300s"
+        ))
+    };
+    match text {
+        None | Some("events") => Ok(Clock::Events),
+        Some(text) => {
+            let period = text
+                .strip_prefix("rounds:")
+                .and_then(parse_span)
+                .filter(|p| *p > Time::ZERO);
+            period
+                .map(|period| Clock::Rounds { period })
+                .ok_or_else(|| bad(text))
+        }
+    }
+}
+
+fn span(flag: &str, text: Option<&str>) -> Result<Option<Time>, Failure> {
+    let Some(text) = text else { return Ok(None) };
+    let bad = || {
+        Failure::request(format!(
+            "{flag}: found `{text}`, expected a span of time such as 30s, 5m, 2h or 1d"
+        ))
+    };
+    parse_span(text).map(Some).ok_or_else(bad)
+}
+
+fn track(text: &str) -> Result<(u32, u32), Failure> {
+    let range = text
+        .split_once("..")
+        .and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
+    range.filter(|(a, b)| a <= b).ok_or_else(|| {
+        Failure::request(format!(
+            "--track: found `{text}`, expected FIRST..LAST, two job ids such as 0..99"
+        ))
+    })
+}
+
+/// The parts that replace those of the preset.
+pub fn overrides(args: &RunArgs) -> Overrides {
+    Overrides {
+        admission: args.admission.clone(),
+        order: args.order.clone(),
+        discipline: args.discipline.clone(),
+        sizing: args.sizing.clone(),
+        grouping: args.grouping.clone(),
+        placement: args.placement.clone(),
+        tenancy: args.tenancy.clone(),
+    }
+}
+
+/// The policy, and the configuration changed where a reference system wants it.
+///
+/// # Errors
+/// Names the policy, part or knob that does not exist, with the nearest that do.
+pub fn policy(
+    name: &str,
+    args: &RunArgs,
+    workload: &Workload,
+    config: &mut SimConfig,
+) -> Result<(Policy, Knowledge), Failure> {
+    match args.compat {
+        None => build(name, &overrides(args)).or_request(),
+        Some(CompatArg::Blox) => {
+            let rate = args.jobs_per_hour.or(args.load);
+            compat::blox(name, &overrides(args), workload, rate, config).or_request()
+        }
+    }
+}
+
+/// Splits `a,b:k=1,l=2,c` into policies: a piece with `=` but without `:` belongs to the policy before it.
+pub fn split_policies(text: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for piece in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+        match names.last_mut() {
+            Some(last) if piece.contains('=') && !piece.contains(':') => {
+                last.push(',');
+                last.push_str(piece);
+            }
+            _ => names.push(piece.to_owned()),
+        }
+    }
+    names
+}
+
+/// Reads `1..5` (both ends included) or `1,2,3`.
+///
+/// # Errors
+/// Says what is expected.
+pub fn seeds(text: &str) -> Result<Vec<u64>, Failure> {
+    let bad = || {
+        Failure::request(format!(
+            "--seeds: found `{text}`, expected FIRST..LAST or a list such as 1,2,3"
+        ))
+    };
+    if let Some((a, b)) = text.split_once("..") {
+        let (a, b): (u64, u64) = (
+            a.trim().parse().map_err(|_| bad())?,
+            b.trim().parse().map_err(|_| bad())?,
+        );
+        return if a <= b && b - a < 10_000 {
+            Ok((a..=b).collect())
+        } else {
+            Err(bad())
+        };
+    }
+    text.split(',')
+        .map(|s| s.trim().parse().map_err(|_| bad()))
+        .collect()
+}
+
+/// Reads a list of loads.
+///
+/// # Errors
+/// Says what is expected.
+pub fn loads(text: &str) -> Result<Vec<f64>, Failure> {
+    let bad = || {
+        Failure::request(format!(
+            "--loads: found `{text}`, expected numbers above 0 such as 0.7,0.9,1.1"
+        ))
+    };
+    let parse = |s: &str| {
+        s.trim()
+            .parse::<f64>()
+            .ok()
+            .filter(|l| l.is_finite() && *l > 0.0)
+            .ok_or_else(bad)
+    };
+    text.split(',').map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_keep_their_knobs() {
+        assert_eq!(
+            split_policies("fifo, tiresias:limits=1/2,promote=2,srsf"),
+            ["fifo", "tiresias:limits=1/2,promote=2", "srsf"]
+        );
+    }
+
+    #[test]
+    fn seeds_and_tracks_are_inclusive() {
+        assert_eq!(seeds("1..3").unwrap(), [1, 2, 3]);
+        assert_eq!(seeds("4,2").unwrap(), [4, 2]);
+        assert!(seeds("3..1").is_err());
+        assert_eq!(track("0..99").unwrap(), (0, 99));
+        assert!(track("5").is_err());
+    }
+}
