@@ -6,12 +6,14 @@
 
 mod date;
 mod decimal;
+mod yaml;
 
 pub mod cluster;
 pub mod error;
 pub mod format;
 pub mod generate;
 pub mod job;
+pub mod profiles;
 pub mod read;
 pub mod rescale;
 pub mod stats;
@@ -22,7 +24,9 @@ pub use error::TraceError;
 pub use format::Format;
 pub use generate::{GenerateError, GenerateSpec, generate};
 pub use job::{JobLabel, Names, TraceJob, Workload};
+pub use profiles::{ModelProfile, ProfileError, Profiles};
 pub use read::{read, read_from};
 pub use rescale::RescaleError;
 pub use stats::WorkloadStats;
 pub use write::{WriteError, write};
+pub use yaml::YamlError;

@@ -95,7 +95,7 @@ fn wrong_yaml() {
     insta::assert_snapshot!(wrong("racks:\n  - {nodes: 4, gpus: 0}\n"), @"c.yaml: racks[0].gpus: found 0, expected a whole number from 1 to 1024");
     insta::assert_snapshot!(wrong("racks:\n  - {nodes: 4, gpus: 8, cpus: -1}\n"), @"c.yaml: racks[0].cpus: found -1, expected a number from 0 to 4000000");
     insta::assert_snapshot!(wrong("racks:\n  nodes: 4\n"), @r#"c.yaml: racks: found {"nodes":4}, expected a list of racks"#);
-    insta::assert_snapshot!(wrong("nodes: [{name: a, gpus: 1}, {name: a, gpus: 1}]\n"), @r#"c.yaml: nodes: two nodes are called "a", expected each name once"#);
+    insta::assert_snapshot!(wrong("nodes: [{name: a, gpus: 1}, {name: a, gpus: 1}]\n"), @r#"c.yaml: top level: two nodes are called "a", expected each name once"#);
     insta::assert_snapshot!(wrong("nodes: [{name: [], gpus: 1}]\n"), @"c.yaml: nodes[0].name: found [], expected a name");
     insta::assert_snapshot!(wrong("nodes: [8]\n"), @"c.yaml: nodes[0]: found 8, expected keys with values");
     insta::assert_snapshot!(wrong("defaults: {gpus: 1, node: 3}\nnodes: 1\n"), @"c.yaml: defaults.node: unknown key; known are gpu_type, gpus, cpus, memory_gb, disk_mbps, network_gbps, gpus_per_domain");

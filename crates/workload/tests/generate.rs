@@ -11,7 +11,7 @@ fn philly_like(seed: u64) -> Workload {
         seed,
         ..GenerateSpec::default()
     })
-    .unwrap()
+    .expect("the spec is in order")
 }
 
 #[track_caller]
@@ -207,11 +207,11 @@ fn arrivals_follow_their_pattern() {
 
 /// Variance over mean of the arrivals in an hour; 1 for a Poisson process.
 fn dispersion(workload: &Workload) -> f64 {
-    let mut hours = vec![0.0; workload.jobs.last().unwrap().submit.0 as usize / 3_600_000_000 + 1];
+    let mut hours = vec![0.0; workload.span().0 as usize / 3_600_000_000 + 1];
     workload
         .jobs
         .iter()
-        .for_each(|j| hours[j.submit.0 as usize / 3_600_000_000] += 1.0);
+        .for_each(|j| hours[(j.submit - workload.jobs[0].submit).0 as usize / 3_600_000_000] += 1.0);
     let mean = hours.iter().sum::<f64>() / hours.len() as f64;
     hours.iter().map(|h| (h - mean) * (h - mean)).sum::<f64>() / hours.len() as f64 / mean
 }
@@ -298,17 +298,18 @@ fn parts_are_written_as_they_are_read_and_kept_in_yaml() {
 
 #[test]
 fn bad_settings_are_explained() {
-    let mut errors = Vec::new();
-    errors.push("poison".parse::<Arrivals>().unwrap_err());
-    errors.push("diurnal:amplitude=2".parse::<Arrivals>().unwrap_err());
-    errors.push("bursty:on=2".parse::<Arrivals>().unwrap_err());
-    errors.push("hourly:1/2/3".parse::<Arrivals>().unwrap_err());
-    errors.push("fixed".parse::<Durations>().unwrap_err());
-    errors.push("philly:3".parse::<Durations>().unwrap_err());
-    errors.push("1:x".parse::<GpuMix>().unwrap_err());
-    errors.push("0:1".parse::<GpuMix>().unwrap_err());
-    errors.push("many".parse::<Tenants>().unwrap_err());
-    errors.push(GenerateSpec::preset("phily-like").unwrap_err());
+    let mut errors = vec![
+        "poison".parse::<Arrivals>().unwrap_err(),
+        "diurnal:amplitude=2".parse::<Arrivals>().unwrap_err(),
+        "bursty:on=2".parse::<Arrivals>().unwrap_err(),
+        "hourly:1/2/3".parse::<Arrivals>().unwrap_err(),
+        "fixed".parse::<Durations>().unwrap_err(),
+        "philly:3".parse::<Durations>().unwrap_err(),
+        "1:x".parse::<GpuMix>().unwrap_err(),
+        "0:1".parse::<GpuMix>().unwrap_err(),
+        "many".parse::<Tenants>().unwrap_err(),
+        GenerateSpec::preset("phily-like").unwrap_err(),
+    ];
     let base = GenerateSpec::default();
     for spec in [
         GenerateSpec {

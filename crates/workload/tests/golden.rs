@@ -32,7 +32,7 @@ fn check(path: &str, format: Format, expected: Figures) -> Option<Workload> {
     let workload = read(&path, None).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(figures(&workload), expected, "{}", path.display());
     assert_eq!(
-        read(&path, Some(format)).unwrap(),
+        read(&path, Some(format)).expect("it has been read before"),
         workload,
         "the format is detected"
     );
@@ -398,8 +398,8 @@ fn every_trace_folder_is_read() {
 
 fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in std::fs::read_dir(folder).expect("the folder is there") {
+        let path = entry.expect("the entry is there").path();
         if path.is_dir() {
             files.extend(walk(&path))
         } else {

@@ -35,7 +35,7 @@ fn resolved(workload: &Workload) -> Vec<(TraceJob, Vec<String>, BTreeMap<String,
 
 fn there_and_back(workload: &Workload, format: Format) -> (Workload, Vec<String>) {
     let mut bytes = Vec::new();
-    let lost = write(workload, format, &mut bytes).unwrap();
+    let lost = write(workload, format, &mut bytes).expect("the format can be written");
     let back = read_from(&bytes[..], "back", Some(format))
         .unwrap_or_else(|e| panic!("{e}\n{}", String::from_utf8_lossy(&bytes)));
     (back, lost)

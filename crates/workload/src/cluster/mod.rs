@@ -17,6 +17,7 @@ use dovetail_model::ids::IdVec;
 use dovetail_model::{ClusterSpec, NodeId, NodeSpec};
 
 use crate::error::TraceError;
+use crate::yaml::YamlError;
 
 /// The largest node a description may have.
 const MAX_NODE_GPUS: u32 = 1024;
@@ -42,24 +43,9 @@ pub enum ClusterError {
     /// The file cannot be read, or a line of it is wrong.
     #[error(transparent)]
     File(#[from] TraceError),
-    /// The YAML is not YAML.
-    #[error("{file}: not YAML: {reason}")]
-    Yaml {
-        /// The file.
-        file: String,
-        /// What the YAML reader says, with the line.
-        reason: String,
-    },
-    /// A key or value of the YAML is wrong.
-    #[error("{file}: {path}: {what}")]
-    Key {
-        /// The file.
-        file: String,
-        /// The key, from the top: `racks[0].nodes`.
-        path: String,
-        /// What was found and what is expected.
-        what: String,
-    },
+    /// The YAML is wrong.
+    #[error(transparent)]
+    Yaml(#[from] YamlError),
     /// The file can be read but does not hold a cluster.
     #[error("{file}: {what}")]
     Content {

@@ -24,11 +24,10 @@
 //! nodes: 2               # nodes outside of any rack share one of their own
 //! ```
 
-use dovetail_model::suggest::nearest;
 use dovetail_model::{ClusterSpec, NodeSpec, Zone, ZoneId};
-use serde_json::{Map, Value};
 
 use super::{ClusterError, MAX_NODE_GPUS, MAX_NODES, repeated_name};
+use crate::yaml::{Entry, YamlError, parse as parse_yaml};
 
 const NODE_KEYS: [&str; 7] = [
     "gpu_type",
@@ -44,53 +43,37 @@ const MAX_DEPTH: usize = 16;
 
 /// The cluster a YAML text describes.
 pub(super) fn parse(text: &str, file: &str) -> Result<ClusterSpec, ClusterError> {
-    let value: Value = serde_saphyr::from_str(text).map_err(|e| ClusterError::Yaml {
-        file: file.to_owned(),
-        reason: crate::error::first_line(&e.to_string()),
-    })?;
-    let mut reader = Reader {
-        file,
-        cluster: ClusterSpec::default(),
-    };
-    let top = reader.map(&value, "top level")?;
-    if top.contains_key("physicalCluster") || top.contains_key("virtualClusters") {
+    let value = parse_yaml(text, file)?;
+    let top = Entry::top(file, &value);
+    if top.get("physicalCluster")?.is_some() || top.get("virtualClusters")?.is_some() {
         let what = "this is a HiveD configuration, which is not read yet".to_owned();
         return Err(ClusterError::Unsupported {
             file: file.to_owned(),
             what,
         });
     }
-    reader.known_keys(top, "", &["defaults", "racks", "zones", "nodes"])?;
+    top.entries(&["defaults", "racks", "zones", "nodes"])?;
     let mut kind = Kind::default();
-    if let Some(defaults) = top.get("defaults") {
-        let defaults = reader.map(defaults, "defaults")?;
-        reader.known_keys(defaults, "defaults", &NODE_KEYS)?;
-        kind = reader.kind(defaults, "defaults", &kind)?;
+    if let Some(defaults) = top.get("defaults")? {
+        defaults.entries(&NODE_KEYS)?;
+        kind.add(&defaults)?;
     }
-    reader.zones(top, "", None, &kind, 0)?;
-    if let Some(nodes) = top.get("nodes") {
-        let zone = reader.cluster.zones.push(Zone {
-            name: format!("rack-{}", reader.cluster.zones.len()),
-            parent: None,
-        });
-        reader.nodes(nodes, "nodes", zone, &kind)?;
+    let mut cluster = ClusterSpec::default();
+    add_zones(&mut cluster, &top, None, &kind, 0)?;
+    if let Some(nodes) = top.get("nodes")? {
+        let name = format!("rack-{}", cluster.zones.len());
+        let zone = cluster.zones.push(Zone { name, parent: None });
+        add_nodes(&mut cluster, &nodes, zone, &kind)?;
     }
-    let cluster = reader.cluster;
     if cluster.nodes.is_empty() {
-        let what = "there is no node in it, expected racks or nodes".to_owned();
-        return Err(ClusterError::Key {
-            file: file.to_owned(),
-            path: "top level".to_owned(),
-            what,
-        });
+        return Err(top
+            .wrong("there is no node in it, expected racks or nodes")
+            .into());
     }
     if let Some(name) = repeated_name(&cluster.nodes) {
-        let what = format!("two nodes are called {name:?}, expected each name once");
-        return Err(ClusterError::Key {
-            file: file.to_owned(),
-            path: "nodes".to_owned(),
-            what,
-        });
+        return Err(top
+            .wrong(format!("two nodes are called {name:?}, expected each name once"))
+            .into());
     }
     Ok(cluster)
 }
@@ -107,236 +90,150 @@ struct Kind {
     gpus_per_domain: Option<u32>,
 }
 
-struct Reader<'f> {
-    file: &'f str,
-    cluster: ClusterSpec,
-}
-
-impl Reader<'_> {
-    /// The racks of a map, under either word.
-    fn zones(
-        &mut self,
-        map: &Map<String, Value>,
-        path: &str,
-        parent: Option<ZoneId>,
-        kind: &Kind,
-        depth: usize,
-    ) -> Result<(), ClusterError> {
-        for word in ["racks", "zones"] {
-            let Some(value) = map.get(word) else { continue };
-            let path = join(path, word);
-            let Value::Array(items) = value else {
-                return Err(self.wrong(&path, format!("found {}, expected a list of racks", shown(value))));
-            };
-            if depth >= MAX_DEPTH {
-                return Err(self.wrong(&path, format!("racks are nested deeper than {MAX_DEPTH} levels")));
-            }
-            for (i, item) in items.iter().enumerate() {
-                self.zone(item, &format!("{path}[{i}]"), parent, kind, depth)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn zone(
-        &mut self,
-        value: &Value,
-        path: &str,
-        parent: Option<ZoneId>,
-        kind: &Kind,
-        depth: usize,
-    ) -> Result<(), ClusterError> {
-        let map = self.map(value, path)?;
-        let own = ["name", "count", "nodes", "racks", "zones"];
-        self.known_keys(map, path, &[&own[..], &NODE_KEYS].concat())?;
-        let kind = self.kind(map, path, kind)?;
-        let (name, count) = self.name_and_count(map, path)?;
-        if !["nodes", "racks", "zones"]
-            .iter()
-            .any(|key| map.contains_key(*key))
-        {
-            return Err(self.wrong(
-                path,
-                "found no nodes, expected nodes (a number or a list) or racks inside".to_owned(),
-            ));
-        }
-        for i in 0..count {
-            let name = match &name {
-                Some(name) if count == 1 => name.clone(),
-                Some(name) => format!("{name}-{i}"),
-                None => format!("rack-{}", self.cluster.zones.len()),
-            };
-            if self.cluster.zones.len() >= MAX_NODES as usize {
-                return Err(self.wrong(path, format!("more than {MAX_NODES} racks")));
-            }
-            let zone = self.cluster.zones.push(Zone { name, parent });
-            self.zones(map, path, Some(zone), &kind, depth + 1)?;
-            if let Some(nodes) = map.get("nodes") {
-                self.nodes(nodes, &join(path, "nodes"), zone, &kind)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The nodes of a rack: a number of equal ones, or a list of groups.
-    fn nodes(&mut self, value: &Value, path: &str, zone: ZoneId, kind: &Kind) -> Result<(), ClusterError> {
-        let Value::Array(groups) = value else {
-            let count = self.whole(value, path, 1, MAX_NODES.into())? as u32;
-            return self.add(path, zone, kind, None, count);
-        };
-        for (i, group) in groups.iter().enumerate() {
-            let path = format!("{path}[{i}]");
-            let map = self.map(group, &path)?;
-            self.known_keys(map, &path, &[&["name", "count"][..], &NODE_KEYS].concat())?;
-            let kind = self.kind(map, &path, kind)?;
-            let (name, count) = self.name_and_count(map, &path)?;
-            self.add(&path, zone, &kind, name.as_deref(), count)?;
-        }
-        Ok(())
-    }
-
-    fn add(
-        &mut self,
-        path: &str,
-        zone: ZoneId,
-        kind: &Kind,
-        name: Option<&str>,
-        count: u32,
-    ) -> Result<(), ClusterError> {
-        let Some(gpus) = kind.gpus else {
-            return Err(self.wrong(
-                path,
-                "found no gpus, expected the number of GPUs of a node here or above".to_owned(),
-            ));
-        };
-        if self.cluster.nodes.len() + count as usize > MAX_NODES as usize {
-            return Err(self.wrong(path, format!("more than {MAX_NODES} nodes")));
-        }
-        let gpu_type = self.cluster.gpu_type(kind.gpu_type.as_deref().unwrap_or("gpu"));
-        for i in 0..count {
-            let name = match name {
-                Some(name) if count == 1 => name.to_owned(),
-                Some(name) => format!("{name}-{i}"),
-                None => format!("node-{}", self.cluster.nodes.len()),
-            };
-            let plain = NodeSpec::plain(name, gpus);
-            self.cluster.nodes.push(NodeSpec {
-                zone,
-                gpu_type,
-                cpu_milli: kind.cpu_milli.unwrap_or(plain.cpu_milli),
-                memory_mib: kind.memory_mib.unwrap_or(plain.memory_mib),
-                disk_mbps: kind.disk_mbps.unwrap_or(plain.disk_mbps),
-                network_mbps: kind.network_mbps.unwrap_or(plain.network_mbps),
-                gpus_per_domain: kind.gpus_per_domain.unwrap_or(plain.gpus_per_domain).min(gpus),
-                ..plain
-            });
-        }
-        Ok(())
-    }
-
-    /// What a map says of its nodes, on top of what is known.
-    fn kind(&self, map: &Map<String, Value>, path: &str, known: &Kind) -> Result<Kind, ClusterError> {
-        let mut kind = known.clone();
-        for (key, value) in map {
-            let path = join(path, key);
-            let amount = |most: f64| self.amount(value, &path, most);
-            match key.as_str() {
-                "gpu_type" => kind.gpu_type = Some(self.text(value, &path)?),
-                "gpus" => kind.gpus = Some(self.whole(value, &path, 1, MAX_NODE_GPUS.into())? as u32),
-                "cpus" => kind.cpu_milli = Some((amount(4e6)? * 1e3).round() as u32),
-                "memory_gb" => kind.memory_mib = Some((amount(1e9)? * 1024.0).round() as u64),
-                "disk_mbps" => kind.disk_mbps = Some(amount(4e9)?.round() as u32),
-                "network_gbps" => kind.network_mbps = Some((amount(4e6)? * 1e3).round() as u32),
+impl Kind {
+    /// Takes in what a map says of its nodes.
+    fn add(&mut self, map: &Entry<'_>) -> Result<(), YamlError> {
+        for (key, value) in map.all_entries()? {
+            match key {
+                "gpu_type" => self.gpu_type = Some(value.text()?),
+                "gpus" => self.gpus = Some(value.whole(1, MAX_NODE_GPUS.into())? as u32),
+                "cpus" => self.cpu_milli = Some((value.amount(0.0, 4e6)? * 1e3).round() as u32),
+                "memory_gb" => self.memory_mib = Some((value.amount(0.0, 1e9)? * 1024.0).round() as u64),
+                "disk_mbps" => self.disk_mbps = Some(value.amount(0.0, 4e9)?.round() as u32),
+                "network_gbps" => self.network_mbps = Some((value.amount(0.0, 4e6)? * 1e3).round() as u32),
                 "gpus_per_domain" => {
-                    kind.gpus_per_domain = Some(self.whole(value, &path, 1, MAX_NODE_GPUS.into())? as u32);
+                    self.gpus_per_domain = Some(value.whole(1, MAX_NODE_GPUS.into())? as u32)
                 }
                 _ => {}
             }
         }
-        Ok(kind)
-    }
-
-    fn name_and_count(
-        &self,
-        map: &Map<String, Value>,
-        path: &str,
-    ) -> Result<(Option<String>, u32), ClusterError> {
-        let name = map
-            .get("name")
-            .map(|v| self.text(v, &join(path, "name")))
-            .transpose()?;
-        let count = map.get("count").map_or(Ok(1), |v| {
-            self.whole(v, &join(path, "count"), 1, MAX_NODES.into())
-        })?;
-        Ok((name, count as u32))
-    }
-
-    fn known_keys(&self, map: &Map<String, Value>, path: &str, known: &[&str]) -> Result<(), ClusterError> {
-        let Some(key) = map.keys().find(|k| !known.contains(&k.as_str())) else {
-            return Ok(());
-        };
-        let near = nearest(key, known.iter().copied());
-        let hint = near
-            .first()
-            .map(|n| format!(" (did you mean {n}?)"))
-            .unwrap_or_default();
-        Err(self.wrong(
-            &join(path, key),
-            format!("unknown key{hint}; known are {}", known.join(", ")),
-        ))
-    }
-
-    fn map<'v>(&self, value: &'v Value, path: &str) -> Result<&'v Map<String, Value>, ClusterError> {
-        let expected = || self.wrong(path, format!("found {}, expected keys with values", shown(value)));
-        value.as_object().ok_or_else(expected)
-    }
-
-    fn text(&self, value: &Value, path: &str) -> Result<String, ClusterError> {
-        match value {
-            Value::String(text) if !text.trim().is_empty() => Ok(text.clone()),
-            Value::Number(number) => Ok(number.to_string()),
-            _ => Err(self.wrong(path, format!("found {}, expected a name", shown(value)))),
-        }
-    }
-
-    fn whole(&self, value: &Value, path: &str, least: u64, most: u64) -> Result<u64, ClusterError> {
-        let number = value.as_u64().filter(|n| (least..=most).contains(n));
-        let expected = || {
-            format!(
-                "found {}, expected a whole number from {least} to {most}",
-                shown(value)
-            )
-        };
-        number.ok_or_else(|| self.wrong(path, expected()))
-    }
-
-    fn amount(&self, value: &Value, path: &str, most: f64) -> Result<f64, ClusterError> {
-        let number = value.as_f64().filter(|n| (0.0..=most).contains(n));
-        number.ok_or_else(|| {
-            self.wrong(
-                path,
-                format!("found {}, expected a number from 0 to {most}", shown(value)),
-            )
-        })
-    }
-
-    fn wrong(&self, path: &str, what: String) -> ClusterError {
-        ClusterError::Key {
-            file: self.file.to_owned(),
-            path: path.to_owned(),
-            what,
-        }
+        Ok(())
     }
 }
 
-fn join(path: &str, key: &str) -> String {
-    if path.is_empty() {
-        key.to_owned()
-    } else {
-        format!("{path}.{key}")
+/// Adds the racks of a map, under either word.
+fn add_zones(
+    cluster: &mut ClusterSpec,
+    map: &Entry<'_>,
+    parent: Option<ZoneId>,
+    kind: &Kind,
+    depth: usize,
+) -> Result<(), YamlError> {
+    for word in ["racks", "zones"] {
+        let Some(zones) = map.get(word)? else { continue };
+        let items = zones.list().ok_or_else(|| zones.expected("a list of racks"))?;
+        if depth >= MAX_DEPTH {
+            return Err(zones.wrong(format!("racks are nested deeper than {MAX_DEPTH} levels")));
+        }
+        for item in items {
+            add_zone(cluster, &item, parent, kind, depth)?;
+        }
     }
+    Ok(())
 }
 
-fn shown(value: &Value) -> String {
-    crate::error::shorten(&value.to_string())
+fn add_zone(
+    cluster: &mut ClusterSpec,
+    map: &Entry<'_>,
+    parent: Option<ZoneId>,
+    kind: &Kind,
+    depth: usize,
+) -> Result<(), YamlError> {
+    let own = ["name", "count", "nodes", "racks", "zones"];
+    let entries = map.entries(&[&own[..], &NODE_KEYS].concat())?;
+    if !entries
+        .iter()
+        .any(|(key, _)| ["nodes", "racks", "zones"].contains(key))
+    {
+        return Err(map.wrong("found no nodes, expected nodes (a number or a list) or racks inside"));
+    }
+    let mut kind = kind.clone();
+    kind.add(map)?;
+    let (name, count) = name_and_count(map)?;
+    let nodes = map.get("nodes")?;
+    for i in 0..count {
+        if cluster.zones.len() >= MAX_NODES as usize {
+            return Err(map.wrong(format!("more than {MAX_NODES} racks")));
+        }
+        let name =
+            numbered(name.as_deref(), i, count).unwrap_or_else(|| format!("rack-{}", cluster.zones.len()));
+        let zone = cluster.zones.push(Zone { name, parent });
+        add_zones(cluster, map, Some(zone), &kind, depth + 1)?;
+        if let Some(nodes) = &nodes {
+            add_nodes(cluster, nodes, zone, &kind)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds the nodes of a rack: a number of equal ones, or a list of groups.
+fn add_nodes(
+    cluster: &mut ClusterSpec,
+    nodes: &Entry<'_>,
+    zone: ZoneId,
+    kind: &Kind,
+) -> Result<(), YamlError> {
+    let Some(groups) = nodes.list() else {
+        let count = nodes.whole(1, MAX_NODES.into())? as u32;
+        return add_group(cluster, nodes, zone, kind, None, count);
+    };
+    for group in groups {
+        group.entries(&[&["name", "count"][..], &NODE_KEYS].concat())?;
+        let mut kind = kind.clone();
+        kind.add(&group)?;
+        let (name, count) = name_and_count(&group)?;
+        add_group(cluster, &group, zone, &kind, name.as_deref(), count)?;
+    }
+    Ok(())
+}
+
+fn add_group(
+    cluster: &mut ClusterSpec,
+    at: &Entry<'_>,
+    zone: ZoneId,
+    kind: &Kind,
+    name: Option<&str>,
+    count: u32,
+) -> Result<(), YamlError> {
+    let Some(gpus) = kind.gpus else {
+        return Err(at.wrong("found no gpus, expected the number of GPUs of a node here or above"));
+    };
+    if cluster.nodes.len() + count as usize > MAX_NODES as usize {
+        return Err(at.wrong(format!("more than {MAX_NODES} nodes")));
+    }
+    let gpu_type = cluster.gpu_type(kind.gpu_type.as_deref().unwrap_or("gpu"));
+    for i in 0..count {
+        let name = numbered(name, i, count).unwrap_or_else(|| format!("node-{}", cluster.nodes.len()));
+        let plain = NodeSpec::plain(name, gpus);
+        cluster.nodes.push(NodeSpec {
+            zone,
+            gpu_type,
+            cpu_milli: kind.cpu_milli.unwrap_or(plain.cpu_milli),
+            memory_mib: kind.memory_mib.unwrap_or(plain.memory_mib),
+            disk_mbps: kind.disk_mbps.unwrap_or(plain.disk_mbps),
+            network_mbps: kind.network_mbps.unwrap_or(plain.network_mbps),
+            gpus_per_domain: kind.gpus_per_domain.unwrap_or(plain.gpus_per_domain).min(gpus),
+            ..plain
+        });
+    }
+    Ok(())
+}
+
+fn name_and_count(map: &Entry<'_>) -> Result<(Option<String>, u32), YamlError> {
+    let name = map.get("name")?.map(|entry| entry.text()).transpose()?;
+    let count = map
+        .get("count")?
+        .map_or(Ok(1), |entry| entry.whole(1, MAX_NODES.into()))?;
+    Ok((name, count as u32))
+}
+
+/// The name itself if there is one such thing, else with its number.
+fn numbered(name: Option<&str>, i: u32, count: u32) -> Option<String> {
+    name.map(|name| {
+        if count == 1 {
+            name.to_owned()
+        } else {
+            format!("{name}-{i}")
+        }
+    })
 }

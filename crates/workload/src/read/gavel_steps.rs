@@ -46,8 +46,7 @@ pub(super) fn steps_per_second(job_type: &str, gpus: u32) -> Option<(f64, bool)>
         .1
         .iter()
         .zip([1, 2, 4, 8])
-        .filter(|(speed, at)| **speed > 0.0 && *at <= gpus)
-        .next_back();
+        .rfind(|(speed, at)| **speed > 0.0 && *at <= gpus);
     let (speed, at) = measured?;
     Some((speed * f64::from(gpus) / f64::from(at), at == gpus))
 }

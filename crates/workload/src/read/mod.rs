@@ -25,6 +25,8 @@ use crate::format::Format;
 use crate::job::Workload;
 
 pub(crate) use cell::{Cell, MAX_GPUS};
+#[cfg(test)]
+pub(crate) use synergy::MODELS as SYNERGY_MODELS;
 pub(crate) use synergy::iteration_time as synergy_iteration_time;
 pub(crate) use table::Table;
 

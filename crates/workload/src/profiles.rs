@@ -1,0 +1,261 @@
+//! What is known of models: how they bear being spread over machines, how they scale, how fast other GPUs run them.
+//!
+//! The figures are data, in `profiles.yaml` beside this file; users give their own in the same shape:
+//!
+//! ```yaml
+//! default: {spread: 0.9, parallel: 0.95}   # for models without a profile
+//! models:
+//!   resnet50:
+//!     also: [res50]                # other names it goes by
+//!     spread: 0.9                  # throughput left when the job spans machines
+//!     parallel: 0.97               # the part of an iteration that runs in parallel
+//!     speed: {V100: 1, P100: 0.63} # relative speed by GPU type
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use dovetail_model::{Rate, Scaling};
+
+use crate::yaml::{Entry, YamlError, parse};
+
+/// The table that comes with the program.
+const BUILTIN: &str = include_str!("profiles.yaml");
+
+/// What is known of one model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelProfile {
+    /// Its name.
+    pub name: String,
+    /// Throughput left when a job spans machines.
+    pub spread: Rate,
+    /// How speed grows with GPUs.
+    pub scaling: Scaling,
+    /// Relative speed by GPU type, names in lower case.
+    pub speed: BTreeMap<String, Rate>,
+}
+
+impl ModelProfile {
+    /// The relative speed on a GPU type; full where nothing is known.
+    pub fn speed_on(&self, gpu_type: &str) -> Rate {
+        self.speed
+            .get(&gpu_type.to_lowercase())
+            .copied()
+            .unwrap_or(Rate::FULL)
+    }
+}
+
+/// A table of models.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profiles {
+    default: ModelProfile,
+    models: Vec<ModelProfile>,
+    /// All names, in the form [`plain_name`] gives, to positions in `models`.
+    names: BTreeMap<String, usize>,
+}
+
+/// A profile file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// The file is not there or may not be read.
+    #[error("{file}: cannot be read: {reason}")]
+    Open {
+        /// The file.
+        file: String,
+        /// What the system says.
+        reason: std::io::Error,
+    },
+    /// It says something that is not understood.
+    #[error(transparent)]
+    Yaml(#[from] YamlError),
+}
+
+impl Default for Profiles {
+    /// The table that comes with the program.
+    fn default() -> Self {
+        let mut profiles = Self::empty();
+        profiles
+            .add_yaml(BUILTIN, "profiles.yaml")
+            .expect("the table that comes with the program is in order");
+        profiles
+    }
+}
+
+impl Profiles {
+    /// A table that knows nothing: every model runs at full speed everywhere.
+    pub fn empty() -> Self {
+        let default = ModelProfile {
+            name: "default".to_owned(),
+            spread: Rate::FULL,
+            scaling: Scaling::Linear,
+            speed: BTreeMap::new(),
+        };
+        Self {
+            default,
+            models: Vec::new(),
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// The table that comes with the program, with what a file adds to it.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, ProfileError> {
+        let file = path.as_ref().display().to_string();
+        let text = std::fs::read_to_string(&path).map_err(|reason| ProfileError::Open {
+            file: file.clone(),
+            reason,
+        })?;
+        let mut profiles = Self::default();
+        profiles.add_yaml(&text, &file)?;
+        Ok(profiles)
+    }
+
+    /// The profile of a model by any of its names, or none.
+    pub fn get(&self, model: &str) -> Option<&ModelProfile> {
+        self.names.get(&plain_name(model)).map(|i| &self.models[*i])
+    }
+
+    /// The profile of a model, that of an unknown one where it has none.
+    pub fn get_or_default(&self, model: &str) -> &ModelProfile {
+        self.get(model).unwrap_or(&self.default)
+    }
+
+    /// All models with a profile.
+    pub fn iter(&self) -> impl Iterator<Item = &ModelProfile> {
+        self.models.iter()
+    }
+
+    /// Adds what a YAML text says; what it says of a model that is known replaces only that.
+    pub fn add_yaml(&mut self, text: &str, file: &str) -> Result<(), YamlError> {
+        let value = parse(text, file)?;
+        let top = Entry::top(file, &value);
+        top.entries(&["default", "models"])?;
+        if let Some(default) = top.get("default")? {
+            default.entries(&["spread", "parallel", "speed"])?;
+            change(&mut self.default, &default)?;
+        }
+        let Some(models) = top.get("models")? else {
+            return Ok(());
+        };
+        for (name, entry) in models.all_entries()? {
+            entry.entries(&["also", "spread", "parallel", "speed"])?;
+            let known = self.names.get(&plain_name(name)).copied();
+            let position = known.unwrap_or_else(|| {
+                self.models.push(ModelProfile {
+                    name: name.to_owned(),
+                    ..self.default.clone()
+                });
+                self.models.len() - 1
+            });
+            change(&mut self.models[position], &entry)?;
+            self.names.insert(plain_name(name), position);
+            for other in other_names(&entry)? {
+                self.names.insert(plain_name(&other), position);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn other_names(model: &Entry<'_>) -> Result<Vec<String>, YamlError> {
+    let Some(also) = model.get("also")? else {
+        return Ok(Vec::new());
+    };
+    let names = also.list().ok_or_else(|| also.expected("a list of names"))?;
+    names.iter().map(Entry::text).collect()
+}
+
+fn change(profile: &mut ModelProfile, entry: &Entry<'_>) -> Result<(), YamlError> {
+    if let Some(spread) = entry.get("spread")? {
+        profile.spread = Rate::from_factor(spread.amount(0.001, 1.0)?);
+    }
+    if let Some(parallel) = entry.get("parallel")? {
+        let parallel_ppm = (parallel.amount(0.0, 1.0)? * 1e6).round() as u32;
+        profile.scaling = Scaling::Amdahl { parallel_ppm };
+    }
+    if let Some(speed) = entry.get("speed")? {
+        for (gpu_type, factor) in speed.all_entries()? {
+            profile.speed.insert(
+                gpu_type.to_lowercase(),
+                Rate::from_factor(factor.amount(0.001, 1000.0)?),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A name without what traces add to it: `ResNet-18 (batch size 16)` and `resnet_18` are both `resnet18`.
+fn plain_name(name: &str) -> String {
+    let name = name.split(" (").next().unwrap_or(name);
+    name.chars()
+        .filter(char::is_ascii_alphanumeric)
+        .map(|c| c.to_ascii_lowercase())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_found_by_the_names_traces_use() {
+        let profiles = Profiles::default();
+        let name = |model: &str| profiles.get(model).map(|p| p.name.as_str());
+        assert_eq!(name("ResNet-18 (batch size 16)"), Some("resnet18"));
+        assert_eq!(name("res50"), Some("resnet50"));
+        assert_eq!(name("shufflenet_v2_x1_0"), Some("shufflenet"));
+        assert_eq!(name("LM (batch size 5)"), Some("lstm"));
+        assert_eq!(name("inception_v3"), Some("inception"));
+        assert_eq!(name("llama"), None);
+        assert_eq!(profiles.get_or_default("llama").spread, Rate::from_factor(0.9));
+        for (model, _) in crate::read::SYNERGY_MODELS {
+            assert!(profiles.get(model).is_some(), "{model}");
+        }
+        for model in ["vgg16", "vgg19", "resnet18", "bert", "gpt2", "a2c", "dqn"] {
+            assert!(profiles.get(model).is_some(), "{model}");
+        }
+    }
+
+    #[test]
+    fn figures_are_those_of_the_table() {
+        let profiles = Profiles::default();
+        let alexnet = profiles.get("alexnet").unwrap();
+        assert_eq!(alexnet.spread, Rate::from_factor(0.6));
+        let resnet = profiles.get("resnet50").unwrap();
+        assert_eq!(
+            (resnet.speed_on("k80"), resnet.speed_on("V100")),
+            (Rate::from_factor(0.15), Rate::FULL)
+        );
+        assert_eq!(
+            resnet.scaling,
+            Scaling::Amdahl {
+                parallel_ppm: 973_000
+            }
+        );
+    }
+
+    #[test]
+    fn a_file_adds_to_the_table_and_its_mistakes_are_explained() {
+        let mut profiles = Profiles::default();
+        profiles
+            .add_yaml(
+                "models: {llama: {spread: 0.5}, res18: {speed: {H100: 3}}}",
+                "mine.yaml",
+            )
+            .unwrap();
+        assert_eq!(profiles.get("llama").unwrap().spread, Rate::from_factor(0.5));
+        let resnet = profiles.get("resnet18").unwrap();
+        assert_eq!(
+            (resnet.speed_on("H100"), resnet.spread),
+            (Rate::from_factor(3.0), Rate::from_factor(0.8))
+        );
+        let mut wrong = |text: &str| profiles.add_yaml(text, "mine.yaml").unwrap_err();
+        insta::assert_snapshot!(wrong("model: {}"), @"mine.yaml: model: unknown key (did you mean models?); known are default, models");
+        insta::assert_snapshot!(wrong("models: {a: {spred: 1}}"), @"mine.yaml: models.a.spred: unknown key (did you mean speed?); known are also, spread, parallel, speed");
+        insta::assert_snapshot!(wrong("models: {a: {spread: 1.5}}"), @"mine.yaml: models.a.spread: found 1.5, expected a number from 0.001 to 1");
+        insta::assert_snapshot!(wrong("models: {a: {speed: 2}}"), @"mine.yaml: models.a.speed: found 2, expected keys with values");
+        insta::assert_snapshot!(wrong("models: {a: {also: b}}"), @r#"mine.yaml: models.a.also: found "b", expected a list of names"#);
+        insta::assert_snapshot!(wrong("models: [a]"), @r#"mine.yaml: models: found ["a"], expected keys with values"#);
+        insta::assert_snapshot!(wrong("models: {a: {a"), @"mine.yaml: not YAML: line 1 column 13: unclosed bracket '{'");
+        insta::assert_snapshot!(Profiles::read("no/such.yaml").unwrap_err(), @"no/such.yaml: cannot be read: No such file or directory (os error 2)");
+    }
+}
