@@ -41,6 +41,33 @@ fn native_values() {
 }
 
 #[test]
+fn lines_are_counted_as_an_editor_counts_them() {
+    let line = |text: &str| {
+        fail(text, "jobs.csv", None)
+            .split(": ")
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(line("submit_s,duration_s,gpus\n0,1,1\n0,x,1\n"), "jobs.csv:3");
+    assert_eq!(line("submit_s,duration_s,gpus\n0,1,1\n0,x,1"), "jobs.csv:3");
+    assert_eq!(
+        line("submit_s,duration_s,gpus\r\n0,1,1\r\n0,x,1\r\n0,1,1\r\n"),
+        "jobs.csv:3"
+    );
+    assert_eq!(
+        line("\n\nsubmit_s,duration_s,gpus\n\n0,1,1\n\n\n0,x,1\n"),
+        "jobs.csv:8"
+    );
+    assert_eq!(
+        line("submit_s,duration_s,gpus\r\n0,1,1\r\n\r\n\r\n0,x,1"),
+        "jobs.csv:5"
+    );
+    let long = format!("submit_s,duration_s,gpus\n{}0,x,1\n", "0,1,1\r\n".repeat(100_000));
+    assert_eq!(line(&long), "jobs.csv:100002");
+}
+
+#[test]
 fn native_options() {
     let with = |column: &str, value: &str| {
         native(

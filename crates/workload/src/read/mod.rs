@@ -7,6 +7,7 @@ mod gavel;
 mod gavel_steps;
 mod helios;
 mod itp;
+mod lines;
 mod muri;
 mod native;
 mod openb;

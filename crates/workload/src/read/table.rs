@@ -5,6 +5,7 @@ use std::io::{BufReader, Read};
 use csv::{ErrorKind, StringRecord};
 
 use super::cell::Cell;
+use super::lines::Lines;
 use super::{Input, broken};
 use crate::error::{MissingColumn, Place, TraceError};
 
@@ -14,8 +15,9 @@ pub(crate) struct Table<'a> {
     compressed: bool,
     header: Vec<String>,
     header_line: u64,
-    reader: csv::Reader<BufReader<Box<dyn Read + 'a>>>,
+    reader: csv::Reader<Lines<BufReader<Box<dyn Read + 'a>>>>,
     record: StringRecord,
+    line: u64,
 }
 
 /// One row.
@@ -39,7 +41,7 @@ impl<'a> Table<'a> {
             .iter()
             .map(|c| c.trim().trim_start_matches('\u{feff}').to_owned())
             .collect();
-        table.header_line = table.line();
+        table.header_line = table.line;
         for (i, column) in table.header.iter().enumerate() {
             if table.header[..i].contains(column) {
                 let (file, place) = (table.file.clone(), Place::Line(table.header_line));
@@ -66,8 +68,9 @@ impl<'a> Table<'a> {
             compressed: input.compressed,
             header: columns.iter().map(|c| (*c).to_owned()).collect(),
             header_line: 1,
-            reader: builder.from_reader(input.reader),
+            reader: builder.from_reader(Lines::new(input.reader)),
             record: StringRecord::new(),
+            line: 0,
         }
     }
 
@@ -124,16 +127,12 @@ impl<'a> Table<'a> {
             file: &self.file,
             header: &self.header,
             record: &self.record,
-            place: Place::Line(self.line()),
+            place: Place::Line(self.line),
         }
     }
 
-    fn line(&self) -> u64 {
-        self.record.position().map_or(0, csv::Position::line)
-    }
-
     fn wrong_length(&self, expected: String) -> TraceError {
-        let (file, place) = (self.file.clone(), Place::Line(self.line()));
+        let (file, place) = (self.file.clone(), Place::Line(self.line));
         TraceError::RowLength {
             file,
             place,
@@ -143,24 +142,21 @@ impl<'a> Table<'a> {
     }
 
     fn advance(&mut self) -> Result<bool, TraceError> {
-        self.reader.read_record(&mut self.record).map_err(|error| {
-            let line = error.position().map_or(0, csv::Position::line);
-            match error.into_kind() {
-                ErrorKind::Io(reason) => broken(&self.file, self.compressed, reason),
-                ErrorKind::Utf8 { pos, .. } => {
-                    let line = pos.as_ref().map_or(line, csv::Position::line);
-                    TraceError::NotUtf8 {
-                        file: self.file.clone(),
-                        place: Place::Line(line),
-                    }
-                }
-                other => {
-                    let reason = std::io::Error::other(format!("{other:?}"));
-                    TraceError::Broken {
-                        file: self.file.clone(),
-                        reason,
-                        hint: "",
-                    }
+        let result = self.reader.read_record(&mut self.record);
+        let end = self.reader.position().byte();
+        self.line = self.reader.get_mut().line_before(end);
+        result.map_err(|error| match error.into_kind() {
+            ErrorKind::Io(reason) => broken(&self.file, self.compressed, reason),
+            ErrorKind::Utf8 { .. } => TraceError::NotUtf8 {
+                file: self.file.clone(),
+                place: Place::Line(self.line),
+            },
+            other => {
+                let reason = std::io::Error::other(format!("{other:?}"));
+                TraceError::Broken {
+                    file: self.file.clone(),
+                    reason,
+                    hint: "",
                 }
             }
         })
