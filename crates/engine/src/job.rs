@@ -53,6 +53,8 @@ pub struct Job {
     pub gpu_time_before: i128,
     /// GPU-time that no longer counts: the order gave the job a fresh start.
     pub forgiven: i128,
+    /// What the order last asked to remember of it.
+    pub remembered: u32,
     /// Since when it holds GPUs in this launch.
     pub held_since: Time,
     /// Since when it has waited.
@@ -84,6 +86,7 @@ impl Job {
             held_before: Time::ZERO,
             gpu_time_before: 0,
             forgiven: 0,
+            remembered: 0,
             held_since: now,
             waiting_since: now,
             done: Work(0),

@@ -20,6 +20,8 @@ pub struct Line {
     pub until: Option<Time>,
     /// What the job has used so far shall not count against it any more.
     pub fresh_start: bool,
+    /// What the order wants to find in [`crate::Job::remembered`] from now on.
+    pub remember: Option<u32>,
 }
 
 impl Line {
@@ -31,6 +33,7 @@ impl Line {
             slope: 0,
             until: None,
             fresh_start: false,
+            remember: None,
         }
     }
 
@@ -42,6 +45,7 @@ impl Line {
             slope,
             until: None,
             fresh_start: false,
+            remember: None,
         }
     }
 
@@ -61,6 +65,11 @@ impl Line {
             fresh_start: true,
             ..self
         }
+    }
+
+    /// The same line, with a note that the order will find in the job from now on.
+    pub fn remembering(self, note: u32) -> Self {
+        Self { remember: Some(note), ..self }
     }
 
     /// The key at a moment.

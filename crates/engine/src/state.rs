@@ -159,6 +159,7 @@ impl State {
             if line.fresh_start {
                 entry.job.forgiven = entry.job.gpu_time(now);
             }
+            entry.job.remembered = line.remember.unwrap_or(entry.job.remembered);
             entry.job.line = line;
             entry.seat = seat;
             if seat == Seat::Waiting {

@@ -3,6 +3,7 @@
 
 use dovetail_engine::{Clock, Knowledge, Policy};
 use dovetail_model::{Rate, Time};
+use dovetail_policies::order::Aged;
 use dovetail_policies::{Overrides, PolicyError, build};
 use dovetail_workload::Workload;
 
@@ -13,6 +14,9 @@ pub const BLOX_POLICIES: &[&str] = &["fifo", "las", "srtf", "tiresias", "optimus
 
 /// Progress of Blox's Optimus by jobs per hour.
 const OPTIMUS_SPEED: &[(u32, f64)] = &[(1, 5.0), (2, 3.0), (3, 1.4), (4, 1.2), (5, 1.1)];
+
+/// A job that has waited so long (1000 hours) goes to the front.
+const AGEING_S: i64 = 3_600_000;
 
 /// The parts of a Blox policy, and the run set so that it counts as Blox does: rounds of 300 s unless the clock is
 /// already one of rounds, whole rounds of progress, no restart cost. Tiresias is plain LAS there, and Optimus is SRTF
@@ -60,6 +64,7 @@ pub fn blox(
         ..overrides.clone()
     };
     let (mut policy_built, needs) = build("fifo", &parts)?;
+    policy_built.order = Box::new(Aged::new(policy_built.order, Time::from_secs(AGEING_S)));
     policy_built.name = format!("{policy} (blox)");
     Ok((policy_built, needs))
 }

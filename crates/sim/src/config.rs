@@ -45,6 +45,8 @@ pub struct SimConfig {
     pub seed: u64,
     /// Average only over jobs at these positions of the workload, both ends included.
     pub track: Option<(u32, u32)>,
+    /// End the run as soon as all tracked jobs are done, even if others still run or come.
+    pub stop_after_tracked: bool,
     /// Check every invariant after every step.
     pub check: bool,
     /// How many pieces of the GPU timeline are kept.
@@ -68,6 +70,7 @@ impl SimConfig {
             failures: Failures::default(),
             seed: 1,
             track: None,
+            stop_after_tracked: false,
             check: false,
             segments: 20_000,
             compat: Compat::Exact,

@@ -62,7 +62,7 @@ pub(crate) fn record(
     })
 }
 
-fn is_tracked(i: usize, workload: &Workload, config: &SimConfig) -> bool {
+pub(crate) fn is_tracked(i: usize, workload: &Workload, config: &SimConfig) -> bool {
     let Some((from, to)) = config.track else {
         return true;
     };

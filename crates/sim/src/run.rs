@@ -120,6 +120,7 @@ struct Run<'a> {
     segments: Vec<Segment>,
     process: Option<Process>,
     down: Vec<bool>,
+    tracked_left: usize,
     journal: Option<&'a mut Journal>,
 }
 
@@ -150,6 +151,10 @@ impl<'a> Run<'a> {
             segments: Vec::new(),
             process: Process::new(&config.failures, config.seed),
             down: vec![false; config.cluster.nodes.len()],
+            tracked_left: match config.stop_after_tracked {
+                true => (0..workload.jobs.len()).filter(|i| metrics::is_tracked(*i, workload, config)).count(),
+                false => usize::MAX,
+            },
             journal,
         };
         run.engine.set_zones(config.cluster.zones.clone());
@@ -203,7 +208,7 @@ impl<'a> Run<'a> {
     fn next_moment(&mut self) -> Option<Time> {
         let arrival = self.workload.jobs.get(self.truths.len()).map(|j| j.submit);
         let alive = self.engine.idle().0 + self.engine.holding() > 0;
-        if arrival.is_none() && !alive {
+        if (arrival.is_none() && !alive) || self.tracked_left == 0 {
             return None;
         }
         let coming = self.coming.peek().map(|Reverse((at, _))| *at);
@@ -292,6 +297,7 @@ impl<'a> Run<'a> {
                 Command::Reject { job, .. } => {
                     let truth = &mut self.truths[job.0 as usize];
                     (truth.rejected, truth.doing) = (true, Doing::Done);
+                    self.job_is_over(job);
                 }
             }
         }
@@ -379,12 +385,19 @@ impl<'a> Run<'a> {
             (self.alive_integral - truth.contention) / now.since(submit).as_secs_f64().max(1e-9);
         self.busy_gpus -= truth.width;
         self.finished += 1;
+        self.job_is_over(id);
         self.close_segment(id);
         self.tell(Event::Exited {
             job: id,
             generation,
             outcome: Outcome::Completed,
         });
+    }
+
+    fn job_is_over(&mut self, id: JobId) {
+        if self.config.stop_after_tracked && metrics::is_tracked(id.0 as usize, self.workload, self.config) {
+            self.tracked_left -= 1;
+        }
     }
 
     fn stop(&mut self, id: JobId, generation: Generation, reason: StopReason) {

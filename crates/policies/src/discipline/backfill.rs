@@ -1,7 +1,12 @@
-//! Backfill: pass over what does not fit. Large gangs can starve; [`super::Easy`] keeps GPUs for them.
+//! Backfill: pass over what does not fit.
+//!
+//! Large gangs can starve. Where run times are known [`super::Easy`] keeps GPUs for them; where they are not, `patience`
+//! bounds how long the head of the line is passed over.
 
 use dovetail_engine::{Discipline, Knowledge, Part, Round};
+use dovetail_model::Time;
 
+use crate::knobs::Knob;
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
@@ -10,23 +15,42 @@ pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     source: "first fit with skip",
     key: "every job that fits starts, in order",
     knowledge: Knowledge::None,
-    knobs: &[],
-    build: |_| Ok(Box::new(Backfill)),
+    knobs: &[Knob {
+        name: "patience",
+        default: "0",
+        what: "once a job has waited so long nothing behind it passes it any more; a span, 0 is never",
+    }],
+    build: |knobs| Ok(Box::new(Backfill { patience: knobs.span("patience")?, name: knobs.name() })),
 };
 
 /// First fit with skip.
 #[derive(Debug, Clone)]
-pub struct Backfill;
+pub struct Backfill {
+    patience: Time,
+    name: String,
+}
 
 impl Part for Backfill {
     fn name(&self) -> String {
-        "backfill".to_owned()
+        self.name.clone()
     }
 }
 
 impl Discipline for Backfill {
     fn walk(&mut self, round: &mut Round<'_>) {
-        fill(round);
+        if self.patience == Time::ZERO {
+            return fill(round);
+        }
+        while let Some(candidate) = round.next() {
+            if round.start(&candidate).is_err() {
+                let due = round.job(candidate.job).waiting_since + self.patience;
+                if due <= round.now() {
+                    return;
+                }
+                round.wake_at(due);
+                round.pass_over(&candidate);
+            }
+        }
     }
 
     fn looks_at_holders(&self) -> bool {

@@ -2,8 +2,8 @@
 //!
 //! From the expected ends of running jobs follows when the head can start (the shadow time) and how many GPUs will be
 //! to spare then. A job behind it starts if it should be done by the shadow time, or fits into what is to spare. Where
-//! run times are not known there is no shadow time; then the head is passed over for `patience`, and after that
-//! nothing passes it any more.
+//! run times are not known (a live job without an estimate) there is no shadow time; then the head is passed over for
+//! `patience`, and after that nothing passes it any more.
 
 use dovetail_engine::{Candidate, Discipline, Knowledge, Part, Round};
 use dovetail_model::{Rate, Time};
@@ -16,7 +16,7 @@ pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     what: "backfill with a reservation for the head of the line, so that large gangs do not starve",
     source: "Lifka 1995 (EASY), Mu'alem and Feitelson 2001",
     key: "a job passes the head only if it ends before the head can start, or leaves it enough GPUs",
-    knowledge: Knowledge::None,
+    knowledge: Knowledge::Estimate,
     knobs: &[
         Knob {
             name: "patience",

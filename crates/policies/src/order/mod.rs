@@ -1,5 +1,6 @@
 //! Who is next. Each file states the paper or rule and the ordering key.
 
+mod aged;
 mod fifo;
 mod gittins;
 mod las;
@@ -11,6 +12,7 @@ mod tiresias;
 use dovetail_engine::{Job, Line, Order};
 use dovetail_model::Time;
 
+pub use aged::Aged;
 pub use fifo::Fifo;
 pub use gittins::Gittins;
 pub use las::Las;
