@@ -67,6 +67,12 @@ pub struct RunArgs {
         conflicts_with = "jobs_per_hour"
     )]
     pub load: Option<f64>,
+    /// Let jobs run on LOW to HIGH times the GPUs they ask for (0.5..4), for elastic policies
+    #[arg(long, value_name = "LOW..HIGH", help_heading = "Workload")]
+    pub elastic: Option<String>,
+    /// Share of a job's work that runs in parallel (Amdahl), for elastic jobs [default: 1, linear speed-up]
+    #[arg(long, value_name = "X", help_heading = "Workload")]
+    pub parallel_share: Option<f64>,
     /// Seed of everything random [default: 1]
     #[arg(long, value_name = "N", help_heading = "Workload")]
     pub seed: Option<u64>,
@@ -121,9 +127,12 @@ pub struct RunArgs {
     /// Time each checkpoint takes [default: 0s]
     #[arg(long, value_name = "SPAN", help_heading = "How the run goes")]
     pub checkpoint_cost: Option<String>,
-    /// Speed of a job that spans nodes: a factor, `model` for each model's own, or `none` [default: none]
+    /// Speed of a job that spans nodes, as a factor of full speed [default: 1]
     #[arg(long, value_name = "X", help_heading = "How the run goes")]
     pub spread_penalty: Option<String>,
+    /// Speeds by model (on several nodes, on each kind of GPU): builtin, or a YAML file [default: full speed]
+    #[arg(long, value_name = "FILE", help_heading = "How the run goes")]
+    pub profiles: Option<String>,
     /// Set every switch so that the result equals that system's, quirks included
     #[arg(long, value_name = "SYSTEM", help_heading = "How the run goes")]
     pub compat: Option<CompatArg>,
@@ -382,6 +391,8 @@ impl RunArgs {
             } else {
                 self.load.or(file.load)
             },
+            elastic: self.elastic.or(file.elastic),
+            parallel_share: self.parallel_share.or(file.parallel_share),
             seed: self.seed.or(file.seed),
             cluster: self.cluster.or(file.cluster),
             failures: self.failures.or(file.failures),
@@ -401,6 +412,7 @@ impl RunArgs {
             checkpoint: self.checkpoint.or(file.checkpoint),
             checkpoint_cost: self.checkpoint_cost.or(file.checkpoint_cost),
             spread_penalty: self.spread_penalty.or(file.spread_penalty),
+            profiles: self.profiles.or(file.profiles),
             compat: self.compat.or(file.compat),
             track: self.track.or(file.track),
             check: self.check || file.check,

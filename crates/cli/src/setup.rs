@@ -4,11 +4,12 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use dovetail_engine::{Clock, Knowledge, Policy};
-use dovetail_model::{ClusterSpec, Rate, Time};
+use dovetail_model::{ClusterSpec, Rate, Scaling, Time};
 use dovetail_policies::knobs::parse_span;
 use dovetail_policies::{Overrides, build};
 use dovetail_sim::{Failures, SimConfig, compat};
 use dovetail_workload::generate::{GenerateSpec, generate};
+use dovetail_workload::profiles::Profiles;
 use dovetail_workload::{Format, Workload, parse_cluster, read};
 
 use crate::args::{CompatArg, KnowledgeArg, RunArgs};
@@ -42,6 +43,12 @@ pub fn format(name: Option<&str>) -> Result<Option<Format>, Failure> {
 /// # Errors
 /// Names what is wrong with a flag or the file.
 pub fn workload(args: &RunArgs, gpus: u32, load: Option<f64>, seed: u64) -> Result<Workload, Failure> {
+    let mut workload = rigid_workload(args, gpus, load, seed)?;
+    make_elastic(&mut workload, args)?;
+    Ok(workload)
+}
+
+fn rigid_workload(args: &RunArgs, gpus: u32, load: Option<f64>, seed: u64) -> Result<Workload, Failure> {
     match &args.trace {
         Some(path) => {
             if args.generate.is_some() {
@@ -136,19 +143,64 @@ fn outages(path: &Path, cluster: &ClusterSpec) -> Result<Vec<dovetail_sim::Outag
 /// Speeds for the models of a workload, once both are known.
 ///
 /// # Errors
-/// Names what `--spread-penalty` accepts.
-pub fn speeds(args: &RunArgs, _workload: &Workload, config: &mut SimConfig) -> Result<(), Failure> {
-    let bad = |found: &str| {
-        Failure::request(format!(
-            "--spread-penalty: found `{found}`, expected none, model, or a factor above 0 and at most 1"
-        ))
+/// Names what `--spread-penalty` and `--profiles` accept.
+pub fn speeds(args: &RunArgs, workload: &Workload, config: &mut SimConfig) -> Result<(), Failure> {
+    if let Some(text) = &args.spread_penalty {
+        let factor = text.parse::<f64>().ok().filter(|f| *f > 0.0 && *f <= 1.0);
+        let bad = || format!("--spread-penalty: found `{text}`, expected a factor above 0 and at most 1");
+        config.speeds.spread = Rate::from_factor(factor.ok_or_else(|| Failure::request(bad()))?);
+    }
+    let Some(name) = &args.profiles else { return Ok(()) };
+    let profiles = match name.as_str() {
+        "builtin" => Profiles::default(),
+        path => Profiles::read(Path::new(path)).or_request()?,
     };
-    match args.spread_penalty.as_deref() {
-        None | Some("none") => {}
-        Some(text) => match text.parse::<f64>() {
-            Ok(factor) if factor > 0.0 && factor <= 1.0 => config.speeds.spread = Rate::from_factor(factor),
-            _ => return Err(bad(text)),
-        },
+    let kinds: Vec<_> = config
+        .cluster
+        .gpu_types
+        .iter()
+        .map(|(id, name)| (id, name.clone()))
+        .collect();
+    for (model, name) in workload.names.models.iter() {
+        let Some(profile) = profiles.get(name) else {
+            continue;
+        };
+        let speed = config.speeds.by_model.entry(model);
+        speed.spread = Some(profile.spread);
+        for (kind, kind_name) in &kinds {
+            *speed.by_gpu_type.entry(*kind) = Some(profile.speed_on(kind_name));
+        }
+    }
+    Ok(())
+}
+
+/// Makes rigid jobs elastic: from `low` to `high` times the GPUs asked for, with this parallel share.
+fn make_elastic(workload: &mut Workload, args: &RunArgs) -> Result<(), Failure> {
+    if let Some(text) = &args.elastic {
+        let range = text
+            .split_once("..")
+            .and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
+        let fine = |(low, high): &(f64, f64)| *low > 0.0 && *low <= 1.0 && *high >= 1.0 && *high <= 1024.0;
+        let (low, high) = range.filter(fine).ok_or_else(|| {
+            let expected =
+                "LOW..HIGH with LOW above 0 and at most 1, and HIGH from 1 to 1024, such as 0.5..4";
+            Failure::request(format!("--elastic: found `{text}`, expected {expected}"))
+        })?;
+        for job in &mut workload.jobs {
+            job.min_gpus = ((f64::from(job.gpus) * low).ceil() as u32).clamp(1, job.gpus);
+            job.max_gpus = ((f64::from(job.gpus) * high) as u32).max(job.gpus);
+        }
+    }
+    if let Some(share) = args.parallel_share {
+        if !(0.0..=1.0).contains(&share) {
+            return Err(Failure::request(format!(
+                "--parallel-share: found {share}, expected a number from 0 to 1"
+            )));
+        }
+        let scaling = Scaling::Amdahl {
+            parallel_ppm: (share * 1e6).round() as u32,
+        };
+        workload.jobs.iter_mut().for_each(|job| job.scaling = scaling);
     }
     Ok(())
 }

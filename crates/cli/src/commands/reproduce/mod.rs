@@ -1,0 +1,153 @@
+//! `dovetail reproduce NAME`: a published experiment, with the published figure beside ours.
+
+mod blox;
+mod jct_bound;
+
+use std::path::PathBuf;
+
+use dovetail_model::suggest::nearest;
+use dovetail_report::Figure;
+use serde_json::Value;
+
+use crate::args::ReproduceArgs;
+use crate::failure::{Blame, Failure};
+use crate::show;
+
+/// An experiment that can be run by name.
+struct Experiment {
+    name: &'static str,
+    what: &'static str,
+    run: fn(&ReproduceArgs) -> Result<Outcome, Failure>,
+}
+
+const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "blox-fig6",
+        what: "Blox: average JCT and responsiveness of FIFO, Tiresias and Optimus at 1 to 9 jobs an hour",
+        run: blox::figure_6,
+    },
+    Experiment {
+        name: "blox-fig12",
+        what: "Blox: LAS with admission control at 8 jobs an hour",
+        run: blox::figure_12,
+    },
+    Experiment {
+        name: "blox-fig13",
+        what: "Blox: FIFO, SRTF and LAS with admission control under bursts",
+        run: blox::figure_13,
+    },
+    Experiment {
+        name: "jct-bound",
+        what: "average JCT of srsf, sjf and FIFO with backfill, and the lower bound, on six public traces",
+        run: jct_bound::run,
+    },
+];
+
+/// What an experiment gives.
+struct Outcome {
+    /// The table, for people.
+    table: comfy_table::Table,
+    /// Sentences below it: what was published and whether it holds here.
+    claims: Vec<Claim>,
+    /// The figures, for `--out`.
+    figures: Vec<Figure>,
+    /// The numbers, for `--json` and `--out`.
+    data: Value,
+}
+
+/// A published statement, and whether our run agrees.
+struct Claim {
+    text: String,
+    holds: bool,
+}
+
+impl Claim {
+    fn new(text: impl Into<String>, holds: bool) -> Self {
+        Self {
+            text: text.into(),
+            holds,
+        }
+    }
+}
+
+/// Runs the experiment, or lists them.
+///
+/// # Errors
+/// When there is none of that name, or its data is absent, or a figure is off.
+pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
+    let Some(name) = &args.name else { return list() };
+    let Some(experiment) = EXPERIMENTS.iter().find(|e| e.name == name) else {
+        let near = nearest(name, EXPERIMENTS.iter().map(|e| e.name));
+        let hint = if near.is_empty() {
+            String::new()
+        } else {
+            format!(", did you mean {}?", near.join(" or "))
+        };
+        let known: Vec<&str> = EXPERIMENTS.iter().map(|e| e.name).collect();
+        return Err(Failure::request(format!(
+            "unknown experiment `{name}`{hint}; there are {}",
+            known.join(", ")
+        )));
+    };
+    let outcome = (experiment.run)(args)?;
+    if let Some(dir) = &args.out {
+        save(dir, experiment, &outcome)?;
+    }
+    if args.json {
+        show::print(serde_json::to_string_pretty(&outcome.data).or_work()?)?;
+    } else {
+        show::print(outcome.table)?;
+        for claim in &outcome.claims {
+            show::print(format!("{} {}", if claim.holds { "✓" } else { "✗" }, claim.text))?;
+        }
+        if let Some(dir) = &args.out {
+            show::print(format!("report: {}", dir.join("report.html").display()))?;
+        }
+    }
+    match outcome.claims.iter().find(|c| !c.holds) {
+        None => Ok(()),
+        Some(claim) => Err(Failure::Work(anyhow::anyhow!("not reproduced: {}", claim.text))),
+    }
+}
+
+fn list() -> Result<(), Failure> {
+    let mut table = show::table(&["experiment", "what it is"]);
+    for e in EXPERIMENTS {
+        table.add_row([e.name, e.what]);
+    }
+    show::print(table)
+}
+
+fn save(dir: &std::path::Path, experiment: &Experiment, outcome: &Outcome) -> Result<(), Failure> {
+    use dovetail_report::files::write_file;
+    let title = format!("{}: {}", experiment.name, experiment.what);
+    let page = dovetail_report::html_with(&[], &title, &outcome.figures);
+    write_file(&dir.join("report.html"), page.as_bytes()).or_work()?;
+    let data = serde_json::to_string_pretty(&outcome.data).or_work()?;
+    write_file(&dir.join("data.json"), data.as_bytes()).or_work()?;
+    for figure in &outcome.figures {
+        write_file(
+            &dir.join("figures").join(format!("{}.svg", figure.name)),
+            figure.svg().as_bytes(),
+        )
+        .or_work()?;
+    }
+    Ok(())
+}
+
+/// A folder of the shared data.
+fn data(args: &ReproduceArgs, folder: &str) -> Result<PathBuf, Failure> {
+    let root = args.data.clone().unwrap_or_else(|| {
+        let shared =
+            std::env::var_os("DOVETAIL_SHARED").map_or_else(|| PathBuf::from("../shared"), PathBuf::from);
+        shared.join("data")
+    });
+    let path = root.join(folder);
+    if path.is_dir() {
+        return Ok(path);
+    }
+    Err(Failure::request(format!(
+        "{} is not there: this experiment needs the public traces; say where they are with --data DIR or DOVETAIL_SHARED",
+        path.display()
+    )))
+}
