@@ -1,0 +1,37 @@
+# Two commands do all the set-up: `make demo` and `make test`.
+
+CARGO ?= cargo
+DOVETAIL = target/release/dovetail
+
+.PHONY: help demo test build lint unit doc bench clean
+
+help: ## What can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/'
+
+demo: build ## Build, compare nine policies on a Philly-like workload, and write a report
+	$(DOVETAIL) compare --jobs 10000 --cluster 8x8 --load 1.0 --restart-cost 30s --out out/demo
+	@echo "Open out/demo/report.html in a browser, then try: $(DOVETAIL) policies"
+
+build: ## Build the binary
+	$(CARGO) build --release --locked -p dovetail
+
+test: lint unit doc ## Everything that has to pass
+
+lint: ## Format and lints
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
+	else echo "SKIPPED: rustfmt is not installed (rustup component add rustfmt)"; fi
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --locked --workspace --all-targets -- -D warnings; \
+	else echo "SKIPPED: clippy is not installed (rustup component add clippy)"; fi
+
+unit: ## All tests, doc tests included
+	$(CARGO) test --locked --workspace
+
+doc: ## The API documentation, without warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+
+bench: build ## Speed of the simulator and the engine on this machine
+	$(DOVETAIL) bench sim
+
+clean: ## Remove what was built
+	$(CARGO) clean
+	rm -rf out
