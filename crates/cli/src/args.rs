@@ -57,7 +57,12 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", help_heading = "Workload")]
     pub jobs: Option<u64>,
     /// Mean rate of arrival, for generated workloads and to stretch a trace
-    #[arg(long, value_name = "X", help_heading = "Workload")]
+    #[arg(
+        long,
+        value_name = "X",
+        help_heading = "Workload",
+        allow_negative_numbers = true
+    )]
     pub jobs_per_hour: Option<f64>,
     /// Mean GPUs asked for as a multiple of the cluster, instead of a rate [default: 0.9 for generated workloads]
     #[arg(

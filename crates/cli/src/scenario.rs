@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use clap::Args;
+use dovetail_model::suggest::nearest;
 use serde::Deserialize;
 
 use crate::args::RunArgs;
@@ -102,6 +104,23 @@ pub fn parse(text: &str) -> Result<Scenario, String> {
             *value = serde_json::Value::String(value.to_string());
         }
     }
+    if let Some(key) = map.keys().find(|k| !known_keys().contains(k)) {
+        let known = known_keys();
+        let near = nearest(key, known.iter().map(String::as_str));
+        let hint = if near.is_empty() {
+            String::new()
+        } else {
+            format!(", did you mean {}?", near.join(" or "))
+        };
+        return Err(format!(
+            "unknown key `{key}`{hint}; keys are the flags of the command without the dashes"
+        ));
+    }
+    for (key, value) in &map {
+        let alone = serde_json::json!({ key: value });
+        serde_json::from_value::<RunArgs>(alone)
+            .map_err(|e| format!("key `{key}`: {}", one_line(&e.to_string())))?;
+    }
     let rest = serde_json::Value::Object(map.into_iter().collect());
     let run: RunArgs = serde_json::from_value(rest).map_err(|e| one_line(&e.to_string()))?;
     Ok(Scenario {
@@ -111,6 +130,16 @@ pub fn parse(text: &str) -> Result<Scenario, String> {
         seeds,
         run,
     })
+}
+
+/// Every key a scenario file may have besides the lists.
+fn known_keys() -> Vec<String> {
+    let command = RunArgs::augment_args(clap::Command::new("scenario"));
+    command
+        .get_arguments()
+        .filter_map(|a| a.get_long())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn one_line(text: &str) -> String {
@@ -138,9 +167,13 @@ mod tests {
         assert!(
             parse("clusters: 16x8")
                 .unwrap_err()
-                .contains("unknown field `clusters`")
+                .contains("unknown key `clusters`, did you mean cluster?")
         );
-        assert!(parse("jobs: many").unwrap_err().contains("invalid type"));
+        assert!(
+            parse("jobs: many")
+                .unwrap_err()
+                .contains("key `jobs`: invalid type")
+        );
         assert!(parse("knowledge: all").unwrap_err().contains("expected one of"));
         assert!(parse(": : :").is_err());
     }

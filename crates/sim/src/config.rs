@@ -83,7 +83,7 @@ impl SimConfig {
 pub enum SimError {
     /// The policy needs to know more than it is told.
     #[error(
-        "policy `{policy}` needs to know remaining run times ({needs}), but the run's knowledge is {given}"
+        "policy `{policy}` needs to know remaining run times, but the run's knowledge is {given}"
     )]
     NotEnoughKnowledge {
         /// The policy.

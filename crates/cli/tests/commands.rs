@@ -1,0 +1,138 @@
+//! The other commands, as people see them.
+
+mod common;
+
+use common::{dovetail, dovetail_in};
+use insta::assert_snapshot;
+
+#[test]
+fn compare_shows_one_table_with_the_best_of_each_column() {
+    assert_snapshot!(dovetail(&[
+        "compare",
+        "--jobs",
+        "300",
+        "--cluster",
+        "4x4",
+        "--load",
+        "1",
+        "--policies",
+        "fifo,srsf,tiresias:limits=600/3600",
+    ]));
+}
+
+#[test]
+fn compare_sweeps_loads_and_seeds() {
+    assert_snapshot!(dovetail(&[
+        "compare",
+        "--jobs",
+        "100",
+        "--cluster",
+        "2x8",
+        "--loads",
+        "0.5,1.5",
+        "--seeds",
+        "1..3",
+        "--policies",
+        "fifo,srsf",
+    ]));
+}
+
+#[test]
+fn compare_uses_one_workload_for_all_policies_whatever_the_threads() {
+    let args = [
+        "compare",
+        "--jobs",
+        "200",
+        "--cluster",
+        "2x8",
+        "--seeds",
+        "1..3",
+        "--policies",
+        "las,srsf",
+        "--json",
+    ];
+    let one = dovetail(&[&args[..], &["--threads", "1"]].concat());
+    let two = dovetail(&[&args[..], &["--threads", "2"]].concat());
+    assert_eq!(one.split_once('\n').unwrap().1, two.split_once('\n').unwrap().1);
+}
+
+#[test]
+fn report_joins_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    for policy in ["fifo", "srsf"] {
+        dovetail_in(
+            dir.path(),
+            &[
+                "simulate", "--jobs", "50", "--policy", policy, "--out", policy, "--quiet",
+            ],
+        );
+    }
+    assert_snapshot!(dovetail_in(
+        dir.path(),
+        &["report", "fifo", "srsf", "--out", "both.html"]
+    ));
+    let page = std::fs::read_to_string(dir.path().join("both.html")).unwrap();
+    assert!(page.contains("fifo") && page.contains("srsf") && page.ends_with("</html>\n"));
+    assert_snapshot!(dovetail_in(dir.path(), &["report", "nowhere"]));
+}
+
+#[test]
+fn trace_info_convert_and_generate() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| dovetail_in(dir.path(), args);
+    let shown = [
+        run(&["trace", "generate", "--jobs", "4", "--seed", "3"]),
+        run(&["trace", "generate", "--jobs", "500", "--out", "jobs.csv.gz"]),
+        run(&["trace", "info", "jobs.csv.gz"]),
+        run(&["trace", "convert", "jobs.csv.gz", "jobs.jsonl.zst"]),
+        run(&["trace", "convert", "jobs.jsonl.zst", "muri.csv", "--to", "muri"]),
+        run(&["trace", "convert", "jobs.csv.gz", "x", "--to", "openb"]),
+        run(&["trace", "generate", "--arrivals", "bursts"]),
+        run(&["trace", "generate", "--gpus", "1:0.5,0:0.5"]),
+    ];
+    assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn policies_are_listed_with_key_and_knobs() {
+    let shown = [
+        dovetail(&["policies"]),
+        dovetail(&["policies", "tiresias"]),
+        dovetail(&["policies", "consolidate"]),
+        dovetail(&["policies", "consolidation"]),
+    ];
+    assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn reproduce_lists_and_says_what_it_needs() {
+    let shown = [
+        dovetail(&["reproduce"]),
+        dovetail(&["reproduce", "blox-fig7"]),
+        dovetail(&["reproduce", "jct-bound", "--data", "nowhere"]),
+    ];
+    assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn reproduce_runs_an_experiment() {
+    let dir = tempfile::tempdir().unwrap();
+    let shown = dovetail_in(dir.path(), &["reproduce", "blox-fig12", "--out", "fig"]);
+    assert!(
+        shown.contains("✓ published") && shown.ends_with("exit code 0\n"),
+        "{shown}"
+    );
+    assert!(dir.path().join("fig/report.html").is_file());
+    assert!(dir.path().join("fig/data.json").is_file());
+}
+
+#[test]
+fn completions_are_printed_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let shown = dovetail(&["completions", shell]);
+        assert!(
+            shown.contains("simulate") && shown.ends_with("exit code 0\n"),
+            "{shell}"
+        );
+    }
+}
