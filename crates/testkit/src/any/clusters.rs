@@ -1,0 +1,48 @@
+//! Random clusters.
+
+use dovetail_model::{ClusterSpec, GpuTypeId, NodeSpec, Zone, ZoneId};
+use proptest::prelude::*;
+
+/// Equal nodes, nodes of different sizes, two kinds of GPU, several racks; up to about 40 GPUs. Some have little CPU
+/// or memory.
+pub fn clusters() -> impl Strategy<Value = ClusterSpec> {
+    let sizes = prop_oneof![
+        3 => (1..=6usize, prop_oneof![Just(1u32), Just(2), Just(4), Just(8)]).prop_map(|(n, g)| vec![g; n]),
+        2 => prop::collection::vec(1..=8u32, 1..=6),
+    ];
+    let kinds = prop_oneof![3 => Just(0u8), 1 => any::<u8>()];
+    let racks = prop_oneof![2 => Just(1u32), 1 => 2..=3u32];
+    let cores = prop_oneof![2 => Just(16u32), 1 => 2..=8u32];
+    (sizes, kinds, racks, cores).prop_map(|(sizes, kinds, racks, cores)| build(&sizes, kinds, racks, cores))
+}
+
+/// One node with all GPUs: placement does not matter.
+pub fn pools() -> impl Strategy<Value = ClusterSpec> {
+    (1..=24u32).prop_map(|gpus| build(&[gpus], 0, 1, 16))
+}
+
+/// `kinds` has a bit for each node; nodes are dealt to racks in runs.
+fn build(sizes: &[u32], kinds: u8, racks: u32, cores_per_gpu: u32) -> ClusterSpec {
+    let mut cluster = ClusterSpec::bare("gpu");
+    if kinds != 0 {
+        cluster.gpu_types.push("v100".to_owned());
+    }
+    let run = sizes.len().div_ceil(racks as usize);
+    for (i, gpus) in sizes.iter().enumerate() {
+        let zone = ZoneId((i / run) as u32);
+        if zone.0 as usize == cluster.zones.len() {
+            cluster.zones.push(Zone {
+                name: format!("rack-{zone}"),
+                parent: None,
+            });
+        }
+        cluster.nodes.push(NodeSpec {
+            zone,
+            gpu_type: GpuTypeId(u32::from(kinds >> (i % 8) & 1)),
+            cpu_milli: cores_per_gpu * 1000 * gpus,
+            memory_mib: 64 * 1024 * u64::from(*gpus),
+            ..NodeSpec::plain(format!("node-{i}"), *gpus)
+        });
+    }
+    cluster
+}

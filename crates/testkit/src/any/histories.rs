@@ -1,0 +1,90 @@
+//! Random histories: jobs come, nodes go down and come back, owners change their minds.
+
+use dovetail_engine::Clock;
+use dovetail_model::{JobId, NodeId, Time};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::jobs::{Fit, Workloads, workloads};
+use super::{clusters, policies};
+use crate::scenario::{Happening, Manner, PolicyText, Scenario};
+
+/// An incident before it meets a cluster: kind, which one, when, how long.
+type Raw = (u8, u32, i64, i64);
+
+/// Jobs on a cluster under a policy, and nothing else happens.
+pub fn plain(policy: impl Strategy<Value = PolicyText>, most: usize) -> impl Strategy<Value = Scenario> {
+    let jobs = workloads(most, Fit::Feasible, true);
+    (clusters(), policy, jobs).prop_map(|(cluster, policy, jobs)| scenario(cluster, policy, &jobs))
+}
+
+/// Up to `most` jobs under any policy and clock, with incidents; every node comes back in the end.
+pub fn histories(most: usize, fit: Fit) -> impl Strategy<Value = Scenario> {
+    let clock = prop_oneof![2 => Just(None), 1 => select(&[5i64, 30, 60][..]).prop_map(Some)];
+    let delays = prop_oneof![1 => Just((0i64, 0i64)), 1 => (0..3i64, 0..8i64)];
+    let jobs = workloads(most, fit, true);
+    (clusters(), policies(), jobs, clock, delays, raw_incidents()).prop_map(
+        |(cluster, policy, jobs, clock, (start, stop), raw)| {
+            let mut history = scenario(cluster, policy, &jobs);
+            history.clock = clock.map_or(Clock::Events, |s| Clock::Rounds {
+                period: Time::from_secs(s),
+            });
+            history.manner = Manner {
+                start_delay: Time::from_secs(start),
+                stop_delay: Time::from_secs(stop),
+                chaos: None,
+            };
+            happen(&mut history, &raw);
+            history
+        },
+    )
+}
+
+/// The same scenario with random incidents in it.
+pub fn incidents(of: impl Strategy<Value = Scenario>) -> impl Strategy<Value = Scenario> {
+    (of, raw_incidents()).prop_map(|(mut scenario, raw)| {
+        happen(&mut scenario, &raw);
+        scenario
+    })
+}
+
+fn scenario(cluster: dovetail_model::ClusterSpec, policy: PolicyText, jobs: &Workloads) -> Scenario {
+    let jobs = jobs.on(&cluster);
+    let mut scenario = Scenario::plain(cluster, policy, jobs);
+    scenario.names.tenants = ["default", "x", "y"].map(str::to_owned).into_iter().collect();
+    scenario.names.users = ["anyone", "u", "v", "w"].map(str::to_owned).into_iter().collect();
+    scenario
+}
+
+fn raw_incidents() -> impl Strategy<Value = Vec<Raw>> {
+    prop::collection::vec((0..6u8, any::<u32>(), 0..400i64, 0..120i64), 0..12)
+}
+
+fn happen(scenario: &mut Scenario, raw: &[Raw]) {
+    let (nodes, jobs) = (scenario.cluster.nodes.len() as u32, scenario.jobs.len() as u32);
+    let submits: Vec<Time> = scenario.jobs.iter().map(|j| j.job.submit).collect();
+    let mut add = |at: Time, happening| scenario.happenings.push((at, happening));
+    for &(kind, which, at, span) in raw {
+        let (node, job) = (NodeId(which % nodes), JobId(which % jobs));
+        let (at, span) = (Time::from_secs(at), Time::from_secs(span));
+        let at_job = at.max(submits[job.0 as usize]);
+        match kind {
+            0 | 1 => {
+                add(at, Happening::NodeDown(node));
+                add(at + span, Happening::NodeUp(node));
+            }
+            2 => {
+                add(at, Happening::Drain(node));
+                add(at + span, Happening::Resume(node));
+            }
+            3 | 4 => add(at_job, Happening::Cancel(job)),
+            _ => add(at_job, Happening::Fail(job)),
+        }
+    }
+    // A story is told in order of time; what happens to a node ends with the node being back.
+    scenario.happenings.sort_by_key(|(at, _)| *at);
+    let end = scenario.happenings.last().map_or(Time::ZERO, |(at, _)| *at);
+    for node in 0..nodes {
+        scenario.happenings.push((end, Happening::NodeUp(NodeId(node))));
+    }
+}

@@ -1,0 +1,128 @@
+//! Random policies: every preset, and presets with random parts.
+
+use dovetail_policies::Overrides;
+use proptest::option::weighted;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::scenario::PolicyText;
+
+const ORDERS: &[&str] = &[
+    "fifo",
+    "fifo:priority=true",
+    "sjf",
+    "srtf",
+    "srtf:by=holding",
+    "srsf",
+    "las:quantum=20s",
+    "las:dims=1,quantum=7s",
+    "las:quantum=0",
+    "tiresias:limits=30/200",
+    "tiresias:limits=10/60,promote=2",
+    "gittins:window=10",
+    "gittins",
+];
+const DISCIPLINES: &[&str] = &[
+    "strict",
+    "backfill",
+    "backfill:patience=30s",
+    "easy",
+    "easy:patience=20s,depth=2",
+    "preempt",
+    "preempt:min_run=10s",
+    "replan",
+];
+const ADMISSIONS: &[&str] = &[
+    "feasible",
+    "load:factor=0.5",
+    "load",
+    "caps:tenant=4",
+    "caps:user=2",
+    "caps:tenant=8,user=4",
+];
+const PLACEMENTS: &[&str] = &[
+    "consolidate",
+    "consolidate:strict=true",
+    "spread",
+    "first-free",
+    "random:seed=7",
+    "rack-aware",
+];
+/// Parts under which a job that could run may wait for ever, by design.
+const STUBBORN: &[&str] = &["rack-aware:strict=true", "blox-scatter"];
+
+fn some_of(parts: &'static [&'static str], weight: f64) -> impl Strategy<Value = Option<String>> {
+    weighted(weight, select(parts).prop_map(str::to_owned))
+}
+
+/// Every preset as it is.
+pub fn presets() -> impl Strategy<Value = PolicyText> {
+    let names: Vec<&'static str> = dovetail_policies::presets().iter().map(|p| p.name).collect();
+    select(names).prop_map(PolicyText::preset)
+}
+
+/// Every order, with and without knobs.
+pub fn orders() -> impl Strategy<Value = String> {
+    select(ORDERS).prop_map(str::to_owned)
+}
+
+/// Presets with random parts in them, under which every job that can run ends.
+pub fn steady_policies() -> impl Strategy<Value = PolicyText> {
+    let sizing = prop_oneof![3 => Just(None), 1 => elastic().prop_map(Some)];
+    (
+        presets(),
+        some_of(ORDERS, 0.6),
+        some_of(DISCIPLINES, 0.6),
+        some_of(ADMISSIONS, 0.4),
+        some_of(PLACEMENTS, 0.7),
+        sizing,
+    )
+        .prop_map(
+            |(preset, order, discipline, admission, placement, sizing)| PolicyText {
+                overrides: Overrides {
+                    // An elastic sizing does nothing without the discipline it needs.
+                    discipline: if sizing.is_some() {
+                        Some("replan".to_owned())
+                    } else {
+                        discipline
+                    },
+                    order,
+                    admission,
+                    placement,
+                    sizing,
+                    ..Overrides::default()
+                },
+                ..preset
+            },
+        )
+}
+
+/// All policies, the stubborn parts among them.
+pub fn policies() -> impl Strategy<Value = PolicyText> {
+    let stubborn =
+        (steady_policies(), any::<bool>(), select(STUBBORN)).prop_map(|(policy, blox, placement)| {
+            let overrides = Overrides {
+                admission: Some("accept-all".to_owned()),
+                discipline: if blox {
+                    Some("blox".to_owned())
+                } else {
+                    policy.overrides.discipline
+                },
+                placement: Some(placement.to_owned()),
+                ..policy.overrides
+            };
+            PolicyText { overrides, ..policy }
+        });
+    prop_oneof![4 => steady_policies(), 1 => stubborn]
+}
+
+fn elastic() -> impl Strategy<Value = String> {
+    select(
+        &[
+            "elastic:interval=10s",
+            "elastic:interval=0",
+            "optimus:interval=10s",
+        ][..],
+    )
+    .prop_map(str::to_owned)
+}

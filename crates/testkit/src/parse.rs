@@ -1,0 +1,241 @@
+//! Reading a story.
+//!
+//! ```text
+//! cluster 2x4 1x8,type=v100,cpu=16,mem=64 | 2x4     # `|` begins another rack; cores and GiB of each node
+//! policy srsf placement=spread admission=caps:tenant=8
+//! rounds 60s                                          # without it, decisions are taken at every event
+//! start-delay 1s
+//! stop-delay 3s
+//! chaos 42
+//! 0 submit a gpus=4 work=100s tenant=x user=u min=1 max=8 type=v100 cpu=2 mem=8 expect=none amdahl=0.9
+//! 5 node-down 0
+//! 9 node-up 0
+//! 9 drain 1
+//! 12 resume 1
+//! 12 cancel a
+//! 13 fail a
+//! 14 explain a
+//! ```
+
+use std::str::FromStr;
+
+use dovetail_engine::Clock;
+use dovetail_model::ids::{Id, IdVec};
+use dovetail_model::{ClusterSpec, JobId, NodeId, NodeSpec, Scaling, Time, Work, Zone, ZoneId};
+use dovetail_policies::knobs::parse_span;
+use dovetail_workload::{JobLabel, TraceJob};
+
+use crate::scenario::{Happening, PolicyText, Scenario, StoryJob};
+
+impl FromStr for Scenario {
+    type Err = String;
+
+    fn from_str(story: &str) -> Result<Self, String> {
+        let mut scenario = Scenario::default();
+        for line in story.lines() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                read_line(&mut scenario, line).map_err(|e| format!("in the story, `{line}`: {e}"))?;
+            }
+        }
+        Ok(scenario)
+    }
+}
+
+fn read_line(scenario: &mut Scenario, line: &str) -> Result<(), String> {
+    let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let rest = rest.trim();
+    match word {
+        "cluster" => scenario.cluster = cluster(rest)?,
+        "policy" => scenario.policy = policy(rest)?,
+        "rounds" => scenario.clock = Clock::Rounds { period: span(rest)? },
+        "start-delay" => scenario.manner.start_delay = span(rest)?,
+        "stop-delay" => scenario.manner.stop_delay = span(rest)?,
+        "chaos" => scenario.manner.chaos = Some(number(rest)?),
+        at => {
+            let at = Time::from_secs_f64(number(at)?);
+            if scenario.happenings.last().is_some_and(|(last, _)| *last > at) {
+                return Err("lines come in order of time".to_owned());
+            }
+            let happening = happening(scenario, at, rest)?;
+            scenario.happenings.push((at, happening));
+        }
+    }
+    Ok(())
+}
+
+fn happening(scenario: &mut Scenario, at: Time, text: &str) -> Result<Happening, String> {
+    let (verb, what) = text.split_once(' ').unwrap_or((text, ""));
+    let node = |scenario: &Scenario| {
+        let node = NodeId(number(what)?);
+        let there = scenario.cluster.nodes.get(node).is_some();
+        there.then_some(node).ok_or(format!("there is no node {node}"))
+    };
+    let job = |scenario: &Scenario| scenario.find(what).ok_or(format!("there is no job {what}"));
+    Ok(match verb {
+        "submit" => {
+            let id = JobId(scenario.jobs.len() as u32);
+            let job = story_job(scenario, at, what)?;
+            scenario.jobs.push(job);
+            Happening::Submit(id)
+        }
+        "cancel" => Happening::Cancel(job(scenario)?),
+        "fail" => Happening::Fail(job(scenario)?),
+        "explain" => Happening::Explain(job(scenario)?),
+        "node-down" => Happening::NodeDown(node(scenario)?),
+        "node-up" => Happening::NodeUp(node(scenario)?),
+        "drain" => Happening::Drain(node(scenario)?),
+        "resume" => Happening::Resume(node(scenario)?),
+        _ => return Err(format!("`{verb}` is not something that happens")),
+    })
+}
+
+fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, String> {
+    let mut words = text.split_whitespace();
+    let name = words.next().ok_or("a job needs a name")?;
+    if scenario.find(name).is_some() {
+        return Err(format!("there is a job {name} already"));
+    }
+    let label = JobLabel::from_text(name);
+    let mut job = TraceJob::new(label, at, Work(100_000_000), 1);
+    let (mut least, mut most, mut expected) = (None, None, None);
+    for word in words {
+        let (key, value) = pair(word)?;
+        match key {
+            "gpus" => job.gpus = number(value)?,
+            "work" => job.work = work(value)?,
+            "min" => least = Some(number(value)?),
+            "max" => most = Some(number(value)?),
+            "tenant" => job.tenant = named(&mut scenario.names.tenants, value),
+            "user" => job.user = named(&mut scenario.names.users, value),
+            "priority" => job.priority = number(value)?,
+            "type" => job.gpu_type = Some(scenario.cluster.gpu_type(value)),
+            "cpu" => job.cpu_milli_per_gpu = milli(value)?,
+            "mem" => job.memory_mib_per_gpu = number::<u64>(value)? * 1024,
+            "expect" if value == "none" => expected = Some(None),
+            "expect" => expected = Some(Some(work(value)?)),
+            "amdahl" => {
+                job.scaling = Scaling::Amdahl {
+                    parallel_ppm: (number::<f64>(value)? * 1e6).round() as u32,
+                };
+            }
+            _ => return Err(format!("a job has no `{key}`")),
+        }
+    }
+    (job.min_gpus, job.max_gpus) = (least.unwrap_or(job.gpus), most.unwrap_or(job.gpus));
+    let expected = expected.unwrap_or(Some(job.work));
+    Ok(StoryJob { job, expected })
+}
+
+fn policy(text: &str) -> Result<PolicyText, String> {
+    let mut words = text.split_whitespace();
+    let mut policy = PolicyText::preset(words.next().ok_or("a policy needs a name")?);
+    for word in words {
+        let (kind, part) = pair(word)?;
+        let over = &mut policy.overrides;
+        let slot = match kind {
+            "admission" => &mut over.admission,
+            "order" => &mut over.order,
+            "discipline" => &mut over.discipline,
+            "sizing" => &mut over.sizing,
+            "grouping" => &mut over.grouping,
+            "placement" => &mut over.placement,
+            "tenancy" => &mut over.tenancy,
+            _ => return Err(format!("a policy has no part `{kind}`")),
+        };
+        *slot = Some(part.to_owned());
+    }
+    Ok(policy)
+}
+
+fn cluster(text: &str) -> Result<ClusterSpec, String> {
+    let mut cluster = ClusterSpec::bare("gpu");
+    let mut zone = ZoneId(0);
+    for word in text.split_whitespace() {
+        if word == "|" {
+            let name = format!("rack-{}", cluster.zones.len());
+            zone = cluster.zones.push(Zone { name, parent: None });
+            continue;
+        }
+        let mut parts = word.split(',');
+        let size = parts.next().unwrap_or_default();
+        let (nodes, gpus) = size.split_once('x').ok_or(format!("`{word}` is not like 2x4"))?;
+        let mut spec = NodeSpec::plain("", number(gpus)?);
+        spec.zone = zone;
+        for part in parts {
+            let (key, value) = pair(part)?;
+            match key {
+                "type" => spec.gpu_type = cluster.gpu_type(value),
+                "cpu" => spec.cpu_milli = milli(value)?,
+                "mem" => spec.memory_mib = number::<u64>(value)? * 1024,
+                _ => return Err(format!("a node has no `{key}`")),
+            }
+        }
+        for _ in 0..number::<u32>(nodes)? {
+            spec.name = format!("node-{}", cluster.nodes.len());
+            cluster.nodes.push(spec.clone());
+        }
+    }
+    Ok(cluster)
+}
+
+fn named<I: Id>(names: &mut IdVec<I, String>, name: &str) -> I {
+    let known = names.iter().find(|(_, n)| n.as_str() == name).map(|(id, _)| id);
+    known.unwrap_or_else(|| names.push(name.to_owned()))
+}
+
+fn pair(word: &str) -> Result<(&str, &str), String> {
+    word.split_once('=').ok_or(format!("`{word}` is not KEY=VALUE"))
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a number here"))
+}
+
+fn milli(text: &str) -> Result<u32, String> {
+    Ok((number::<f64>(text)? * 1000.0).round() as u32)
+}
+
+fn span(text: &str) -> Result<Time, String> {
+    parse_span(text).ok_or(format!("`{text}` is not a span of time"))
+}
+
+fn work(text: &str) -> Result<Work, String> {
+    span(text).map(|span| Work(span.0 as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_story_prints_as_it_was_written() {
+        let story = "\
+cluster 2x4 1x8,type=v100,cpu=16,mem=64 | 1x4,mem=7
+policy srsf:1 admission=caps:tenant=8 placement=spread
+rounds 60s
+start-delay 1s
+stop-delay 0.5s
+chaos 42
+0 submit a gpus=4 work=100s tenant=x user=u priority=-1 min=1 max=8 type=v100 cpu=2.5 mem=8 expect=none amdahl=0.9
+0.000001 submit b gpus=1 work=0.5s expect=7s
+5 node-down 0
+5 drain 1
+12 fail b
+";
+        let scenario: Scenario = story.parse().unwrap();
+        assert_eq!(scenario.to_string(), story);
+        assert_eq!(scenario.to_string().parse::<Scenario>().unwrap(), scenario);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let say = |story: &str| story.parse::<Scenario>().unwrap_err();
+        assert_eq!(
+            say("cluster 1x4\n5 node-down 3"),
+            "in the story, `5 node-down 3`: there is no node 3"
+        );
+        assert!(say("0 submit a size=3").ends_with("a job has no `size`"));
+        assert!(say("5 submit a\n4 submit b").ends_with("lines come in order of time"));
+    }
+}

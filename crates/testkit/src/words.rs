@@ -1,0 +1,195 @@
+//! Writing stories and traces.
+
+use std::fmt;
+
+use dovetail_engine::{Clock, Explanation};
+use dovetail_model::{Allocation, ClusterSpec, GpuSet, NodeSpec, Scaling, StopReason, Time};
+
+use crate::scenario::{Happening, Scenario, StoryJob};
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "cluster {}", cluster(&self.cluster))?;
+        write!(f, "policy {}", self.policy.preset)?;
+        let over = &self.policy.overrides;
+        for (kind, part) in [
+            ("admission", &over.admission),
+            ("order", &over.order),
+            ("discipline", &over.discipline),
+            ("sizing", &over.sizing),
+            ("grouping", &over.grouping),
+            ("placement", &over.placement),
+            ("tenancy", &over.tenancy),
+        ] {
+            if let Some(part) = part {
+                write!(f, " {kind}={part}")?;
+            }
+        }
+        writeln!(f)?;
+        if let Clock::Rounds { period } = self.clock {
+            writeln!(f, "rounds {}s", seconds(period))?;
+        }
+        for (word, delay) in [
+            ("start-delay", self.manner.start_delay),
+            ("stop-delay", self.manner.stop_delay),
+        ] {
+            if delay > Time::ZERO {
+                writeln!(f, "{word} {}s", seconds(delay))?;
+            }
+        }
+        if let Some(seed) = self.manner.chaos {
+            writeln!(f, "chaos {seed}")?;
+        }
+        for (at, happening) in &self.happenings {
+            write!(f, "{} ", seconds(*at))?;
+            match happening {
+                Happening::Submit(job) => {
+                    writeln!(f, "submit {}", self.job_words(&self.jobs[job.0 as usize]))
+                }
+                Happening::Cancel(job) => writeln!(f, "cancel {}", self.jobs[job.0 as usize].name()),
+                Happening::Fail(job) => writeln!(f, "fail {}", self.jobs[job.0 as usize].name()),
+                Happening::Explain(job) => writeln!(f, "explain {}", self.jobs[job.0 as usize].name()),
+                Happening::NodeDown(node) => writeln!(f, "node-down {node}"),
+                Happening::NodeUp(node) => writeln!(f, "node-up {node}"),
+                Happening::Drain(node) => writeln!(f, "drain {node}"),
+                Happening::Resume(node) => writeln!(f, "resume {node}"),
+            }?;
+        }
+        Ok(())
+    }
+}
+
+impl Scenario {
+    fn job_words(&self, story: &StoryJob) -> String {
+        let job = &story.job;
+        let mut words = format!(
+            "{} gpus={} work={}s",
+            job.label,
+            job.gpus,
+            seconds(Time(job.work.0 as i64))
+        );
+        let mut add = |is_set: bool, key: &str, value: String| {
+            if is_set {
+                words += &format!(" {key}={value}");
+            }
+        };
+        add(job.tenant.0 > 0, "tenant", self.names.tenants[job.tenant].clone());
+        add(job.user.0 > 0, "user", self.names.users[job.user].clone());
+        add(job.priority != 0, "priority", job.priority.to_string());
+        add(job.min_gpus != job.gpus, "min", job.min_gpus.to_string());
+        add(job.max_gpus != job.gpus, "max", job.max_gpus.to_string());
+        if let Some(kind) = job.gpu_type {
+            add(true, "type", self.cluster.gpu_types[kind].clone());
+        }
+        add(job.cpu_milli_per_gpu > 0, "cpu", cores(job.cpu_milli_per_gpu));
+        add(
+            job.memory_mib_per_gpu > 0,
+            "mem",
+            (job.memory_mib_per_gpu / 1024).to_string(),
+        );
+        match story.expected {
+            None => add(true, "expect", "none".to_owned()),
+            Some(w) => add(w != job.work, "expect", format!("{}s", seconds(Time(w.0 as i64)))),
+        }
+        if let Scaling::Amdahl { parallel_ppm } = job.scaling {
+            add(true, "amdahl", (f64::from(parallel_ppm) / 1e6).to_string());
+        }
+        words
+    }
+}
+
+fn cluster(cluster: &ClusterSpec) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut zone = None;
+    let mut nodes = cluster.nodes.values().peekable();
+    while let Some(first) = nodes.next() {
+        let mut count = 1;
+        while nodes
+            .next_if(|n| {
+                NodeSpec {
+                    name: first.name.clone(),
+                    ..(*n).clone()
+                } == *first
+            })
+            .is_some()
+        {
+            count += 1;
+        }
+        if zone.replace(first.zone).is_some_and(|z| z != first.zone) {
+            words.push("|".to_owned());
+        }
+        let mut word = format!("{count}x{}", first.gpus);
+        let plain = NodeSpec::plain("", first.gpus);
+        if first.gpu_type.0 > 0 {
+            word += &format!(",type={}", cluster.gpu_types[first.gpu_type]);
+        }
+        if first.cpu_milli != plain.cpu_milli {
+            word += &format!(",cpu={}", cores(first.cpu_milli));
+        }
+        if first.memory_mib != plain.memory_mib {
+            word += &format!(",mem={}", first.memory_mib / 1024);
+        }
+        words.push(word);
+    }
+    words.join(" ")
+}
+
+/// A time in seconds, without needless digits.
+pub(crate) fn seconds(time: Time) -> String {
+    let text = format!("{}.{:06}", time.0 / 1_000_000, time.0 % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn cores(milli: u32) -> String {
+    (f64::from(milli) / 1000.0).to_string()
+}
+
+/// `0:[0-3] 1:[0,2]`.
+pub(crate) fn place(allocation: &Allocation) -> String {
+    let share = |s: &dovetail_model::NodeShare| format!("{}:[{}]", s.node, slots(&s.gpus));
+    allocation.shares.iter().map(share).collect::<Vec<_>>().join(" ")
+}
+
+fn slots(set: &GpuSet) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for slot in set.iter() {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == slot => *last = slot,
+            _ => runs.push((slot, slot)),
+        }
+    }
+    let run = |(from, to): &(u32, u32)| {
+        if from == to {
+            from.to_string()
+        } else {
+            format!("{from}-{to}")
+        }
+    };
+    runs.iter().map(run).collect::<Vec<_>>().join(",")
+}
+
+/// Why a job was stopped.
+pub(crate) fn stop(reason: StopReason) -> String {
+    match reason {
+        StopReason::Preempted => "preempted".to_owned(),
+        StopReason::Moved => "moved".to_owned(),
+        StopReason::Resized => "resized".to_owned(),
+        StopReason::NodeLost(node) => format!("node-lost {node}"),
+        StopReason::Cancelled => "cancelled".to_owned(),
+    }
+}
+
+/// Where a job is, and why.
+pub(crate) fn explanation(explanation: &Explanation) -> String {
+    match explanation {
+        Explanation::Unknown => "unknown".to_owned(),
+        Explanation::Running { since, gpus, nodes } => {
+            format!("runs since {} on {gpus} GPUs, {nodes} nodes", seconds(*since))
+        }
+        Explanation::Stopping => "stops".to_owned(),
+        Explanation::Waiting { since, reasons, .. } => {
+            let why: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+            format!("waits since {}: {}", seconds(*since), why.join("; "))
+        }
+    }
+}
