@@ -9,6 +9,9 @@ use crate::parts::Verdict;
 impl Engine {
     /// Lets held jobs in, first come first served in each lane, then new ones, which queue up behind them.
     pub(crate) fn admit(&mut self) {
+        if self.state.held.is_empty() && self.state.inbox.is_empty() {
+            return;
+        }
         let lanes: Vec<u64> = self.state.held.keys().copied().collect();
         for lane in lanes {
             while let Some(id) = self.state.held.get(&lane).and_then(|l| l.front().copied()) {

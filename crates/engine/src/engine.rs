@@ -251,11 +251,11 @@ impl Engine {
         match (change.before, target) {
             (None, Some(_)) => {
                 self.state.unseat(id);
-                self.state.pending.insert(id);
+                self.state.pend(id);
                 self.holder_changed(id);
             }
             (Some(before), None) => {
-                self.state.pending.remove(&id);
+                self.state.unpend(id);
                 if self.state.known(id).is_up() {
                     self.stop(id, before, StopReason::Preempted);
                 } else {
@@ -271,7 +271,7 @@ impl Engine {
                     };
                     self.stop(id, before, reason);
                 }
-                self.state.pending.insert(id);
+                self.state.pend(id);
                 self.holder_changed(id);
             }
             (None, None) => unreachable!("a change that changes nothing was dropped"),
@@ -303,16 +303,15 @@ impl Engine {
     /// Launches every placed job whose GPUs are really free.
     fn launch_what_can_start(&mut self) {
         let now = self.state.now;
-        let pending = std::mem::take(&mut self.state.pending);
-        for id in pending {
+        let mut pending = std::mem::take(&mut self.state.pending);
+        pending.retain(|&id| {
             let job = self.state.known(id);
             let allocation = job
                 .allocation
                 .as_ref()
                 .expect("what is about to start was placed");
             if job.live != Live::Nothing || self.state.cluster.busy_gpus(allocation) > 0 {
-                self.state.pending.insert(id);
-                continue;
+                return true;
             }
             let job = &mut self.state.entry(id).job;
             job.generation.0 += 1;
@@ -325,7 +324,9 @@ impl Engine {
                 generation: job.generation,
                 allocation,
             });
-        }
+            false
+        });
+        self.state.pending = pending;
     }
 
     fn lives(
@@ -428,7 +429,7 @@ impl Engine {
             .take()
             .expect("a holder holds GPUs");
         self.state.give_back(id, &held, &mut *self.policy.tenancy);
-        self.state.pending.remove(&id);
+        self.state.unpend(id);
         self.state.mark_stale(id);
         held
     }

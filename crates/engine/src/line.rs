@@ -69,7 +69,10 @@ impl Line {
 
     /// The same line, with a note that the order will find in the job from now on.
     pub fn remembering(self, note: u32) -> Self {
-        Self { remember: Some(note), ..self }
+        Self {
+            remember: Some(note),
+            ..self
+        }
     }
 
     /// The key at a moment.

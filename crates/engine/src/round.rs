@@ -28,7 +28,7 @@ struct Head {
     slope: i64,
     gpus: u32,
     gpu_type: Option<dovetail_model::GpuTypeId>,
-    spot: Option<Spot>,
+    spot: Spot,
     rank: Rank,
 }
 
@@ -62,7 +62,8 @@ pub struct Round<'a> {
     pub(crate) tenancy: &'a mut dyn Tenancy,
     pub(crate) placement: &'a mut dyn Placement,
     pub(crate) draft: Draft,
-    heads: Vec<Head>,
+    /// The first job of every group still offered; made at the first look.
+    heads: Option<Vec<Head>>,
     taken: Option<usize>,
     returned: Vec<Returned>,
     tail: Vec<Tail>,
@@ -79,26 +80,6 @@ impl<'a> Round<'a> {
         tenancy: &'a mut dyn Tenancy,
         placement: &'a mut dyn Placement,
     ) -> Self {
-        let placeholder = Rank {
-            band: 0,
-            value: 0,
-            job: JobId(0),
-        };
-        let heads = state
-            .waiting
-            .groups()
-            .map(|group| {
-                let shape = state.shapes.get(group.key);
-                Head {
-                    shape: group.key,
-                    slope: group.slope,
-                    gpus: shape.gpus,
-                    gpu_type: shape.gpu_type,
-                    spot: None,
-                    rank: placeholder,
-                }
-            })
-            .collect();
         Self {
             state,
             sizing,
@@ -106,7 +87,7 @@ impl<'a> Round<'a> {
             tenancy,
             placement,
             draft: Draft::default(),
-            heads,
+            heads: None,
             taken: None,
             returned: Vec::new(),
             tail: Vec::new(),
@@ -143,60 +124,42 @@ impl<'a> Round<'a> {
 
     fn scan(&mut self, only_fitting: bool) -> Option<Candidate> {
         let now = self.state.now;
+        let mut heads = match self.heads.take() {
+            Some(heads) => heads,
+            None => first_of_groups(self.state, only_fitting),
+        };
         if let Some(i) = self.taken.take() {
-            let head = &mut self.heads[i];
-            let group = self.state.waiting.group(head.shape, head.slope);
-            match head.spot.and_then(|spot| group.after(spot)) {
-                Some(next) => (head.spot, head.rank) = (Some(next), next.rank(head.slope, now)),
-                None => drop(self.heads.swap_remove(i)),
+            let head = &mut heads[i];
+            match self.state.waiting.group(head.shape, head.slope).after(head.spot) {
+                Some(next) => (head.spot, head.rank) = (next, next.rank(head.slope, now)),
+                None => drop(heads.swap_remove(i)),
             }
         }
-        let mut best: Option<(usize, Rank)> = None;
-        let mut i = 0;
-        while i < self.heads.len() {
-            let head = &mut self.heads[i];
-            if only_fitting && head.gpus > self.state.cluster.free_gpus(head.gpu_type) {
-                self.heads.swap_remove(i);
-                continue;
-            }
-            if head.spot.is_none() {
-                let first = self
-                    .state
-                    .waiting
-                    .group(head.shape, head.slope)
-                    .first()
-                    .expect("no empty group is listed");
-                (head.spot, head.rank) = (Some(first), first.rank(head.slope, now));
-            }
-            if best.is_none_or(|(_, rank)| head.rank < rank) {
-                best = Some((i, head.rank));
-            }
-            i += 1;
+        if only_fitting {
+            heads.retain(|head| head.gpus <= self.state.cluster.free_gpus(head.gpu_type));
         }
-        let back = self
-            .returned
+        let best = heads
             .iter()
             .enumerate()
-            .min_by_key(|(_, r)| r.rank)
-            .map(|(i, r)| (i, r.rank));
+            .min_by_key(|(_, h)| h.rank)
+            .map(|(i, h)| (i, h.rank, h.shape));
+        self.heads = Some(heads);
+        let back = self.returned.iter().map(|r| r.rank).min();
         match (best, back) {
-            (Some((i, rank)), None) => Some(self.take_head(i, rank)),
-            (Some((i, rank)), Some((_, other))) if rank < other => Some(self.take_head(i, rank)),
-            (_, Some((_, rank))) => Some(Candidate {
+            (Some((i, rank, shape)), back) if back.is_none_or(|other| rank < other) => {
+                self.taken = Some(i);
+                Some(Candidate {
+                    job: rank.job,
+                    rank,
+                    shape: Some(shape),
+                })
+            }
+            (_, Some(rank)) => Some(Candidate {
                 job: rank.job,
                 rank,
                 shape: None,
             }),
-            (None, None) => None,
-        }
-    }
-
-    fn take_head(&mut self, i: usize, rank: Rank) -> Candidate {
-        self.taken = Some(i);
-        Candidate {
-            job: rank.job,
-            rank,
-            shape: Some(self.heads[i].shape),
+            (_, None) => None,
         }
     }
 
@@ -206,7 +169,9 @@ impl<'a> Round<'a> {
             None => self.returned.retain(|r| r.rank.job != candidate.job),
             Some(shape) => {
                 self.taken = None;
-                self.heads.retain(|h| h.shape != shape);
+                if let Some(heads) = &mut self.heads {
+                    heads.retain(|h| h.shape != shape);
+                }
             }
         }
     }
@@ -463,6 +428,29 @@ impl<'a> Round<'a> {
     pub(crate) fn finish(self) -> (Draft, Option<Time>) {
         (self.draft, self.wake)
     }
+}
+
+/// The first job of every group of the waiting line, of those that may fit if so asked.
+fn first_of_groups(state: &State, only_fitting: bool) -> Vec<Head> {
+    if only_fitting && state.cluster.free_gpus(None) == 0 {
+        return Vec::new();
+    }
+    let head = |group: crate::lineup::Group<'_, ShapeId>| {
+        let shape = state.shapes.get(group.key);
+        if only_fitting && shape.gpus > state.cluster.free_gpus(shape.gpu_type) {
+            return None;
+        }
+        let spot = group.first()?;
+        Some(Head {
+            shape: group.key,
+            slope: group.slope,
+            gpus: shape.gpus,
+            gpu_type: shape.gpu_type,
+            spot,
+            rank: spot.rank(group.slope, state.now),
+        })
+    };
+    state.waiting.groups().filter_map(head).collect()
 }
 
 /// The claims that run, best first, passing over those that do not fit.

@@ -74,7 +74,8 @@ pub struct State {
     pub(crate) demand: Demand,
     pub(crate) inbox: Vec<JobId>,
     pub(crate) held: BTreeMap<u64, VecDeque<JobId>>,
-    pub(crate) pending: BTreeSet<JobId>,
+    /// Jobs that were placed and wait for their GPUs to be really free, by id.
+    pub(crate) pending: Vec<JobId>,
     pub(crate) idle_jobs: u32,
     pub(crate) idle_gpus: u64,
     pub(crate) holding_jobs: u32,
@@ -189,10 +190,24 @@ impl State {
         }
     }
 
+    /// The job was placed and shall be launched as soon as its GPUs are free.
+    pub(crate) fn pend(&mut self, id: JobId) {
+        if let Err(place) = self.pending.binary_search(&id) {
+            self.pending.insert(place, id);
+        }
+    }
+
+    /// The job shall not be launched any more.
+    pub(crate) fn unpend(&mut self, id: JobId) {
+        if let Ok(place) = self.pending.binary_search(&id) {
+            self.pending.remove(place);
+        }
+    }
+
     /// The job leaves the table; what it held is free.
     pub(crate) fn forget(&mut self, id: JobId, tenancy: &mut dyn Tenancy) -> Job {
         self.unseat(id);
-        self.pending.remove(&id);
+        self.unpend(id);
         if let Some(allocation) = self.entry(id).job.allocation.take() {
             self.give_back(id, &allocation, tenancy);
         }

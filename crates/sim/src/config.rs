@@ -82,9 +82,7 @@ impl SimConfig {
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum SimError {
     /// The policy needs to know more than it is told.
-    #[error(
-        "policy `{policy}` needs to know remaining run times, but the run's knowledge is {given}"
-    )]
+    #[error("policy `{policy}` needs to know remaining run times, but the run's knowledge is {given}")]
     NotEnoughKnowledge {
         /// The policy.
         policy: String,

@@ -88,33 +88,32 @@ fn row(i: usize, outcomes: &Outcomes, workload: &Workload) -> JobRow {
 }
 
 fn fill_times(summary: &mut Summary, rows: &[JobRow]) {
-    let sorted = |value: &dyn Fn(&JobRow) -> Option<f64>| {
-        let mut values: Vec<f64> = rows.iter().filter_map(value).collect();
-        values.sort_unstable_by(f64::total_cmp);
-        values
-    };
-    let jct = sorted(&|r| r.jct().map(Time::as_secs_f64));
-    let wait = sorted(&|r| r.wait().map(Time::as_secs_f64));
-    let slowdown = sorted(&JobRow::slowdown);
-    let first = sorted(&|r| r.first_start.map(|s| (s - r.submit).as_secs_f64()));
+    let of = |value: &dyn Fn(&JobRow) -> Option<f64>| rows.iter().filter_map(value).collect::<Vec<f64>>();
+    let mut jct = of(&|r| r.jct().map(Time::as_secs_f64));
+    let mut wait = of(&|r| r.wait().map(Time::as_secs_f64));
+    let mut slowdown = of(&JobRow::slowdown);
     summary.finished = jct.len() as u64;
-    (summary.avg_jct_s, summary.median_jct_s) = (mean(&jct), quantile(&jct, 0.5));
-    (summary.p95_jct_s, summary.p99_jct_s) = (quantile(&jct, 0.95), quantile(&jct, 0.99));
-    (summary.avg_wait_s, summary.median_wait_s) = (mean(&wait), quantile(&wait, 0.5));
-    (summary.p95_wait_s, summary.p99_wait_s) = (quantile(&wait, 0.95), quantile(&wait, 0.99));
-    (summary.avg_slowdown, summary.median_slowdown) = (mean(&slowdown), quantile(&slowdown, 0.5));
-    (summary.p95_slowdown, summary.p99_slowdown) = (quantile(&slowdown, 0.95), quantile(&slowdown, 0.99));
-    summary.avg_first_start_s = mean(&first);
-    let began = rows.iter().map(|r| r.submit).min().unwrap_or_default();
-    let ended = rows.iter().filter_map(|r| r.finish).max().unwrap_or(began);
-    summary.makespan_s = (ended - began).as_secs_f64();
-    summary.preemptions = rows.iter().map(|r| u64::from(r.preemptions)).sum();
+    summary.avg_jct_s = mean(&jct);
+    [summary.median_jct_s, summary.p95_jct_s, summary.p99_jct_s] = quantiles(&mut jct);
+    summary.avg_wait_s = mean(&wait);
+    [summary.median_wait_s, summary.p95_wait_s, summary.p99_wait_s] = quantiles(&mut wait);
+    summary.avg_slowdown = mean(&slowdown);
+    summary.avg_first_start_s = mean(&of(&|r| r.first_start.map(|s| (s - r.submit).as_secs_f64())));
     let fairness: Vec<f64> = slowdown.iter().map(|s| 1.0 / s.max(1e-9)).collect();
     let squares: f64 = fairness.iter().map(|x| x * x).sum();
     summary.jain_index = ratio(
         fairness.iter().sum::<f64>().powi(2),
         squares * fairness.len() as f64,
     );
+    [
+        summary.median_slowdown,
+        summary.p95_slowdown,
+        summary.p99_slowdown,
+    ] = quantiles(&mut slowdown);
+    let began = rows.iter().map(|r| r.submit).min().unwrap_or_default();
+    let ended = rows.iter().filter_map(|r| r.finish).max().unwrap_or(began);
+    summary.makespan_s = (ended - began).as_secs_f64();
+    summary.preemptions = rows.iter().map(|r| u64::from(r.preemptions)).sum();
 }
 
 /// Finish-time fairness: completion time over what it would be on a 1/n share of the cluster, n being the mean number
@@ -160,7 +159,7 @@ fn tenants<'a>(rows: &'a [JobRow], tenant_of: &dyn Fn(&'a JobRow) -> &'a String)
                 .iter()
                 .filter_map(|r| r.jct().map(Time::as_secs_f64))
                 .collect();
-            jct.sort_unstable_by(f64::total_cmp);
+            let [_, _, p99_jct_s] = quantiles(&mut jct);
             let waits: Vec<f64> = rows
                 .iter()
                 .filter_map(|r| r.wait().map(Time::as_secs_f64))
@@ -171,7 +170,7 @@ fn tenants<'a>(rows: &'a [JobRow], tenant_of: &dyn Fn(&'a JobRow) -> &'a String)
                 jobs: rows.len() as u64,
                 finished: jct.len() as u64,
                 avg_jct_s: mean(&jct),
-                p99_jct_s: quantile(&jct, 0.99),
+                p99_jct_s,
                 avg_wait_s: mean(&waits),
                 avg_slowdown: mean(&slowdowns),
                 gpu_hours: rows
@@ -184,14 +183,33 @@ fn tenants<'a>(rows: &'a [JobRow], tenant_of: &dyn Fn(&'a JobRow) -> &'a String)
         .collect()
 }
 
-/// Linear interpolation between the closest ranks of sorted values; zero without values.
-pub fn quantile(sorted: &[f64], q: f64) -> f64 {
-    if sorted.is_empty() {
-        return 0.0;
+/// Median, 95th and 99th percentile, by linear interpolation between the closest ranks; zeros without values. The
+/// values change places.
+pub fn quantiles(values: &mut [f64]) -> [f64; 3] {
+    if values.is_empty() {
+        return [0.0; 3];
     }
-    let at = q * (sorted.len() - 1) as f64;
-    let (low, high) = (at.floor() as usize, at.ceil() as usize);
-    sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64)
+    // Ranks from `end` on are in their places as far as they matter; `next` is the value of rank `end` + 1.
+    let (mut end, mut next) = (values.len(), f64::NAN);
+    let mut take = |q: f64| {
+        let at = q * (values.len() - 1) as f64;
+        let low = at.floor() as usize;
+        if low < end {
+            values[..end].select_nth_unstable_by(low, f64::total_cmp);
+            let between = values[low + 1..end].iter().copied().min_by(f64::total_cmp);
+            next = between.unwrap_or_else(|| values.get(end).copied().unwrap_or(values[low]));
+            end = low;
+        }
+        let part = at - low as f64;
+        if part > 0.0 {
+            values[low] + (next - values[low]) * part
+        } else {
+            values[low]
+        }
+    };
+    let p99 = take(0.99);
+    let p95 = take(0.95);
+    [take(0.5), p95, p99]
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -200,4 +218,30 @@ fn mean(values: &[f64]) -> f64 {
 
 fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted_quantile(values: &[f64], q: f64) -> f64 {
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let at = q * (sorted.len() - 1) as f64;
+        let (low, high) = (at.floor() as usize, at.ceil() as usize);
+        sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64)
+    }
+
+    #[test]
+    fn quantiles_equal_those_of_sorted_values() {
+        for n in 1..250usize {
+            let values: Vec<f64> = (0..n).map(|i| ((i * 7919 + n) % 101) as f64).collect();
+            let expected = [0.5, 0.95, 0.99].map(|q| sorted_quantile(&values, q));
+            let ours = quantiles(&mut values.clone());
+            for (a, b) in ours.iter().zip(expected) {
+                assert!((a - b).abs() < 1e-9, "{n} values: {ours:?} and {expected:?}");
+            }
+        }
+        assert_eq!(quantiles(&mut []), [0.0; 3]);
+    }
 }

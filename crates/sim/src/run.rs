@@ -152,7 +152,9 @@ impl<'a> Run<'a> {
             process: Process::new(&config.failures, config.seed),
             down: vec![false; config.cluster.nodes.len()],
             tracked_left: match config.stop_after_tracked {
-                true => (0..workload.jobs.len()).filter(|i| metrics::is_tracked(*i, workload, config)).count(),
+                true => (0..workload.jobs.len())
+                    .filter(|i| metrics::is_tracked(*i, workload, config))
+                    .count(),
                 false => usize::MAX,
             },
             journal,

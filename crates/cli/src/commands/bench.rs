@@ -64,7 +64,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     if args.json {
         return show::print(serde_json::to_string_pretty(&figures).or_work()?);
     }
-    let mut table = show::table(&["what", "time", "figure", "goal"]);
+    let mut table = show::table(&["what", "CPU time", "figure", "goal"]);
     for f in &figures {
         table.add_row([
             f.what.clone(),
@@ -75,6 +75,14 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     }
     show::align_numbers(&mut table);
     show::print(table)
+}
+
+/// Seconds this thread has spent on a core; wall time where the system does not tell. What else the machine does
+/// hardly matters then.
+fn cpu_seconds(began: Instant) -> f64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos: Option<f64> = stat.split_whitespace().next().and_then(|n| n.parse().ok());
+    nanos.map_or_else(|| began.elapsed().as_secs_f64(), |n| n / 1e9)
 }
 
 /// A whole replay: the best of three.
@@ -95,8 +103,9 @@ fn replay(
     for _ in 0..3 {
         let (built, needs) = build(policy, &Overrides::default()).or_work()?;
         let began = Instant::now();
+        let before = cpu_seconds(began);
         let record = simulate(workload, built, needs, &config).or_work()?;
-        let took = began.elapsed().as_secs_f64();
+        let took = cpu_seconds(began) - before;
         if took < best.0 {
             best = (took, record.summary.events);
         }
@@ -233,8 +242,9 @@ fn million() -> Result<Figure, Failure> {
     config.segments = 0;
     let (built, needs) = build("fifo-backfill", &Overrides::default()).or_work()?;
     let began = Instant::now();
+    let before = cpu_seconds(began);
     let record = simulate(&workload, built, needs, &config).or_work()?;
-    let seconds = began.elapsed().as_secs_f64();
+    let seconds = cpu_seconds(began) - before;
     Ok(Figure {
         what: format!(
             "1,000,000 jobs on 100,000 GPUs, fifo-backfill ({} MiB at most)",
