@@ -475,6 +475,12 @@ impl Engine {
                 self.stop(id, held, StopReason::NodeLost(node));
             }
         }
+        // Whatever was still stopping there is gone too: a late answer must not free what others hold by then.
+        for entry in self.state.jobs.values_mut().flatten() {
+            if let Live::Stopping(held) = &mut entry.job.live {
+                held.shares.retain(|share| share.node != node);
+            }
+        }
         self.state.cluster.set_node(node, false, false);
     }
 

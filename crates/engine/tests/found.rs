@@ -1,0 +1,50 @@
+//! Bugs that were found, as the shortest stories that show them.
+
+use dovetail_testkit::check;
+
+#[test]
+fn a_node_that_comes_back_is_empty_even_if_a_lost_gang_has_not_answered() {
+    check(
+        "cluster 1x1
+         policy fifo
+         stop-delay 2s
+         0 submit a gpus=1 work=10s
+         0 submit b gpus=1 work=1s
+         1 node-down 0
+         1 node-up 0",
+        "0 launch a on 0:[0]
+         1 stop a node-lost 0
+         1 launch b on 0:[0]
+         2 done b
+         3 stopped a
+         3 launch a on 0:[0]
+         12 done a",
+    );
+}
+
+#[test]
+fn a_late_answer_from_before_a_node_was_lost_does_not_free_what_others_hold_now() {
+    // Job a is lost with the node, b comes to it and is told to stop for c; then a answers.
+    check(
+        "cluster 1x1
+         policy srtf
+         stop-delay 5s
+         0 submit a gpus=1 work=100s
+         1 node-down 0
+         1 node-up 0
+         2 submit b gpus=1 work=50s
+         3 submit c gpus=1 work=1s",
+        "0 launch a on 0:[0]
+         1 stop a node-lost 0
+         2 launch b on 0:[0]
+         3 stop b preempted
+         6 stopped a
+         8 stopped b
+         8 launch c on 0:[0]
+         9 done c
+         9 launch b on 0:[0]
+         53 done b
+         53 launch a on 0:[0]
+         152 done a",
+    );
+}
