@@ -493,6 +493,18 @@ impl Engine {
         {
             self.state.cluster.set_node(node, true, draining);
             self.books.dirty = true;
+            if draining {
+                self.unplace_from(node);
+            }
+        }
+    }
+
+    /// Jobs that were placed on the node and not launched yet go back in line.
+    fn unplace_from(&mut self, node: NodeId) {
+        let placed = |id: &JobId| self.state.known(*id).allocation.as_ref().is_some_and(|a| a.touches(node));
+        let placed: Vec<JobId> = self.state.pending.iter().copied().filter(placed).collect();
+        for id in placed {
+            self.take_back(id);
         }
     }
 

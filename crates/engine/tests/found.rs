@@ -48,3 +48,29 @@ fn a_late_answer_from_before_a_node_was_lost_does_not_free_what_others_hold_now(
          152 done a",
     );
 }
+
+#[test]
+fn a_job_that_was_placed_but_not_launched_does_not_come_to_a_draining_node() {
+    check(
+        "cluster 1x4 1x4
+         policy srtf
+         stop-delay 10s
+         0 submit a gpus=4 work=100s
+         0 submit b gpus=4 work=100s
+         1 submit c gpus=4 work=10s
+         5 drain 1
+         20 resume 1",
+        "0 launch a on 0:[0-3]
+         0 launch b on 1:[0-3]
+         1 stop b preempted
+         5 stop a preempted
+         11 stopped b
+         15 stopped a
+         15 launch c on 0:[0-3]
+         20 launch a on 1:[0-3]
+         25 done c
+         25 launch b on 0:[0-3]
+         105 done a
+         114 done b",
+    );
+}
