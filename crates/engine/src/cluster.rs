@@ -27,6 +27,10 @@ pub struct NodeState {
     pub free_memory_mib: u64,
     /// Slots that jobs told to stop have not given up yet.
     pub lingering: GpuSet,
+    /// CPU that goes with those jobs, in milli-cores.
+    lingering_cpu_milli: u32,
+    /// Memory that goes with them, in MiB.
+    lingering_memory_mib: u64,
     /// How many jobs beyond the first share a slot; slots held by one job are not in here.
     sharers: BTreeMap<u32, u32>,
 }
@@ -41,6 +45,8 @@ impl NodeState {
             free_cpu_milli: spec.cpu_milli,
             free_memory_mib: spec.memory_mib,
             lingering: GpuSet::empty(spec.gpus),
+            lingering_cpu_milli: 0,
+            lingering_memory_mib: 0,
             sharers: BTreeMap::new(),
             spec,
         }
@@ -273,6 +279,7 @@ impl Cluster {
             if !up {
                 let gone = node.lingering.count();
                 node.lingering = GpuSet::empty(node.spec.gpus);
+                (node.lingering_cpu_milli, node.lingering_memory_mib) = (0, 0);
                 self.lingering -= gone;
             }
         }
@@ -344,6 +351,8 @@ impl Cluster {
             if node.up {
                 let before = node.lingering.count();
                 node.lingering.add(&part.gpus);
+                node.lingering_cpu_milli += part.cpu_milli;
+                node.lingering_memory_mib += part.memory_mib;
                 let more = node.lingering.count() - before;
                 self.lingering += more;
             }
@@ -356,6 +365,8 @@ impl Cluster {
             let node = self.existing(part.node);
             let before = node.lingering.count();
             node.lingering.remove(&part.gpus);
+            node.lingering_cpu_milli -= part.cpu_milli;
+            node.lingering_memory_mib -= part.memory_mib;
             let fewer = before - node.lingering.count();
             self.lingering -= fewer;
         }
@@ -372,6 +383,20 @@ impl Cluster {
             })
         };
         allocation.shares.iter().map(busy).sum()
+    }
+
+    /// Whether all of an allocation can be used: no GPU, CPU or memory of it is still with a job that was told to stop.
+    pub(crate) fn is_given_up(&self, allocation: &Allocation) -> bool {
+        if self.lingering == 0 {
+            return true;
+        }
+        self.busy_gpus(allocation) == 0
+            && allocation.shares.iter().all(|part| {
+                self.node(part.node).is_some_and(|n| {
+                    (part.cpu_milli == 0 || n.lingering_cpu_milli <= n.free_cpu_milli)
+                        && (part.memory_mib == 0 || n.lingering_memory_mib <= n.free_memory_mib)
+                })
+            })
     }
 
     /// Builds the index again, after the state was read from a snapshot.

@@ -310,7 +310,7 @@ impl Engine {
                 .allocation
                 .as_ref()
                 .expect("what is about to start was placed");
-            if job.live != Live::Nothing || self.state.cluster.busy_gpus(allocation) > 0 {
+            if job.live != Live::Nothing || !self.state.cluster.is_given_up(allocation) {
                 return true;
             }
             let job = &mut self.state.entry(id).job;
@@ -501,7 +501,13 @@ impl Engine {
 
     /// Jobs that were placed on the node and not launched yet go back in line.
     fn unplace_from(&mut self, node: NodeId) {
-        let placed = |id: &JobId| self.state.known(*id).allocation.as_ref().is_some_and(|a| a.touches(node));
+        let placed = |id: &JobId| {
+            self.state
+                .known(*id)
+                .allocation
+                .as_ref()
+                .is_some_and(|a| a.touches(node))
+        };
         let placed: Vec<JobId> = self.state.pending.iter().copied().filter(placed).collect();
         for id in placed {
             self.take_back(id);

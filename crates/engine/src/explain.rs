@@ -48,7 +48,9 @@ impl Engine {
                 nodes: a.nodes() as u32,
             };
         }
-        if matches!(job.live, Live::Stopping(_)) && job.allocation.is_none() {
+        // A job that moves waits for others' GPUs, if there are any to wait for, and else for itself.
+        let waits_for_others = |a| self.state.cluster.busy_gpus(a) > 0;
+        if matches!(job.live, Live::Stopping(_)) && !job.allocation.as_ref().is_some_and(waits_for_others) {
             return Explanation::Stopping;
         }
         let mut reasons = Vec::new();
@@ -58,8 +60,12 @@ impl Engine {
                 reasons.push(reason);
             }
         } else if let Some(allocation) = &job.allocation {
-            reasons.push(Reason::WaitingForGpus {
-                busy: self.state.cluster.busy_gpus(allocation),
+            reasons.push(match self.state.cluster.busy_gpus(allocation) {
+                0 => Reason::NotEnoughCpuOrMemory {
+                    cpu_milli_per_gpu: job.spec.cpu_milli_per_gpu,
+                    memory_mib_per_gpu: job.spec.memory_mib_per_gpu,
+                },
+                busy => Reason::WaitingForGpus { busy },
             });
         } else {
             ahead = self.standing_ahead(id, &mut reasons);

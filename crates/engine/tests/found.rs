@@ -74,3 +74,27 @@ fn a_job_that_was_placed_but_not_launched_does_not_come_to_a_draining_node() {
          114 done b",
     );
 }
+
+#[test]
+fn cpu_and_memory_of_a_job_that_has_not_stopped_are_not_given_away() {
+    // Job b gets other GPUs than a had, but needs the CPU that a holds until it has stopped.
+    check(
+        "cluster 1x4,cpu=4
+         policy srtf
+         stop-delay 5s
+         0 submit z gpus=2 work=0.5s
+         0 submit a gpus=2 work=100s cpu=2
+         1 submit b gpus=2 work=10s cpu=1
+         1 explain b",
+        "0 launch z on 0:[0-1]
+         0 launch a on 0:[2-3]
+         0.5 done z
+         1 stop a preempted
+         1 b: waits since 1: no node has 1 cores and 0 MiB free beside each GPU
+         6 stopped a
+         6 launch b on 0:[0-1]
+         16 done b
+         16 launch a on 0:[0-1]
+         110 done a",
+    );
+}
