@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_model::{GpuSet, JobId, NodeId};
+use dovetail_model::{GpuSet, NodeId};
 
 use crate::engine::Engine;
 use crate::job::{Live, Stage};
@@ -24,28 +24,20 @@ impl State {
     /// Rebuilds all that is derived from jobs and nodes.
     pub(crate) fn rebuild(&mut self, tenancy: &dyn crate::parts::Tenancy) {
         self.cluster.reindex();
-        let ids: Vec<JobId> = self.jobs().map(|j| j.spec.id).collect();
-        for id in ids {
-            let keep_holders = self.keep_holders;
-            let entry = self.jobs[id].as_mut().expect("listed above");
-            let seat = match (entry.job.is_waiting(), entry.job.allocation.is_some()) {
-                (true, _) => Seat::Waiting,
-                (false, true) if keep_holders => Seat::Holding,
-                _ => continue,
-            };
-            entry.seat = seat;
-            let line = entry.job.line;
-            if seat == Seat::Waiting {
-                let shape = crate::shape::Shape::of(&entry.job.spec, tenancy.shape_key(&entry.job.spec));
-                entry.job.shape = self.shapes.id(shape);
-                self.waiting.insert(entry.job.shape, &line, id);
-            } else {
-                self.holding.insert((), &line, id);
+        for entry in self.jobs.values_mut().flatten() {
+            let (id, line) = (entry.job.spec.id, entry.job.line);
+            match entry.seat {
+                Seat::None => continue,
+                Seat::Waiting => {
+                    let key = tenancy.shape_key(&entry.job.spec);
+                    entry.job.shape = self.shapes.id(crate::shape::Shape::of(&entry.job.spec, key));
+                    self.waiting.insert(entry.job.shape, &line, id);
+                }
+                Seat::Holding => self.holding.insert((), &line, id),
             }
             if let Some(until) = line.until {
                 self.expiries.insert((until, id));
             }
-            self.mark_stale(id);
         }
     }
 

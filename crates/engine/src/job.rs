@@ -45,7 +45,8 @@ pub struct Job {
     pub generation: Generation,
     /// Its place in line.
     pub line: Line,
-    /// Its shape.
+    /// Its shape, numbered anew after a snapshot.
+    #[serde(skip)]
     pub shape: ShapeId,
     /// Time it held GPUs in earlier launches.
     pub held_before: Time,

@@ -46,7 +46,7 @@ impl Demand {
 }
 
 /// Which line-up a job stands in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) enum Seat {
     #[default]
     None,
@@ -58,9 +58,7 @@ pub(crate) enum Seat {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) job: Job,
-    #[serde(skip)]
     pub(crate) seat: Seat,
-    #[serde(skip)]
     pub(crate) stale: bool,
 }
 
@@ -87,7 +85,6 @@ pub struct State {
     pub(crate) holding: Lineup<()>,
     #[serde(skip)]
     pub(crate) expiries: BTreeSet<(Time, JobId)>,
-    #[serde(skip)]
     pub(crate) stale: Vec<JobId>,
     #[serde(skip)]
     pub(crate) keep_holders: bool,
