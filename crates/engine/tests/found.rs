@@ -1,6 +1,16 @@
 //! Bugs that were found, as the shortest stories that show them.
 
-use dovetail_testkit::check;
+use dovetail_engine::{Engine, Snapshot};
+use dovetail_model::Event;
+use dovetail_testkit::{Op, Scenario, World, check, replay};
+
+/// Runs a story to its end.
+fn run(story: &str) -> (Scenario, World) {
+    let scenario: Scenario = story.parse().unwrap();
+    let mut world = World::new(&scenario);
+    world.run();
+    (scenario, world)
+}
 
 #[test]
 fn a_node_that_comes_back_is_empty_even_if_a_lost_gang_has_not_answered() {
@@ -97,4 +107,41 @@ fn cpu_and_memory_of_a_job_that_has_not_stopped_are_not_given_away() {
          16 launch a on 0:[0-1]
          110 done a",
     );
+}
+
+#[test]
+fn a_job_that_is_over_does_not_come_back_when_its_submission_is_told_again() {
+    let (_, mut world) = run("cluster 1x1\n 0 submit a work=5s");
+    let Some(Op::Tell(_, submitted @ Event::Submitted(_))) = world.ops().first().cloned() else {
+        panic!("the first fact is the submission");
+    };
+    world.engine.handle(world.now(), submitted);
+    assert_eq!(world.engine.poll(), None);
+    assert_eq!(world.engine.idle(), (0, 0));
+}
+
+#[test]
+fn a_snapshot_keeps_who_stands_where_and_whose_line_is_to_be_drawn_anew() {
+    // Rounds: a snapshot that forgot which lines were up to date asked to be woken at the next round.
+    let (scenario, world) = run("cluster 1x4
+         policy tiresias:limits=20/200,promote=2
+         rounds 60s
+         stop-delay 5s
+         0 submit a gpus=4 work=100s
+         7 submit b gpus=2 work=100s cpu=1
+         61 submit c gpus=4 work=300s");
+    for cut in 0..world.ops().len() {
+        let mut engine = scenario.engine();
+        replay(&mut engine, &world.ops()[..cut]).unwrap();
+        let text = serde_json::to_string(&engine).unwrap();
+        let snapshot: Snapshot = serde_json::from_str(&text).unwrap();
+        let mut restored = Engine::restore(snapshot, scenario.policy.build().0).unwrap();
+        assert_eq!(restored.wake_at(), engine.wake_at(), "after call {cut}");
+        assert_eq!(
+            serde_json::to_string(&restored).unwrap(),
+            text,
+            "after call {cut}"
+        );
+        replay(&mut restored, &world.ops()[cut..]).unwrap();
+    }
 }
