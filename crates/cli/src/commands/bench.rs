@@ -6,9 +6,10 @@ use dovetail_engine::{Clock, Engine, Knowledge};
 use dovetail_model::{ClusterSpec, Command, Event, JobId, JobSpec, Outcome, Rate, Time, Work};
 use dovetail_policies::{Overrides, build};
 use dovetail_report::format::count;
-use dovetail_sim::{SimConfig, simulate};
+use dovetail_sim::{SimConfig, compat, simulate};
 use dovetail_workload::generate::{GenerateSpec, generate};
 use dovetail_workload::{Workload, read};
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::args::BenchArgs;
@@ -57,6 +58,8 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
             figures.push(replay(&philly, policy, cluster, goal)?);
         }
     }
+    figures.extend(blox_sets()?);
+    figures.push(all_cores(&philly)?);
     figures.extend(rounds()?);
     if !args.short {
         figures.push(million()?);
@@ -116,6 +119,72 @@ fn replay(
         figure: best.1 as f64 / best.0,
         unit: "events/s",
         goal,
+    })
+}
+
+/// Sets of Blox's own runs: name, policies, CPU seconds of the reference for all of them.
+const BLOX_SETS: [(&str, &[&str], f64); 3] = [
+    ("O_default_single_load2", &["las", "srtf", "optimus"], 26.0),
+    ("M_small_multi_load16", &["fifo", "las", "srtf"], 32.1),
+    ("S_small_single_load40", &["fifo", "las", "srtf"], 48.7),
+];
+
+/// Blox's runs, job by job the same, against the CPU time of the reference; left out where its data is absent.
+fn blox_sets() -> Result<Vec<Figure>, Failure> {
+    let shared =
+        std::env::var_os("DOVETAIL_SHARED").map_or_else(|| "../shared".into(), std::path::PathBuf::from);
+    let mut figures = Vec::new();
+    for (set, policies, reference) in BLOX_SETS {
+        let path = shared.join("data/blox").join(set).join("workload.csv");
+        if !path.is_file() {
+            eprintln!("SKIPPED: {} is not there (set DOVETAIL_SHARED)", path.display());
+            continue;
+        }
+        let workload = read(&path, None).or_request()?;
+        let began = Instant::now();
+        let before = cpu_seconds(began);
+        // One pass takes less than the clock's tick: take the mean of many.
+        let passes = 50;
+        for policy in policies.iter().cycle().take(passes * policies.len()) {
+            let mut config = SimConfig::new(ClusterSpec::uniform(32, 4));
+            let (built, needs) =
+                compat::blox(policy, &Overrides::default(), &workload, None, &mut config).or_work()?;
+            simulate(&workload, built, needs, &config).or_work()?;
+        }
+        let seconds = (cpu_seconds(began) - before) / passes as f64;
+        figures.push(Figure {
+            what: format!("Blox set {set}, {}", policies.join(" ")),
+            seconds,
+            figure: reference / seconds.max(1e-9),
+            unit: "times less CPU",
+            goal: "1,000 times",
+        });
+    }
+    Ok(figures)
+}
+
+/// How much faster a grid of runs gets with all cores: wall time on one thread over wall time on all.
+fn all_cores(workload: &Workload) -> Result<Figure, Failure> {
+    let mut config = SimConfig::new(ClusterSpec::uniform(67, 8));
+    config.segments = 0;
+    let one_run = |_: u32| -> Result<(), Failure> {
+        let (built, needs) = build("srsf", &Overrides::default()).or_work()?;
+        simulate(workload, built, needs, &config).or_work().map(drop)
+    };
+    let cores = rayon::current_num_threads() as u32;
+    let runs = 4 * cores;
+    let began = Instant::now();
+    (0..runs).try_for_each(one_run)?;
+    let alone = began.elapsed().as_secs_f64();
+    let began = Instant::now();
+    (0..runs).into_par_iter().try_for_each(one_run)?;
+    let together = began.elapsed().as_secs_f64();
+    Ok(Figure {
+        what: format!("{runs} runs of srsf on {cores} cores against one"),
+        seconds: together,
+        figure: alone / together * 100.0,
+        unit: "% of one core",
+        goal: "near-linear",
     })
 }
 
