@@ -6,7 +6,7 @@
 //! `patience`, and after that nothing passes it any more.
 
 use dovetail_engine::{Candidate, Discipline, Knowledge, Part, Round};
-use dovetail_model::{Rate, Time};
+use dovetail_model::{JobId, Rate, Time};
 
 use crate::knobs::Knob;
 use crate::registry::Entry;
@@ -62,12 +62,14 @@ struct Shadow {
 
 impl Discipline for Easy {
     fn walk(&mut self, round: &mut Round<'_>) {
+        let mut started = Vec::new();
         while let Some(head) = round.next() {
             if round.start(&head).is_ok() {
+                started.push(head.job);
                 continue;
             }
             let due = round.job(head.job).waiting_since + self.patience;
-            match shadow(round, &head) {
+            match shadow(round, &head, started) {
                 Some(shadow) => self.pass_with_care(round, shadow),
                 None if round.now() < due => {
                     round.wake_at(due);
@@ -112,8 +114,9 @@ impl Easy {
     }
 }
 
-/// The moment when enough GPUs should be free for the head; none if that cannot be told.
-fn shadow(round: &Round<'_>, head: &Candidate) -> Option<Shadow> {
+/// The moment when enough GPUs should be free for the head, by the ends of all who hold GPUs, those that started in
+/// this walk included; none if that cannot be told.
+fn shadow(round: &Round<'_>, head: &Candidate, started: Vec<JobId>) -> Option<Shadow> {
     let spec = &round.job(head.job).spec;
     let mut free = round.cluster().free_gpus(spec.gpu_type);
     let of_kind = |job: &dovetail_engine::Job| {
@@ -127,7 +130,9 @@ fn shadow(round: &Round<'_>, head: &Candidate) -> Option<Shadow> {
     let mut ends: Vec<(Time, u32)> = round
         .holders()
         .iter()
-        .map(|rank| round.job(rank.job))
+        .map(|rank| rank.job)
+        .chain(started)
+        .map(|job| round.job(job))
         .filter(|job| of_kind(job))
         .filter_map(|job| Some((job.expected_end(round.now())?, job.width())))
         .collect();

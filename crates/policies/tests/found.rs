@@ -1,0 +1,21 @@
+//! Bugs that were found, as the shortest stories that show them.
+
+use dovetail_testkit::check;
+
+#[test]
+fn easy_counts_on_jobs_that_start_in_the_same_decision() {
+    // Job a ends at 10, so b is promised the pool from then on, and c, which is long, may not pass it.
+    check(
+        "cluster 1x4
+         policy fifo-easy
+         0 submit a gpus=3 work=10s
+         0 submit b gpus=4 work=10s
+         0 submit c gpus=1 work=100s",
+        "0 launch a on 0:[0-2]
+         10 done a
+         10 launch b on 0:[0-3]
+         20 done b
+         20 launch c on 0:[0]
+         120 done c",
+    );
+}
