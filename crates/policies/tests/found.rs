@@ -19,3 +19,21 @@ fn easy_counts_on_jobs_that_start_in_the_same_decision() {
          120 done c",
     );
 }
+
+#[test]
+fn strict_consolidation_asks_for_no_fewer_nodes_than_the_empty_cluster_has() {
+    check(
+        "cluster 2x1 1x2
+         policy fifo placement=consolidate:strict=true
+         0 submit a gpus=4 work=1s",
+        "0 launch a on 0:[0] 1:[0] 2:[0-1]
+         1 done a",
+    );
+    check(
+        "cluster 2x4,cpu=4
+         policy fifo placement=consolidate:strict=true
+         0 submit a gpus=4 work=1s cpu=2",
+        "0 launch a on 0:[0-1] 1:[0-1]
+         1 done a",
+    );
+}

@@ -4,11 +4,13 @@
 //! emptiest nodes first and the rest by best fit. A gang does not mix kinds of GPU. The node index answers both
 //! questions without a scan.
 
+use std::collections::BTreeMap;
+
 use dovetail_engine::cluster::Cluster;
 use dovetail_engine::{Ask, Knowledge, Part, Placement};
 use dovetail_model::{Allocation, GpuTypeId, Reason};
 
-use super::{no_place, share, usable};
+use super::{no_place, share, usable, usable_when_empty};
 use crate::knobs::Knob;
 use crate::registry::Entry;
 
@@ -122,16 +124,29 @@ fn tightest(
         .map(|(id, node)| share(id, node, rest.gpus, rest))
 }
 
-/// How many nodes it would take if the cluster were empty.
+/// How many nodes it would take if the cluster were empty: the largest ones of one kind, as far as the ask can use them.
 fn fewest(ask: &Ask, cluster: &Cluster) -> usize {
-    let kind_matches =
-        |n: &&dovetail_engine::cluster::NodeState| ask.gpu_type.is_none_or(|t| n.spec.gpu_type == t);
-    let largest = cluster
-        .nodes()
-        .map(|(_, n)| n)
-        .filter(kind_matches)
-        .map(|n| n.spec.gpus)
-        .max()
-        .unwrap_or(1);
-    ask.gpus.div_ceil(largest.max(1)) as usize
+    let mut sizes: BTreeMap<GpuTypeId, Vec<u32>> = BTreeMap::new();
+    for (_, node) in cluster.nodes() {
+        if ask.gpu_type.is_none_or(|t| node.spec.gpu_type == t) {
+            sizes
+                .entry(node.spec.gpu_type)
+                .or_default()
+                .push(usable_when_empty(&node.spec, ask));
+        }
+    }
+    let nodes_of = |sizes: &mut Vec<u32>| {
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        let mut left = ask.gpus;
+        let needed = sizes.iter().position(|size| {
+            left = left.saturating_sub(*size);
+            left == 0
+        });
+        needed.map(|last| last + 1)
+    };
+    sizes
+        .values_mut()
+        .filter_map(nodes_of)
+        .min()
+        .unwrap_or(usize::MAX)
 }

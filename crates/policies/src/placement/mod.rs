@@ -9,7 +9,7 @@ mod spread;
 
 use dovetail_engine::cluster::{Cluster, NodeState};
 use dovetail_engine::{Ask, Placement};
-use dovetail_model::{Allocation, NodeId, NodeShare, Reason};
+use dovetail_model::{Allocation, NodeId, NodeShare, NodeSpec, Reason};
 
 pub use blox_scatter::BloxScatter;
 pub use consolidate::Consolidate;
@@ -46,6 +46,21 @@ pub(crate) fn usable(node: &NodeState, ask: &Ask) -> u32 {
         return 0;
     }
     node.fitting(ask.cpu_milli_per_gpu, ask.memory_mib_per_gpu)
+}
+
+/// GPUs of the node that the ask could use if nobody else were there.
+pub(crate) fn usable_when_empty(node: &NodeSpec, ask: &Ask) -> u32 {
+    let by_cpu = node
+        .cpu_milli
+        .checked_div(ask.cpu_milli_per_gpu)
+        .unwrap_or(u32::MAX);
+    let by_memory = node
+        .memory_mib
+        .checked_div(ask.memory_mib_per_gpu)
+        .unwrap_or(u64::MAX);
+    node.gpus
+        .min(by_cpu)
+        .min(u32::try_from(by_memory).unwrap_or(u32::MAX))
 }
 
 /// Takes from the nodes in the order given until the ask is met.
