@@ -366,7 +366,7 @@ impl<'a> Round<'a> {
     /// Plans everything anew: sizes and groups for all jobs in line, kept in place where nothing changes for them.
     pub fn replan(&mut self) {
         let line = self.everyone();
-        let gpus = self.state.cluster.total_gpus(None);
+        let gpus = self.state.cluster.total_gpus(None) + self.held_on_closed_nodes(&line);
         let now = self.state.now;
         let claims = {
             let jobs: Vec<&Job> = line.iter().map(|r| self.state.known(r.job)).collect();
@@ -384,6 +384,14 @@ impl<'a> Round<'a> {
                 self.start_claim(claim);
             }
         }
+    }
+
+    /// GPUs that jobs hold on nodes that take no new ones: theirs to keep, though they are not in the total.
+    fn held_on_closed_nodes(&self, line: &[Rank]) -> u32 {
+        let is_closed = |node| self.state.cluster.node(node).is_some_and(|n| !n.is_open());
+        let held = line.iter().filter_map(|r| self.state.known(r.job).allocation.as_ref());
+        let shares = held.flat_map(|a| &a.shares).filter(|s| is_closed(s.node));
+        shares.map(|s| s.gpus.count()).sum()
     }
 
     /// Takes the GPUs of every holder that does not go on exactly as it is.

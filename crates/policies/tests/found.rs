@@ -37,3 +37,18 @@ fn strict_consolidation_asks_for_no_fewer_nodes_than_the_empty_cluster_has() {
          1 done a",
     );
 }
+
+#[test]
+fn replanning_leaves_jobs_alone_when_a_node_drains() {
+    check(
+        "cluster 2x4
+         policy elastic-fifo
+         0 submit a gpus=4 work=100s
+         0 submit b gpus=4 work=100s
+         5 drain 0",
+        "0 launch a on 0:[0-3]
+         0 launch b on 1:[0-3]
+         100 done a
+         100 done b",
+    );
+}
