@@ -1,5 +1,7 @@
 //! One walk down the line, as a discipline sees it: candidates best first, holders worst first, and a draft between.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use dovetail_model::{Allocation, JobId, Reason, Time};
 
 use crate::cluster::Cluster;
@@ -368,9 +370,11 @@ impl<'a> Round<'a> {
         let line = self.everyone();
         let gpus = self.state.cluster.total_gpus(None) + self.held_on_closed_nodes(&line);
         let now = self.state.now;
+        let elastic;
         let claims = {
             let jobs: Vec<&Job> = line.iter().map(|r| self.state.known(r.job)).collect();
             let widths = self.sizing.widths(&jobs, gpus, now);
+            elastic = widths.is_some();
             let sized: Vec<(&Job, u32)> = match widths {
                 None => jobs.iter().map(|j| (*j, self.sizing.ask(j).gpus)).collect(),
                 Some(widths) => jobs.iter().copied().zip(widths).filter(|(_, w)| *w > 0).collect(),
@@ -378,10 +382,17 @@ impl<'a> Round<'a> {
             self.grouping.group(&sized, gpus, now)
         };
         let chosen = select(claims, gpus);
-        self.clear_all_but(&chosen, &line);
+        let before = self.clear_all_but(&chosen, &line);
         for claim in &chosen {
-            if self.state.known(claim.members[0]).allocation.is_none() {
-                self.start_claim(claim);
+            let first = self.state.known(claim.members[0]);
+            if first.allocation.is_none() {
+                let may_shrink = elastic && claim.members.len() == 1;
+                let least = if may_shrink {
+                    first.spec.min_gpus.min(claim.gpus)
+                } else {
+                    claim.gpus
+                };
+                self.start_claim(claim, least, before.get(&claim.members[0]));
             }
         }
     }
@@ -389,23 +400,27 @@ impl<'a> Round<'a> {
     /// GPUs that jobs hold on nodes that take no new ones: theirs to keep, though they are not in the total.
     fn held_on_closed_nodes(&self, line: &[Rank]) -> u32 {
         let is_closed = |node| self.state.cluster.node(node).is_some_and(|n| !n.is_open());
-        let held = line.iter().filter_map(|r| self.state.known(r.job).allocation.as_ref());
+        let held = line
+            .iter()
+            .filter_map(|r| self.state.known(r.job).allocation.as_ref());
         let shares = held.flat_map(|a| &a.shares).filter(|s| is_closed(s.node));
         shares.map(|s| s.gpus.count()).sum()
     }
 
-    /// Takes the GPUs of every holder that does not go on exactly as it is.
-    fn clear_all_but(&mut self, chosen: &[Claim], line: &[Rank]) {
-        let stays: std::collections::BTreeSet<JobId> = chosen
+    /// Takes the GPUs of every holder that does not go on exactly as it is, and tells what they were.
+    fn clear_all_but(&mut self, chosen: &[Claim], line: &[Rank]) -> BTreeMap<JobId, Allocation> {
+        let stays: BTreeSet<JobId> = chosen
             .iter()
             .filter(|c| self.stands(c))
             .flat_map(|c| c.members.iter().copied())
             .collect();
+        let mut before = BTreeMap::new();
         for rank in line.iter().rev() {
             if self.state.known(rank.job).allocation.is_some() && !stays.contains(&rank.job) {
-                self.draft.unassign(self.state, self.tenancy, rank.job);
+                before.insert(rank.job, self.draft.unassign(self.state, self.tenancy, rank.job));
             }
         }
+        before
     }
 
     /// Whether the claim's members already hold just these GPUs together, and nobody else does.
@@ -418,14 +433,27 @@ impl<'a> Round<'a> {
                 .all(|m| self.state.known(*m).allocation == first.allocation)
     }
 
-    fn start_claim(&mut self, claim: &Claim) {
+    /// Gives the claim its GPUs, or as many as there is a place for, down to `least`. Where that is what its job had
+    /// before, it stays where it was.
+    fn start_claim(&mut self, claim: &Claim, least: u32, before: Option<&Allocation>) {
         let job = self.state.known(claim.members[0]);
         let mut ask = self.sizing.ask(job);
-        ask.gpus = claim.gpus;
-        if self.state.cluster.free_gpus(ask.gpu_type) < ask.gpus {
-            return;
-        }
-        if let Ok(allocation) = self.tenancy.place(job, &ask, &self.state.cluster, self.placement) {
+        let most = claim.gpus.min(self.state.cluster.free_gpus(ask.gpu_type));
+        let found = (least..=most).rev().find_map(|gpus| {
+            ask.gpus = gpus;
+            let is_as_before = |a: &&Allocation| gpus < claim.gpus && a.gpus() == gpus;
+            match before
+                .filter(is_as_before)
+                .filter(|a| self.state.cluster.is_free(a))
+            {
+                Some(own) => Some(own.clone()),
+                None => self
+                    .tenancy
+                    .place(job, &ask, &self.state.cluster, self.placement)
+                    .ok(),
+            }
+        });
+        if let Some(allocation) = found {
             for (i, member) in claim.members.iter().enumerate() {
                 self.draft
                     .assign(self.state, self.tenancy, *member, allocation.clone(), i > 0);

@@ -52,3 +52,22 @@ fn replanning_leaves_jobs_alone_when_a_node_drains() {
          100 done b",
     );
 }
+
+#[test]
+fn an_elastic_job_that_cannot_have_its_width_takes_what_there_is() {
+    // The CPU is enough for one GPU on each node; and only two GPUs are of the kind that b wants.
+    check(
+        "cluster 3x2,cpu=12
+         policy elastic-fifo
+         0 submit a gpus=1 work=6s max=4 cpu=6.5",
+        "0 launch a on 0:[0] 1:[0] 2:[0]
+         2 done a",
+    );
+    check(
+        "cluster 1x2 1x6,type=v100
+         policy optimus
+         0 submit b gpus=1 work=8s max=8 type=gpu",
+        "0 launch b on 0:[0-1]
+         4 done b",
+    );
+}
