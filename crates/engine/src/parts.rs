@@ -174,6 +174,11 @@ pub trait Sizing: Part + CloneSizing {
     fn widths(&mut self, _line: &[&Job], _gpus: u32, _now: Time) -> Option<Vec<u32>> {
         None
     }
+
+    /// The moment at which widths may change although nothing happens until then.
+    fn changes_at(&self, _line: &[&Job], _now: Time) -> Option<Time> {
+        None
+    }
 }
 
 /// Jobs that run together on the same GPUs; mostly just one.

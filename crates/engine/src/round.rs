@@ -370,11 +370,11 @@ impl<'a> Round<'a> {
         let line = self.everyone();
         let gpus = self.state.cluster.total_gpus(None) + self.held_on_closed_nodes(&line);
         let now = self.state.now;
-        let elastic;
+        let (elastic, again);
         let claims = {
             let jobs: Vec<&Job> = line.iter().map(|r| self.state.known(r.job)).collect();
             let widths = self.sizing.widths(&jobs, gpus, now);
-            elastic = widths.is_some();
+            (elastic, again) = (widths.is_some(), self.sizing.changes_at(&jobs, now));
             let sized: Vec<(&Job, u32)> = match widths {
                 None => jobs.iter().map(|j| (*j, self.sizing.ask(j).gpus)).collect(),
                 Some(widths) => jobs.iter().copied().zip(widths).filter(|(_, w)| *w > 0).collect(),
@@ -382,6 +382,9 @@ impl<'a> Round<'a> {
             self.grouping.group(&sized, gpus, now)
         };
         let chosen = select(claims, gpus);
+        if let Some(at) = again {
+            self.wake_at(at);
+        }
         let before = self.clear_all_but(&chosen, &line);
         for claim in &chosen {
             let first = self.state.known(claim.members[0]);

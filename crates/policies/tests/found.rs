@@ -71,3 +71,22 @@ fn an_elastic_job_that_cannot_have_its_width_takes_what_there_is() {
          4 done b",
     );
 }
+
+#[test]
+fn an_elastic_job_shrinks_for_others_once_its_interval_is_over() {
+    // Nothing else happens at 10: the policy has to ask for that decision itself.
+    check(
+        "cluster 1x4
+         policy elastic-fifo:interval=10s
+         0 submit a gpus=2 work=100s min=1 max=4
+         5 submit b gpus=2 work=20s",
+        "0 launch a on 0:[0-3]
+         10 stop a resized
+         10 launch a on 0:[0-1]
+         10 launch b on 0:[2-3]
+         30 done b
+         30 stop a resized
+         30 launch a on 0:[0-3]
+         60 done a",
+    );
+}

@@ -56,11 +56,22 @@ impl Sizing for Elastic {
         }
         Some(widths)
     }
+
+    fn changes_at(&self, line: &[&Job], now: Time) -> Option<Time> {
+        settled_until(line, now, self.interval)
+    }
 }
 
 /// Whether the job's size was changed so lately that it should stay.
 pub(super) fn is_settled(job: &Job, now: Time, interval: Time) -> bool {
     job.is_up() && job.allocation.is_some() && now.since(job.held_since) < interval
+}
+
+/// When the first of the elastic jobs that keep their size for now may be looked at again.
+pub(super) fn settled_until(line: &[&Job], now: Time, interval: Time) -> Option<Time> {
+    let elastic = line.iter().filter(|job| job.spec.min_gpus < job.spec.max_gpus);
+    let settled = elastic.filter(|job| is_settled(job, now, interval));
+    settled.map(|job| job.held_since + interval).min()
 }
 
 /// The least for every job, in order, while it lasts; a settled job keeps what it has.

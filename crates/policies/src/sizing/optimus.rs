@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use dovetail_engine::{Job, Knowledge, Part, Sizing};
 use dovetail_model::{Time, Work};
 
-use super::elastic::{floor, is_settled};
+use super::elastic::{floor, is_settled, settled_until};
 use crate::knobs::Knob;
 use crate::registry::Entry;
 
@@ -65,6 +65,10 @@ impl Sizing for Optimus {
             }
         }
         Some(widths)
+    }
+
+    fn changes_at(&self, line: &[&Job], now: Time) -> Option<Time> {
+        settled_until(line, now, self.interval)
     }
 }
 
