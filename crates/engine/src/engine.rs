@@ -291,6 +291,7 @@ impl Engine {
         job.live = Live::Stopping(held);
         job.waiting_since = now;
         job.preemptions += u32::from(reason == StopReason::Preempted);
+        job.stopped_in = self.books.decisions;
         let generation = job.generation;
         self.state.mark_stale(id);
         self.commands.push_back(Command::Stop {
@@ -408,15 +409,15 @@ impl Engine {
             unreachable!("it was stopping")
         };
         (job.done, job.done_at, job.waiting_since) = (done, now, now);
-        let cancelled = job.cancelled;
+        let (cancelled, stopped_in) = (job.cancelled, job.stopped_in);
         self.state.cluster.unlinger(&held);
         if cancelled {
             self.forget(id);
         } else {
             self.state.mark_stale(id);
         }
-        // A job thrown out by a decision of this very moment was looked at in that decision.
-        self.books.dirty |= self.books.last_decision != Some(now);
+        // A job thrown out by a decision of this very moment was looked at in that decision, though not in later ones.
+        self.books.dirty |= self.books.last_decision != Some(now) || stopped_in != self.books.decisions;
         self.launch_what_can_start();
     }
 

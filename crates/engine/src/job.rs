@@ -68,6 +68,8 @@ pub struct Job {
     pub rate: Rate,
     /// How often it was stopped with work left.
     pub preemptions: u32,
+    /// The decision, by number, after which it was last told to stop.
+    pub stopped_in: u64,
     /// When it first got GPUs.
     pub first_start: Option<Time>,
     /// Its owner wants it gone.
@@ -94,6 +96,7 @@ impl Job {
             done_at: now,
             rate: Rate::ZERO,
             preemptions: 0,
+            stopped_in: 0,
             first_start: None,
             cancelled: false,
         }

@@ -1,7 +1,7 @@
 //! Bugs that were found, as the shortest stories that show them.
 
 use dovetail_engine::{Engine, Snapshot};
-use dovetail_model::Event;
+use dovetail_model::{Command, Event, Generation, JobId, JobSpec, Rate, Time, Work};
 use dovetail_testkit::{Op, Scenario, World, check, replay};
 
 /// Runs a story to its end.
@@ -144,4 +144,46 @@ fn a_snapshot_keeps_who_stands_where_and_whose_line_is_to_be_drawn_anew() {
         );
         replay(&mut restored, &world.ops()[cut..]).unwrap();
     }
+}
+
+#[test]
+fn a_job_that_stops_at_the_moment_of_a_decision_that_did_not_see_it_is_looked_at() {
+    let scenario: Scenario = "cluster 1x1\n policy srtf".parse().unwrap();
+    let mut engine = scenario.engine();
+    let submit = |engine: &mut Engine, at: i64, id: u32, work: u64| {
+        let expected = Some(Work(work * 1_000_000));
+        let spec = JobSpec {
+            expected,
+            ..JobSpec::new(JobId(id), 1)
+        };
+        engine.handle(Time::from_secs(at), Event::Submitted(spec));
+    };
+    let (job, generation) = (JobId(0), Generation(1));
+    submit(&mut engine, 0, 0, 100);
+    assert!(matches!(engine.poll(), Some(Command::Launch { .. })));
+    engine.handle(
+        Time::ZERO,
+        Event::Started {
+            job,
+            generation,
+            rate: Rate::FULL,
+        },
+    );
+    submit(&mut engine, 1, 1, 10);
+    assert!(matches!(engine.poll(), Some(Command::Stop { .. })));
+    // While the first job stops, the second is cancelled; that decision cannot see the first, and then it has stopped.
+    engine.handle(Time::from_secs(5), Event::Cancelled { job: JobId(1) });
+    assert_eq!(engine.poll(), None);
+    engine.handle(
+        Time::from_secs(5),
+        Event::Stopped {
+            job,
+            generation,
+            done: Work(0),
+        },
+    );
+    assert!(matches!(
+        engine.poll(),
+        Some(Command::Launch { job: JobId(0), .. })
+    ));
 }
