@@ -2,8 +2,8 @@
 
 use dovetail_engine::{Engine, Snapshot};
 use dovetail_model::{Event, JobId};
-use dovetail_testkit::any::{Fit, cases, histories};
-use dovetail_testkit::{Op, Scenario, World, replay};
+use dovetail_testkit::any::{Fit, cases, histories, histories_of, steady_policies};
+use dovetail_testkit::{Happening, Op, Scenario, World, replay};
 use proptest::prelude::*;
 
 fn text(engine: &Engine) -> String {
@@ -38,6 +38,19 @@ proptest! {
     ) {
         history.manner.chaos = Some(seed);
         run(&history);
+    }
+
+    #[test]
+    fn every_job_that_can_run_ends(mut history in histories_of(steady_policies(), 20, Fit::Feasible), chaos: Option<u64>) {
+        history.manner.chaos = chaos;
+        let world = run(&history);
+        let cancelled = |job| history.happenings.iter().any(|(_, h)| *h == Happening::Cancel(job));
+        for job in (0..history.jobs.len() as u32).map(JobId) {
+            prop_assert!(cancelled(job) || world.ended(job).is_some(), "job {} never ends\n{}", job, world.trace());
+        }
+        prop_assert_eq!(world.engine.jobs().count(), 0);
+        prop_assert_eq!(world.engine.cluster().free_gpus(None), history.cluster.gpus());
+        prop_assert_eq!(world.engine.cluster().lingering_gpus(), 0);
     }
 
     #[test]

@@ -216,9 +216,10 @@ impl World {
         self.tell(event);
     }
 
-    /// After a delay; at once if there is none.
+    /// After a delay; at once if there is none. A network takes its time even then: what happens meanwhile at the
+    /// same moment comes first.
     pub(crate) fn later(&mut self, delay: Time, due: Due) {
-        if delay == Time::ZERO {
+        if delay == Time::ZERO && self.network.is_none() {
             self.happen(due);
         } else {
             self.at(self.now + delay, due);

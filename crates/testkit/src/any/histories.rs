@@ -1,7 +1,7 @@
 //! Random histories: jobs come, nodes go down and come back, owners change their minds.
 
 use dovetail_engine::Clock;
-use dovetail_model::{JobId, NodeId, Time};
+use dovetail_model::{ClusterSpec, JobId, NodeId, Time};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -12,18 +12,32 @@ use crate::scenario::{Happening, Manner, PolicyText, Scenario};
 /// An incident before it meets a cluster: kind, which one, when, how long.
 type Raw = (u8, u32, i64, i64);
 
-/// Jobs on a cluster under a policy, and nothing else happens.
-pub fn plain(policy: impl Strategy<Value = PolicyText>, most: usize) -> impl Strategy<Value = Scenario> {
-    let jobs = workloads(most, Fit::Feasible, true);
-    (clusters(), policy, jobs).prop_map(|(cluster, policy, jobs)| scenario(cluster, policy, &jobs))
+/// Up to `most` jobs that can run on a cluster, and nothing else happens.
+pub fn plain(
+    cluster: impl Strategy<Value = ClusterSpec>,
+    policy: impl Strategy<Value = PolicyText>,
+    most: usize,
+    elastic: bool,
+) -> impl Strategy<Value = Scenario> {
+    let jobs = workloads(most, Fit::Feasible, elastic);
+    (cluster, policy, jobs).prop_map(|(cluster, policy, jobs)| scenario(cluster, policy, &jobs))
 }
 
 /// Up to `most` jobs under any policy and clock, with incidents; every node comes back in the end.
 pub fn histories(most: usize, fit: Fit) -> impl Strategy<Value = Scenario> {
+    histories_of(policies(), most, fit)
+}
+
+/// Like [`histories`], under these policies.
+pub fn histories_of(
+    policy: impl Strategy<Value = PolicyText>,
+    most: usize,
+    fit: Fit,
+) -> impl Strategy<Value = Scenario> {
     let clock = prop_oneof![2 => Just(None), 1 => select(&[5i64, 30, 60][..]).prop_map(Some)];
     let delays = prop_oneof![1 => Just((0i64, 0i64)), 1 => (0..3i64, 0..8i64)];
     let jobs = workloads(most, fit, true);
-    (clusters(), policies(), jobs, clock, delays, raw_incidents()).prop_map(
+    (clusters(), policy, jobs, clock, delays, raw_incidents()).prop_map(
         |(cluster, policy, jobs, clock, (start, stop), raw)| {
             let mut history = scenario(cluster, policy, &jobs);
             history.clock = clock.map_or(Clock::Events, |s| Clock::Rounds {
@@ -40,15 +54,7 @@ pub fn histories(most: usize, fit: Fit) -> impl Strategy<Value = Scenario> {
     )
 }
 
-/// The same scenario with random incidents in it.
-pub fn incidents(of: impl Strategy<Value = Scenario>) -> impl Strategy<Value = Scenario> {
-    (of, raw_incidents()).prop_map(|(mut scenario, raw)| {
-        happen(&mut scenario, &raw);
-        scenario
-    })
-}
-
-fn scenario(cluster: dovetail_model::ClusterSpec, policy: PolicyText, jobs: &Workloads) -> Scenario {
+fn scenario(cluster: ClusterSpec, policy: PolicyText, jobs: &Workloads) -> Scenario {
     let jobs = jobs.on(&cluster);
     let mut scenario = Scenario::plain(cluster, policy, jobs);
     scenario.names.tenants = ["default", "x", "y"].map(str::to_owned).into_iter().collect();

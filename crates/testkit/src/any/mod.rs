@@ -10,7 +10,7 @@ mod policies;
 use proptest::test_runner::{Config, RngSeed};
 
 pub use clusters::{clusters, pools};
-pub use histories::{histories, incidents, plain};
+pub use histories::{histories, histories_of, plain};
 pub use jobs::{Fit, on_grid, workloads};
 pub use policies::{orders, policies, presets, steady_policies};
 

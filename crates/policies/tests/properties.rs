@@ -1,0 +1,148 @@
+//! Promises of the disciplines, against walks that are too simple to be wrong.
+
+use std::collections::BTreeMap;
+
+use dovetail_engine::job::Stage;
+use dovetail_engine::{Job, Rank};
+use dovetail_model::{JobId, Time};
+use dovetail_policies::Overrides;
+use dovetail_testkit::any::{cases, orders, plain, pools};
+use dovetail_testkit::{PolicyText, Scenario, World};
+use proptest::prelude::*;
+
+fn with(preset: &str, order: Option<String>, discipline: Option<&str>) -> PolicyText {
+    PolicyText {
+        preset: preset.to_owned(),
+        overrides: Overrides {
+            order,
+            discipline: discipline.map(str::to_owned),
+            ..Overrides::default()
+        },
+    }
+}
+
+/// Jobs that hold GPUs.
+fn holders(world: &World) -> Vec<JobId> {
+    let holding = world.engine.jobs().filter(|j| j.allocation.is_some());
+    holding.map(|j| j.spec.id).collect()
+}
+
+/// Jobs a walk over the empty pool would choose: best first, passing over what does not fit.
+fn greedy(world: &World) -> Vec<JobId> {
+    let (engine, now) = (&world.engine, world.now());
+    let place = |job: &Job| {
+        let line = engine.policy().order.line(job, now);
+        Rank {
+            band: line.band,
+            value: line.value(now),
+            job: job.spec.id,
+        }
+    };
+    let mut line: Vec<(Rank, u32)> = engine
+        .jobs()
+        .filter(|j| j.stage == Stage::Active)
+        .map(|j| (place(j), j.spec.gpus))
+        .collect();
+    line.sort_unstable();
+    let mut free = world.scenario().cluster.gpus();
+    let mut chosen = Vec::new();
+    for (rank, gpus) in line {
+        if gpus <= free {
+            free -= gpus;
+            chosen.push(rank.job);
+        }
+    }
+    chosen.sort_unstable();
+    chosen
+}
+
+/// When the first job in line can start at the latest, from the exact ends of what ran before this moment or stands
+/// ahead of it: whatever passed it just now must not count.
+fn reservation(world: &World) -> Option<(JobId, Time)> {
+    let (engine, now) = (&world.engine, world.now());
+    let waiting = engine.jobs().filter(|j| j.is_waiting());
+    let head = waiting.min_by_key(|j| (j.line.value(now), j.spec.id))?;
+    let came_first = |j: &&Job| j.held_since < now || j.spec.id < head.spec.id;
+    let running = engine
+        .jobs()
+        .filter(|j| j.allocation.is_some())
+        .filter(came_first);
+    let mut ends: Vec<(Time, u32)> = running
+        .map(|j| (j.expected_end(now).unwrap(), j.width()))
+        .collect();
+    ends.sort_unstable();
+    let used: u32 = ends.iter().map(|(_, gpus)| gpus).sum();
+    let mut free = engine.cluster().total_gpus(None) - used;
+    let enough = ends.into_iter().find(|(_, gpus)| {
+        free += gpus;
+        free >= head.spec.gpus
+    });
+    Some((head.spec.id, enough?.0))
+}
+
+/// Jobs that ask for GPUs alone, on one pool.
+fn scenarios(policy: impl Strategy<Value = PolicyText>) -> impl Strategy<Value = Scenario> {
+    plain(pools(), policy, 40, false).prop_map(|mut scenario| {
+        for story in &mut scenario.jobs {
+            (story.job.cpu_milli_per_gpu, story.job.memory_mib_per_gpu) = (0, 0);
+        }
+        scenario
+    })
+}
+
+proptest! {
+    #![proptest_config(cases(192))]
+
+    #[test]
+    fn preemption_runs_what_a_walk_over_the_empty_pool_would_choose(
+        scenario in scenarios(orders().prop_map(|o| with("srsf", Some(o), None))),
+    ) {
+        let mut world = World::new(&scenario);
+        let mut decisions = 0;
+        while world.step() {
+            if std::mem::replace(&mut decisions, world.engine.decisions()) != world.engine.decisions() {
+                prop_assert_eq!(holders(&world), greedy(&world), "at {:?}\n{}", world.now(), world.trace());
+            }
+        }
+        prop_assert!(decisions > 0);
+    }
+
+    #[test]
+    fn easy_never_delays_the_head_beyond_its_reservation(
+        scenario in scenarios(Just(with("fifo-easy", None, None))),
+    ) {
+        let mut world = World::new(&scenario);
+        let mut reserved: BTreeMap<JobId, Time> = BTreeMap::new();
+        while world.step() {
+            for job in holders(&world) {
+                if let Some(at) = reserved.remove(&job) {
+                    prop_assert!(world.now() <= at, "job {} was to start at {:?}\n{}", job, at, world.trace());
+                }
+            }
+            if let Some((head, at)) = reservation(&world) {
+                reserved.entry(head).or_insert(at);
+            }
+        }
+        prop_assert!(reserved.is_empty());
+    }
+
+    #[test]
+    fn without_preemption_nothing_is_stopped(
+        scenario in (orders(), prop::sample::select(&["strict", "backfill", "backfill:patience=30s", "easy"][..]))
+            .prop_flat_map(|(order, discipline)| scenarios(Just(with("fifo", Some(order), Some(discipline))))),
+    ) {
+        let mut world = World::new(&scenario);
+        world.run();
+        prop_assert!(!world.trace().contains("stop"), "{}", world.trace());
+    }
+
+    #[test]
+    fn strict_starts_jobs_in_the_order_they_came(scenario in scenarios(Just(PolicyText::preset("fifo")))) {
+        let mut world = World::new(&scenario);
+        world.run();
+        let trace = world.trace();
+        let launched: Vec<&str> = trace.lines().filter_map(|l| l.split_once("launch ")?.1.split(' ').next()).collect();
+        let came: Vec<String> = scenario.jobs.iter().map(|j| j.name()).collect();
+        prop_assert_eq!(launched, came);
+    }
+}
