@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{GpuTypeId, JobId, ModelId, TenantId, UserId};
+use crate::stages::Stages;
 use crate::units::{Rate, Time, Work};
 
 /// How speed grows with GPUs, relative to the speed on the GPUs asked for.
@@ -62,6 +63,8 @@ pub struct JobSpec {
     pub memory_mib_per_gpu: u64,
     /// The model, where its profile is known.
     pub model: Option<ModelId>,
+    /// Stages of an iteration, where they were measured.
+    pub stages: Option<Stages>,
     /// How speed grows with GPUs.
     pub scaling: Scaling,
     /// When it was submitted.
@@ -88,6 +91,7 @@ impl JobSpec {
             cpu_milli_per_gpu: 0,
             memory_mib_per_gpu: 0,
             model: None,
+            stages: None,
             scaling: Scaling::Linear,
             submit: Time::ZERO,
             expected: None,

@@ -2,6 +2,7 @@
 
 use dovetail_engine::Knowledge;
 use dovetail_model::{Allocation, Generation, GpuTypeId, JobId, JobSpec, Rate, Time, Work};
+use dovetail_workload::stages::StageColumns;
 use dovetail_workload::{TraceJob, Workload};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -79,6 +80,7 @@ pub(crate) struct Teller {
     error: f64,
     generator: ChaCha8Rng,
     gpu_types: Vec<GpuTypeId>,
+    stages: Option<StageColumns>,
 }
 
 impl Teller {
@@ -96,6 +98,7 @@ impl Teller {
             error: config.estimate_error,
             generator,
             gpu_types,
+            stages: workload.stage_columns(),
         }
     }
 
@@ -121,6 +124,7 @@ impl Teller {
             cpu_milli_per_gpu: job.cpu_milli_per_gpu,
             memory_mib_per_gpu: job.memory_mib_per_gpu,
             model: job.model,
+            stages: self.stages.as_ref().and_then(|s| s.stages(job)),
             scaling: job.scaling,
             submit: job.submit,
             expected,

@@ -25,7 +25,11 @@ fn the_table_is_met_within_one_percent() {
         let cells: Vec<&str> = line.split(',').collect();
         let (trace, gpus) = (cells[0], cells[1].parse::<u32>().unwrap());
         let plain = folder.join(format!("{trace}.csv"));
-        let path = if plain.is_file() { plain } else { folder.join(format!("{trace}.csv.gz")) };
+        let path = if plain.is_file() {
+            plain
+        } else {
+            folder.join(format!("{trace}.csv.gz"))
+        };
         let workload = read(&path, Some(Format::Native)).unwrap();
         let mut cluster = ClusterSpec::bare("gpu");
         cluster.nodes.push(NodeSpec::plain("pool", gpus));
@@ -38,11 +42,25 @@ fn the_table_is_met_within_one_percent() {
             let took = began.elapsed().as_secs_f64();
             println!(
                 "{trace:7} {gpus:4} {policy:14} avg {:10.1} (table {expected:>9}) bound {:9.1} (table {:>8}) preemptions {:6} (table {}) {took:.2} s, {:.0} events/s, {} rejected",
-                s.avg_jct_s, s.lower_bound_avg_jct_s, cells[2], s.preemptions, cells[4], s.events as f64 / took, s.rejected
+                s.avg_jct_s,
+                s.lower_bound_avg_jct_s,
+                cells[2],
+                s.preemptions,
+                cells[4],
+                s.events as f64 / took,
+                s.rejected
             );
             let near = |ours: f64, text: &str| (ours / text.parse::<f64>().unwrap() - 1.0).abs() < 0.01;
-            assert!(near(s.avg_jct_s, expected), "{trace} on {gpus} GPUs: {policy} {} against {expected}", s.avg_jct_s);
-            assert!(near(s.lower_bound_avg_jct_s, cells[2]), "{trace} on {gpus} GPUs: bound {}", s.lower_bound_avg_jct_s);
+            assert!(
+                near(s.avg_jct_s, expected),
+                "{trace} on {gpus} GPUs: {policy} {} against {expected}",
+                s.avg_jct_s
+            );
+            assert!(
+                near(s.lower_bound_avg_jct_s, cells[2]),
+                "{trace} on {gpus} GPUs: bound {}",
+                s.lower_bound_avg_jct_s
+            );
         }
     }
 }

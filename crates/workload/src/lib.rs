@@ -16,6 +16,7 @@ pub mod job;
 pub mod profiles;
 pub mod read;
 pub mod rescale;
+pub mod stages;
 pub mod stats;
 pub mod write;
 
