@@ -1,6 +1,6 @@
 //! The first step of a decision: who gets in.
 
-use dovetail_model::{Command, JobId, Reason};
+use dovetail_model::{Command, JobId, JobSpec, Reason};
 
 use crate::engine::Engine;
 use crate::job::Stage;
@@ -61,8 +61,13 @@ impl Engine {
         if spec.gpus == 0 || spec.min_gpus == 0 || spec.min_gpus > spec.max_gpus {
             return Verdict::Reject(Reason::Malformed { gpus: spec.gpus });
         }
+        // A sizing that does not shrink jobs needs room for all that was asked for.
+        let spec = JobSpec {
+            min_gpus: self.policy.sizing.least(spec),
+            ..spec.clone()
+        };
         self.policy
             .admission
-            .admit(spec, &self.state.demand, &self.state.cluster)
+            .admit(&spec, &self.state.demand, &self.state.cluster)
     }
 }

@@ -170,6 +170,11 @@ pub trait Sizing: Part + CloneSizing {
         Ask::of(&job.spec)
     }
 
+    /// The fewest GPUs the job would ever be given.
+    fn least(&self, job: &JobSpec) -> u32 {
+        job.gpus
+    }
+
     /// Widths for all jobs in line (best first) at once, zero for "not now"; none where every job keeps its own size.
     fn widths(&mut self, _line: &[&Job], _gpus: u32, _now: Time) -> Option<Vec<u32>> {
         None

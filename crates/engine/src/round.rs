@@ -370,11 +370,11 @@ impl<'a> Round<'a> {
         let line = self.everyone();
         let gpus = self.state.cluster.total_gpus(None) + self.held_on_closed_nodes(&line);
         let now = self.state.now;
-        let (elastic, again);
+        let again;
         let claims = {
             let jobs: Vec<&Job> = line.iter().map(|r| self.state.known(r.job)).collect();
             let widths = self.sizing.widths(&jobs, gpus, now);
-            (elastic, again) = (widths.is_some(), self.sizing.changes_at(&jobs, now));
+            again = self.sizing.changes_at(&jobs, now);
             let sized: Vec<(&Job, u32)> = match widths {
                 None => jobs.iter().map(|j| (*j, self.sizing.ask(j).gpus)).collect(),
                 Some(widths) => jobs.iter().copied().zip(widths).filter(|(_, w)| *w > 0).collect(),
@@ -389,11 +389,9 @@ impl<'a> Round<'a> {
         for claim in &chosen {
             let first = self.state.known(claim.members[0]);
             if first.allocation.is_none() {
-                let may_shrink = elastic && claim.members.len() == 1;
-                let least = if may_shrink {
-                    first.spec.min_gpus.min(claim.gpus)
-                } else {
-                    claim.gpus
+                let least = match claim.members.len() {
+                    1 => self.sizing.least(&first.spec).min(claim.gpus),
+                    _ => claim.gpus,
                 };
                 self.start_claim(claim, least, before.get(&claim.members[0]));
             }

@@ -90,3 +90,23 @@ fn an_elastic_job_shrinks_for_others_once_its_interval_is_over() {
          60 done a",
     );
 }
+
+#[test]
+fn a_rigid_policy_does_not_let_in_an_elastic_job_it_could_only_run_shrunk() {
+    check(
+        "cluster 1x4
+         policy fifo
+         0 submit a gpus=8 work=1s min=2
+         0 submit b gpus=4 work=1s",
+        "0 reject a: asks for 8 GPUs, but the cluster has only 4 it could use
+         0 launch b on 0:[0-3]
+         1 done b",
+    );
+    check(
+        "cluster 1x4
+         policy elastic-fifo
+         0 submit a gpus=8 work=1s min=2",
+        "0 launch a on 0:[0-3]
+         2 done a",
+    );
+}

@@ -4,7 +4,7 @@
 //! up to what was asked for, and then up to the most it can use.
 
 use dovetail_engine::{Job, Knowledge, Part, Sizing};
-use dovetail_model::Time;
+use dovetail_model::{JobSpec, Time};
 
 use crate::knobs::Knob;
 use crate::registry::Entry;
@@ -42,6 +42,10 @@ impl Part for Elastic {
 }
 
 impl Sizing for Elastic {
+    fn least(&self, job: &JobSpec) -> u32 {
+        job.min_gpus
+    }
+
     fn widths(&mut self, line: &[&Job], gpus: u32, now: Time) -> Option<Vec<u32>> {
         let mut left = gpus;
         let mut widths = floor(line, &mut left, now, self.interval);

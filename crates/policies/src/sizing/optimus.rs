@@ -6,7 +6,7 @@
 use std::collections::BinaryHeap;
 
 use dovetail_engine::{Job, Knowledge, Part, Sizing};
-use dovetail_model::{Time, Work};
+use dovetail_model::{JobSpec, Time, Work};
 
 use super::elastic::{floor, is_settled, settled_until};
 use crate::knobs::Knob;
@@ -45,6 +45,10 @@ impl Part for Optimus {
 }
 
 impl Sizing for Optimus {
+    fn least(&self, job: &JobSpec) -> u32 {
+        job.min_gpus
+    }
+
     fn widths(&mut self, line: &[&Job], gpus: u32, now: Time) -> Option<Vec<u32>> {
         let mut left = gpus;
         let mut widths = floor(line, &mut left, now, self.interval);
