@@ -110,3 +110,19 @@ fn a_rigid_policy_does_not_let_in_an_elastic_job_it_could_only_run_shrunk() {
          2 done a",
     );
 }
+
+#[test]
+fn a_job_that_lacks_cpu_is_not_told_that_gpus_are_fragmented() {
+    check(
+        "cluster 1x4,cpu=8
+         policy fifo
+         0 submit a gpus=2 work=100s cpu=3
+         0 submit b gpus=2 work=100s cpu=1.5
+         1 explain b",
+        "0 launch a on 0:[0-1]
+         1 b: waits since 0: no node has 1.5 cores and 0 MiB free beside each GPU
+         100 done a
+         100 launch b on 0:[0-1]
+         200 done b",
+    );
+}

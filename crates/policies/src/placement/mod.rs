@@ -84,6 +84,11 @@ pub(crate) fn take_in_order<'a>(
     None
 }
 
+/// Free GPUs of all nodes that the ask can use.
+fn usable_now(ask: &Ask, cluster: &Cluster) -> u32 {
+    cluster.nodes_with_any_free().map(|(_, node)| usable(node, ask)).sum()
+}
+
 /// The reason why there is no place although enough GPUs may be free.
 pub(crate) fn no_place(ask: &Ask, cluster: &Cluster, best: u32) -> Reason {
     let free = cluster.free_gpus(ask.gpu_type);
@@ -93,7 +98,7 @@ pub(crate) fn no_place(ask: &Ask, cluster: &Cluster, best: u32) -> Reason {
             asked: ask.gpus,
             free,
         }
-    } else if limited && best < ask.gpus {
+    } else if limited && usable_now(ask, cluster) < ask.gpus {
         Reason::NotEnoughCpuOrMemory {
             cpu_milli_per_gpu: ask.cpu_milli_per_gpu,
             memory_mib_per_gpu: ask.memory_mib_per_gpu,
