@@ -45,6 +45,8 @@ pub(crate) struct Books {
     pub(crate) last_decision: Option<Time>,
     /// The discipline wants to decide again at this moment.
     pub(crate) wake: Option<Time>,
+    /// GPUs are kept for this job, which should start at that moment.
+    pub(crate) kept_for: Option<(JobId, Option<Time>)>,
     pub(crate) decisions: u64,
     pub(crate) redraw: bool,
 }
@@ -70,6 +72,7 @@ impl Engine {
             dirty: false,
             last_decision: None,
             wake: None,
+            kept_for: None,
             decisions: 0,
             redraw: false,
         };
@@ -224,8 +227,8 @@ impl Engine {
             &mut *policy.placement,
         );
         policy.discipline.walk(&mut round);
-        let (draft, wake) = round.finish();
-        self.books.wake = wake;
+        let (draft, wake, kept_for) = round.finish();
+        (self.books.wake, self.books.kept_for) = (wake, kept_for);
         if !draft.is_empty() {
             for change in draft.changes(&self.state) {
                 self.carry_out(change);

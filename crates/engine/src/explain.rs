@@ -56,8 +56,9 @@ impl Engine {
         let mut reasons = Vec::new();
         let mut ahead = 0;
         if job.stage != Stage::Active {
-            if let Verdict::Hold(reason) | Verdict::Reject(reason) = self.verdict(id) {
-                reasons.push(reason);
+            match self.verdict(id) {
+                Verdict::Hold(reason) | Verdict::Reject(reason) => reasons.push(reason),
+                Verdict::Admit => ahead = self.held_ahead(id, &mut reasons),
             }
         } else if let Some(allocation) = &job.allocation {
             reasons.push(match self.state.cluster.busy_gpus(allocation) {
@@ -114,11 +115,31 @@ impl Engine {
         }
         let line = self.state.waiting.sorted(self.state.now);
         let ahead = line.iter().position(|r| r.job == id).unwrap_or(0) as u32;
-        if ahead > 0 {
+        if ahead > 0 && !self.policy.discipline.passes_over() {
             reasons.push(Reason::BehindInLine {
                 head: line[0].job,
                 ahead,
             });
+        }
+        let kept_for_another = self
+            .books
+            .kept_for
+            .filter(|(kept, _)| *kept != id && reasons.is_empty());
+        if let Some((job, expected_start)) = kept_for_another {
+            reasons.push(Reason::ReservedFor { job, expected_start });
+        }
+        ahead
+    }
+
+    /// How many jobs are held ahead of it in its lane: they are let in first.
+    fn held_ahead(&self, id: JobId, reasons: &mut Vec<Reason>) -> u32 {
+        let lane = self.policy.admission.lane(&self.state.known(id).spec);
+        let Some(held) = self.state.held.get(&lane) else {
+            return 0;
+        };
+        let ahead = held.iter().take_while(|other| **other != id).count() as u32;
+        if let Some(head) = held.front().filter(|_| ahead > 0) {
+            reasons.push(Reason::BehindInLine { head: *head, ahead });
         }
         ahead
     }

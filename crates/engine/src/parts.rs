@@ -130,6 +130,11 @@ pub trait Discipline: Part + CloneDiscipline {
     /// Whether it ever looks at jobs that hold GPUs. If not, the engine does not keep them sorted.
     fn looks_at_holders(&self) -> bool;
 
+    /// Whether a job that fits may start although one ahead of it does not.
+    fn passes_over(&self) -> bool {
+        true
+    }
+
     /// Whether running jobs can lose their GPUs to jobs ahead of them, so that the mere passing of time can change
     /// what should run.
     fn preempts(&self) -> bool;

@@ -72,7 +72,11 @@ pub struct Round<'a> {
     tail_first: usize,
     cursors: Option<Vec<(i64, Option<Spot>)>>,
     wake: Option<Time>,
+    kept_for: Option<Kept>,
 }
+
+/// GPUs are kept for a job that does not fit yet, which should start at that moment, if it is known.
+pub(crate) type Kept = (JobId, Option<Time>);
 
 impl<'a> Round<'a> {
     pub(crate) fn new(
@@ -96,6 +100,7 @@ impl<'a> Round<'a> {
             tail_first: 0,
             cursors: None,
             wake: None,
+            kept_for: None,
         }
     }
 
@@ -365,6 +370,11 @@ impl<'a> Round<'a> {
         self.wake = Some(self.wake.map_or(at, |w| w.min(at)));
     }
 
+    /// Says that GPUs are kept for the candidate, so that jobs behind it can be told why they wait.
+    pub fn keep_for(&mut self, candidate: &Candidate, expected_start: Option<Time>) {
+        self.kept_for = Some((candidate.job, expected_start));
+    }
+
     /// Plans everything anew: sizes and groups for all jobs in line, kept in place where nothing changes for them.
     pub fn replan(&mut self) {
         let line = self.everyone();
@@ -462,8 +472,8 @@ impl<'a> Round<'a> {
         }
     }
 
-    pub(crate) fn finish(self) -> (Draft, Option<Time>) {
-        (self.draft, self.wake)
+    pub(crate) fn finish(self) -> (Draft, Option<Time>, Option<Kept>) {
+        (self.draft, self.wake, self.kept_for)
     }
 }
 

@@ -142,6 +142,9 @@ impl fmt::Display for Reason {
                     "held by admission: user {user} asks for {demand} GPUs, the cap is {cap}"
                 )
             }
+            Self::BehindInLine { head, ahead: 1 } => {
+                write!(f, "job {head} is ahead in line, and it may not pass it")
+            }
             Self::BehindInLine { head, ahead } => {
                 write!(
                     f,

@@ -20,7 +20,12 @@ pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
         default: "0",
         what: "once a job has waited so long nothing behind it passes it any more; a span, 0 is never",
     }],
-    build: |knobs| Ok(Box::new(Backfill { patience: knobs.span("patience")?, name: knobs.name() })),
+    build: |knobs| {
+        Ok(Box::new(Backfill {
+            patience: knobs.span("patience")?,
+            name: knobs.name(),
+        }))
+    },
 };
 
 /// First fit with skip.
@@ -45,7 +50,7 @@ impl Discipline for Backfill {
             if round.start(&candidate).is_err() {
                 let due = round.job(candidate.job).waiting_since + self.patience;
                 if due <= round.now() {
-                    return;
+                    return round.keep_for(&candidate, None);
                 }
                 round.wake_at(due);
                 round.pass_over(&candidate);

@@ -41,6 +41,10 @@ impl Discipline for Blox {
         true
     }
 
+    fn passes_over(&self) -> bool {
+        false
+    }
+
     fn preempts(&self) -> bool {
         true
     }

@@ -70,13 +70,16 @@ impl Discipline for Easy {
             }
             let due = round.job(head.job).waiting_since + self.patience;
             match shadow(round, &head, started) {
-                Some(shadow) => self.pass_with_care(round, shadow),
+                Some(shadow) => {
+                    round.keep_for(&head, Some(shadow.at));
+                    self.pass_with_care(round, shadow);
+                }
                 None if round.now() < due => {
                     round.wake_at(due);
                     round.pass_over(&head);
                     super::backfill::fill(round);
                 }
-                None => {}
+                None => round.keep_for(&head, None),
             }
             return;
         }

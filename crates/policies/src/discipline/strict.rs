@@ -37,6 +37,10 @@ impl Discipline for Strict {
         false
     }
 
+    fn passes_over(&self) -> bool {
+        false
+    }
+
     fn preempts(&self) -> bool {
         false
     }
