@@ -204,6 +204,11 @@ pub struct Claim {
 pub trait Grouping: Part + CloneGrouping {
     /// Turns jobs in line (with their widths, best first) into claims, best first.
     fn group(&mut self, line: &[(&Job, u32)], gpus: u32, now: Time) -> Vec<Claim>;
+
+    /// Whether it ever puts several jobs on the same GPUs.
+    fn shares(&self) -> bool {
+        true
+    }
 }
 
 /// **Placement**: which GPUs.

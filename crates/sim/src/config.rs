@@ -1,6 +1,7 @@
 //! What a run is made of besides its workload and policy.
 
 use dovetail_engine::{Clock, Knowledge};
+use dovetail_model::stages::{Contention, Ordering};
 use dovetail_model::{ClusterSpec, Rate, Time};
 use thiserror::Error;
 
@@ -39,6 +40,10 @@ pub struct SimConfig {
     pub checkpoint_cost: Time,
     /// How fast jobs run where.
     pub speeds: SpeedModel,
+    /// How much longer an iteration gets on shared GPUs.
+    pub contention: Contention,
+    /// How jobs on shared GPUs are offset.
+    pub interleaving: Ordering,
     /// When nodes go down.
     pub failures: Failures,
     /// Seed of everything random.
@@ -67,6 +72,8 @@ impl SimConfig {
             checkpoint: None,
             checkpoint_cost: Time::ZERO,
             speeds: SpeedModel::default(),
+            contention: Contention::default(),
+            interleaving: Ordering::Best,
             failures: Failures::default(),
             seed: 1,
             track: None,

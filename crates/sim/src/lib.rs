@@ -9,6 +9,7 @@ pub mod config;
 pub mod failures;
 pub mod metrics;
 mod run;
+mod sharing;
 pub mod speed;
 mod timeline;
 mod truth;

@@ -13,6 +13,7 @@ use dovetail_workload::Workload;
 use crate::config::{Compat, SimConfig, SimError, knowledge_name};
 use crate::failures::Process;
 use crate::metrics;
+use crate::sharing::{self, Sharing};
 use crate::timeline::{Levels, Timeline};
 use crate::truth::{Doing, Teller, Truth};
 
@@ -28,7 +29,7 @@ pub struct Journal {
 /// Something that will happen. The order of the variants is the order at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Coming {
-    End(JobId, Generation),
+    End(JobId, Generation, u32),
     Started(JobId, Generation),
     NodeDown(NodeId, Time),
     NodeUp(NodeId),
@@ -121,6 +122,8 @@ struct Run<'a> {
     process: Option<Process>,
     down: Vec<bool>,
     tracked_left: usize,
+    /// Who shares GPUs; none under a policy that never shares.
+    sharing: Option<Sharing>,
     journal: Option<&'a mut Journal>,
 }
 
@@ -134,9 +137,11 @@ impl<'a> Run<'a> {
     ) -> Self {
         let teller = Teller::new(knowledge, config, workload);
         let start = workload.jobs[0].submit;
+        let sharing = policy.grouping.shares().then(Sharing::default);
         let mut run = Self {
             workload,
             config,
+            sharing,
             engine: Engine::new(policy, config.clock),
             teller,
             truths: Vec::with_capacity(workload.jobs.len()),
@@ -259,7 +264,7 @@ impl<'a> Run<'a> {
             self.coming.pop();
             self.events += 1;
             match coming {
-                Coming::End(job, generation) => self.end(job, generation),
+                Coming::End(job, generation, epoch) => self.end(job, generation, epoch),
                 Coming::Started(job, generation) => self.started(job, generation),
                 Coming::NodeDown(node, up) => self.node_down(node, up),
                 Coming::NodeUp(node) => self.node_up(node),
@@ -303,6 +308,7 @@ impl<'a> Run<'a> {
                 }
             }
         }
+        self.update_shared_speeds();
     }
 
     fn tell(&mut self, event: Event) {
@@ -328,11 +334,19 @@ impl<'a> Run<'a> {
         let again = generation.0 > 1 && self.config.restart_cost > Time::ZERO;
         let truth = &mut self.truths[id.0 as usize];
         truth.generation = generation;
-        truth.rate = rate;
+        (truth.rate, truth.alone) = (rate, rate);
         truth.launched = self.now;
         truth.width = allocation.gpus();
         truth.first_start.get_or_insert(self.now);
-        self.busy_gpus += truth.width;
+        let idle_before = match &mut self.sharing {
+            None => true,
+            Some(sharing) => {
+                let seat = sharing::seat(&allocation);
+                truth.seat = Some(seat);
+                sharing.join(id, seat)
+            }
+        };
+        self.busy_gpus += if idle_before { truth.width } else { 0 };
         if self.segments.len() < self.config.segments {
             truth.place = Some(Box::new(allocation));
         }
@@ -360,10 +374,12 @@ impl<'a> Run<'a> {
         truth.doing = Doing::Running;
         truth.since = self.now;
         let rate = truth.rate;
+        truth.epoch += 1;
+        let epoch = truth.epoch;
         let span = self.config.span_for(truth.left, rate);
         self.coming.push(Reverse((
             self.now.saturating_add(span),
-            Coming::End(id, generation),
+            Coming::End(id, generation, epoch),
         )));
         self.tell(Event::Started {
             job: id,
@@ -372,10 +388,10 @@ impl<'a> Run<'a> {
         });
     }
 
-    fn end(&mut self, id: JobId, generation: Generation) {
+    fn end(&mut self, id: JobId, generation: Generation, epoch: u32) {
         let now = self.now;
         let truth = &mut self.truths[id.0 as usize];
-        if truth.generation != generation || truth.doing != Doing::Running {
+        if truth.generation != generation || truth.doing != Doing::Running || truth.epoch != epoch {
             return;
         }
         truth.stop(now, None);
@@ -385,7 +401,7 @@ impl<'a> Run<'a> {
         let submit = self.workload.jobs[id.0 as usize].submit;
         truth.contention =
             (self.alive_integral - truth.contention) / now.since(submit).as_secs_f64().max(1e-9);
-        self.busy_gpus -= truth.width;
+        self.leave_gpus(id);
         self.finished += 1;
         self.job_is_over(id);
         self.close_segment(id);
@@ -393,6 +409,59 @@ impl<'a> Run<'a> {
             job: id,
             generation,
             outcome: Outcome::Completed,
+        });
+    }
+
+    /// The job is off its GPUs; they are idle unless others share them.
+    fn leave_gpus(&mut self, id: JobId) {
+        let truth = &mut self.truths[id.0 as usize];
+        let idle_now = match (&mut self.sharing, truth.seat.take()) {
+            (Some(sharing), Some(seat)) => sharing.leave(id, seat),
+            _ => true,
+        };
+        self.busy_gpus -= if idle_now { truth.width } else { 0 };
+    }
+
+    /// Speeds change where someone came or went.
+    fn update_shared_speeds(&mut self) {
+        let Some(sharing) = &mut self.sharing else { return };
+        for members in sharing.take_touched() {
+            let job = |id: &JobId| &self.workload.jobs[id.0 as usize];
+            let stages: Vec<_> = members.iter().map(|id| self.teller.stages(job(id))).collect();
+            let kept = sharing::kept(&stages, &self.config.contention, self.config.interleaving);
+            for (id, kept) in members.into_iter().zip(kept) {
+                self.change_speed(id, kept);
+            }
+        }
+    }
+
+    /// The job goes on at this share of its own speed.
+    fn change_speed(&mut self, id: JobId, kept: Rate) {
+        let now = self.now;
+        let truth = &mut self.truths[id.0 as usize];
+        let rate = truth.alone.times(kept);
+        if rate == truth.rate {
+            return;
+        }
+        if truth.doing != Doing::Running {
+            truth.rate = rate;
+            return;
+        }
+        truth.left = truth.left.minus(truth.rate.work_in(now.since(truth.since)));
+        (truth.rate, truth.since) = (rate, now);
+        truth.epoch += 1;
+        let (generation, epoch) = (truth.generation, truth.epoch);
+        let done = self.workload.jobs[id.0 as usize].work.minus(truth.left);
+        let span = self.config.span_for(truth.left, rate);
+        self.coming.push(Reverse((
+            now.saturating_add(span),
+            Coming::End(id, generation, epoch),
+        )));
+        self.tell(Event::Progressed {
+            job: id,
+            generation,
+            done,
+            rate,
         });
     }
 
@@ -411,8 +480,8 @@ impl<'a> Run<'a> {
         let truth = &mut self.truths[id.0 as usize];
         truth.stop(self.now, lost);
         truth.preemptions += 1;
-        self.busy_gpus -= truth.width;
         let done = job.work.minus(truth.left);
+        self.leave_gpus(id);
         self.close_segment(id);
         self.tell(Event::Stopped {
             job: id,

@@ -1,7 +1,8 @@
 //! The truth about each job, which the engine never sees.
 
+use crate::sharing::Seat;
 use dovetail_engine::Knowledge;
-use dovetail_model::{Allocation, Generation, GpuTypeId, JobId, JobSpec, Rate, Time, Work};
+use dovetail_model::{Allocation, Generation, GpuTypeId, JobId, JobSpec, Rate, Stages, Time, Work};
 use dovetail_workload::stages::StageColumns;
 use dovetail_workload::{TraceJob, Workload};
 use rand::{Rng, SeedableRng};
@@ -23,6 +24,10 @@ pub(crate) struct Truth {
     pub(crate) doing: Doing,
     pub(crate) generation: Generation,
     pub(crate) rate: Rate,
+    /// Its speed on its GPUs if it had them to itself.
+    pub(crate) alone: Rate,
+    /// How often its end was foreseen; only the last time counts.
+    pub(crate) epoch: u32,
     /// Since when it makes progress at `rate`.
     pub(crate) since: Time,
     pub(crate) launched: Time,
@@ -34,6 +39,8 @@ pub(crate) struct Truth {
     pub(crate) rejected: bool,
     /// Integral of jobs alive, at submission; then the mean over the job's life.
     pub(crate) contention: f64,
+    /// The GPUs it is on, while it may share them.
+    pub(crate) seat: Option<Seat>,
     /// Where it runs, while the GPU timeline is being recorded.
     pub(crate) place: Option<Box<Allocation>>,
 }
@@ -45,6 +52,8 @@ impl Truth {
             doing: Doing::Nothing,
             generation: Generation(0),
             rate: Rate::FULL,
+            alone: Rate::FULL,
+            epoch: 0,
             since: Time::ZERO,
             launched: Time::ZERO,
             width: 0,
@@ -54,6 +63,7 @@ impl Truth {
             preemptions: 0,
             rejected: false,
             contention,
+            seat: None,
             place: None,
         }
     }
@@ -102,6 +112,11 @@ impl Teller {
         }
     }
 
+    /// The stages of a job's iterations, where the trace has them.
+    pub(crate) fn stages(&self, job: &TraceJob) -> Option<Stages> {
+        self.stages.as_ref().and_then(|s| s.stages(job))
+    }
+
     pub(crate) fn spec(&mut self, id: JobId, job: &TraceJob) -> JobSpec {
         let expected = match self.knowledge {
             Knowledge::None => None,
@@ -124,7 +139,7 @@ impl Teller {
             cpu_milli_per_gpu: job.cpu_milli_per_gpu,
             memory_mib_per_gpu: job.memory_mib_per_gpu,
             model: job.model,
-            stages: self.stages.as_ref().and_then(|s| s.stages(job)),
+            stages: self.stages(job),
             scaling: job.scaling,
             submit: job.submit,
             expected,

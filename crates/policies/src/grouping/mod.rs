@@ -35,4 +35,8 @@ impl Grouping for Alone {
             })
             .collect()
     }
+
+    fn shares(&self) -> bool {
+        false
+    }
 }

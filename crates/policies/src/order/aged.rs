@@ -25,7 +25,11 @@ impl Aged {
 
 impl Part for Aged {
     fn name(&self) -> String {
-        format!("{} (aged after {} s)", self.inner.name(), self.after.as_secs_f64())
+        format!(
+            "{} (aged after {} s)",
+            self.inner.name(),
+            self.after.as_secs_f64()
+        )
     }
 
     fn save(&self) -> Value {

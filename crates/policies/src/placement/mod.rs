@@ -86,7 +86,10 @@ pub(crate) fn take_in_order<'a>(
 
 /// Free GPUs of all nodes that the ask can use.
 fn usable_now(ask: &Ask, cluster: &Cluster) -> u32 {
-    cluster.nodes_with_any_free().map(|(_, node)| usable(node, ask)).sum()
+    cluster
+        .nodes_with_any_free()
+        .map(|(_, node)| usable(node, ask))
+        .sum()
 }
 
 /// The reason why there is no place although enough GPUs may be free.
