@@ -167,7 +167,12 @@ impl Engine {
         if self.commands.is_empty() && self.books.dirty && self.decision_is_due() {
             self.decide();
         }
-        self.commands.pop_front()
+        let command = self.commands.pop_front();
+        if command.is_none() {
+            // What happened since the decision may have changed lines, and with them the moment to wake.
+            self.state.reseat(&*self.policy.order, &*self.policy.tenancy);
+        }
+        command
     }
 
     /// The moment at which `Wake` should be told, if nothing happens before.

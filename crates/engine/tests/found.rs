@@ -187,3 +187,24 @@ fn a_job_that_stops_at_the_moment_of_a_decision_that_did_not_see_it_is_looked_at
         Some(Command::Launch { job: JobId(0), .. })
     ));
 }
+
+#[test]
+fn a_line_that_runs_out_is_seen_though_nothing_else_happens() {
+    // Job a has used its quantum at 10, b at 20; no other event falls on these moments.
+    check(
+        "cluster 1x1
+         policy las:quantum=10s
+         0 submit a work=25s
+         0 submit b work=15s",
+        "0 launch a on 0:[0]
+         10 stop a preempted
+         10 launch b on 0:[0]
+         20 stop b preempted
+         20 launch a on 0:[0]
+         30 stop a preempted
+         30 launch b on 0:[0]
+         35 done b
+         35 launch a on 0:[0]
+         40 done a",
+    );
+}
