@@ -126,3 +126,19 @@ fn a_job_that_lacks_cpu_is_not_told_that_gpus_are_fragmented() {
          200 done b",
     );
 }
+
+#[test]
+fn min_run_protects_a_job_for_that_long_and_no_longer() {
+    check(
+        "cluster 1x1
+         policy srtf discipline=preempt:min_run=20s
+         0 submit a work=100s
+         5 submit b work=10s",
+        "0 launch a on 0:[0]
+         20 stop a preempted
+         20 launch b on 0:[0]
+         30 done b
+         30 launch a on 0:[0]
+         110 done a",
+    );
+}

@@ -44,7 +44,7 @@ impl Part for Preempt {
 
 impl Discipline for Preempt {
     fn walk(&mut self, round: &mut Round<'_>) {
-        let now = round.now();
+        let (now, mut wanted) = (round.now(), false);
         let min_run = self.min_run;
         let may_go =
             move |job: &Job| min_run == Time::ZERO || !job.is_up() || now.since(job.held_since) >= min_run;
@@ -55,7 +55,8 @@ impl Discipline for Preempt {
             if !round.anyone_behind(&candidate) {
                 // Nobody gives way to this one, nor to any behind it: only what fits can start now.
                 round.pass_over(&candidate);
-                return super::backfill::fill(round);
+                super::backfill::fill(round);
+                break;
             }
             let here = round.checkpoint();
             let mut started = false;
@@ -71,10 +72,11 @@ impl Discipline for Preempt {
             if !started {
                 round.rollback(here);
                 round.pass_over(&candidate);
-                if min_run > Time::ZERO {
-                    round.wake_at(now + min_run);
-                }
+                wanted = true;
             }
+        }
+        if wanted {
+            self.wake_when_someone_may_go(round);
         }
     }
 
@@ -84,5 +86,22 @@ impl Discipline for Preempt {
 
     fn preempts(&self) -> bool {
         true
+    }
+}
+
+impl Preempt {
+    /// A job that nobody gave way to may be luckier as soon as one of the holders has run for long enough.
+    fn wake_when_someone_may_go(&self, round: &mut Round<'_>) {
+        if self.min_run == Time::ZERO {
+            return;
+        }
+        let now = round.now();
+        let ends = round
+            .holders()
+            .into_iter()
+            .map(|rank| round.job(rank.job).held_since + self.min_run);
+        if let Some(at) = ends.filter(|at| *at > now).min() {
+            round.wake_at(at);
+        }
     }
 }
