@@ -244,6 +244,10 @@ fn every_reason_reads_as_a_sentence() {
             "asks for 0 GPUs; a job needs at least one",
         ),
         (
+            Reason::Malformed { gpus: 2 },
+            "asks for 2 GPUs, but its least and most cannot be",
+        ),
+        (
             Reason::LoadLimit { demand: 9, limit: 8 },
             "held by admission: jobs let in ask for 9 GPUs, the limit is 8",
         ),

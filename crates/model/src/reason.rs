@@ -123,7 +123,8 @@ impl fmt::Display for Reason {
                     "asks for {asked} GPUs, but the cluster has only {largest} it could use"
                 )
             }
-            Self::Malformed { gpus } => write!(f, "asks for {gpus} GPUs; a job needs at least one"),
+            Self::Malformed { gpus: 0 } => write!(f, "asks for 0 GPUs; a job needs at least one"),
+            Self::Malformed { gpus } => write!(f, "asks for {gpus} GPUs, but its least and most cannot be"),
             Self::LoadLimit { demand, limit } => {
                 write!(
                     f,
