@@ -1,0 +1,7 @@
+//! What every part does, in stories of a few lines: a cluster, a policy, what happens, and the trace beside it.
+
+mod admissions;
+mod disciplines;
+mod orders;
+mod placements;
+mod sizings;

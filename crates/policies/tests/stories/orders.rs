@@ -1,0 +1,216 @@
+//! Who is next.
+
+use dovetail_testkit::{check, tell};
+
+#[test]
+fn fifo_goes_by_submission_and_by_priority_if_so_set() {
+    let jobs = "0 submit a work=10s
+         1 submit b work=10s
+         2 submit c work=10s priority=1";
+    check(
+        &format!("cluster 1x1\n policy fifo\n {jobs}"),
+        "0 launch a on 0:[0]
+         10 done a
+         10 launch b on 0:[0]
+         20 done b
+         20 launch c on 0:[0]
+         30 done c",
+    );
+    check(
+        &format!("cluster 1x1\n policy fifo:priority=true\n {jobs}"),
+        "0 launch a on 0:[0]
+         10 done a
+         10 launch c on 0:[0]
+         20 done c
+         20 launch b on 0:[0]
+         30 done b",
+    );
+}
+
+#[test]
+fn sjf_goes_by_whole_run_time_and_last_where_it_is_not_known() {
+    check(
+        "cluster 1x1
+         policy sjf
+         0 submit a work=10s
+         1 submit b work=1s expect=none
+         2 submit c work=9s
+         3 submit d work=5s",
+        "0 launch a on 0:[0]
+         10 done a
+         10 launch d on 0:[0]
+         15 done d
+         15 launch c on 0:[0]
+         24 done c
+         24 launch b on 0:[0]
+         25 done b",
+    );
+}
+
+#[test]
+fn srtf_counts_what_is_left() {
+    // At 50, a has 50 s left and b 40: b goes first. At 60, c has 35 and b 30: c has to wait.
+    check(
+        "cluster 1x1
+         policy srtf
+         0 submit a work=100s
+         50 submit b work=40s
+         60 submit c work=35s",
+        "0 launch a on 0:[0]
+         50 stop a preempted
+         50 launch b on 0:[0]
+         90 done b
+         90 launch c on 0:[0]
+         125 done c
+         125 launch a on 0:[0]
+         175 done a",
+    );
+}
+
+#[test]
+fn srsf_counts_gpus_too() {
+    // Two GPUs for 30 s are more service than one for 50 s.
+    check(
+        "cluster 1x2
+         policy srsf
+         0 submit a gpus=2 work=100s
+         1 submit b gpus=2 work=30s
+         1 submit c gpus=1 work=50s",
+        "0 launch a on 0:[0-1]
+         1 stop a preempted
+         1 launch c on 0:[0]
+         51 done c
+         51 launch b on 0:[0-1]
+         81 done b
+         81 launch a on 0:[0-1]
+         180 done a",
+    );
+}
+
+#[test]
+fn las_takes_turns_by_quanta() {
+    // One GPU, 10 s at a time; a job that has used less goes first, equals in order of submission.
+    check(
+        "cluster 1x1
+         policy las:quantum=10s
+         0 submit a work=25s
+         0 submit b work=15s",
+        "0 launch a on 0:[0]
+         10 stop a preempted
+         10 launch b on 0:[0]
+         20 stop b preempted
+         20 launch a on 0:[0]
+         30 stop a preempted
+         30 launch b on 0:[0]
+         35 done b
+         35 launch a on 0:[0]
+         40 done a",
+    );
+}
+
+#[test]
+fn las_counts_gpu_time_in_two_dimensions_and_time_in_one() {
+    // After 10 s on two GPUs job a has used 20 GPU-seconds, but only 10 s.
+    let jobs = "0 submit a gpus=2 work=15s
+         0 submit b gpus=2 work=15s";
+    check(
+        &format!("cluster 1x2\n policy las:quantum=20s\n {jobs}"),
+        "0 launch a on 0:[0-1]
+         10 stop a preempted
+         10 launch b on 0:[0-1]
+         20 stop b preempted
+         20 launch a on 0:[0-1]
+         25 done a
+         25 launch b on 0:[0-1]
+         30 done b",
+    );
+    check(
+        &format!("cluster 1x2\n policy las:dims=1,quantum=20s\n {jobs}"),
+        "0 launch a on 0:[0-1]
+         15 done a
+         15 launch b on 0:[0-1]
+         30 done b",
+    );
+}
+
+#[test]
+fn tiresias_demotes_at_its_limit() {
+    // Two GPUs reach 20 GPU-seconds after 10 s: then b, which has used nothing, goes first.
+    check(
+        "cluster 1x2
+         policy tiresias:limits=20
+         0 submit a gpus=2 work=30s
+         1 submit b gpus=2 work=5s
+         16 submit c gpus=2 work=5s",
+        "0 launch a on 0:[0-1]
+         10 stop a preempted
+         10 launch b on 0:[0-1]
+         15 done b
+         15 launch a on 0:[0-1]
+         16 stop a preempted
+         16 launch c on 0:[0-1]
+         21 done c
+         21 launch a on 0:[0-1]
+         40 done a",
+    );
+}
+
+#[test]
+fn tiresias_promotes_who_has_waited_long_enough() {
+    // Job a was served 10 s and waits from 10 on: after twice that time it is first again, and c gives way; at 40 it has
+    // used up its fresh start.
+    check(
+        "cluster 1x1
+         policy tiresias:limits=10,promote=2
+         0 submit a work=30s
+         5 submit b work=8s
+         12 submit c work=15s
+         13 submit d work=12s",
+        "0 launch a on 0:[0]
+         10 stop a preempted
+         10 launch b on 0:[0]
+         18 done b
+         18 launch c on 0:[0]
+         28 stop c preempted
+         28 launch d on 0:[0]
+         30 stop d preempted
+         30 launch a on 0:[0]
+         40 stop a preempted
+         40 launch d on 0:[0]
+         48 stop d preempted
+         48 launch c on 0:[0]
+         53 done c
+         53 launch a on 0:[0]
+         63 done a
+         63 launch d on 0:[0]
+         65 done d",
+    );
+}
+
+#[test]
+fn gittins_learns_that_a_job_beyond_the_short_ones_is_a_long_one() {
+    // Most jobs took 10 s, a few took 1000 s. When new comes, old has outlived the short ones and so has long to go; a
+    // new job is probably short, and old gives way.
+    let mut story = "cluster 1x1\n policy gittins:window=60\n".to_owned();
+    for i in 0..60 {
+        let (at, work) = (i * 2000, if i % 12 == 0 { 1000 } else { 10 });
+        story += &format!("{at} submit past{i} work={work}s\n");
+    }
+    story += "200000 submit old work=900s\n 200500 submit new work=10s\n";
+    let trace = tell(&story);
+    let end: Vec<&str> = trace
+        .lines()
+        .filter(|l| l.contains("old") || l.contains("new"))
+        .collect();
+    assert_eq!(
+        end,
+        [
+            "200000 launch old on 0:[0]",
+            "200500 stop old preempted",
+            "200500 launch new on 0:[0]",
+            "200510 done new",
+            "200510 launch old on 0:[0]",
+            "200910 done old",
+        ]
+    );
+}
