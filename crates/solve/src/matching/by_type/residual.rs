@@ -1,0 +1,127 @@
+//! The exact repair of a rounded solution on a small explicit graph.
+//!
+//! The small graph has a vertex for each end of up to `copies` pairs of each kind and for up to `copies` single vertices of
+//! each type; the pairs and singles left outside stay as they are. Once it is solved, its proof extends to the whole if
+//!
+//! * for every kind of pair left outside there is a *model*, a pair (a, b) of that kind inside such that exactly the same
+//!   priced blossoms hold a and b, and such that a paid for an edge to another of its own kind in the same place, as is b;
+//! * for every type with singles left outside there is a vertex inside with price zero and in no priced blossom, and the
+//!   type is worth nothing with itself.
+//!
+//! For then each pair outside can be given the prices and the blossoms of its model: the blossoms stay odd, what the pair
+//! adds to the bound is what it is worth, and every edge to it costs what the same edge to the model costs.
+
+use super::super::graph::Graph;
+use super::super::search::Solver;
+use super::super::start::Start;
+use super::super::{Duals, NONE};
+use super::{FIRST_COPIES, Types, Whole};
+
+/// Makes a rounded solution optimal; `price` are the doubled prices of the relaxation.
+pub(super) fn repair(types: &Types, price: &[i64], whole: &Whole) -> Whole {
+    let enough = whole.lost.saturating_mul(4);
+    let mut copies = FIRST_COPIES.min(enough);
+    loop {
+        let (repaired, proven) = attempt(types, price, whole, copies);
+        if proven || copies >= enough {
+            return repaired;
+        }
+        copies = (copies * 2).min(enough);
+    }
+}
+
+/// Repairs with so many copies; also tells whether the result is proven for the whole.
+fn attempt(types: &Types, price: &[i64], whole: &Whole, copies: u32) -> (Whole, bool) {
+    let n = types.len();
+    let mut outside = whole.clone();
+    let mut kind: Vec<u32> = Vec::new();
+    let mut mate: Vec<u32> = Vec::new();
+    for s in 0..n {
+        for t in s..n {
+            let taken = whole.pairs[s * n + t].min(copies);
+            outside.pairs[s * n + t] -= taken;
+            for _ in 0..taken {
+                let at = kind.len() as u32;
+                kind.extend([s as u32, t as u32]);
+                mate.extend([at + 1, at]);
+            }
+        }
+        let taken = whole.single[s].min(copies);
+        outside.single[s] -= taken;
+        kind.extend(std::iter::repeat_n(s as u32, taken as usize));
+        mate.extend(std::iter::repeat_n(NONE, taken as usize));
+    }
+    let graph = Typed { types, kind };
+    let start = Start {
+        price: graph.kind.iter().map(|&s| price[s as usize]).collect(),
+        mate,
+    };
+    let mut solver = Solver::new(&graph, start);
+    solver.run();
+    let (mate, duals) = solver.into_parts();
+    let proven = extends(&graph, &mate, &duals, &outside);
+    (merged(&graph, &mate, outside), proven)
+}
+
+/// Whether the proof for the small graph extends to what was left outside.
+fn extends(graph: &Typed<'_>, mate: &[u32], duals: &Duals, outside: &Whole) -> bool {
+    let n = graph.types.len();
+    let paid = duals.paid_by_blossom();
+    let mut modelled = vec![false; n * n];
+    let mut idle = vec![false; n];
+    for (v, &s) in graph.kind.iter().enumerate() {
+        let s = s as usize;
+        let own = 2 * graph.types.row(s)[s];
+        let blossom = duals.blossom_of[v];
+        idle[s] |= duals.vertex[v] == 0 && blossom.is_none() && own == 0;
+        let partner = mate[v];
+        if partner == NONE || duals.blossom_of[partner as usize] != blossom {
+            continue;
+        }
+        let t = graph.kind[partner as usize] as usize;
+        let around = blossom.map_or(0, |blossom| paid[blossom as usize]);
+        let pays = |x: usize, own: i64| 2 * duals.vertex[x] + around >= own;
+        modelled[s * n + t] |= pays(v, own) && pays(partner as usize, 2 * graph.types.row(t)[t]);
+    }
+    let pairs = (0..n).all(|s| (s..n).all(|t| outside.pairs[s * n + t] == 0 || modelled[s * n + t]));
+    pairs && (0..n).all(|s| outside.single[s] == 0 || idle[s])
+}
+
+/// Adds the pairs and singles of the small graph to those left outside.
+fn merged(graph: &Typed<'_>, mate: &[u32], mut all: Whole) -> Whole {
+    let n = graph.types.len();
+    for (v, &partner) in mate.iter().enumerate() {
+        let s = graph.kind[v] as usize;
+        if partner == NONE {
+            all.single[s] += 1;
+        } else {
+            let t = graph.kind[partner as usize] as usize;
+            if (s, v) < (t, partner as usize) {
+                all.pairs[s * n + t] += 1;
+            }
+        }
+    }
+    all
+}
+
+/// The complete graph over some vertices of each type.
+struct Typed<'t> {
+    types: &'t Types,
+    kind: Vec<u32>,
+}
+
+impl Graph for Typed<'_> {
+    fn len(&self) -> usize {
+        self.kind.len()
+    }
+
+    fn neighbours(&self, u: u32) -> impl Iterator<Item = (u32, i64)> {
+        let row = self.types.row(self.kind[u as usize] as usize);
+        let all = self
+            .kind
+            .iter()
+            .zip(0u32..)
+            .map(|(&kind, v)| (v, 2 * row[kind as usize]));
+        all.filter(move |&(v, doubled)| doubled > 0 && v != u)
+    }
+}

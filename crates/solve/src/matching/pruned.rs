@@ -1,0 +1,193 @@
+//! Exact matching on complete graphs that are too large to write down: keep the best edges, solve, and ask the prices
+//! whether an edge that was left out would have mattered.
+
+use super::graph::Adjacency;
+use super::start;
+use super::{Duals, Matching, greedy, solve};
+
+/// How much to keep and how often to try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pruning {
+    /// How many of its heaviest edges each vertex keeps at first, and how many unpaid ones it may add in a round.
+    pub keep: usize,
+    /// How often to solve at most.
+    pub rounds: u32,
+}
+
+impl Default for Pruning {
+    fn default() -> Self {
+        Self { keep: 10, rounds: 20 }
+    }
+}
+
+/// A matching found on a part of the edges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pruned {
+    /// The partner of each vertex.
+    pub mate: Vec<Option<u32>>,
+    /// The sum of the weights of the pairs.
+    pub weight: i64,
+    /// Whether it is proven to be a maximum over all edges.
+    pub certified: bool,
+    /// What a maximum may be worth more, at most; zero if certified.
+    pub loss_bound: i64,
+    /// How often a part was solved.
+    pub rounds: u32,
+    /// How many edges the last part had.
+    pub edges: usize,
+}
+
+/// Finds a matching in the complete graph on `n` vertices, solving only parts of it.
+///
+/// The first part holds the `keep` heaviest edges of each vertex. Its prices pay for all edges of the part; those outside
+/// that they do not pay for are added, the `keep` worst of each vertex, until there are none (then the prices prove the
+/// matching to be a maximum of the whole graph) or the rounds are over (then vertices still single are paired greedily and
+/// the missing payments bound the loss).
+///
+/// Of equally heavy edges a vertex keeps those to the vertices that follow it in the circle, so that many equal vertices
+/// do not all choose the same few. `weight(u, v)` is asked with `u < v`, once a round and twice at first.
+pub fn pruned(n: usize, weight: impl Fn(u32, u32) -> i64, pruning: Pruning) -> Pruned {
+    let keep = pruning.keep.max(1);
+    let mut edges = heaviest(n, &weight, keep);
+    let mut prices: Option<Vec<i64>> = None;
+    let mut rounds = 0;
+    loop {
+        rounds += 1;
+        let graph = Adjacency::new(n, &edges);
+        let start = match prices.take() {
+            None => start::from_graph(&graph),
+            Some(prices) => start::from_prices(&graph, prices),
+        };
+        let matching = solve(&graph, start);
+        let unpaid = Unpaid::find(n, &weight, &matching.duals, keep);
+        if unpaid.edges.is_empty() || rounds >= pruning.rounds {
+            return finish(matching, &unpaid, &weight, rounds, edges.len());
+        }
+        prices = Some(paying_for(&unpaid.edges, folded(&matching.duals)));
+        edges.extend(unpaid.edges);
+    }
+}
+
+/// The heaviest edges of each vertex, each once.
+fn heaviest(n: usize, weight: &impl Fn(u32, u32) -> i64, keep: usize) -> Vec<(u32, u32, i64)> {
+    let mut edges = Vec::with_capacity(n * keep);
+    let mut mine: Vec<(i64, u32)> = Vec::with_capacity(n);
+    for u in 0..n as u32 {
+        mine.clear();
+        for step in 1..n as u32 {
+            let v = (u + step) % n as u32;
+            let w = weight(u.min(v), u.max(v));
+            if w > 0 {
+                mine.push((-w, step));
+            }
+        }
+        for &(minus, step) in least(&mut mine, keep) {
+            let v = (u + step) % n as u32;
+            edges.push((u.min(v), u.max(v), -minus));
+        }
+    }
+    edges.sort_unstable();
+    edges.dedup();
+    edges
+}
+
+/// The least `keep` entries, in no particular order.
+fn least(all: &mut [(i64, u32)], keep: usize) -> &[(i64, u32)] {
+    if all.len() > keep {
+        all.select_nth_unstable(keep);
+    }
+    &all[..keep.min(all.len())]
+}
+
+/// The edges that a dual solution does not pay for.
+struct Unpaid {
+    /// The worst of each vertex.
+    edges: Vec<(u32, u32, i64)>,
+    /// The halves that are missing in all, if each vertex were to pay for the edges to those after it.
+    missing: i64,
+}
+
+impl Unpaid {
+    fn find(n: usize, weight: &impl Fn(u32, u32) -> i64, duals: &Duals, keep: usize) -> Self {
+        let around = duals.paid_by_blossom();
+        let mut found = Self {
+            edges: Vec::new(),
+            missing: 0,
+        };
+        let mut mine: Vec<(i64, u32)> = Vec::new();
+        for u in 0..n as u32 {
+            mine.clear();
+            for v in u + 1..n as u32 {
+                let slack = duals.vertex[u as usize] + duals.vertex[v as usize] - 2 * weight(u, v);
+                if slack < 0 {
+                    let slack = slack + duals.shared(u, v).map_or(0, |blossom| around[blossom as usize]);
+                    if slack < 0 {
+                        mine.push((slack, v));
+                    }
+                }
+            }
+            found.missing -= mine.iter().map(|&(slack, _)| slack).min().unwrap_or(0);
+            found
+                .edges
+                .extend(least(&mut mine, keep).iter().map(|&(_, v)| (u, v, weight(u, v))));
+        }
+        found
+    }
+}
+
+/// Prices without blossoms that pay for the same edges: each vertex takes over half of the blossoms that hold it.
+fn folded(duals: &Duals) -> Vec<i64> {
+    let around = duals.paid_by_blossom();
+    let own = duals.vertex.iter().zip(&duals.blossom_of);
+    own.map(|(price, blossom)| price + blossom.map_or(0, |blossom| around[blossom as usize] / 2))
+        .collect()
+}
+
+/// Raises prices until they pay for the given edges as well.
+fn paying_for(edges: &[(u32, u32, i64)], mut prices: Vec<i64>) -> Vec<i64> {
+    for &(u, v, w) in edges {
+        let short = 2 * w - prices[u as usize] - prices[v as usize];
+        prices[u as usize] += short.max(0);
+    }
+    prices
+}
+
+/// Pairs up what is left, if anything may be, and bounds the loss.
+fn finish(
+    matching: Matching,
+    unpaid: &Unpaid,
+    weight: &impl Fn(u32, u32) -> i64,
+    rounds: u32,
+    edges: usize,
+) -> Pruned {
+    let Matching {
+        mut mate,
+        weight: solved,
+        ..
+    } = matching;
+    let certified = unpaid.edges.is_empty();
+    let mut total = solved;
+    if !certified {
+        let single: Vec<u32> = (0..mate.len() as u32)
+            .filter(|&v| mate[v as usize].is_none())
+            .collect();
+        let mut left = Vec::new();
+        for (i, &u) in single.iter().enumerate() {
+            left.extend(single[i + 1..].iter().map(|&v| (u, v, weight(u, v))));
+        }
+        let more = greedy(mate.len(), &left);
+        total += more.weight;
+        for (mine, more) in mate.iter_mut().zip(more.mate) {
+            *mine = mine.or(more);
+        }
+    }
+    let loss_bound = (solved + unpaid.missing / 2 - total).max(0);
+    Pruned {
+        mate,
+        weight: total,
+        certified,
+        loss_bound,
+        rounds,
+        edges,
+    }
+}
