@@ -52,7 +52,8 @@ struct Tail {
 #[derive(Debug, Clone, Copy)]
 pub struct Checkpoint {
     draft: Mark,
-    returned: usize,
+    evicted: usize,
+    restarted: usize,
 }
 
 /// One walk down the line. Nothing that is done here is carried out before the walk ends.
@@ -68,6 +69,9 @@ pub struct Round<'a> {
     heads: Option<Vec<Head>>,
     taken: Option<usize>,
     returned: Vec<Returned>,
+    /// Everyone thrown out in this round, and everyone of those who started again, to take it back.
+    evicted: Vec<JobId>,
+    restarted: Vec<Returned>,
     tail: Vec<Tail>,
     tail_first: usize,
     cursors: Option<Vec<(i64, Option<Spot>)>>,
@@ -96,6 +100,8 @@ impl<'a> Round<'a> {
             heads: None,
             taken: None,
             returned: Vec::new(),
+            evicted: Vec::new(),
+            restarted: Vec::new(),
             tail: Vec::new(),
             tail_first: 0,
             cursors: None,
@@ -219,7 +225,7 @@ impl<'a> Round<'a> {
 
     fn give(&mut self, candidate: &Candidate, back: Option<usize>, allocation: Allocation) {
         if let Some(i) = back {
-            self.returned.swap_remove(i);
+            self.restarted.push(self.returned.swap_remove(i));
         }
         self.draft
             .assign(self.state, self.tenancy, candidate.job, allocation, false);
@@ -324,6 +330,7 @@ impl<'a> Round<'a> {
         while self.tail.get(self.tail_first).is_some_and(|t| t.evicted) {
             self.tail_first += 1;
         }
+        self.evicted.push(victim);
         self.returned.push(Returned {
             rank: self.tail[position].rank,
             original,
@@ -334,19 +341,19 @@ impl<'a> Round<'a> {
     pub fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             draft: self.draft.mark(),
-            returned: self.returned.len(),
+            evicted: self.evicted.len(),
+            restarted: self.restarted.len(),
         }
     }
 
     /// Undoes all evictions and starts since the checkpoint.
     pub fn rollback(&mut self, checkpoint: Checkpoint) {
         self.draft.rollback(self.state, self.tenancy, checkpoint.draft);
-        for returned in self.returned.drain(checkpoint.returned..) {
-            let i = self
-                .tail
-                .iter()
-                .position(|t| t.rank.job == returned.rank.job)
-                .expect("it was evicted from there");
+        self.returned.extend(self.restarted.drain(checkpoint.restarted..));
+        for job in self.evicted.drain(checkpoint.evicted..) {
+            self.returned.retain(|r| r.rank.job != job);
+            let i = self.tail.iter().position(|t| t.rank.job == job);
+            let i = i.expect("it was evicted from there");
             self.tail[i].evicted = false;
             self.tail_first = self.tail_first.min(i);
         }
