@@ -108,6 +108,21 @@ proptest! {
     }
 
     #[test]
+    fn the_engine_wakes_when_a_line_runs_out(
+        scenario in scenarios(orders().prop_map(|o| with("srsf", Some(o), None))),
+    ) {
+        let mut world = World::new(&scenario);
+        while world.step() {
+            let (engine, now) = (&world.engine, world.now());
+            let in_line = engine.jobs().filter(|j| j.stage == Stage::Active && (j.is_up() || j.is_waiting()));
+            if let Some(until) = in_line.filter_map(|j| engine.policy().order.line(j, now).until).min() {
+                let in_time = engine.wake_at().is_some_and(|at| at <= until);
+                prop_assert!(in_time, "{:?} after {:?} at {:?}", engine.wake_at(), until, now);
+            }
+        }
+    }
+
+    #[test]
     fn easy_never_delays_the_head_beyond_its_reservation(
         scenario in scenarios(Just(with("fifo-easy", None, None))),
     ) {

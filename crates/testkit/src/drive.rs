@@ -86,7 +86,11 @@ impl World {
 
     pub(crate) fn end(&mut self, job: JobId, generation: Generation, outcome: Outcome) {
         if self.reality.end(job, generation, outcome, self.now) {
-            self.note(format!("done {}", self.name(job)));
+            let how = match outcome {
+                Outcome::Completed => "done",
+                Outcome::Failed => "failed",
+            };
+            self.note(format!("{how} {}", self.name(job)));
             self.answer(Event::Exited {
                 job,
                 generation,

@@ -157,7 +157,7 @@ fn tiresias_demotes_at_its_limit() {
 
 #[test]
 fn tiresias_promotes_who_has_waited_long_enough() {
-    // Job a was served 10 s and waits from 10 on: after twice that time it is first again, and c gives way; at 40 it has
+    // Job a was served 10 s and waits from 10 on: after twice that time it is first again, and d gives way; at 40 it has
     // used up its fresh start.
     check(
         "cluster 1x1
