@@ -2,6 +2,7 @@
 
 mod admissions;
 mod disciplines;
+mod found;
 mod orders;
 mod placements;
 mod sizings;

@@ -1,0 +1,8 @@
+//! What the engine does, in stories of a few lines: a cluster, a policy, what happens, and the trace beside it.
+
+mod clocks;
+mod explain;
+mod found;
+mod nodes;
+mod owners;
+mod reasons;

@@ -1,0 +1,130 @@
+//! Owners change their minds, and jobs take their time to stop.
+
+use dovetail_testkit::check;
+
+#[test]
+fn a_launch_waits_until_the_gpus_are_really_free() {
+    check(
+        "cluster 1x4
+         policy srtf
+         stop-delay 3s
+         0 submit a gpus=4 work=100s
+         10 submit b gpus=2 work=5s
+         11 submit c gpus=2 work=5s",
+        "0 launch a on 0:[0-3]
+         10 stop a preempted
+         13 stopped a
+         13 launch b on 0:[0-1]
+         13 launch c on 0:[2-3]
+         18 done b
+         18 done c
+         18 launch a on 0:[0-3]
+         105 done a",
+    );
+}
+
+#[test]
+fn a_job_that_ends_while_it_is_told_to_stop_is_done() {
+    check(
+        "cluster 1x1
+         policy fifo:priority=true discipline=preempt
+         stop-delay 5s
+         0 submit a work=12s
+         10 submit b work=5s priority=1",
+        "0 launch a on 0:[0]
+         10 stop a preempted
+         12 done a
+         12 launch b on 0:[0]
+         17 done b",
+    );
+}
+
+#[test]
+fn a_waiting_job_that_is_cancelled_is_gone() {
+    check(
+        "cluster 1x1
+         policy fifo
+         0 submit a work=10s
+         0 submit b work=10s
+         0 submit c work=10s
+         5 cancel b
+         6 explain b",
+        "0 launch a on 0:[0]
+         6 b: unknown
+         10 done a
+         10 launch c on 0:[0]
+         20 done c",
+    );
+}
+
+#[test]
+fn a_running_job_that_is_cancelled_gives_up_its_gpus_when_it_has_stopped() {
+    check(
+        "cluster 1x1
+         policy fifo
+         stop-delay 3s
+         0 submit a work=100s
+         0 submit b work=10s
+         5 cancel a
+         6 cancel a
+         6 explain a",
+        "0 launch a on 0:[0]
+         5 stop a cancelled
+         6 a: stops
+         8 stopped a
+         8 launch b on 0:[0]
+         18 done b",
+    );
+}
+
+#[test]
+fn a_job_cancelled_while_it_stops_does_not_come_back() {
+    check(
+        "cluster 1x1
+         policy srtf
+         stop-delay 5s
+         0 submit a work=100s
+         10 submit b work=10s
+         12 cancel a",
+        "0 launch a on 0:[0]
+         10 stop a preempted
+         15 stopped a
+         15 launch b on 0:[0]
+         25 done b",
+    );
+}
+
+#[test]
+fn a_job_cancelled_while_it_waits_for_gpus_gives_its_place_to_the_victim() {
+    // Job b is placed and waits for a to stop; without b, a starts again as soon as it has stopped.
+    check(
+        "cluster 1x1
+         policy srtf
+         stop-delay 5s
+         0 submit a work=100s
+         10 submit b work=10s
+         12 cancel b",
+        "0 launch a on 0:[0]
+         10 stop a preempted
+         15 stopped a
+         15 launch a on 0:[0]
+         100 done a",
+    );
+}
+
+#[test]
+fn a_job_that_fails_is_over() {
+    check(
+        "cluster 1x1
+         policy fifo
+         0 submit a work=100s
+         0 submit b work=10s
+         7 fail a
+         8 explain a",
+        "0 launch a on 0:[0]
+         7 failed a
+         7 launch b on 0:[0]
+         8 a: unknown
+         17 done b",
+    );
+}
