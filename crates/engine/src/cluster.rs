@@ -344,6 +344,14 @@ impl Cluster {
         })
     }
 
+    /// Whether there is CPU and memory for one more job on these GPUs, which others hold.
+    pub(crate) fn has_room_beside(&self, allocation: &Allocation) -> bool {
+        allocation.shares.iter().all(|part| {
+            self.node(part.node)
+                .is_some_and(|n| n.free_cpu_milli >= part.cpu_milli && n.free_memory_mib >= part.memory_mib)
+        })
+    }
+
     /// Marks GPUs as not given up yet.
     pub(crate) fn linger(&mut self, allocation: &Allocation) {
         for part in &allocation.shares {

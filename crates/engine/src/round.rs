@@ -8,7 +8,7 @@ use crate::cluster::Cluster;
 use crate::draft::{Draft, Mark};
 use crate::job::Job;
 use crate::line::{Rank, Spot};
-use crate::parts::{Claim, Grouping, Placement, Sizing, Tenancy};
+use crate::parts::{Ask, Claim, Grouping, Placement, Sizing, Tenancy};
 use crate::shape::ShapeId;
 use crate::state::State;
 
@@ -405,12 +405,15 @@ impl<'a> Round<'a> {
         let before = self.clear_all_but(&chosen, &line);
         for claim in &chosen {
             let first = self.state.known(claim.members[0]);
-            if first.allocation.is_none() {
-                let least = match claim.members.len() {
-                    1 => self.sizing.least(&first.spec).min(claim.gpus),
-                    _ => claim.gpus,
-                };
-                self.start_claim(claim, least, before.get(&claim.members[0]));
+            if first.allocation.is_some() {
+                continue;
+            }
+            match claim.members.len() {
+                1 => {
+                    let least = self.sizing.least(&first.spec).min(claim.gpus);
+                    self.start_claim(claim, least, before.get(&claim.members[0]));
+                }
+                _ => self.start_group(claim, &before),
             }
         }
     }
@@ -427,9 +430,13 @@ impl<'a> Round<'a> {
 
     /// Takes the GPUs of every holder that does not go on exactly as it is, and tells what they were.
     fn clear_all_but(&mut self, chosen: &[Claim], line: &[Rank]) -> BTreeMap<JobId, Allocation> {
+        let mut holders: BTreeMap<Seat, u32> = BTreeMap::new();
+        for held in line.iter().filter_map(|r| self.state.known(r.job).allocation.as_ref()) {
+            *holders.entry(seat(held)).or_insert(0) += 1;
+        }
         let stays: BTreeSet<JobId> = chosen
             .iter()
-            .filter(|c| self.stands(c))
+            .filter(|c| self.stands(c, &holders))
             .flat_map(|c| c.members.iter().copied())
             .collect();
         let mut before = BTreeMap::new();
@@ -442,13 +449,36 @@ impl<'a> Round<'a> {
     }
 
     /// Whether the claim's members already hold just these GPUs together, and nobody else does.
-    fn stands(&self, claim: &Claim) -> bool {
+    fn stands(&self, claim: &Claim, holders: &BTreeMap<Seat, u32>) -> bool {
+        let Some(held) = &self.state.known(claim.members[0]).allocation else { return false };
+        let gpus_of = |id: &JobId| self.state.known(*id).allocation.as_ref();
+        held.gpus() == claim.gpus
+            && holders.get(&seat(held)) == Some(&(claim.members.len() as u32))
+            && claim.members.iter().all(|m| gpus_of(m).is_some_and(|a| same_gpus(a, held)))
+    }
+
+    /// Puts a group on one set of GPUs: those of a member that had as many, else wherever there is a place. A member
+    /// for whom there is no CPU or memory beside the others waits.
+    fn start_group(&mut self, claim: &Claim, before: &BTreeMap<JobId, Allocation>) {
         let first = self.state.known(claim.members[0]);
-        first.allocation.as_ref().is_some_and(|a| a.gpus() == claim.gpus)
-            && claim
-                .members
-                .iter()
-                .all(|m| self.state.known(*m).allocation == first.allocation)
+        let ask = Ask { gpus: claim.gpus, ..self.sizing.ask(first) };
+        let own = claim.members.iter().filter_map(|m| before.get(m)).find(|a| {
+            a.gpus() == claim.gpus && self.state.cluster.is_free(&resized(a, &ask))
+        });
+        let place = match own {
+            Some(own) => resized(own, &ask),
+            None if self.state.cluster.free_gpus(ask.gpu_type) < ask.gpus => return,
+            None => match self.tenancy.place(first, &ask, &self.state.cluster, self.placement) {
+                Ok(place) => place,
+                Err(_) => return,
+            },
+        };
+        for (i, member) in claim.members.iter().enumerate() {
+            let share = resized(&place, &self.sizing.ask(self.state.known(*member)));
+            if i == 0 || self.state.cluster.has_room_beside(&share) {
+                self.draft.assign(self.state, self.tenancy, *member, share, i > 0);
+            }
+        }
     }
 
     /// Gives the claim its GPUs, or as many as there is a place for, down to `least`. Where that is what its job had
@@ -472,16 +502,37 @@ impl<'a> Round<'a> {
             }
         });
         if let Some(allocation) = found {
-            for (i, member) in claim.members.iter().enumerate() {
-                self.draft
-                    .assign(self.state, self.tenancy, *member, allocation.clone(), i > 0);
-            }
+            self.draft
+                .assign(self.state, self.tenancy, claim.members[0], allocation, false);
         }
     }
 
     pub(crate) fn finish(self) -> (Draft, Option<Time>, Option<Kept>) {
         (self.draft, self.wake, self.kept_for)
     }
+}
+
+/// A set of GPUs by its first one. Jobs that share GPUs share all of them.
+type Seat = (dovetail_model::NodeId, u32);
+
+fn seat(allocation: &Allocation) -> Seat {
+    let first = &allocation.shares[0];
+    (first.node, first.gpus.iter().next().unwrap_or(0))
+}
+
+fn same_gpus(a: &Allocation, b: &Allocation) -> bool {
+    a.shares.len() == b.shares.len() && a.shares.iter().zip(&b.shares).all(|(x, y)| x.node == y.node && x.gpus == y.gpus)
+}
+
+/// The same GPUs with the CPU and memory that this ask wants beside them.
+fn resized(allocation: &Allocation, ask: &Ask) -> Allocation {
+    let mut sized = allocation.clone();
+    for share in &mut sized.shares {
+        let gpus = share.gpus.count();
+        share.cpu_milli = ask.cpu_milli_per_gpu * gpus;
+        share.memory_mib = ask.memory_mib_per_gpu * u64::from(gpus);
+    }
+    sized
 }
 
 /// The first job of every group of the waiting line, of those that may fit if so asked.

@@ -19,6 +19,8 @@ pub struct Preset {
     pub discipline: &'static str,
     /// The sizing.
     pub sizing: &'static str,
+    /// The grouping.
+    pub grouping: &'static str,
 }
 
 const fn preset(
@@ -33,6 +35,7 @@ const fn preset(
         order,
         discipline,
         sizing: "rigid",
+        grouping: "none",
     }
 }
 
@@ -88,6 +91,7 @@ const PRESETS: &[Preset] = &[
         order: "srtf",
         discipline: "replan",
         sizing: "optimus",
+        grouping: "none",
     },
     Preset {
         name: "elastic-fifo",
@@ -95,6 +99,23 @@ const PRESETS: &[Preset] = &[
         order: "fifo",
         discipline: "replan",
         sizing: "elastic",
+        grouping: "none",
+    },
+    Preset {
+        name: "muri-s",
+        what: "jobs with complementary stages share GPUs; shortest remaining service first",
+        order: "srsf",
+        discipline: "replan",
+        sizing: "rigid",
+        grouping: "muri",
+    },
+    Preset {
+        name: "muri-l",
+        what: "jobs with complementary stages share GPUs; least attained service first",
+        order: "las:quantum=0",
+        discipline: "replan",
+        sizing: "rigid",
+        grouping: "muri",
     },
 ];
 
@@ -165,12 +186,13 @@ pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), P
     let spec: PartSpec = text.parse()?;
     let preset = find(&spec.name)?;
     let knobs = text.split_once(':').map(|(_, knobs)| knobs);
-    // Knobs of a preset are those of its order, or, for an elastic one, of its sizing.
+    // Knobs of a preset are those of its order, or of the sizing or grouping that gives it its name.
     let with_knobs = |part: &str, takes: bool| match knobs {
         Some(knobs) if takes => format!("{part}:{knobs}"),
         _ => part.to_owned(),
     };
     let sized = preset.sizing != "rigid";
+    let grouped = preset.grouping != "none";
     let pick = |over: &Option<String>, default: String| over.clone().unwrap_or(default);
     let (admission, a) = registry::build(
         Kind::Admission,
@@ -180,7 +202,7 @@ pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), P
     let (order, o) = registry::build(
         Kind::Order,
         registry::ORDERS,
-        &pick(&overrides.order, with_knobs(preset.order, !sized)),
+        &pick(&overrides.order, with_knobs(preset.order, !sized && !grouped)),
     )?;
     let (discipline, d) = registry::build(
         Kind::Discipline,
@@ -195,7 +217,7 @@ pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), P
     let (grouping, g) = registry::build(
         Kind::Grouping,
         registry::GROUPINGS,
-        &pick(&overrides.grouping, "none".to_owned()),
+        &pick(&overrides.grouping, with_knobs(preset.grouping, grouped)),
     )?;
     let (placement, p) = registry::build(
         Kind::Placement,

@@ -1,12 +1,18 @@
 //! Who shares GPUs.
 
+mod muri;
+
 use dovetail_engine::{Claim, Grouping, Job, Knowledge, Part};
 use dovetail_model::Time;
+
+pub use muri::Muri;
 
 use crate::registry::Entry;
 
 /// All of them.
-pub const ALL: &[Entry<dyn Grouping>] = &[Entry {
+pub const ALL: &[Entry<dyn Grouping>] = &[ALONE, muri::ENTRY];
+
+const ALONE: Entry<dyn Grouping> = Entry {
     name: "none",
     what: "every job has its GPUs to itself",
     source: "rule",
@@ -14,7 +20,7 @@ pub const ALL: &[Entry<dyn Grouping>] = &[Entry {
     knowledge: Knowledge::None,
     knobs: &[],
     build: |_| Ok(Box::new(Alone)),
-}];
+};
 
 /// No sharing.
 #[derive(Debug, Clone)]

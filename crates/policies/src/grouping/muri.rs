@@ -1,0 +1,222 @@
+//! Muri: jobs that use storage, CPU, GPU and network at different moments share GPUs, grouped by weighted matching.
+//!
+//! Jobs of equal width form buckets. In the order of the line, as many jobs are chosen as could run if every set of
+//! GPUs took `size` of them. If they ask for no more GPUs than there are, nobody shares. Otherwise groups are merged in
+//! rounds: inside each bucket a maximum-weight matching pairs groups by the interleaving efficiency of the merged
+//! group, and pairs are merged, most efficient first, until all fit. `autopack` takes groups apart again whose members
+//! would be faster one after the other.
+
+use std::collections::BTreeMap;
+
+use dovetail_engine::{Claim, Grouping, Job, Knowledge, Part};
+use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, shared_period_us};
+use dovetail_model::{JobId, Time};
+use dovetail_solve::matching::maximum_weight;
+
+use crate::knobs::Knob;
+use crate::registry::Entry;
+
+pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
+    name: "muri",
+    what: "interleave up to four jobs of equal width on the same GPUs, paired by matching",
+    source: "Muri (SIGCOMM'22); needs discipline replan and stage times in the trace",
+    key: "maximum-weight matching on efficiency = busy time of four resources / (4 × period)",
+    knowledge: Knowledge::None,
+    knobs: &[
+        Knob { name: "size", default: "4", what: "jobs that share GPUs at most; 2, 3 or 4" },
+        Knob { name: "autopack", default: "true", what: "take groups apart that are slower than their jobs in turn" },
+        Knob { name: "matching", default: "true", what: "false: neighbours in line share (ablation)" },
+        Knob { name: "ordering", default: "best", what: "best, or worst (ablation)" },
+    ],
+    build: |knobs| {
+        let size = match knobs.get("size", "2, 3 or 4")? {
+            size @ 2..=MOST_SHARERS => size,
+            _ => return Err(knobs.bad("size", "2, 3 or 4")),
+        };
+        let ordering = match knobs.text("ordering") {
+            "best" => Ordering::Best,
+            "worst" => Ordering::Worst,
+            _ => return Err(knobs.bad("ordering", "best or worst")),
+        };
+        Ok(Box::new(Muri {
+            size,
+            ordering,
+            autopack: knobs.get("autopack", "true or false")?,
+            matching: knobs.get("matching", "true or false")?,
+            contention: Contention::default(),
+            periods: BTreeMap::new(),
+            name: knobs.name(),
+        }))
+    },
+};
+
+/// Interleaving by matching.
+#[derive(Debug, Clone)]
+pub struct Muri {
+    size: usize,
+    ordering: Ordering,
+    autopack: bool,
+    matching: bool,
+    contention: Contention,
+    /// Periods already computed, by sorted members: there are few models, so few groups.
+    periods: BTreeMap<Vec<Stages>, f64>,
+    name: String,
+}
+
+impl Part for Muri {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+/// Jobs that share, by their places in line, best first.
+#[derive(Debug, Clone)]
+struct Group {
+    places: Vec<usize>,
+    stages: Vec<Stages>,
+}
+
+impl Grouping for Muri {
+    fn group(&mut self, line: &[(&Job, u32)], gpus: u32, _now: Time) -> Vec<Claim> {
+        let chosen = self.choose(line, gpus);
+        let mut wanted: u64 = chosen.iter().map(|i| u64::from(line[*i].1)).sum();
+        let mut buckets: BTreeMap<u32, Vec<Group>> = BTreeMap::new();
+        let mut claims: Vec<(usize, Vec<JobId>, u32)> = Vec::new();
+        for i in chosen {
+            let (job, width) = line[i];
+            match job.spec.stages {
+                Some(stages) => {
+                    let group = Group { places: vec![i], stages: vec![stages] };
+                    buckets.entry(width).or_default().push(group);
+                }
+                None => claims.push((i, vec![job.spec.id], width)),
+            }
+        }
+        if wanted > u64::from(gpus) {
+            self.merge_until_fits(&mut buckets, &mut wanted, u64::from(gpus));
+        }
+        for (width, groups) in buckets {
+            for group in groups {
+                for places in self.unpack(group) {
+                    let members = places.iter().map(|i| line[*i].0.spec.id).collect();
+                    claims.push((places[0], members, width));
+                }
+            }
+        }
+        claims.sort_unstable();
+        claims.into_iter().map(|(_, members, gpus)| Claim { members, gpus }).collect()
+    }
+}
+
+impl Muri {
+    /// Places in line of the jobs that could run if every set of GPUs took `size` jobs of the same width.
+    fn choose(&self, line: &[(&Job, u32)], gpus: u32) -> Vec<usize> {
+        let mut left = gpus;
+        let mut room: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut chosen = Vec::new();
+        for (i, (job, width)) in line.iter().enumerate() {
+            let shares = job.spec.stages.is_some();
+            let room = room.entry(*width).or_default();
+            if shares && *room > 0 {
+                *room -= 1;
+            } else if *width <= left {
+                left -= width;
+                *room += if shares { self.size - 1 } else { 0 };
+            } else {
+                continue;
+            }
+            chosen.push(i);
+        }
+        chosen
+    }
+
+    /// Rounds of pairing, in every bucket, until no more GPUs are wanted than there are.
+    fn merge_until_fits(&mut self, buckets: &mut BTreeMap<u32, Vec<Group>>, wanted: &mut u64, gpus: u64) {
+        for _ in 0..self.size {
+            let mut pairs: Vec<(std::cmp::Reverse<i64>, u32, usize, usize)> = Vec::new();
+            for (width, groups) in buckets.iter() {
+                let found = if self.matching { self.matched(groups) } else { self.neighbours(groups) };
+                pairs.extend(found.into_iter().map(|(a, b, gain)| (std::cmp::Reverse(gain), *width, a, b)));
+            }
+            if pairs.is_empty() {
+                return;
+            }
+            pairs.sort_unstable();
+            let mut gone: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+            for (_, width, a, b) in pairs {
+                if *wanted <= gpus {
+                    break;
+                }
+                let groups = buckets.get_mut(&width).expect("the pair is from this bucket");
+                let second = groups[b].clone();
+                groups[a].places.extend(second.places);
+                groups[a].stages.extend(second.stages);
+                groups[a].places.sort_unstable();
+                gone.entry(width).or_default().push(b);
+                *wanted -= u64::from(width);
+            }
+            for (width, mut places) in gone {
+                places.sort_unstable();
+                let groups = buckets.get_mut(&width).expect("something was merged in this bucket");
+                places.into_iter().rev().for_each(|i| drop(groups.remove(i)));
+            }
+            if *wanted <= gpus {
+                return;
+            }
+        }
+    }
+
+    /// Pairs of groups by maximum-weight matching, with the efficiency they reach, in millionths.
+    fn matched(&mut self, groups: &[Group]) -> Vec<(usize, usize, i64)> {
+        let mut edges = Vec::new();
+        for (a, first) in groups.iter().enumerate() {
+            for (b, second) in groups.iter().enumerate().skip(a + 1) {
+                if first.places.len() + second.places.len() <= self.size {
+                    edges.push((a as u32, b as u32, self.efficiency(first, second)));
+                }
+            }
+        }
+        let matching = maximum_weight(groups.len(), &edges);
+        let pair = |(a, mate): (usize, &Option<u32>)| {
+            let b = (*mate)? as usize;
+            (a < b).then(|| (a, b, self.efficiency(&groups[a], &groups[b])))
+        };
+        matching.mate.iter().enumerate().filter_map(pair).collect()
+    }
+
+    /// Neighbours in line, without matching.
+    fn neighbours(&mut self, groups: &[Group]) -> Vec<(usize, usize, i64)> {
+        let mut pairs = Vec::new();
+        let mut last: Option<usize> = None;
+        for (i, group) in groups.iter().enumerate() {
+            match last.take() {
+                Some(a) if groups[a].places.len() + group.places.len() <= self.size => {
+                    pairs.push((a, i, self.efficiency(&groups[a], group)));
+                }
+                _ => last = Some(i),
+            }
+        }
+        pairs
+    }
+
+    fn efficiency(&mut self, first: &Group, second: &Group) -> i64 {
+        let members: Vec<Stages> = first.stages.iter().chain(&second.stages).copied().collect();
+        let used: u64 = members.iter().map(Stages::sum_us).sum();
+        (used as f64 / (4.0 * self.period(members)) * 1e6) as i64
+    }
+
+    fn period(&mut self, mut members: Vec<Stages>) -> f64 {
+        members.sort_unstable();
+        let (ordering, contention) = (self.ordering, self.contention);
+        *self.periods.entry(members).or_insert_with_key(|m| shared_period_us(m, ordering, &contention))
+    }
+
+    /// The group, or its members alone if they would be faster one after the other.
+    fn unpack(&mut self, group: Group) -> Vec<Vec<usize>> {
+        let in_turn: f64 = group.stages.iter().map(|s| f64::from(s.iteration_us)).sum();
+        if self.autopack && group.places.len() > 1 && self.period(group.stages) > in_turn {
+            return group.places.into_iter().map(|i| vec![i]).collect();
+        }
+        vec![group.places]
+    }
+}
