@@ -88,3 +88,34 @@ proptest! {
         check(&counts, &table, &by_type(&counts, &table));
     }
 }
+
+#[test]
+fn odd_types_that_need_each_other() {
+    // Three types that only fit each other, an odd number in all: one stays single, whatever the counts.
+    let ring = vec![vec![0, 10, 10], vec![10, 0, 10], vec![10, 10, 0]];
+    assert_eq!(by_type(&[101, 101, 101], &ring).weight, 1510);
+    assert_eq!(by_type(&[10_001, 10_001, 10_001], &ring).weight, 150_010);
+    // Alone, an odd type leaves one out; two odd types share the two that are left.
+    assert_eq!(by_type(&[10_001], &[vec![7]]).weight, 35_000);
+    assert_eq!(
+        by_type(&[10_001, 9_999], &[vec![7, 3], vec![3, 5]]).weight,
+        35_000 + 24_995 + 3
+    );
+    assert_eq!(by_type(&[], &[]).weight, 0);
+    assert_eq!(by_type(&[5, 0], &[vec![-1, 9], vec![9, 9]]).weight, 0);
+}
+
+#[test]
+fn assigned_members_are_distinct_and_of_the_right_types() {
+    let counts = [3, 2, 4];
+    let table = vec![vec![1, 5, 2], vec![5, 1, 9], vec![2, 9, 4]];
+    let found = by_type(&counts, &table);
+    check(&counts, &table, &found);
+    let members = vec![vec![10, 11, 12], vec![20, 21], vec![30, 31, 32, 33]];
+    let pairs = found.assign(&members);
+    let worth = |u: u32, v: u32| table[u as usize / 10 - 1][v as usize / 10 - 1];
+    assert_eq!(pairs.iter().map(|&(u, v)| worth(u, v)).sum::<i64>(), found.weight);
+    let mut all: Vec<u32> = pairs.iter().flat_map(|&(u, v)| [u, v]).collect();
+    all.sort_unstable();
+    assert!(all.windows(2).all(|two| two[0] < two[1]));
+}

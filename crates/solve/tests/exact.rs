@@ -1,79 +1,10 @@
-//! The exact solver against brute force, another implementation and its own certificates.
+//! The exact solver against brute force, another implementation and its own proofs.
 
-use dovetail_solve::matching::{maximum_weight, verify};
+mod graphs;
+
+use dovetail_solve::matching::{Matching, greedy, maximum_weight, verify};
+use graphs::{brute, cases, complete, ears, graph, peer};
 use proptest::prelude::*;
-
-type Edges = Vec<(u32, u32, i64)>;
-
-/// The weight of a maximum matching by trying everything.
-fn brute(n: usize, edges: &Edges) -> i64 {
-    let mut weight = vec![vec![0i64; n]; n];
-    for &(u, v, w) in edges {
-        if u != v {
-            let best = weight[u as usize][v as usize].max(w);
-            weight[u as usize][v as usize] = best;
-            weight[v as usize][u as usize] = best;
-        }
-    }
-    let mut best = vec![0i64; 1 << n];
-    for set in 1usize..1 << n {
-        let u = set.trailing_zeros() as usize;
-        let rest = set & (set - 1);
-        let pairs = (u + 1..n).filter(|v| rest >> v & 1 == 1);
-        best[set] = pairs
-            .map(|v| weight[u][v] + best[rest & !(1 << v)])
-            .fold(best[rest], i64::max);
-    }
-    best[(1 << n) - 1]
-}
-
-/// Random graphs: from sparse to complete, from all weights equal to all different, some negative.
-fn graph(sizes: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = (usize, Edges)> {
-    (
-        sizes,
-        1usize..=100,
-        prop_oneof![
-            Just(1i64),
-            Just(2),
-            Just(4),
-            Just(12),
-            Just(1000),
-            Just(1_000_000)
-        ],
-    )
-        .prop_flat_map(|(n, percent, span)| {
-            let all = n * n.saturating_sub(1) / 2;
-            let edge = move |i: usize| {
-                let mut first = 0;
-                let mut i = i;
-                while i >= n - 1 - first {
-                    i -= n - 1 - first;
-                    first += 1;
-                }
-                (first as u32, (first + 1 + i) as u32)
-            };
-            let weight = -span / 4..=span;
-            proptest::collection::vec((0usize..100, weight, any::<bool>()), all).prop_map(move |draws| {
-                let picked = draws
-                    .into_iter()
-                    .enumerate()
-                    .filter(|(_, (chance, _, _))| *chance < percent);
-                let edges = picked.map(|(i, (_, w, turned))| {
-                    let (u, v) = edge(i);
-                    if turned { (v, u, w) } else { (u, v, w) }
-                });
-                (n, edges.collect())
-            })
-        })
-}
-
-fn cases(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
 
 proptest! {
     #![proptest_config(cases(4000))]
@@ -84,14 +15,144 @@ proptest! {
         prop_assert_eq!(found.weight, brute(n, &edges));
         prop_assert_eq!(verify(&edges, &found), Ok(()));
     }
+
+    #[test]
+    fn nested_rings_as_good_as_trying_everything((n, edges) in ears(13)) {
+        let found = maximum_weight(n, &edges);
+        prop_assert_eq!(found.weight, brute(n, &edges));
+        prop_assert_eq!(verify(&edges, &found), Ok(()));
+    }
 }
 
 proptest! {
-    #![proptest_config(cases(400))]
+    #![proptest_config(cases(300))]
 
     #[test]
-    fn certified((n, edges) in graph(11..=60)) {
+    fn as_good_as_another_implementation((n, edges) in graph(11..=60)) {
         let found = maximum_weight(n, &edges);
+        prop_assert_eq!(found.weight, peer(n, &edges));
         prop_assert_eq!(verify(&edges, &found), Ok(()));
+    }
+
+    #[test]
+    fn nested_rings_as_good_as_another_implementation((n, edges) in ears(60)) {
+        let found = maximum_weight(n, &edges);
+        prop_assert_eq!(found.weight, peer(n, &edges));
+        prop_assert_eq!(verify(&edges, &found), Ok(()));
+    }
+
+    #[test]
+    fn the_same_every_time_and_greedy_is_half_as_good((n, edges) in graph(2..=60)) {
+        let found = maximum_weight(n, &edges);
+        prop_assert_eq!(&found, &maximum_weight(n, &edges));
+        let quick = greedy(n, &edges);
+        prop_assert_eq!(&quick, &greedy(n, &edges));
+        prop_assert!(quick.weight <= found.weight && found.weight <= 2 * quick.weight);
+    }
+
+    #[test]
+    fn a_tampered_result_is_refused((n, edges) in graph(4..=30), at in any::<prop::sample::Index>()) {
+        let found = maximum_weight(n, &edges);
+        for (what, tampered) in tampered(&found, at.index(n)) {
+            prop_assert!(verify(&edges, &tampered).is_err(), "{} was accepted", what);
+        }
+    }
+}
+
+/// Some ways to be wrong about a vertex.
+fn tampered(found: &Matching, v: usize) -> Vec<(&'static str, Matching)> {
+    let mut all = Vec::new();
+    let mut add = |what, change: &dyn Fn(&mut Matching)| {
+        let mut copy = found.clone();
+        change(&mut copy);
+        all.push((what, copy));
+    };
+    add("another weight", &|m| m.weight += 1);
+    add("a higher price", &|m| m.duals.vertex[v] += 1);
+    add("a lower price", &|m| m.duals.vertex[v] -= 1);
+    add("a missing price", &|m| drop(m.duals.vertex.pop()));
+    add("a partner that is not there", &|m| {
+        m.mate[v] = Some(m.mate.len() as u32)
+    });
+    add("a vertex as its own partner", &|m| m.mate[v] = Some(v as u32));
+    if let Some(partner) = found.mate[v] {
+        add("a one-sided pair", &|m| m.mate[v] = None);
+        add("a dropped pair", &|m| {
+            m.mate[v] = None;
+            m.mate[partner as usize] = None;
+        });
+        let other = (0..found.mate.len())
+            .find(|&u| u != v && u != partner as usize)
+            .unwrap();
+        add("a price paid by the wrong one", &|m| {
+            m.duals.vertex[v] -= 1;
+            m.duals.vertex[other] += 1;
+        });
+    }
+    if !found.duals.blossoms.is_empty() {
+        add("a dearer blossom", &|m| m.duals.blossoms[0].value += 2);
+        add("a cheaper blossom", &|m| m.duals.blossoms[0].value -= 2);
+        add("a blossom around itself", &|m| {
+            m.duals.blossoms[0].parent = Some(0)
+        });
+        let inside = found.duals.blossom_of.iter().position(Option::is_some).unwrap();
+        add("a blossom that is not odd", &|m| {
+            m.duals.blossom_of[inside] = None
+        });
+    }
+    all
+}
+
+#[test]
+fn small_graphs_by_hand() {
+    let weight = |n, edges: &[(u32, u32, i64)]| {
+        let found = maximum_weight(n, edges);
+        assert_eq!(verify(edges, &found), Ok(()));
+        found.weight
+    };
+    assert_eq!(weight(0, &[]), 0);
+    assert_eq!(
+        weight(3, &[(0, 1, -5), (1, 2, 0)]),
+        0,
+        "edges that are worth nothing are not used"
+    );
+    assert_eq!(
+        weight(2, &[(0, 0, 9), (0, 1, 2), (1, 0, 3)]),
+        3,
+        "a loop is no pair, the heaviest of two counts"
+    );
+    assert_eq!(
+        weight(4, &[(0, 1, 6), (1, 2, 10), (2, 3, 5)]),
+        11,
+        "two good pairs beat the best one"
+    );
+    assert_eq!(weight(3, &[(0, 1, 7), (1, 2, 7), (2, 0, 7)]), 7);
+    // A blossom that becomes inner and has to be taken apart again.
+    let edges = [
+        (0, 1, 45),
+        (0, 4, 45),
+        (1, 2, 50),
+        (2, 3, 45),
+        (3, 4, 50),
+        (0, 5, 30),
+        (2, 8, 35),
+        (3, 7, 35),
+        (4, 6, 26),
+    ];
+    assert_eq!(weight(9, &edges), brute(9, &edges));
+}
+
+#[test]
+fn large_complete_graphs_are_certified() {
+    for (n, span, seed) in [(300, 1_000_000, 1), (301, 1000, 2), (300, 8, 3), (301, 2, 4)] {
+        let edges = complete(n, span, seed);
+        let found = maximum_weight(n as usize, &edges);
+        assert_eq!(verify(&edges, &found), Ok(()));
+        let quick = greedy(n as usize, &edges);
+        assert!(
+            quick.weight * 100 >= found.weight * 97,
+            "greedy lost more than 3 % of {}",
+            found.weight
+        );
     }
 }

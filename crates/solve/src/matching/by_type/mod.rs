@@ -6,6 +6,8 @@
 //!
 //! # Method
 //!
+//! Types that are worth nothing to each other, directly or through others, are solved apart. For each such set:
+//!
 //! 1. **Relax.** Let each type appear twice, as giver and as taker, and solve the transportation problem between the two
 //!    sides ([`transport`]). Half of what flows either way is an optimal solution in halves of the linear relaxation, and
 //!    the sums of the two prices of each type, y(s), are (doubled) prices: y(s) + y(t) ≥ 2·w(s,t), with equality wherever
@@ -127,15 +129,46 @@ pub(crate) struct Whole {
 /// vertices leaves `i64`.
 pub fn by_type(counts: &[u32], weight: &[Vec<i64>]) -> TypeMatching {
     check(counts, weight);
-    let there: Vec<u32> = (0..counts.len() as u32)
-        .filter(|&t| counts[t as usize] > 0)
-        .collect();
+    let mut found = TypeMatching::default();
+    for members in components(counts, weight) {
+        solve(&members, counts, weight, &mut found);
+    }
+    found.pairs.sort_unstable();
+    found
+}
+
+/// Sets of types that are worth nothing to the types outside; types without vertices are left out.
+fn components(counts: &[u32], weight: &[Vec<i64>]) -> Vec<Vec<u32>> {
+    let mut seen: Vec<bool> = counts.iter().map(|&count| count == 0).collect();
+    let mut all = Vec::new();
+    for first in 0..counts.len() {
+        if std::mem::replace(&mut seen[first], true) {
+            continue;
+        }
+        let mut members = vec![first as u32];
+        let mut at = 0;
+        while let Some(&s) = members.get(at) {
+            for (t, &w) in weight[s as usize].iter().enumerate() {
+                if w > 0 && !std::mem::replace(&mut seen[t], true) {
+                    members.push(t as u32);
+                }
+            }
+            at += 1;
+        }
+        members.sort_unstable();
+        all.push(members);
+    }
+    all
+}
+
+/// Solves for some of the types and adds what is found.
+fn solve(members: &[u32], counts: &[u32], weight: &[Vec<i64>], found: &mut TypeMatching) {
     let worth = |s: u32, t: u32| weight[s as usize][t as usize].max(0);
     let types = Types {
-        counts: there.iter().map(|&t| counts[t as usize]).collect(),
-        weight: there
+        counts: members.iter().map(|&t| counts[t as usize]).collect(),
+        weight: members
             .iter()
-            .flat_map(|&s| there.iter().map(move |&t| worth(s, t)))
+            .flat_map(|&s| members.iter().map(move |&t| worth(s, t)))
             .collect(),
     };
     let relaxed = transport::solve(&types);
@@ -143,9 +176,8 @@ pub fn by_type(counts: &[u32], weight: &[Vec<i64>]) -> TypeMatching {
     if whole.lost > 0 {
         whole = residual::repair(&types, &relaxed.price, &whole);
     }
-    let mut found = TypeMatching::default();
-    for (s, &first) in there.iter().enumerate() {
-        for (t, &second) in there.iter().enumerate().skip(s) {
+    for (s, &first) in members.iter().enumerate() {
+        for (t, &second) in members.iter().enumerate().skip(s) {
             let count = whole.pairs[s * types.len() + t];
             if count > 0 {
                 found.pairs.push(TypePair { first, second, count });
@@ -153,7 +185,6 @@ pub fn by_type(counts: &[u32], weight: &[Vec<i64>]) -> TypeMatching {
             }
         }
     }
-    found
 }
 
 fn check(counts: &[u32], weight: &[Vec<i64>]) {

@@ -18,27 +18,52 @@ use super::super::{Duals, NONE};
 use super::{FIRST_COPIES, Types, Whole};
 
 /// Makes a rounded solution optimal; `price` are the doubled prices of the relaxation.
+///
+/// Whatever has no model gets twice the copies in the next attempt. Should that come to the number that is enough without
+/// a proof, all get that many, and the result is optimal as it is.
 pub(super) fn repair(types: &Types, price: &[i64], whole: &Whole) -> Whole {
     let enough = whole.lost.saturating_mul(4);
-    let mut copies = FIRST_COPIES.min(enough);
+    let n = types.len();
+    let mut copies = Copies {
+        pairs: vec![FIRST_COPIES; n * n],
+        single: vec![FIRST_COPIES; n],
+    };
+    let mut last = false;
     loop {
-        let (repaired, proven) = attempt(types, price, whole, copies);
-        if proven || copies >= enough {
+        let (repaired, proven) = attempt(types, price, whole, &mut copies);
+        if proven || last {
             return repaired;
         }
-        copies = (copies * 2).min(enough);
+        if copies
+            .pairs
+            .iter()
+            .chain(&copies.single)
+            .any(|&copies| copies >= enough)
+        {
+            copies = Copies {
+                pairs: vec![enough; n * n],
+                single: vec![enough; n],
+            };
+            last = true;
+        }
     }
 }
 
-/// Repairs with so many copies; also tells whether the result is proven for the whole.
-fn attempt(types: &Types, price: &[i64], whole: &Whole, copies: u32) -> (Whole, bool) {
+/// How many pairs of each two types (row by row, the lower type first) and singles of each type go into the small graph.
+struct Copies {
+    pairs: Vec<u32>,
+    single: Vec<u32>,
+}
+
+/// Repairs with so many copies. Also tells whether the result is proven for the whole; if not, what is missing is doubled.
+fn attempt(types: &Types, price: &[i64], whole: &Whole, copies: &mut Copies) -> (Whole, bool) {
     let n = types.len();
     let mut outside = whole.clone();
     let mut kind: Vec<u32> = Vec::new();
     let mut mate: Vec<u32> = Vec::new();
     for s in 0..n {
         for t in s..n {
-            let taken = whole.pairs[s * n + t].min(copies);
+            let taken = whole.pairs[s * n + t].min(copies.pairs[s * n + t]);
             outside.pairs[s * n + t] -= taken;
             for _ in 0..taken {
                 let at = kind.len() as u32;
@@ -46,7 +71,7 @@ fn attempt(types: &Types, price: &[i64], whole: &Whole, copies: u32) -> (Whole, 
                 mate.extend([at + 1, at]);
             }
         }
-        let taken = whole.single[s].min(copies);
+        let taken = whole.single[s].min(copies.single[s]);
         outside.single[s] -= taken;
         kind.extend(std::iter::repeat_n(s as u32, taken as usize));
         mate.extend(std::iter::repeat_n(NONE, taken as usize));
@@ -59,12 +84,12 @@ fn attempt(types: &Types, price: &[i64], whole: &Whole, copies: u32) -> (Whole, 
     let mut solver = Solver::new(&graph, start);
     solver.run();
     let (mate, duals) = solver.into_parts();
-    let proven = extends(&graph, &mate, &duals, &outside);
+    let proven = extends(&graph, &mate, &duals, &outside, copies);
     (merged(&graph, &mate, outside), proven)
 }
 
-/// Whether the proof for the small graph extends to what was left outside.
-fn extends(graph: &Typed<'_>, mate: &[u32], duals: &Duals, outside: &Whole) -> bool {
+/// Whether the proof for the small graph extends to what was left outside; doubles the copies of what it does not reach.
+fn extends(graph: &Typed<'_>, mate: &[u32], duals: &Duals, outside: &Whole, copies: &mut Copies) -> bool {
     let n = graph.types.len();
     let paid = duals.paid_by_blossom();
     let mut modelled = vec![false; n * n];
@@ -83,8 +108,22 @@ fn extends(graph: &Typed<'_>, mate: &[u32], duals: &Duals, outside: &Whole) -> b
         let pays = |x: usize, own: i64| 2 * duals.vertex[x] + around >= own;
         modelled[s * n + t] |= pays(v, own) && pays(partner as usize, 2 * graph.types.row(t)[t]);
     }
-    let pairs = (0..n).all(|s| (s..n).all(|t| outside.pairs[s * n + t] == 0 || modelled[s * n + t]));
-    pairs && (0..n).all(|s| outside.single[s] == 0 || idle[s])
+    let double_missing = |outside: &[u32], there: &[bool], copies: &mut [u32]| {
+        let mut missing = false;
+        for ((&outside, &there), copies) in outside.iter().zip(there).zip(copies) {
+            if outside > 0 && !there {
+                missing = true;
+                *copies = copies.saturating_mul(2);
+            }
+        }
+        missing
+    };
+    // The lower triangle of the pairs says the same as the upper one, which alone is used.
+    let upper = |s: usize, t: usize| if s <= t { outside.pairs[s * n + t] } else { 0 };
+    let pairs: Vec<u32> = (0..n).flat_map(|s| (0..n).map(move |t| upper(s, t))).collect();
+    let no_pair = double_missing(&pairs, &modelled, &mut copies.pairs);
+    let no_single = double_missing(&outside.single, &idle, &mut copies.single);
+    !no_pair && !no_single
 }
 
 /// Adds the pairs and singles of the small graph to those left outside.

@@ -40,7 +40,7 @@ pub(super) fn round(types: &Types, relaxed: &Relaxed) -> Whole {
     let mut lost = 0;
     for start in std::iter::once(extra).chain(starts) {
         let trail = odd.closed_trail(start);
-        let mut up = start == extra || trail.len() % 2 == 0;
+        let mut up = start == extra || trail.len().is_multiple_of(2);
         if !up && relaxed.price[start] > 0 {
             lost += 1;
         }

@@ -11,7 +11,7 @@ const NOBODY: usize = usize::MAX;
 /// An optimal solution of the relaxation.
 #[derive(Debug)]
 pub(super) struct Relaxed {
-    /// What flows, row by row with a row for each **taker**.
+    /// What flows, row by row with a row for each taker.
     pub(super) flow: Vec<u32>,
     /// The doubled price of each type.
     pub(super) price: Vec<i64>,
@@ -45,14 +45,18 @@ struct Plan<'t> {
     room: Vec<u32>,
     give_price: Vec<i64>,
     take_price: Vec<i64>,
+    /// The takers that each giver is worth something with, the heaviest first, row by row.
+    offers: Vec<Vec<(i64, u32)>>,
+    /// The givers that give to each taker.
+    carriers: Vec<Vec<u32>>,
     // The search: how far each is from the source, and through whom.
     near: Vec<i64>,
+    open: Vec<u32>,
     taker_from: Vec<usize>,
     giver_from: Vec<usize>,
     givers: Vec<(usize, i64)>,
     takers: Vec<(usize, i64)>,
     seen: Vec<bool>,
-    passed: Vec<bool>,
     limit: i64,
     goal: Goal,
 }
@@ -68,13 +72,15 @@ impl<'t> Plan<'t> {
             room: types.counts.clone(),
             give_price: (0..n).map(heaviest).collect(),
             take_price: vec![0; n],
-            near: vec![0; n],
+            offers: (0..n).map(|s| offers(types.row(s))).collect(),
+            carriers: vec![Vec::new(); n],
+            near: vec![i64::MAX; n],
+            open: Vec::with_capacity(n),
             taker_from: vec![NOBODY; n],
             giver_from: vec![NOBODY; n],
             givers: Vec::with_capacity(n),
             takers: Vec::with_capacity(n),
             seen: vec![false; n],
-            passed: vec![false; n],
             limit: 0,
             goal: Goal::Release(NOBODY),
         }
@@ -84,16 +90,16 @@ impl<'t> Plan<'t> {
     fn step(&mut self, source: usize) {
         self.near.fill(i64::MAX);
         self.seen.fill(false);
-        self.passed.fill(false);
+        self.open.clear();
         self.givers.clear();
         self.takers.clear();
         self.limit = i64::MAX;
         self.reach_giver(source, NOBODY, 0);
         while let Some((taker, at)) = self.nearest() {
-            self.passed[taker] = true;
             self.takers.push((taker, at));
-            for giver in 0..self.types.len() {
-                if self.flow[taker * self.types.len() + giver] > 0 && !self.seen[giver] {
+            for i in 0..self.carriers[taker].len() {
+                let giver = self.carriers[taker][i] as usize;
+                if !self.seen[giver] {
                     self.reach_giver(giver, taker, at);
                 }
             }
@@ -107,15 +113,16 @@ impl<'t> Plan<'t> {
         self.push(source);
     }
 
-    /// The nearest taker that is nearer than the goal.
-    fn nearest(&self) -> Option<(usize, i64)> {
-        let (mut best, mut at) = (NOBODY, self.limit);
-        for (taker, &near) in self.near.iter().enumerate() {
-            if near < at && !self.passed[taker] {
-                (best, at) = (taker, near);
+    /// Takes the nearest taker out that is nearer than the goal.
+    fn nearest(&mut self) -> Option<(usize, i64)> {
+        let (mut best, mut at) = (usize::MAX, self.limit);
+        for (i, &taker) in self.open.iter().enumerate() {
+            let near = self.near[taker as usize];
+            if near < at {
+                (best, at) = (i, near);
             }
         }
-        (best != NOBODY).then_some((best, at))
+        (best < self.open.len()).then(|| (self.open.swap_remove(best) as usize, at))
     }
 
     fn reach_giver(&mut self, giver: usize, through: usize, at: i64) {
@@ -127,9 +134,17 @@ impl<'t> Plan<'t> {
             self.limit = ahead;
             self.goal = Goal::Release(giver);
         }
-        for (taker, &weight) in self.types.row(giver).iter().enumerate() {
-            let near = ahead + self.take_price[taker] - weight;
-            if weight > 0 && near < self.near[taker] && near < self.limit {
+        for &(weight, taker) in &self.offers[giver] {
+            // Prices only add to it, so none of the lighter offers can be nearer than the goal either.
+            if ahead - weight >= self.limit {
+                break;
+            }
+            let taker = taker as usize;
+            let near = ahead - weight + self.take_price[taker];
+            if near < self.near[taker] && near < self.limit {
+                if self.near[taker] == i64::MAX {
+                    self.open.push(taker as u32);
+                }
                 self.near[taker] = near;
                 self.taker_from[taker] = giver;
                 if self.room[taker] > 0 {
@@ -157,7 +172,7 @@ impl<'t> Plan<'t> {
         match self.goal {
             Goal::Room(taker) => {
                 self.room[taker] -= amount;
-                self.flow[taker * self.types.len() + end] += amount;
+                self.add(end, taker, amount);
             }
             Goal::Release(giver) => self.left[giver] += amount,
         }
@@ -165,9 +180,37 @@ impl<'t> Plan<'t> {
         let mut giver = end;
         while giver != source {
             let taker = self.giver_from[giver];
-            self.flow[taker * self.types.len() + giver] -= amount;
+            self.remove(giver, taker, amount);
             giver = self.taker_from[taker];
-            self.flow[taker * self.types.len() + giver] += amount;
+            self.add(giver, taker, amount);
         }
     }
+
+    fn add(&mut self, giver: usize, taker: usize, amount: u32) {
+        let flow = &mut self.flow[taker * self.types.len() + giver];
+        if *flow == 0 {
+            self.carriers[taker].push(giver as u32);
+        }
+        *flow += amount;
+    }
+
+    fn remove(&mut self, giver: usize, taker: usize, amount: u32) {
+        let flow = &mut self.flow[taker * self.types.len() + giver];
+        *flow -= amount;
+        if *flow == 0 {
+            self.carriers[taker].retain(|&carrier| carrier != giver as u32);
+        }
+    }
+}
+
+/// What a giver is worth to takers, the heaviest first.
+fn offers(row: &[i64]) -> Vec<(i64, u32)> {
+    let mut offers: Vec<(i64, u32)> = row
+        .iter()
+        .copied()
+        .zip(0..)
+        .filter(|&(weight, _)| weight > 0)
+        .collect();
+    offers.sort_unstable_by_key(|&(weight, taker)| (-weight, taker));
+    offers
 }
