@@ -120,7 +120,8 @@ struct Run<'a> {
     alive_integral: f64,
     segments: Vec<Segment>,
     process: Option<Process>,
-    down: Vec<bool>,
+    /// Until when each node is down; none for those that are up.
+    down: Vec<Option<Time>>,
     tracked_left: usize,
     /// Who shares GPUs; none under a policy that never shares.
     sharing: Option<Sharing>,
@@ -155,7 +156,7 @@ impl<'a> Run<'a> {
             alive_integral: 0.0,
             segments: Vec::new(),
             process: Process::new(&config.failures, config.seed),
-            down: vec![false; config.cluster.nodes.len()],
+            down: vec![None; config.cluster.nodes.len()],
             tracked_left: match config.stop_after_tracked {
                 true => (0..workload.jobs.len())
                     .filter(|i| metrics::is_tracked(*i, workload, config))
@@ -221,8 +222,9 @@ impl<'a> Run<'a> {
         let coming = self.coming.peek().map(|Reverse((at, _))| *at);
         let wake = self.engine.wake_at();
         let next = arrival.into_iter().chain(coming).chain(wake).min()?;
-        let stuck = arrival.is_none() && self.busy_gpus == 0 && !self.down.contains(&true) && wake.is_none();
-        // With every node up and nothing running, only failures are to come: who waits now waits for ever.
+        let stuck = arrival.is_none() && self.busy_gpus == 0 && wake.is_none();
+        // With every node up that will ever be, and nothing running, only failures are to come: who waits now waits for
+        // ever.
         if stuck && self.only_failures_coming() && self.engine.decisions() > 0 {
             None
         } else {
@@ -507,18 +509,24 @@ impl<'a> Run<'a> {
     }
 
     fn node_down(&mut self, node: NodeId, up: Time) {
-        if std::mem::replace(&mut self.down[node.0 as usize], true) {
-            return;
+        let until = &mut self.down[node.0 as usize];
+        let was_up = until.is_none();
+        *until = Some(until.map_or(up, |until| until.max(up)));
+        if was_up {
+            self.up_gpus -= self.config.cluster.nodes[node].gpus;
+            self.tell(Event::NodeDown { node });
         }
-        self.up_gpus -= self.config.cluster.nodes[node].gpus;
-        self.tell(Event::NodeDown { node });
         if up < Time::MAX {
             self.coming.push(Reverse((up, Coming::NodeUp(node))));
         }
     }
 
+    /// The end of an outage; the node is back unless it is down for longer by another one.
     fn node_up(&mut self, node: NodeId) {
-        self.down[node.0 as usize] = false;
+        if self.down[node.0 as usize].is_none_or(|until| until > self.now) {
+            return;
+        }
+        self.down[node.0 as usize] = None;
         let spec = self.config.cluster.nodes[node].clone();
         self.up_gpus += spec.gpus;
         self.tell(Event::NodeUp { node, spec });
