@@ -1,26 +1,14 @@
 //! `--compat blox` gives the same finish second for every job of Blox's own runs.
 
-use std::path::PathBuf;
-
 use dovetail_model::ClusterSpec;
 use dovetail_policies::Overrides;
 use dovetail_sim::{SimConfig, compat, simulate};
+use dovetail_testkit::shared;
 use dovetail_workload::{Format, read};
-
-/// The folder of shared data; none, with a loud line, where it is absent.
-fn shared(folder: &str) -> Option<PathBuf> {
-    let root = std::env::var("DOVETAIL_SHARED").unwrap_or_else(|_| "../../../shared".to_owned());
-    let path = PathBuf::from(root).join("data").join(folder);
-    if path.is_dir() {
-        return Some(path);
-    }
-    eprintln!("SKIPPED: {} is not there (set DOVETAIL_SHARED)", path.display());
-    None
-}
 
 /// Runs one set and compares every job of the golden file; returns (jobs, average JCT, preemptions).
 fn check(set: &str, policy: &str, admission: Option<&str>) -> Option<(usize, f64, u64)> {
-    let folder = shared("blox")?.join(set);
+    let folder = shared(env!("CARGO_MANIFEST_DIR"), "blox")?.join(set);
     let workload = read(&folder.join("workload.csv"), Some(Format::Blox)).unwrap();
     let golden = {
         let mut name = policy.to_owned();

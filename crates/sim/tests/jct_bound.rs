@@ -1,25 +1,16 @@
 //! Average JCT of `srsf`, `sjf` and `fifo-backfill` on one pool of GPUs, and the lower bound, against the table.
 
-use std::path::PathBuf;
-
 use dovetail_model::{ClusterSpec, NodeSpec};
 use dovetail_policies::{Overrides, build};
 use dovetail_sim::{SimConfig, simulate};
+use dovetail_testkit::shared;
 use dovetail_workload::{Format, read};
-
-fn shared(folder: &str) -> Option<PathBuf> {
-    let root = std::env::var("DOVETAIL_SHARED").unwrap_or_else(|_| "../../../shared".to_owned());
-    let path = PathBuf::from(root).join("data").join(folder);
-    if path.is_dir() {
-        return Some(path);
-    }
-    eprintln!("SKIPPED: {} is not there (set DOVETAIL_SHARED)", path.display());
-    None
-}
 
 #[test]
 fn the_table_is_met_within_one_percent() {
-    let Some(folder) = shared("jct-bound") else { return };
+    let Some(folder) = shared(env!("CARGO_MANIFEST_DIR"), "jct-bound") else {
+        return;
+    };
     let table = std::fs::read_to_string(folder.join("expected.csv")).unwrap();
     for line in table.lines().skip(1) {
         let cells: Vec<&str> = line.split(',').collect();
