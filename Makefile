@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 
 CARGO ?= cargo
-DOVETAIL = target/release/dovetail
+DOVETAIL = $(or $(CARGO_TARGET_DIR),target)/release/dovetail
 
 .PHONY: help demo test build lint unit doc bench clean
 

@@ -39,7 +39,14 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Request(error) | Self::Work(error)) = self;
-        write!(f, "{error:#}")
+        // Many errors already say what caused them: a cause is added only if it says something new.
+        let mut text = error.to_string();
+        for cause in error.chain().skip(1).map(ToString::to_string) {
+            if !text.contains(&cause) {
+                text = format!("{text}: {cause}");
+            }
+        }
+        f.write_str(&text)
     }
 }
 

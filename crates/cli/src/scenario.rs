@@ -56,6 +56,26 @@ impl List {
     }
 }
 
+impl Scenario {
+    /// Refuses keys that the command has no use for.
+    ///
+    /// # Errors
+    /// Names the key and the command that takes it.
+    pub fn without(
+        self,
+        key: &str,
+        value: impl Fn(&Scenario) -> &Option<String>,
+        command: &str,
+    ) -> Result<Self, Failure> {
+        match value(&self) {
+            None => Ok(self),
+            Some(_) => Err(Failure::request(format!(
+                "key `{key}` of the scenario is for `dovetail {command}`"
+            ))),
+        }
+    }
+}
+
 /// Reads a scenario file.
 ///
 /// # Errors

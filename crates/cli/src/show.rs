@@ -174,7 +174,11 @@ pub fn comparison(rows: &[(String, Summary)]) -> Table {
                 cell
             }
         });
-        table.add_row(std::iter::once(Cell::new(name)).chain(cells));
+        table.add_row(
+            [Cell::new(name), Cell::new(&summary.knowledge)]
+                .into_iter()
+                .chain(cells),
+        );
     }
     align_numbers(&mut table);
     table

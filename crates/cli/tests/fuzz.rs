@@ -7,7 +7,10 @@ use dovetail_sim::Failures;
 use proptest::prelude::*;
 
 fn config() -> ProptestConfig {
-    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) }
+    ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(400)
+    }
 }
 
 /// Text that looks a bit like what is expected.
@@ -21,13 +24,32 @@ fn nearly(words: &'static [&'static str]) -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-const POLICY_WORDS: &[&str] =
-    &["fifo", "tiresias", "las", "gittins", ":", "limits=", "promote=", "quantum=", "window=", "10", "1h", "1/2", ","];
-const SCENARIO_WORDS: &[&str] = &[
-    "policy: ", "policies: ", "[fifo, las]", "cluster: ", "16x8", "\n", "jobs: ", "100", "load: ", "check: true", "seeds: ",
-    "1..3", "- ", "{", "}", "restart-cost: ", "30s",
+const POLICY_WORDS: &[&str] = &[
+    "fifo", "tiresias", "las", "gittins", ":", "limits=", "promote=", "quantum=", "window=", "10", "1h",
+    "1/2", ",",
 ];
-const FAILURE_WORDS: &[&str] = &["node-0", "node", ",", "\n", "1", "0", "down_s", "1e400", "-3", "NaN", "#"];
+const SCENARIO_WORDS: &[&str] = &[
+    "policy: ",
+    "policies: ",
+    "[fifo, las]",
+    "cluster: ",
+    "16x8",
+    "\n",
+    "jobs: ",
+    "100",
+    "load: ",
+    "check: true",
+    "seeds: ",
+    "1..3",
+    "- ",
+    "{",
+    "}",
+    "restart-cost: ",
+    "30s",
+];
+const FAILURE_WORDS: &[&str] = &[
+    "node-0", "node", ",", "\n", "1", "0", "down_s", "1e400", "-3", "NaN", "#",
+];
 
 proptest! {
     #![proptest_config(config())]

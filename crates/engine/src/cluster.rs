@@ -217,7 +217,7 @@ impl Cluster {
     pub fn types(&self, gpu_type: Option<GpuTypeId>) -> impl Iterator<Item = GpuTypeId> + use<> {
         let known = self.pools.len() as u32;
         let range = match gpu_type {
-            Some(t) => t.0.min(known)..(t.0 + 1).min(known),
+            Some(t) => t.0.min(known)..t.0.saturating_add(1).min(known),
             None => 0..known,
         };
         range.map(GpuTypeId)

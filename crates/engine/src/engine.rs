@@ -181,7 +181,13 @@ impl Engine {
             .books
             .wake
             .into_iter()
-            .chain(self.state.expiries.first().map(|(at, _)| *at))
+            .chain(
+                self.state
+                    .expiries
+                    .first()
+                    .map(|(at, _)| *at)
+                    .filter(|_| self.someone_waits()),
+            )
             .min();
         match self.books.clock {
             Clock::Events => asked,
@@ -196,6 +202,11 @@ impl Engine {
                 asked.map(|at| at.max(next).next_multiple_of(period))
             }
         }
+    }
+
+    /// Whether a line that runs out can matter: to who is served next, when nobody waits, it cannot.
+    fn someone_waits(&self) -> bool {
+        self.state.idle_jobs > 0
     }
 
     /// In rounds, jobs that move along their lines can pass each other between two rounds.

@@ -431,7 +431,10 @@ impl<'a> Round<'a> {
     /// Takes the GPUs of every holder that does not go on exactly as it is, and tells what they were.
     fn clear_all_but(&mut self, chosen: &[Claim], line: &[Rank]) -> BTreeMap<JobId, Allocation> {
         let mut holders: BTreeMap<Seat, u32> = BTreeMap::new();
-        for held in line.iter().filter_map(|r| self.state.known(r.job).allocation.as_ref()) {
+        for held in line
+            .iter()
+            .filter_map(|r| self.state.known(r.job).allocation.as_ref())
+        {
             *holders.entry(seat(held)).or_insert(0) += 1;
         }
         let stays: BTreeSet<JobId> = chosen
@@ -450,25 +453,38 @@ impl<'a> Round<'a> {
 
     /// Whether the claim's members already hold just these GPUs together, and nobody else does.
     fn stands(&self, claim: &Claim, holders: &BTreeMap<Seat, u32>) -> bool {
-        let Some(held) = &self.state.known(claim.members[0]).allocation else { return false };
+        let Some(held) = &self.state.known(claim.members[0]).allocation else {
+            return false;
+        };
         let gpus_of = |id: &JobId| self.state.known(*id).allocation.as_ref();
         held.gpus() == claim.gpus
             && holders.get(&seat(held)) == Some(&(claim.members.len() as u32))
-            && claim.members.iter().all(|m| gpus_of(m).is_some_and(|a| same_gpus(a, held)))
+            && claim
+                .members
+                .iter()
+                .all(|m| gpus_of(m).is_some_and(|a| same_gpus(a, held)))
     }
 
     /// Puts a group on one set of GPUs: those of a member that had as many, else wherever there is a place. A member
     /// for whom there is no CPU or memory beside the others waits.
     fn start_group(&mut self, claim: &Claim, before: &BTreeMap<JobId, Allocation>) {
         let first = self.state.known(claim.members[0]);
-        let ask = Ask { gpus: claim.gpus, ..self.sizing.ask(first) };
-        let own = claim.members.iter().filter_map(|m| before.get(m)).find(|a| {
-            a.gpus() == claim.gpus && self.state.cluster.is_free(&resized(a, &ask))
-        });
+        let ask = Ask {
+            gpus: claim.gpus,
+            ..self.sizing.ask(first)
+        };
+        let own = claim
+            .members
+            .iter()
+            .filter_map(|m| before.get(m))
+            .find(|a| a.gpus() == claim.gpus && self.state.cluster.is_free(&resized(a, &ask)));
         let place = match own {
             Some(own) => resized(own, &ask),
             None if self.state.cluster.free_gpus(ask.gpu_type) < ask.gpus => return,
-            None => match self.tenancy.place(first, &ask, &self.state.cluster, self.placement) {
+            None => match self
+                .tenancy
+                .place(first, &ask, &self.state.cluster, self.placement)
+            {
                 Ok(place) => place,
                 Err(_) => return,
             },
@@ -521,7 +537,11 @@ fn seat(allocation: &Allocation) -> Seat {
 }
 
 fn same_gpus(a: &Allocation, b: &Allocation) -> bool {
-    a.shares.len() == b.shares.len() && a.shares.iter().zip(&b.shares).all(|(x, y)| x.node == y.node && x.gpus == y.gpus)
+    a.shares.len() == b.shares.len()
+        && a.shares
+            .iter()
+            .zip(&b.shares)
+            .all(|(x, y)| x.node == y.node && x.gpus == y.gpus)
 }
 
 /// The same GPUs with the CPU and memory that this ask wants beside them.

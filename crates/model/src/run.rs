@@ -116,6 +116,8 @@ pub struct TenantSummary {
 pub struct Summary {
     /// The policy, with what was replaced in it.
     pub policy: String,
+    /// What it was told of remaining run times: none, estimate or oracle.
+    pub knowledge: String,
     /// The workload.
     pub trace: String,
     /// The cluster.

@@ -59,6 +59,14 @@ pub enum PolicyError {
         /// What would be accepted.
         expected: String,
     },
+    /// A sizing or grouping that looks at all jobs at once, with a walk that never asks it.
+    #[error(
+        "a sizing or grouping that looks at all jobs at once needs discipline `replan`, found `{discipline}`"
+    )]
+    NeedsReplan {
+        /// The discipline that was given.
+        discipline: String,
+    },
     /// The text is not of the form `name:key=value,...`.
     #[error("cannot read `{text}`: expected NAME, NAME:VALUE or NAME:KEY=VALUE,KEY=VALUE")]
     Malformed {

@@ -177,6 +177,61 @@ impl Overrides {
     }
 }
 
+/// The parts of a preset with the knobs it was given.
+struct Parts {
+    order: String,
+    discipline: String,
+    sizing: String,
+    grouping: String,
+}
+
+impl Parts {
+    /// Each knob goes to the first part that has it, the one that gives the preset its name before all others; a knob
+    /// that none has goes there too, where it is refused.
+    fn of(preset: &Preset, spec: &PartSpec) -> Self {
+        let mut parts = [preset.order, preset.discipline, preset.sizing, preset.grouping].map(str::to_owned);
+        let main = match preset {
+            p if p.grouping != "none" => 3,
+            p if p.sizing != "rigid" => 2,
+            _ => 0,
+        };
+        let kinds = [Kind::Order, Kind::Discipline, Kind::Sizing, Kind::Grouping];
+        let all = registry::all();
+        let has = |i: usize, knob: &str| {
+            let name = parts_name(&[preset.order, preset.discipline, preset.sizing, preset.grouping][i]);
+            all.iter()
+                .any(|p| p.kind == kinds[i] && p.name == name && p.knobs.iter().any(|k| k.name == knob))
+        };
+        let mut add = |i: usize, setting: String| {
+            let part: &mut String = &mut parts[i];
+            part.push(if part.contains(':') { ',' } else { ':' });
+            part.push_str(&setting);
+        };
+        if let Some(value) = &spec.positional {
+            add(main, value.clone());
+        }
+        for (knob, value) in &spec.knobs {
+            let place = std::iter::once(main)
+                .chain(0..4)
+                .find(|i| has(*i, knob))
+                .unwrap_or(main);
+            add(place, format!("{knob}={value}"));
+        }
+        let [order, discipline, sizing, grouping] = parts;
+        Self {
+            order,
+            discipline,
+            sizing,
+            grouping,
+        }
+    }
+}
+
+/// The name of a part without its knobs.
+fn parts_name<'a>(part: &'a str) -> &'a str {
+    part.split(':').next().unwrap_or(part)
+}
+
 /// Builds a policy: a preset, with knobs for its order (`tiresias:limits=3600`), and some parts replaced. Also tells
 /// the least it must know of remaining work.
 ///
@@ -185,14 +240,20 @@ impl Overrides {
 pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), PolicyError> {
     let spec: PartSpec = text.parse()?;
     let preset = find(&spec.name)?;
-    let knobs = text.split_once(':').map(|(_, knobs)| knobs);
-    // Knobs of a preset are those of its order, or of the sizing or grouping that gives it its name.
-    let with_knobs = |part: &str, takes: bool| match knobs {
-        Some(knobs) if takes => format!("{part}:{knobs}"),
-        _ => part.to_owned(),
+    let parts = Parts::of(preset, &spec);
+    // A sizing or grouping that looks at all jobs at once needs a walk that asks it.
+    let plans = |part: &Option<String>, plain: &str| part.as_deref().is_some_and(|p| p != plain);
+    let replans = plans(&overrides.sizing, "rigid") || plans(&overrides.grouping, "none");
+    let walk = if replans {
+        "replan".to_owned()
+    } else {
+        parts.discipline
     };
-    let sized = preset.sizing != "rigid";
-    let grouped = preset.grouping != "none";
+    if let (true, Some(other)) = (replans, overrides.discipline.as_ref().filter(|d| *d != "replan")) {
+        return Err(PolicyError::NeedsReplan {
+            discipline: other.clone(),
+        });
+    }
     let pick = |over: &Option<String>, default: String| over.clone().unwrap_or(default);
     let (admission, a) = registry::build(
         Kind::Admission,
@@ -202,22 +263,22 @@ pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), P
     let (order, o) = registry::build(
         Kind::Order,
         registry::ORDERS,
-        &pick(&overrides.order, with_knobs(preset.order, !sized && !grouped)),
+        &pick(&overrides.order, parts.order),
     )?;
     let (discipline, d) = registry::build(
         Kind::Discipline,
         registry::DISCIPLINES,
-        &pick(&overrides.discipline, preset.discipline.to_owned()),
+        &pick(&overrides.discipline, walk),
     )?;
     let (sizing, s) = registry::build(
         Kind::Sizing,
         registry::SIZINGS,
-        &pick(&overrides.sizing, with_knobs(preset.sizing, sized)),
+        &pick(&overrides.sizing, parts.sizing),
     )?;
     let (grouping, g) = registry::build(
         Kind::Grouping,
         registry::GROUPINGS,
-        &pick(&overrides.grouping, with_knobs(preset.grouping, grouped)),
+        &pick(&overrides.grouping, parts.grouping),
     )?;
     let (placement, p) = registry::build(
         Kind::Placement,
@@ -271,6 +332,33 @@ mod tests {
         };
         assert!(say("fifo", over).contains("did you mean `consolidate`?"));
         assert!(say("tiresias:limit=3", Overrides::default()).contains("did you mean `limits`?"));
+    }
+
+    #[test]
+    fn knobs_find_the_part_that_has_them() {
+        let names = |text: &str| {
+            let (policy, _) = build(text, &Overrides::default()).unwrap();
+            policy.parts().map(|(_, part)| part.name()).join(" ")
+        };
+        assert!(names("fifo-easy:patience=2h,priority=true").contains("fifo:priority=true easy:patience=2h"));
+        assert!(names("muri-s:size=2,autopack=false").contains("muri:autopack=false,size=2"));
+        assert!(names("srsf:min_run=1h").contains("preempt:min_run=1h"));
+        let over = Overrides {
+            grouping: Some("muri".to_owned()),
+            ..Overrides::default()
+        };
+        let (policy, _) = build("tiresias", &over).unwrap();
+        assert_eq!(policy.discipline.name(), "replan");
+        let over = Overrides {
+            discipline: Some("strict".to_owned()),
+            ..over
+        };
+        assert!(
+            build("tiresias", &over)
+                .unwrap_err()
+                .to_string()
+                .contains("needs discipline `replan`")
+        );
     }
 
     #[test]

@@ -19,3 +19,8 @@ pub use dovetail_engine::{Clock, Knowledge};
 pub use failures::{Failures, Outage};
 pub use run::{Journal, simulate, simulate_with};
 pub use speed::SpeedModel;
+
+/// The guide to writing a policy, compiled and run.
+#[doc = include_str!("../../../docs/write-a-policy.md")]
+#[cfg(doctest)]
+pub struct WriteAPolicy;

@@ -47,7 +47,8 @@ pub(crate) fn record(
     summary.fragmentation = ratio(fragments as f64, up as f64);
     summary.lower_bound_avg_jct_s = bound(&rows, gpus);
     let tenant_of = |row: &JobRow| &workload.names.tenants[workload.jobs[row.job.0 as usize].tenant];
-    summary.tenants = tenants(&rows, &tenant_of);
+    let gpu_hours = |row: &JobRow| outcomes.truths[row.job.0 as usize].gpu_time as f64 / 3.6e9;
+    summary.tenants = tenants(&rows, &tenant_of, &gpu_hours);
     Ok(RunRecord {
         summary,
         job_names: rows
@@ -144,7 +145,11 @@ fn bound(rows: &[JobRow], gpus: u32) -> f64 {
     lower_bound_avg_jct(&jobs, gpus)
 }
 
-fn tenants<'a>(rows: &'a [JobRow], tenant_of: &dyn Fn(&'a JobRow) -> &'a String) -> Vec<TenantSummary> {
+fn tenants<'a>(
+    rows: &'a [JobRow],
+    tenant_of: &dyn Fn(&'a JobRow) -> &'a String,
+    gpu_hours: &dyn Fn(&JobRow) -> f64,
+) -> Vec<TenantSummary> {
     let mut by_tenant: std::collections::BTreeMap<&String, Vec<&JobRow>> = std::collections::BTreeMap::new();
     for row in rows {
         by_tenant.entry(tenant_of(row)).or_default().push(row);
@@ -173,11 +178,7 @@ fn tenants<'a>(rows: &'a [JobRow], tenant_of: &dyn Fn(&'a JobRow) -> &'a String)
                 p99_jct_s,
                 avg_wait_s: mean(&waits),
                 avg_slowdown: mean(&slowdowns),
-                gpu_hours: rows
-                    .iter()
-                    .map(|r| r.held.as_secs_f64() * f64::from(r.gpus))
-                    .sum::<f64>()
-                    / 3600.0,
+                gpu_hours: rows.iter().map(|r| gpu_hours(r)).sum(),
             }
         })
         .collect()

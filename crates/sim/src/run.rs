@@ -71,6 +71,7 @@ pub fn simulate_with(
     let mut run = Run::new(workload, policy, knowledge, config, journal);
     run.go(progress)?;
     let mut record = metrics::record(&run.finish(), workload, config)?;
+    record.summary.knowledge = knowledge_name(knowledge).to_owned();
     record.summary.wall_ms = began.elapsed().as_secs_f64() * 1000.0;
     Ok(record)
 }

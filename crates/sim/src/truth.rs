@@ -33,6 +33,8 @@ pub(crate) struct Truth {
     pub(crate) launched: Time,
     pub(crate) width: u32,
     pub(crate) held: Time,
+    /// GPUs × microseconds it has held.
+    pub(crate) gpu_time: i128,
     pub(crate) first_start: Option<Time>,
     pub(crate) finish: Option<Time>,
     pub(crate) preemptions: u32,
@@ -58,6 +60,7 @@ impl Truth {
             launched: Time::ZERO,
             width: 0,
             held: Time::ZERO,
+            gpu_time: 0,
             first_start: None,
             finish: None,
             preemptions: 0,
@@ -78,7 +81,9 @@ impl Truth {
             };
             self.left = self.left.minus(self.rate.work_in(kept));
         }
-        self.held += now.since(self.launched);
+        let span = now.since(self.launched);
+        self.held += span;
+        self.gpu_time += i128::from(span.0) * i128::from(self.width);
         self.doing = Doing::Nothing;
     }
 }

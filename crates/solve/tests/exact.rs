@@ -70,7 +70,7 @@ fn tampered(found: &Matching, v: usize) -> Vec<(&'static str, Matching)> {
     add("another weight", &|m| m.weight += 1);
     add("a higher price", &|m| m.duals.vertex[v] += 1);
     add("a lower price", &|m| m.duals.vertex[v] -= 1);
-    add("a missing price", &|m| drop(m.duals.vertex.pop()));
+    add("a missing price", &|m| m.duals.vertex.truncate(v));
     add("a partner that is not there", &|m| {
         m.mate[v] = Some(m.mate.len() as u32)
     });
@@ -83,7 +83,7 @@ fn tampered(found: &Matching, v: usize) -> Vec<(&'static str, Matching)> {
         });
         let other = (0..found.mate.len())
             .find(|&u| u != v && u != partner as usize)
-            .unwrap();
+            .expect("there are more than two");
         add("a price paid by the wrong one", &|m| {
             m.duals.vertex[v] -= 1;
             m.duals.vertex[other] += 1;
@@ -95,7 +95,12 @@ fn tampered(found: &Matching, v: usize) -> Vec<(&'static str, Matching)> {
         add("a blossom around itself", &|m| {
             m.duals.blossoms[0].parent = Some(0)
         });
-        let inside = found.duals.blossom_of.iter().position(Option::is_some).unwrap();
+        let inside = found
+            .duals
+            .blossom_of
+            .iter()
+            .position(Option::is_some)
+            .expect("a blossom has vertices");
         add("a blossom that is not odd", &|m| {
             m.duals.blossom_of[inside] = None
         });
@@ -129,17 +134,18 @@ fn small_graphs_by_hand() {
     assert_eq!(weight(3, &[(0, 1, 7), (1, 2, 7), (2, 0, 7)]), 7);
     // A blossom that becomes inner and has to be taken apart again.
     let edges = [
-        (0, 1, 45),
-        (0, 4, 45),
-        (1, 2, 50),
-        (2, 3, 45),
-        (3, 4, 50),
-        (0, 5, 30),
-        (2, 8, 35),
-        (3, 7, 35),
-        (4, 6, 26),
+        (4, 5, 5),
+        (5, 6, 5),
+        (6, 4, 2),
+        (5, 7, 6),
+        (7, 8, 1),
+        (8, 9, 4),
+        (9, 10, 1),
+        (10, 5, 5),
     ];
-    assert_eq!(weight(9, &edges), brute(9, &edges));
+    let more = [(8, 0, 1), (0, 1, 1), (1, 2, 1), (2, 3, 2), (3, 4, 1)];
+    let edges = [&edges[..], &more[..]].concat();
+    assert_eq!(weight(11, &edges), brute(11, &edges));
 }
 
 #[test]

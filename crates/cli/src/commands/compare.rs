@@ -39,6 +39,7 @@ pub fn run(args: Box<CompareArgs>) -> Result<(), Failure> {
         .map(|path| scenario::read(&path))
         .transpose()?
         .unwrap_or_default();
+    let file = file.without("policy", |s| &s.policy, "simulate")?;
     let args = run.over(file.run);
     let policies = setup::split_policies(policies.or(file.policies).as_deref().unwrap_or(DEFAULT_POLICIES));
     let loads = match loads.or(file.loads) {
@@ -196,7 +197,7 @@ fn show_tables(
         }
         let bound = mean(&block.iter().map(|r| &r.summary).collect::<Vec<_>>()).lower_bound_avg_jct_s;
         show::print(format!(
-            "No schedule can have an average JCT below {}.",
+            "No schedule of rigid jobs with GPUs of their own can have an average JCT below {}.",
             span(bound)
         ))?;
     }

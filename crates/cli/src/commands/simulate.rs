@@ -25,6 +25,10 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
         .map(|path| scenario::read(&path))
         .transpose()?
         .unwrap_or_default();
+    let file = file.without("policies", |s| &s.policies, "compare")?;
+    let file = file
+        .without("loads", |s| &s.loads, "compare")?
+        .without("seeds", |s| &s.seeds, "compare")?;
     let args = run.over(file.run);
     let name = policy
         .or(file.policy)

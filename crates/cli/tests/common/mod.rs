@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Exit code, standard output and standard error of a run in `dir`, without colours and timings.
-pub fn dovetail_in(dir: &Path, args: &[&str]) -> String {
+pub(crate) fn dovetail_in(dir: &Path, args: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_dovetail"))
         .args(args)
         .current_dir(dir)
@@ -25,7 +25,7 @@ pub fn dovetail_in(dir: &Path, args: &[&str]) -> String {
 }
 
 /// The same, in a directory with nothing in it.
-pub fn dovetail(args: &[&str]) -> String {
+pub(crate) fn dovetail(args: &[&str]) -> String {
     dovetail_in(tempfile::tempdir().unwrap().path(), args)
 }
 

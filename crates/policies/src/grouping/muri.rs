@@ -23,10 +23,26 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
     key: "maximum-weight matching on efficiency = busy time of four resources / (4 × period)",
     knowledge: Knowledge::None,
     knobs: &[
-        Knob { name: "size", default: "4", what: "jobs that share GPUs at most; 2, 3 or 4" },
-        Knob { name: "autopack", default: "true", what: "take groups apart that are slower than their jobs in turn" },
-        Knob { name: "matching", default: "true", what: "false: neighbours in line share (ablation)" },
-        Knob { name: "ordering", default: "best", what: "best, or worst (ablation)" },
+        Knob {
+            name: "size",
+            default: "4",
+            what: "jobs that share GPUs at most; 2, 3 or 4",
+        },
+        Knob {
+            name: "autopack",
+            default: "true",
+            what: "take groups apart that are slower than their jobs in turn",
+        },
+        Knob {
+            name: "matching",
+            default: "true",
+            what: "false: neighbours in line share (ablation)",
+        },
+        Knob {
+            name: "ordering",
+            default: "best",
+            what: "best, or worst (ablation)",
+        },
     ],
     build: |knobs| {
         let size = match knobs.get("size", "2, 3 or 4")? {
@@ -86,7 +102,10 @@ impl Grouping for Muri {
             let (job, width) = line[i];
             match job.spec.stages {
                 Some(stages) => {
-                    let group = Group { places: vec![i], stages: vec![stages] };
+                    let group = Group {
+                        places: vec![i],
+                        stages: vec![stages],
+                    };
                     buckets.entry(width).or_default().push(group);
                 }
                 None => claims.push((i, vec![job.spec.id], width)),
@@ -104,7 +123,10 @@ impl Grouping for Muri {
             }
         }
         claims.sort_unstable();
-        claims.into_iter().map(|(_, members, gpus)| Claim { members, gpus }).collect()
+        claims
+            .into_iter()
+            .map(|(_, members, gpus)| Claim { members, gpus })
+            .collect()
     }
 }
 
@@ -135,8 +157,16 @@ impl Muri {
         for _ in 0..self.size {
             let mut pairs: Vec<(std::cmp::Reverse<i64>, u32, usize, usize)> = Vec::new();
             for (width, groups) in buckets.iter() {
-                let found = if self.matching { self.matched(groups) } else { self.neighbours(groups) };
-                pairs.extend(found.into_iter().map(|(a, b, gain)| (std::cmp::Reverse(gain), *width, a, b)));
+                let found = if self.matching {
+                    self.matched(groups)
+                } else {
+                    self.neighbours(groups)
+                };
+                pairs.extend(
+                    found
+                        .into_iter()
+                        .map(|(a, b, gain)| (std::cmp::Reverse(gain), *width, a, b)),
+                );
             }
             if pairs.is_empty() {
                 return;
@@ -157,7 +187,9 @@ impl Muri {
             }
             for (width, mut places) in gone {
                 places.sort_unstable();
-                let groups = buckets.get_mut(&width).expect("something was merged in this bucket");
+                let groups = buckets
+                    .get_mut(&width)
+                    .expect("something was merged in this bucket");
                 places.into_iter().rev().for_each(|i| drop(groups.remove(i)));
             }
             if *wanted <= gpus {
@@ -208,7 +240,10 @@ impl Muri {
     fn period(&mut self, mut members: Vec<Stages>) -> f64 {
         members.sort_unstable();
         let (ordering, contention) = (self.ordering, self.contention);
-        *self.periods.entry(members).or_insert_with_key(|m| shared_period_us(m, ordering, &contention))
+        *self
+            .periods
+            .entry(members)
+            .or_insert_with_key(|m| shared_period_us(m, ordering, &contention))
     }
 
     /// The group, or its members alone if they would be faster one after the other.

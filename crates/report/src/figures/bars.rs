@@ -107,7 +107,7 @@ pub fn compare_bars(records: &[&RunRecord]) -> Figure {
     let dashes = if bounds.is_empty() {
         ""
     } else {
-        " The dashed line is a bound that no schedule of these jobs can beat."
+        " The dashed line is a bound that no schedule of these jobs can beat while each is rigid and has its GPUs to itself."
     };
     let caption = format!("Mean time from submission to the end, best first.{dashes}");
     Figure::new("compare", "Average job completion time", &caption, canvas)

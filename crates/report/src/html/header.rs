@@ -114,7 +114,7 @@ fn headline(records: &[&RunRecord], names: &[String]) -> String {
     if summary.lower_bound_avg_jct_s > 0.0 {
         let ratio = summary.avg_jct_s / summary.lower_bound_avg_jct_s;
         out.push_str(&format!(
-            ", {}× a bound that no schedule can beat",
+            ", {}× a bound that no schedule of rigid jobs with GPUs of their own can beat",
             format::grouped(ratio, 2)
         ));
     }

@@ -46,7 +46,7 @@ pub(crate) const METRICS: [Metric; 13] = [
     },
     Metric {
         head: "over bound",
-        definition: "Average JCT over the lower bound: a mean that no schedule of these jobs on so many GPUs can beat. \
+        definition: "Average JCT over the lower bound: a mean that no schedule of these jobs on so many GPUs can beat while each job is rigid and has its GPUs to itself. \
                      1.00× would be perfect; the bound itself may be out of reach.",
         show: Show::Times,
         better: Better::Lower,

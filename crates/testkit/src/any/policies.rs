@@ -103,7 +103,7 @@ pub fn policies() -> impl Strategy<Value = PolicyText> {
         (steady_policies(), any::<bool>(), select(STUBBORN)).prop_map(|(policy, blox, placement)| {
             let overrides = Overrides {
                 admission: Some("accept-all".to_owned()),
-                discipline: if blox {
+                discipline: if blox && policy.overrides.sizing.is_none() {
                     Some("blox".to_owned())
                 } else {
                     policy.overrides.discipline
