@@ -15,7 +15,7 @@ impl Engine {
     /// A sentence for the first promise that is broken.
     pub fn check(&self) -> Result<(), String> {
         self.state.check_jobs()?;
-        self.state.check_gpus()?;
+        self.state.check_gpus(self.policy.grouping.name() != "none")?;
         self.state.check_lines()
     }
 }
@@ -81,10 +81,10 @@ impl State {
         Ok(())
     }
 
-    fn check_gpus(&self) -> Result<(), String> {
+    fn check_gpus(&self, sharing: bool) -> Result<(), String> {
         let mut held: BTreeMap<NodeId, GpuSet> = BTreeMap::new();
         let mut used: BTreeMap<NodeId, (u32, u64)> = BTreeMap::new();
-        let mut really: BTreeMap<NodeId, GpuSet> = BTreeMap::new();
+        let mut really: BTreeMap<NodeId, Vec<&GpuSet>> = BTreeMap::new();
         for job in self.jobs() {
             for part in job.allocation.iter().flat_map(|a| &a.shares) {
                 let node = self
@@ -113,16 +113,17 @@ impl State {
                 _ => None,
             };
             for part in there.iter().flat_map(|a| &a.shares) {
-                let Some(node) = self.cluster.node(part.node).filter(|n| n.up) else {
+                if !self.cluster.node(part.node).is_some_and(|n| n.up) {
                     continue;
-                };
-                let set = really
-                    .entry(part.node)
-                    .or_insert_with(|| GpuSet::empty(node.spec.gpus));
-                if set.intersects(&part.gpus) && !node.has_sharers() {
+                }
+                let others = really.entry(part.node).or_default();
+                // Jobs of one group are on the same GPUs, all of them.
+                let is_wrong =
+                    |other: &&GpuSet| other.intersects(&part.gpus) && !(sharing && **other == part.gpus);
+                if others.iter().any(is_wrong) {
                     return Err(format!("two jobs are on one GPU of node {} at once", part.node));
                 }
-                set.add(&part.gpus);
+                others.push(&part.gpus);
             }
         }
         for (id, node) in self.cluster.nodes() {

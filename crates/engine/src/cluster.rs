@@ -27,6 +27,8 @@ pub struct NodeState {
     pub free_memory_mib: u64,
     /// Slots that jobs told to stop have not given up yet.
     pub lingering: GpuSet,
+    /// How many such jobs beyond the first are on a slot; those that shared it.
+    also_lingering: BTreeMap<u32, u32>,
     /// CPU that goes with those jobs, in milli-cores.
     lingering_cpu_milli: u32,
     /// Memory that goes with them, in MiB.
@@ -45,6 +47,7 @@ impl NodeState {
             free_cpu_milli: spec.cpu_milli,
             free_memory_mib: spec.memory_mib,
             lingering: GpuSet::empty(spec.gpus),
+            also_lingering: BTreeMap::new(),
             lingering_cpu_milli: 0,
             lingering_memory_mib: 0,
             sharers: BTreeMap::new(),
@@ -279,6 +282,7 @@ impl Cluster {
             if !up {
                 let gone = node.lingering.count();
                 node.lingering = GpuSet::empty(node.spec.gpus);
+                node.also_lingering.clear();
                 (node.lingering_cpu_milli, node.lingering_memory_mib) = (0, 0);
                 self.lingering -= gone;
             }
@@ -358,6 +362,9 @@ impl Cluster {
             let node = self.existing(part.node);
             if node.up {
                 let before = node.lingering.count();
+                for slot in part.gpus.iter().filter(|s| node.lingering.contains(*s)) {
+                    *node.also_lingering.entry(slot).or_insert(0) += 1;
+                }
                 node.lingering.add(&part.gpus);
                 node.lingering_cpu_milli += part.cpu_milli;
                 node.lingering_memory_mib += part.memory_mib;
@@ -372,7 +379,18 @@ impl Cluster {
         for part in &allocation.shares {
             let node = self.existing(part.node);
             let before = node.lingering.count();
-            node.lingering.remove(&part.gpus);
+            let mut gone = part.gpus.clone();
+            if !node.also_lingering.is_empty() {
+                gone = GpuSet::empty(node.spec.gpus);
+                for slot in part.gpus.iter() {
+                    match node.also_lingering.get_mut(&slot) {
+                        None => gone.insert(slot),
+                        Some(1) => drop(node.also_lingering.remove(&slot)),
+                        Some(more) => *more -= 1,
+                    }
+                }
+            }
+            node.lingering.remove(&gone);
             node.lingering_cpu_milli -= part.cpu_milli;
             node.lingering_memory_mib -= part.memory_mib;
             let fewer = before - node.lingering.count();

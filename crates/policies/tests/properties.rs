@@ -119,6 +119,9 @@ proptest! {
                 continue;
             }
             let in_line = engine.jobs().filter(|j| j.stage == Stage::Active && (j.is_up() || j.is_waiting()));
+            if engine.idle().0 == 0 {
+                continue;
+            }
             if let Some(until) = in_line.filter_map(|j| engine.policy().order.line(j, now).until).min() {
                 let in_time = engine.wake_at().is_some_and(|at| at <= until);
                 prop_assert!(in_time, "{:?} after {:?} at {:?}", engine.wake_at(), until, now);

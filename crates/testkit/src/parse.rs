@@ -8,6 +8,7 @@
 //! stop-delay 3s
 //! chaos 42
 //! 0 submit a gpus=4 work=100s tenant=x user=u min=1 max=8 type=v100 cpu=2 mem=8 expect=none amdahl=0.9
+//! 0 submit b stages=20/60/10                         # milliseconds of data, GPU and network in an iteration
 //! 5 node-down 0
 //! 9 node-up 0
 //! 9 drain 1
@@ -21,6 +22,7 @@ use std::str::FromStr;
 
 use dovetail_engine::Clock;
 use dovetail_model::ids::{Id, IdVec};
+use dovetail_model::stages::Stages;
 use dovetail_model::{ClusterSpec, JobId, NodeId, NodeSpec, Scaling, Time, Work, Zone, ZoneId};
 use dovetail_policies::knobs::parse_span;
 use dovetail_workload::{JobLabel, TraceJob};
@@ -98,7 +100,7 @@ fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, 
     }
     let label = JobLabel::from_text(name);
     let mut job = TraceJob::new(label, at, Work(100_000_000), 1);
-    let (mut least, mut most, mut expected) = (None, None, None);
+    let (mut least, mut most, mut expected, mut three) = (None, None, None, None);
     for word in words {
         let (key, value) = pair(word)?;
         match key {
@@ -114,6 +116,7 @@ fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, 
             "mem" => job.memory_mib_per_gpu = number::<u64>(value)? * 1024,
             "expect" if value == "none" => expected = Some(None),
             "expect" => expected = Some(Some(work(value)?)),
+            "stages" => three = Some(stages(value)?),
             "amdahl" => {
                 job.scaling = Scaling::Amdahl {
                     parallel_ppm: (number::<f64>(value)? * 1e6).round() as u32,
@@ -124,7 +127,24 @@ fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, 
     }
     (job.min_gpus, job.max_gpus) = (least.unwrap_or(job.gpus), most.unwrap_or(job.gpus));
     let expected = expected.unwrap_or(Some(job.work));
-    Ok(StoryJob { job, expected })
+    Ok(StoryJob {
+        job,
+        expected,
+        stages: three,
+    })
+}
+
+fn stages(text: &str) -> Result<Stages, String> {
+    let times: Vec<u32> = text.split('/').map(number::<u32>).collect::<Result<_, _>>()?;
+    match times[..] {
+        [data, gpu, network] => Ok(Stages::three(
+            data * 1000,
+            gpu * 1000,
+            network * 1000,
+            (data + gpu + network) * 1000,
+        )),
+        _ => Err(format!("`{text}` is not like 20/60/10")),
+    }
 }
 
 fn policy(text: &str) -> Result<PolicyText, String> {
@@ -218,7 +238,7 @@ start-delay 1s
 stop-delay 0.5s
 chaos 42
 0 submit a gpus=4 work=100s tenant=x user=u priority=-1 min=1 max=8 type=v100 cpu=2.5 mem=8 expect=none amdahl=0.9
-0.000001 submit b gpus=1 work=0.5s expect=7s
+0.000001 submit b gpus=1 work=0.5s expect=7s stages=20/60/10
 5 node-down 0
 5 drain 1
 12 fail b

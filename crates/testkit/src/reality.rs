@@ -44,6 +44,8 @@ pub(crate) enum Found {
 pub(crate) struct Reality {
     cluster: ClusterSpec,
     up: Vec<bool>,
+    /// Whether the policy lets jobs share GPUs.
+    sharing: bool,
     jobs: Vec<Truth>,
 }
 
@@ -59,6 +61,7 @@ impl Reality {
         Self {
             cluster: scenario.cluster.clone(),
             up: vec![true; scenario.cluster.nodes.len()],
+            sharing: scenario.policy.build().0.grouping.name() != "none",
             jobs: scenario.jobs.iter().map(|j| truth(j.job.work)).collect(),
         }
     }
@@ -203,7 +206,14 @@ impl Reality {
         }
     }
 
-    /// No GPU is used twice, and no node is out of CPU or memory.
+    /// Whether two jobs run as a group: on the same GPUs, all of them.
+    fn share(&self, one: usize, two: usize) -> bool {
+        let shares = |job: usize| self.jobs[job].process.iter().flat_map(|p| &p.allocation.shares);
+        let gpus = |job: usize| shares(job).map(|s| (s.node, &s.gpus));
+        self.sharing && gpus(one).eq(gpus(two))
+    }
+
+    /// No GPU is used twice, but by a group, and no node is out of CPU or memory.
     fn check(&self, newest: JobId) {
         let mut users: BTreeMap<(NodeId, u32), usize> = BTreeMap::new();
         let mut sums: BTreeMap<NodeId, (u32, u64)> = BTreeMap::new();
@@ -215,7 +225,8 @@ impl Reality {
                         "node {} has no GPU {slot}",
                         share.node
                     );
-                    if let Some(other) = users.insert((share.node, slot), i) {
+                    let other = users.insert((share.node, slot), i);
+                    if let Some(other) = other.filter(|other| !self.share(*other, i)) {
                         panic!(
                             "job {newest} comes, and jobs {other} and {i} are both on {}:{slot}",
                             share.node

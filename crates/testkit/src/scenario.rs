@@ -1,6 +1,7 @@
 //! A scenario: a cluster, a policy, jobs, and what happens to them.
 
 use dovetail_engine::{Clock, Engine, Knowledge, Policy};
+use dovetail_model::stages::Stages;
 use dovetail_model::{ClusterSpec, JobId, JobSpec, NodeId, Time, Work};
 use dovetail_policies::{Overrides, build};
 use dovetail_workload::{JobLabel, Names, TraceJob, Workload};
@@ -39,6 +40,8 @@ pub struct StoryJob {
     pub job: TraceJob,
     /// What the scheduler is told of the work.
     pub expected: Option<Work>,
+    /// The stages of an iteration: who has them can share GPUs.
+    pub stages: Option<Stages>,
 }
 
 impl StoryJob {
@@ -57,6 +60,7 @@ impl StoryJob {
             scaling: job.scaling,
             submit: job.submit,
             expected: self.expected,
+            stages: self.stages,
             ..JobSpec::new(id, job.gpus)
         }
     }
@@ -152,7 +156,11 @@ impl Scenario {
         let id = JobId(self.jobs.len() as u32);
         self.happenings.push((job.submit, Happening::Submit(id)));
         let expected = Some(job.work);
-        self.jobs.push(StoryJob { job, expected });
+        self.jobs.push(StoryJob {
+            job,
+            expected,
+            stages: None,
+        });
     }
 
     /// An engine for it, with its nodes up and no jobs yet.

@@ -91,6 +91,10 @@ impl Scenario {
             None => add(true, "expect", "none".to_owned()),
             Some(w) => add(w != job.work, "expect", format!("{}s", seconds(Time(w.0 as i64)))),
         }
+        if let Some(stages) = story.stages {
+            let [data, gpu, network, _] = stages.times_us.map(|t| t / 1000);
+            add(true, "stages", format!("{data}/{gpu}/{network}"));
+        }
         if let Scaling::Amdahl { parallel_ppm } = job.scaling {
             add(true, "amdahl", (f64::from(parallel_ppm) / 1e6).to_string());
         }

@@ -208,3 +208,36 @@ fn a_line_that_runs_out_is_seen_though_nothing_else_happens() {
          40 done a",
     );
 }
+
+#[test]
+fn gpus_that_were_shared_are_free_when_the_last_of_the_group_has_stopped() {
+    let story = "cluster 1x1
+         policy muri-s
+         0 submit a work=50s stages=60/20/10
+         0 submit b work=50s stages=10/20/60
+         1 submit c work=1s";
+    let scenario: Scenario = story.parse().unwrap();
+    let mut engine = scenario.engine();
+    let submit = |engine: &mut Engine, at: i64, job: u32| {
+        let spec = scenario.jobs[job as usize].spec(JobId(job));
+        engine.handle(Time::from_secs(at), Event::Submitted(spec));
+    };
+    let commands = |engine: &mut Engine| std::iter::from_fn(|| engine.poll()).count();
+    let stopped = |job: u32| Event::Stopped {
+        job: JobId(job),
+        generation: Generation(1),
+        done: Work(0),
+    };
+    submit(&mut engine, 0, 0);
+    submit(&mut engine, 0, 1);
+    assert_eq!(commands(&mut engine), 2, "both are launched, on one GPU");
+    submit(&mut engine, 1, 2);
+    assert_eq!(commands(&mut engine), 2, "both are stopped for the third");
+    engine.handle(Time::from_secs(2), stopped(0));
+    assert_eq!(engine.poll(), None, "one of them is still there");
+    engine.handle(Time::from_secs(3), stopped(1));
+    assert!(matches!(
+        engine.poll(),
+        Some(Command::Launch { job: JobId(2), .. })
+    ));
+}

@@ -142,3 +142,29 @@ fn min_run_protects_a_job_for_that_long_and_no_longer() {
          110 done a",
     );
 }
+
+#[test]
+fn a_group_that_is_lost_with_a_node_stops_together_and_lingers_until_the_last_has_stopped() {
+    check(
+        "cluster 2x1
+         policy muri-s
+         stop-delay 2s
+         0 submit a gpus=2 work=10s stages=60/20/10
+         0 submit b gpus=2 work=10s stages=10/20/60
+         3 node-down 0
+         3 node-up 0
+         3 submit c gpus=1 work=1s",
+        "0 launch a on 0:[0] 1:[0]
+         0 launch b on 0:[0] 1:[0]
+         3 stop a node-lost 0
+         3 stop b node-lost 0
+         3 launch c on 0:[0]
+         4 done c
+         5 stopped a
+         5 stopped b
+         5 launch a on 0:[0] 1:[0]
+         5 launch b on 0:[0] 1:[0]
+         12 done a
+         12 done b",
+    );
+}

@@ -55,8 +55,11 @@ pub fn histories_of(
 }
 
 fn scenario(cluster: ClusterSpec, policy: PolicyText, jobs: &Workloads) -> Scenario {
-    let jobs = jobs.on(&cluster);
-    let mut scenario = Scenario::plain(cluster, policy, jobs);
+    let cut = jobs.on(&cluster);
+    let mut scenario = Scenario::plain(cluster, policy, cut);
+    for (i, story) in scenario.jobs.iter_mut().enumerate() {
+        story.stages = jobs.stages(i);
+    }
     scenario.names.tenants = ["default", "x", "y"].map(str::to_owned).into_iter().collect();
     scenario.names.users = ["anyone", "u", "v", "w"].map(str::to_owned).into_iter().collect();
     scenario

@@ -1,5 +1,6 @@
 //! Random jobs for a cluster.
 
+use dovetail_model::stages::Stages;
 use dovetail_model::{ClusterSpec, GpuTypeId, Scaling, TenantId, Time, UserId, Work};
 use dovetail_workload::{JobLabel, TraceJob};
 use proptest::prelude::*;
@@ -27,6 +28,7 @@ struct Raw {
     kind: Option<u32>,
     elastic: Option<(u32, u32)>,
     amdahl: Option<u32>,
+    stages: Option<(u32, u32, u32)>,
 }
 
 fn raw() -> impl Strategy<Value = Raw> {
@@ -45,14 +47,15 @@ fn raw() -> impl Strategy<Value = Raw> {
     let wishes = prop_oneof![4 => Just((0u32, 0u64)), 1 => (0..12_000u32, 0..80u64)];
     let kind = prop_oneof![3 => Just(None), 1 => (0..2u32).prop_map(Some)];
     let elastic = prop_oneof![2 => Just(None), 1 => (1..8u32, 0..8u32).prop_map(Some)];
+    let stages = prop::option::of((1..90u32, 1..90u32, 0..90u32));
     let amdahl = prop_oneof![3 => Just(None), 1 => (0..=100u32).prop_map(Some)];
     (
         (gap, work, width),
         (0..3u32, 0..4u32, -1..2i32),
-        (wishes, kind, elastic, amdahl),
+        (wishes, kind, elastic, amdahl, stages),
     )
         .prop_map(
-            |((gap, work, width), (tenant, user, priority), (wishes, kind, elastic, amdahl))| Raw {
+            |((gap, work, width), (tenant, user, priority), (wishes, kind, elastic, amdahl, stages))| Raw {
                 gap,
                 work,
                 width,
@@ -64,6 +67,7 @@ fn raw() -> impl Strategy<Value = Raw> {
                 kind,
                 elastic,
                 amdahl,
+                stages,
             },
         )
 }
@@ -92,6 +96,14 @@ impl Workloads {
             self.job(i, raw, now, cluster)
         })
         .collect()
+    }
+
+    /// The stages of an iteration of a job, where it has some.
+    pub(super) fn stages(&self, i: usize) -> Option<Stages> {
+        let millis = self.raw[i].stages;
+        millis.map(|(data, gpu, net)| {
+            Stages::three(data * 1000, gpu * 1000, net * 1000, (data + gpu + net) * 1000)
+        })
     }
 
     fn job(&self, i: usize, raw: &Raw, submit: Time, cluster: &ClusterSpec) -> TraceJob {
