@@ -126,11 +126,11 @@ impl<'a> Round<'a> {
     }
 
     /// The next job in line without GPUs: waiting, or thrown out earlier in this round.
-    pub fn next(&mut self) -> Option<Candidate> {
+    pub fn next_in_line(&mut self) -> Option<Candidate> {
         self.scan(false)
     }
 
-    /// Like [`Round::next`], but jobs that ask for more GPUs than are free are not offered, now or later in the round.
+    /// Like [`Round::next_in_line`], but jobs that ask for more GPUs than are free are not offered, now or later in the round.
     pub fn next_that_may_fit(&mut self) -> Option<Candidate> {
         self.scan(true)
     }

@@ -48,7 +48,9 @@ fn try_out(round: &mut Round<'_>) {
     let start = round.checkpoint();
     let mut middle = None;
     for i in 0..20 {
-        let Some(candidate) = round.next() else { break };
+        let Some(candidate) = round.next_in_line() else {
+            break;
+        };
         while round.start(&candidate).is_err() {
             match round.last_behind(&candidate, |_| true) {
                 Some(victim) => round.evict(victim),

@@ -189,7 +189,8 @@ impl Parts {
     /// Each knob goes to the first part that has it, the one that gives the preset its name before all others; a knob
     /// that none has goes there too, where it is refused.
     fn of(preset: &Preset, spec: &PartSpec) -> Self {
-        let mut parts = [preset.order, preset.discipline, preset.sizing, preset.grouping].map(str::to_owned);
+        let names = [preset.order, preset.discipline, preset.sizing, preset.grouping];
+        let mut parts = names.map(str::to_owned);
         let main = match preset {
             p if p.grouping != "none" => 3,
             p if p.sizing != "rigid" => 2,
@@ -198,9 +199,9 @@ impl Parts {
         let kinds = [Kind::Order, Kind::Discipline, Kind::Sizing, Kind::Grouping];
         let all = registry::all();
         let has = |i: usize, knob: &str| {
-            let name = parts_name(&[preset.order, preset.discipline, preset.sizing, preset.grouping][i]);
+            let name = names[i].split(':').next();
             all.iter()
-                .any(|p| p.kind == kinds[i] && p.name == name && p.knobs.iter().any(|k| k.name == knob))
+                .any(|p| p.kind == kinds[i] && Some(p.name) == name && p.knobs.iter().any(|k| k.name == knob))
         };
         let mut add = |i: usize, setting: String| {
             let part: &mut String = &mut parts[i];
@@ -225,11 +226,6 @@ impl Parts {
             grouping,
         }
     }
-}
-
-/// The name of a part without its knobs.
-fn parts_name<'a>(part: &'a str) -> &'a str {
-    part.split(':').next().unwrap_or(part)
 }
 
 /// Builds a policy: a preset, with knobs for its order (`tiresias:limits=3600`), and some parts replaced. Also tells

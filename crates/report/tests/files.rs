@@ -65,8 +65,10 @@ fn a_comparison_comes_back_in_its_order() {
     assert_eq!(read_runs(dir.path()).unwrap(), records);
     assert_eq!(read_runs(&dir.path().join("srtf")).unwrap(), records[..1]);
     let table = fs::read_to_string(dir.path().join("comparison.csv")).unwrap();
-    assert!(table.starts_with("directory,policy,trace,cluster.nodes,cluster.gpus,seed,jobs,finished,"));
-    assert!(table.contains("\nfifo_2,fifo,tiny,1,2,7,3,2,"), "{table}");
+    assert!(
+        table.starts_with("directory,policy,knowledge,trace,cluster.nodes,cluster.gpus,seed,jobs,finished,")
+    );
+    assert!(table.contains("\nfifo_2,fifo,,tiny,1,2,7,3,2,"), "{table}");
 }
 
 #[test]

@@ -100,14 +100,14 @@ fn run_grid(
         any.notes.iter().for_each(|note| eprintln!("note: {note}"));
     }
     let mut cells = Vec::new();
-    for i in 0..loads.len() {
+    for (i, load) in loads.iter().enumerate() {
         for seed in seeds {
             cells.extend(policies.iter().map(|p| {
                 (
                     i,
                     Cell {
                         policy: p.clone(),
-                        load: loads[i],
+                        load: *load,
                         seed: *seed,
                     },
                 )

@@ -46,7 +46,7 @@ impl Discipline for Backfill {
         if self.patience == Time::ZERO {
             return fill(round);
         }
-        while let Some(candidate) = round.next() {
+        while let Some(candidate) = round.next_in_line() {
             if round.start(&candidate).is_err() {
                 let due = round.job(candidate.job).waiting_since + self.patience;
                 if due <= round.now() {

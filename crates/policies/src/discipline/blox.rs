@@ -27,7 +27,7 @@ impl Part for Blox {
 
 impl Discipline for Blox {
     fn walk(&mut self, round: &mut Round<'_>) {
-        while let Some(candidate) = round.next() {
+        while let Some(candidate) = round.next_in_line() {
             while round.start_anywhere(&candidate).is_err() {
                 match round.last_behind(&candidate, |_| true) {
                     Some(victim) => round.evict(victim),

@@ -63,7 +63,7 @@ struct Shadow {
 impl Discipline for Easy {
     fn walk(&mut self, round: &mut Round<'_>) {
         let mut started = Vec::new();
-        while let Some(head) = round.next() {
+        while let Some(head) = round.next_in_line() {
             if round.start(&head).is_ok() {
                 started.push(head.job);
                 continue;

@@ -48,7 +48,7 @@ impl Discipline for Preempt {
         let min_run = self.min_run;
         let may_go =
             move |job: &Job| min_run == Time::ZERO || !job.is_up() || now.since(job.held_since) >= min_run;
-        while let Some(candidate) = round.next() {
+        while let Some(candidate) = round.next_in_line() {
             if round.start(&candidate).is_ok() {
                 continue;
             }

@@ -26,7 +26,7 @@ impl Part for Strict {
 
 impl Discipline for Strict {
     fn walk(&mut self, round: &mut Round<'_>) {
-        while let Some(candidate) = round.next() {
+        while let Some(candidate) = round.next_in_line() {
             if round.start(&candidate).is_err() {
                 return;
             }

@@ -30,6 +30,9 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
     },
 };
 
+/// Usable GPUs of a rack, and its nodes that have some.
+type Rack<'a> = (u32, Vec<(NodeId, &'a NodeState)>);
+
 /// Fewest racks.
 #[derive(Debug, Clone)]
 pub struct RackAware {
@@ -50,7 +53,7 @@ impl Placement for RackAware {
                 return Ok(allocation);
             }
         }
-        let mut racks: BTreeMap<ZoneId, (u32, Vec<(NodeId, &NodeState)>)> = BTreeMap::new();
+        let mut racks: BTreeMap<ZoneId, Rack<'_>> = BTreeMap::new();
         for (id, node) in cluster.nodes_with_any_free() {
             let free = usable(node, ask);
             if free > 0 {

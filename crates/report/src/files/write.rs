@@ -125,8 +125,9 @@ fn named<'a>(name: &'a str, otherwise: &'a str) -> &'a str {
 }
 
 /// The columns of `comparison.csv` after the directory: the plain values of a summary.
-const COMPARISON: [&str; 32] = [
+const COMPARISON: [&str; 33] = [
     "policy",
+    "knowledge",
     "trace",
     "cluster.nodes",
     "cluster.gpus",

@@ -17,6 +17,11 @@ pub(crate) fn comparison(records: &[&RunRecord], names: &[String]) -> String {
     let mut out = String::from(
         "<div class=\"scroll\"><table class=\"sort\">\n<thead><tr><th scope=\"col\">policy<span class=\"arrow\"></span></th>",
     );
+    // Policies that know run times and those that do not are told apart, where the runs say.
+    let tells = records.iter().any(|r| !r.summary.knowledge.is_empty());
+    if tells {
+        out.push_str("<th scope=\"col\" title=\"what the policy was told of remaining run times\">knows<span class=\"arrow\"></span></th>");
+    }
     out.extend(columns.iter().map(Column::head));
     out.push_str("</tr></thead>\n<tbody>\n");
     for (i, name) in names.iter().enumerate() {
@@ -25,6 +30,9 @@ pub(crate) fn comparison(records: &[&RunRecord], names: &[String]) -> String {
             swatch(i),
             escape(name)
         ));
+        if tells {
+            out.push_str(&cell(None, &records[i].summary.knowledge, false));
+        }
         out.extend(columns.iter().map(|column| column.cell(i)));
         out.push_str("</tr>\n");
     }
