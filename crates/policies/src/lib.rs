@@ -1,7 +1,7 @@
 //! The parts policies are made of, one file each, and the presets that put them together.
 //!
 //! A part is named with its knobs, as on the command line: `tiresias:limits=3250/7200,promote=2`. The [`registry`]
-//! lists every part with its paper, its ordering key and its knobs; [`presets`] name whole policies.
+//! lists every part with its paper, its ordering key and its knobs; [`presets`](mod@presets) name whole policies.
 
 pub mod admission;
 pub mod discipline;
