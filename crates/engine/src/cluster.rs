@@ -183,6 +183,11 @@ impl Cluster {
         self.nodes.get(id)?.as_ref()
     }
 
+    /// Whether the node takes new jobs.
+    pub fn is_open(&self, id: NodeId) -> bool {
+        self.node(id).is_some_and(NodeState::is_open)
+    }
+
     /// Every node that ever joined.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeState)> {
         self.nodes

@@ -418,13 +418,17 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// GPUs that jobs hold on nodes that take no new ones: theirs to keep, though they are not in the total.
+    /// GPUs that jobs hold on nodes that take no new ones: theirs to keep, though they are not in the total. Jobs that
+    /// share GPUs hold them once.
     fn held_on_closed_nodes(&self, line: &[Rank]) -> u32 {
-        let is_closed = |node| self.state.cluster.node(node).is_some_and(|n| !n.is_open());
         let held = line
             .iter()
             .filter_map(|r| self.state.known(r.job).allocation.as_ref());
-        let shares = held.flat_map(|a| &a.shares).filter(|s| is_closed(s.node));
+        let mut seats = BTreeSet::new();
+        let firsts = held.filter(|a| seats.insert(seat(a)));
+        let shares = firsts
+            .flat_map(|a| &a.shares)
+            .filter(|s| !self.state.cluster.is_open(s.node));
         shares.map(|s| s.gpus.count()).sum()
     }
 
@@ -473,21 +477,23 @@ impl<'a> Round<'a> {
             gpus: claim.gpus,
             ..self.sizing.ask(first)
         };
-        let own = claim
-            .members
-            .iter()
-            .filter_map(|m| before.get(m))
-            .find(|a| a.gpus() == claim.gpus && self.state.cluster.is_free(&resized(a, &ask)));
+        let own = claim.members.iter().filter_map(|m| before.get(m)).find(|a| {
+            a.gpus() == claim.gpus
+                && self.state.cluster.is_free(&resized(a, &ask))
+                && self.may_use(claim, a, before)
+        });
         let place = match own {
-            Some(own) => resized(own, &ask),
-            None if self.state.cluster.free_gpus(ask.gpu_type) < ask.gpus => return,
-            None => match self
-                .tenancy
-                .place(first, &ask, &self.state.cluster, self.placement)
-            {
-                Ok(place) => place,
-                Err(_) => return,
-            },
+            Some(own) => Some(resized(own, &ask)),
+            None if self.state.cluster.free_gpus(ask.gpu_type) < ask.gpus => None,
+            None => {
+                let found = self
+                    .tenancy
+                    .place(first, &ask, &self.state.cluster, self.placement);
+                found.ok()
+            }
+        };
+        let Some(place) = place else {
+            return self.stay(claim, before);
         };
         for (i, member) in claim.members.iter().enumerate() {
             let share = resized(&place, &self.sizing.ask(self.state.known(*member)));
@@ -495,6 +501,22 @@ impl<'a> Round<'a> {
                 self.draft.assign(self.state, self.tenancy, *member, share, i > 0);
             }
         }
+    }
+
+    /// There is no place for the group: whoever had GPUs that are still free goes on there.
+    fn stay(&mut self, claim: &Claim, before: &BTreeMap<JobId, Allocation>) {
+        for member in &claim.members {
+            if let Some(own) = before.get(member).filter(|a| self.state.cluster.is_free(a)) {
+                self.draft
+                    .assign(self.state, self.tenancy, *member, own.clone(), false);
+            }
+        }
+    }
+
+    /// Whether nobody of the group would be new on a node that takes no new jobs.
+    fn may_use(&self, claim: &Claim, place: &Allocation, before: &BTreeMap<JobId, Allocation>) -> bool {
+        let was_here = |m: &JobId| before.get(m).is_some_and(|a| same_gpus(a, place));
+        place.shares.iter().all(|s| self.state.cluster.is_open(s.node)) || claim.members.iter().all(was_here)
     }
 
     /// Gives the claim its GPUs, or as many as there is a place for, down to `least`. Where that is what its job had

@@ -168,3 +168,43 @@ fn a_group_that_is_lost_with_a_node_stops_together_and_lingers_until_the_last_ha
          12 done b",
     );
 }
+
+#[test]
+fn nobody_joins_a_group_on_a_draining_node() {
+    check(
+        "cluster 1x1
+         policy muri-s
+         0 submit a work=10s stages=60/20/10
+         1 drain 0
+         2 submit b work=10s stages=10/20/60
+         20 resume 0",
+        "0 launch a on 0:[0]
+         10 done a
+         20 launch b on 0:[0]
+         30 done b",
+    );
+}
+
+#[test]
+fn a_group_on_a_draining_node_counts_its_gpus_once() {
+    // Node 0 drains under a and b, which share it: they run on, and c takes node 1 from x.
+    check(
+        "cluster 2x1
+         policy muri-s:size=2
+         0 submit a work=10s stages=60/20/10
+         0 submit b work=10s stages=10/20/60
+         0 submit x work=20s
+         1 drain 0
+         2 submit c work=5s",
+        "0 launch a on 0:[0]
+         0 launch b on 0:[0]
+         0 launch x on 1:[0]
+         2 stop x preempted
+         2 launch c on 1:[0]
+         7 done c
+         7 launch x on 1:[0]
+         10 done a
+         10 done b
+         25 done x",
+    );
+}
