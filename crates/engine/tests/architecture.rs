@@ -1,6 +1,8 @@
 //! The invariants of `docs/architecture.md` that can be read off the sources: what the deciding crates do not do, and
 //! who may use whom.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
 //! A draft that is rolled back leaves no trace: two engines take the same decisions, and one of them tries things out in
 //! between and takes them back.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use dovetail_engine::{Discipline, Part, Round};
 use dovetail_model::Time;
 use dovetail_policies::registry::{self, Kind};

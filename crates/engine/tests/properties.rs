@@ -1,5 +1,7 @@
 //! Promises of the engine over random clusters, jobs, policies and histories.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use dovetail_engine::{Engine, Snapshot};
 use dovetail_model::{Event, JobId};
 use dovetail_testkit::any::{Fit, cases, histories, histories_of, steady_policies};

@@ -1,5 +1,7 @@
 //! Promises of the disciplines, against walks that are too simple to be wrong.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 
 use dovetail_engine::job::Stage;

@@ -1,5 +1,7 @@
 //! `--compat blox` gives the same finish second for every job of Blox's own runs.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use dovetail_model::ClusterSpec;
 use dovetail_policies::Overrides;
 use dovetail_sim::{SimConfig, compat, simulate};
@@ -9,7 +11,7 @@ use dovetail_workload::{Format, read};
 /// Runs one set and compares every job of the golden file; returns (jobs, average JCT, preemptions).
 fn check(set: &str, policy: &str, admission: Option<&str>) -> Option<(usize, f64, u64)> {
     let folder = shared(env!("CARGO_MANIFEST_DIR"), "blox")?.join(set);
-    let workload = read(&folder.join("workload.csv"), Some(Format::Blox)).unwrap();
+    let workload = read(folder.join("workload.csv"), Some(Format::Blox)).unwrap();
     let golden = {
         let mut name = policy.to_owned();
         name[..1].make_ascii_uppercase();

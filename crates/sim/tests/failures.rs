@@ -1,5 +1,7 @@
 //! Nodes that go down in a simulation: when they are down, and that the run ends all the same.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use dovetail_model::{Event, NodeId, Time};
 use dovetail_sim::{Failures, Journal, Outage, SimConfig, simulate_with};
 use dovetail_testkit::Scenario;

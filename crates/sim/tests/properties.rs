@@ -1,5 +1,7 @@
 //! Promises of the simulator over random clusters, workloads, policies and failures.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 
 use dovetail_model::run::{JobRow, RunRecord};
