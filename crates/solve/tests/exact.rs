@@ -1,9 +1,9 @@
-//! The exact solver against brute force, another implementation and its own proofs.
+//! The exact solver against brute force, and on larger graphs against the proof it gives, which is checked on its own.
 
 mod graphs;
 
 use dovetail_solve::matching::{Matching, greedy, maximum_weight, verify};
-use graphs::{brute, cases, complete, ears, graph, peer};
+use graphs::{brute, cases, complete, ears, graph};
 use proptest::prelude::*;
 
 proptest! {
@@ -28,16 +28,14 @@ proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn as_good_as_another_implementation((n, edges) in graph(11..=60)) {
+    fn proven_on_larger_graphs((n, edges) in graph(11..=60)) {
         let found = maximum_weight(n, &edges);
-        prop_assert_eq!(found.weight, peer(n, &edges));
         prop_assert_eq!(verify(&edges, &found), Ok(()));
     }
 
     #[test]
-    fn nested_rings_as_good_as_another_implementation((n, edges) in ears(60)) {
+    fn nested_rings_are_proven((n, edges) in ears(60)) {
         let found = maximum_weight(n, &edges);
-        prop_assert_eq!(found.weight, peer(n, &edges));
         prop_assert_eq!(verify(&edges, &found), Ok(()));
     }
 

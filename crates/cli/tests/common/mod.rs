@@ -32,5 +32,8 @@ pub(crate) fn dovetail(args: &[&str]) -> String {
 /// Wall times differ from run to run: lines that hold one are left out.
 fn hide_timings(text: &str) -> String {
     let timed = |line: &&str| line.contains("\"wall_ms\"") || line.contains(" decisions in ");
-    text.lines().filter(|line| !timed(line)).map(|line| format!("{line}\n")).collect()
+    text.lines()
+        .filter(|line| !timed(line))
+        .map(|line| format!("{line}\n"))
+        .collect()
 }

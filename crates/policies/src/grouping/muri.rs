@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use dovetail_engine::{Claim, Grouping, Job, Knowledge, Part};
 use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, shared_period_us};
 use dovetail_model::{JobId, Time};
-use dovetail_solve::matching::maximum_weight;
+use dovetail_solve::matching::by_type;
 
 use crate::knobs::Knob;
 use crate::registry::Entry;
@@ -198,22 +198,32 @@ impl Muri {
         }
     }
 
-    /// Pairs of groups by maximum-weight matching, with the efficiency they reach, in millionths.
+    /// Pairs of groups by maximum-weight matching, with the efficiency they reach, in millionths. Groups of the same
+    /// models are alike, so the matching is over kinds of groups, which are few, not over groups.
     fn matched(&mut self, groups: &[Group]) -> Vec<(usize, usize, i64)> {
-        let mut edges = Vec::new();
-        for (a, first) in groups.iter().enumerate() {
-            for (b, second) in groups.iter().enumerate().skip(a + 1) {
-                if first.places.len() + second.places.len() <= self.size {
-                    edges.push((a as u32, b as u32, self.efficiency(first, second)));
-                }
+        let mut kinds: BTreeMap<Vec<Stages>, Vec<u32>> = BTreeMap::new();
+        for (i, group) in groups.iter().enumerate() {
+            let mut stages = group.stages.clone();
+            stages.sort_unstable();
+            kinds.entry(stages).or_default().push(i as u32);
+        }
+        let counts: Vec<u32> = kinds.values().map(|members| members.len() as u32).collect();
+        let stages: Vec<&Vec<Stages>> = kinds.keys().collect();
+        let mut weight = vec![vec![0; stages.len()]; stages.len()];
+        for (a, first) in stages.iter().enumerate() {
+            for (b, second) in stages.iter().enumerate().take(a + 1) {
+                let gain = self.efficiency(first, second);
+                (weight[a][b], weight[b][a]) = (gain, gain);
             }
         }
-        let matching = maximum_weight(groups.len(), &edges);
-        let pair = |(a, mate): (usize, &Option<u32>)| {
-            let b = (*mate)? as usize;
-            (a < b).then(|| (a, b, self.efficiency(&groups[a], &groups[b])))
-        };
-        matching.mate.iter().enumerate().filter_map(pair).collect()
+        let members: Vec<Vec<u32>> = kinds.into_values().collect();
+        let pairs = by_type(&counts, &weight).assign(&members);
+        let ordered = |(a, b): (u32, u32)| (a.min(b) as usize, a.max(b) as usize);
+        pairs
+            .into_iter()
+            .map(ordered)
+            .map(|(a, b)| (a, b, self.efficiency(&groups[a].stages, &groups[b].stages)))
+            .collect()
     }
 
     /// Neighbours in line, without matching.
@@ -223,7 +233,7 @@ impl Muri {
         for (i, group) in groups.iter().enumerate() {
             match last.take() {
                 Some(a) if groups[a].places.len() + group.places.len() <= self.size => {
-                    pairs.push((a, i, self.efficiency(&groups[a], group)));
+                    pairs.push((a, i, self.efficiency(&groups[a].stages, &group.stages)));
                 }
                 _ => last = Some(i),
             }
@@ -231,8 +241,12 @@ impl Muri {
         pairs
     }
 
-    fn efficiency(&mut self, first: &Group, second: &Group) -> i64 {
-        let members: Vec<Stages> = first.stages.iter().chain(&second.stages).copied().collect();
+    /// The efficiency of two groups together, in millionths; zero if they are too many.
+    fn efficiency(&mut self, first: &[Stages], second: &[Stages]) -> i64 {
+        if first.len() + second.len() > self.size {
+            return 0;
+        }
+        let members: Vec<Stages> = first.iter().chain(second).copied().collect();
         let used: u64 = members.iter().map(Stages::sum_us).sum();
         (used as f64 / (4.0 * self.period(members)) * 1e6) as i64
     }

@@ -3,8 +3,6 @@
 #![allow(dead_code)]
 
 use proptest::prelude::*;
-use rustworkx_core::max_weight_matching::max_weight_matching;
-use rustworkx_core::petgraph::graph::UnGraph;
 
 /// Edges with their weights.
 pub(crate) type Edges = Vec<(u32, u32, i64)>;
@@ -115,28 +113,6 @@ pub(crate) fn brute(n: usize, edges: &[(u32, u32, i64)]) -> i64 {
             .fold(best[rest], i64::max);
     }
     best[(1 << n) - 1]
-}
-
-/// The weight of a maximum matching by another implementation.
-pub(crate) fn peer(n: usize, edges: &[(u32, u32, i64)]) -> i64 {
-    let mut table = std::collections::BTreeMap::new();
-    for &(u, v, w) in edges {
-        if u != v {
-            let best = table.entry((u.min(v), u.max(v))).or_insert(w);
-            *best = w.max(*best);
-        }
-    }
-    let mut graph: UnGraph<(), i128> = UnGraph::with_capacity(n, table.len());
-    let nodes: Vec<_> = (0..n).map(|_| graph.add_node(())).collect();
-    for (&(u, v), &w) in &table {
-        graph.add_edge(nodes[u as usize], nodes[v as usize], i128::from(w));
-    }
-    let pairs = max_weight_matching(&graph, false, |edge| Ok::<_, ()>(*edge.weight()), false)
-        .expect("weights are known");
-    pairs
-        .into_iter()
-        .map(|(u, v)| table[&(u.min(v) as u32, u.max(v) as u32)])
-        .sum()
 }
 
 /// A complete graph with weights from a generator that is the same everywhere.
