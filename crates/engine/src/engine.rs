@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use dovetail_model::{
-    Allocation, ClusterSpec, Command, Event, JobId, JobSpec, NodeId, Outcome, StopReason, Time, Work,
+    Allocation, ClusterSpec, Command, Event, JobId, JobSpec, Outcome, StopReason, Time, Work,
 };
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::draft::Changed;
@@ -33,7 +33,7 @@ pub struct Engine {
     pub(crate) state: State,
     pub(crate) policy: Policy,
     pub(crate) books: Books,
-    commands: VecDeque<Command>,
+    pub(crate) commands: VecDeque<Command>,
 }
 
 /// What the engine remembers of its own decisions.
@@ -54,10 +54,10 @@ pub(crate) struct Books {
 /// Everything it takes to go on later, or elsewhere, exactly as before.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Snapshot {
-    state: State,
-    books: Books,
-    commands: VecDeque<Command>,
-    parts: [Value; 7],
+    pub(crate) state: State,
+    pub(crate) books: Books,
+    pub(crate) commands: VecDeque<Command>,
+    pub(crate) parts: [Value; 7],
 }
 
 impl Engine {
@@ -298,7 +298,7 @@ impl Engine {
     }
 
     /// Tells a job to stop. Its GPUs are no longer its own, but not free either until it has stopped.
-    fn stop(&mut self, id: JobId, held: Allocation, reason: StopReason) {
+    pub(crate) fn stop(&mut self, id: JobId, held: Allocation, reason: StopReason) {
         let now = self.state.now;
         self.state.cluster.linger(&held);
         let job = &mut self.state.entry(id).job;
@@ -441,7 +441,7 @@ impl Engine {
     }
 
     /// Takes the GPUs of a holder outside a draft.
-    fn take_back(&mut self, id: JobId) -> Allocation {
+    pub(crate) fn take_back(&mut self, id: JobId) -> Allocation {
         let held = self
             .state
             .entry(id)
@@ -464,163 +464,5 @@ impl Engine {
                 .for_each(|lane| lane.retain(|j| *j != id));
         }
         self.state.forget(id, &mut *self.policy.tenancy)
-    }
-
-    fn node_up(&mut self, node: NodeId, spec: dovetail_model::NodeSpec) {
-        self.books.dirty = true;
-        if let Some(known) = self.state.cluster.node(node) {
-            if known.up && known.spec == spec {
-                self.state.cluster.set_node(node, true, false);
-                return;
-            }
-            self.node_down(node);
-        }
-        self.state.cluster.node_up(node, spec);
-    }
-
-    fn node_down(&mut self, node: NodeId) {
-        if !self.state.cluster.node(node).is_some_and(|n| n.up) {
-            return;
-        }
-        self.books.dirty = true;
-        let touched = |a: &Option<Allocation>| a.as_ref().is_some_and(|a| a.touches(node));
-        let hit: Vec<JobId> = self
-            .state
-            .jobs()
-            .filter(|j| touched(&j.allocation))
-            .map(|j| j.spec.id)
-            .collect();
-        for id in hit {
-            let held = self.take_back(id);
-            if self.state.known(id).is_up() {
-                self.stop(id, held, StopReason::NodeLost(node));
-            }
-        }
-        // Whatever was still stopping there is gone too: a late answer must not free what others hold by then.
-        for entry in self.state.jobs.values_mut().flatten() {
-            if let Live::Stopping(held) = &mut entry.job.live {
-                held.shares.retain(|share| share.node != node);
-            }
-        }
-        self.state.cluster.set_node(node, false, false);
-    }
-
-    fn node_open(&mut self, node: NodeId, draining: bool) {
-        if self
-            .state
-            .cluster
-            .node(node)
-            .is_some_and(|n| n.up && n.draining != draining)
-        {
-            self.state.cluster.set_node(node, true, draining);
-            self.books.dirty = true;
-            if draining {
-                self.unplace_from(node);
-            }
-        }
-    }
-
-    /// Jobs that were placed on the node and not launched yet go back in line.
-    fn unplace_from(&mut self, node: NodeId) {
-        let placed = |id: &JobId| {
-            self.state
-                .known(*id)
-                .allocation
-                .as_ref()
-                .is_some_and(|a| a.touches(node))
-        };
-        let placed: Vec<JobId> = self.state.pending.iter().copied().filter(placed).collect();
-        for id in placed {
-            self.take_back(id);
-        }
-    }
-
-    /// Everything it takes to build this engine again.
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            state: self.state.clone(),
-            books: self.books.clone(),
-            commands: self.commands.clone(),
-            parts: self.policy.parts().map(|(_, part)| part.save()),
-        }
-    }
-
-    /// The engine a snapshot was taken of. `policy` must be made of the same parts.
-    ///
-    /// # Errors
-    /// Says which part does not understand its saved state.
-    pub fn restore(snapshot: Snapshot, mut policy: Policy) -> Result<Self, String> {
-        policy.load(&snapshot.parts)?;
-        let mut engine = Self {
-            state: snapshot.state,
-            policy,
-            books: snapshot.books,
-            commands: snapshot.commands,
-        };
-        engine.state.keep_holders = engine.policy.discipline.looks_at_holders();
-        engine.state.rebuild(&*engine.policy.tenancy);
-        Ok(engine)
-    }
-}
-
-impl Serialize for Engine {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.snapshot().serialize(serializer)
-    }
-}
-
-/// What a driver may look at.
-impl Engine {
-    /// The moment of the last fact.
-    pub fn now(&self) -> Time {
-        self.state.now
-    }
-
-    /// The nodes.
-    pub fn cluster(&self) -> &crate::cluster::Cluster {
-        &self.state.cluster
-    }
-
-    /// A job, while it lives.
-    pub fn job(&self, id: JobId) -> Option<&Job> {
-        self.state.job(id)
-    }
-
-    /// All jobs that live, in order of submission.
-    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
-        self.state.jobs()
-    }
-
-    /// Jobs that live and are not meant to hold GPUs, and the GPUs they ask for.
-    pub fn idle(&self) -> (u32, u64) {
-        (self.state.idle_jobs, self.state.idle_gpus)
-    }
-
-    /// Jobs that are meant to hold GPUs.
-    pub fn holding(&self) -> u32 {
-        self.state.holding_jobs
-    }
-
-    /// How many decisions were taken.
-    pub fn decisions(&self) -> u64 {
-        self.books.decisions
-    }
-
-    /// The policy.
-    pub fn policy(&self) -> &Policy {
-        &self.policy
-    }
-}
-
-impl Engine {
-    pub(crate) fn push_command(&mut self, command: Command) {
-        self.commands.push_back(command);
-    }
-}
-
-impl Engine {
-    /// The tree above the nodes, for placements that look at racks.
-    pub fn set_zones(&mut self, zones: dovetail_model::IdVec<dovetail_model::ZoneId, dovetail_model::Zone>) {
-        self.state.cluster.zones = zones;
     }
 }

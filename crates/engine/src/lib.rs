@@ -22,9 +22,12 @@ pub mod job;
 pub mod line;
 pub mod lineup;
 pub mod node_set;
+mod nodes;
 pub mod parts;
+mod replan;
 pub mod round;
 pub mod shape;
+mod snapshot;
 pub mod state;
 
 pub use cluster::Cluster;

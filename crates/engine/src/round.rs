@@ -1,14 +1,12 @@
 //! One walk down the line, as a discipline sees it: candidates best first, holders worst first, and a draft between.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use dovetail_model::{Allocation, JobId, Reason, Time};
 
 use crate::cluster::Cluster;
 use crate::draft::{Draft, Mark};
 use crate::job::Job;
 use crate::line::{Rank, Spot};
-use crate::parts::{Ask, Claim, Grouping, Placement, Sizing, Tenancy};
+use crate::parts::{Grouping, Placement, Sizing, Tenancy};
 use crate::shape::ShapeId;
 use crate::state::State;
 
@@ -382,199 +380,9 @@ impl<'a> Round<'a> {
         self.kept_for = Some((candidate.job, expected_start));
     }
 
-    /// Plans everything anew: sizes and groups for all jobs in line, kept in place where nothing changes for them.
-    pub fn replan(&mut self) {
-        let line = self.everyone();
-        let gpus = self.state.cluster.total_gpus(None) + self.held_on_closed_nodes(&line);
-        let now = self.state.now;
-        let again;
-        let claims = {
-            let jobs: Vec<&Job> = line.iter().map(|r| self.state.known(r.job)).collect();
-            let widths = self.sizing.widths(&jobs, gpus, now);
-            again = self.sizing.changes_at(&jobs, now);
-            let sized: Vec<(&Job, u32)> = match widths {
-                None => jobs.iter().map(|j| (*j, self.sizing.ask(j).gpus)).collect(),
-                Some(widths) => jobs.iter().copied().zip(widths).filter(|(_, w)| *w > 0).collect(),
-            };
-            self.grouping.group(&sized, gpus, now)
-        };
-        let chosen = select(claims, gpus);
-        if let Some(at) = again {
-            self.wake_at(at);
-        }
-        let before = self.clear_all_but(&chosen, &line);
-        for claim in &chosen {
-            let first = self.state.known(claim.members[0]);
-            if first.allocation.is_some() {
-                continue;
-            }
-            match claim.members.len() {
-                1 => {
-                    let least = self.sizing.least(&first.spec).min(claim.gpus);
-                    self.start_claim(claim, least, before.get(&claim.members[0]));
-                }
-                _ => self.start_group(claim, &before),
-            }
-        }
-    }
-
-    /// GPUs that jobs hold on nodes that take no new ones: theirs to keep, though they are not in the total. Jobs that
-    /// share GPUs hold them once.
-    fn held_on_closed_nodes(&self, line: &[Rank]) -> u32 {
-        let held = line
-            .iter()
-            .filter_map(|r| self.state.known(r.job).allocation.as_ref());
-        let mut seats = BTreeSet::new();
-        let firsts = held.filter(|a| seats.insert(seat(a)));
-        let shares = firsts
-            .flat_map(|a| &a.shares)
-            .filter(|s| !self.state.cluster.is_open(s.node));
-        shares.map(|s| s.gpus.count()).sum()
-    }
-
-    /// Takes the GPUs of every holder that does not go on exactly as it is, and tells what they were.
-    fn clear_all_but(&mut self, chosen: &[Claim], line: &[Rank]) -> BTreeMap<JobId, Allocation> {
-        let mut holders: BTreeMap<Seat, u32> = BTreeMap::new();
-        for held in line
-            .iter()
-            .filter_map(|r| self.state.known(r.job).allocation.as_ref())
-        {
-            *holders.entry(seat(held)).or_insert(0) += 1;
-        }
-        let stays: BTreeSet<JobId> = chosen
-            .iter()
-            .filter(|c| self.stands(c, &holders))
-            .flat_map(|c| c.members.iter().copied())
-            .collect();
-        let mut before = BTreeMap::new();
-        for rank in line.iter().rev() {
-            if self.state.known(rank.job).allocation.is_some() && !stays.contains(&rank.job) {
-                before.insert(rank.job, self.draft.unassign(self.state, self.tenancy, rank.job));
-            }
-        }
-        before
-    }
-
-    /// Whether the claim's members already hold just these GPUs together, and nobody else does.
-    fn stands(&self, claim: &Claim, holders: &BTreeMap<Seat, u32>) -> bool {
-        let Some(held) = &self.state.known(claim.members[0]).allocation else {
-            return false;
-        };
-        let gpus_of = |id: &JobId| self.state.known(*id).allocation.as_ref();
-        held.gpus() == claim.gpus
-            && holders.get(&seat(held)) == Some(&(claim.members.len() as u32))
-            && claim
-                .members
-                .iter()
-                .all(|m| gpus_of(m).is_some_and(|a| same_gpus(a, held)))
-    }
-
-    /// Puts a group on one set of GPUs: those of a member that had as many, else wherever there is a place. A member
-    /// for whom there is no CPU or memory beside the others waits.
-    fn start_group(&mut self, claim: &Claim, before: &BTreeMap<JobId, Allocation>) {
-        let first = self.state.known(claim.members[0]);
-        let ask = Ask {
-            gpus: claim.gpus,
-            ..self.sizing.ask(first)
-        };
-        let own = claim.members.iter().filter_map(|m| before.get(m)).find(|a| {
-            a.gpus() == claim.gpus
-                && self.state.cluster.is_free(&resized(a, &ask))
-                && self.may_use(claim, a, before)
-        });
-        let place = match own {
-            Some(own) => Some(resized(own, &ask)),
-            None if self.state.cluster.free_gpus(ask.gpu_type) < ask.gpus => None,
-            None => {
-                let found = self
-                    .tenancy
-                    .place(first, &ask, &self.state.cluster, self.placement);
-                found.ok()
-            }
-        };
-        let Some(place) = place else {
-            return self.stay(claim, before);
-        };
-        for (i, member) in claim.members.iter().enumerate() {
-            let share = resized(&place, &self.sizing.ask(self.state.known(*member)));
-            if i == 0 || self.state.cluster.has_room_beside(&share) {
-                self.draft.assign(self.state, self.tenancy, *member, share, i > 0);
-            }
-        }
-    }
-
-    /// There is no place for the group: whoever had GPUs that are still free goes on there.
-    fn stay(&mut self, claim: &Claim, before: &BTreeMap<JobId, Allocation>) {
-        for member in &claim.members {
-            if let Some(own) = before.get(member).filter(|a| self.state.cluster.is_free(a)) {
-                self.draft
-                    .assign(self.state, self.tenancy, *member, own.clone(), false);
-            }
-        }
-    }
-
-    /// Whether nobody of the group would be new on a node that takes no new jobs.
-    fn may_use(&self, claim: &Claim, place: &Allocation, before: &BTreeMap<JobId, Allocation>) -> bool {
-        let was_here = |m: &JobId| before.get(m).is_some_and(|a| same_gpus(a, place));
-        place.shares.iter().all(|s| self.state.cluster.is_open(s.node)) || claim.members.iter().all(was_here)
-    }
-
-    /// Gives the claim its GPUs, or as many as there is a place for, down to `least`. Where that is what its job had
-    /// before, it stays where it was.
-    fn start_claim(&mut self, claim: &Claim, least: u32, before: Option<&Allocation>) {
-        let job = self.state.known(claim.members[0]);
-        let mut ask = self.sizing.ask(job);
-        let most = claim.gpus.min(self.state.cluster.free_gpus(ask.gpu_type));
-        let found = (least..=most).rev().find_map(|gpus| {
-            ask.gpus = gpus;
-            let is_as_before = |a: &&Allocation| gpus < claim.gpus && a.gpus() == gpus;
-            match before
-                .filter(is_as_before)
-                .filter(|a| self.state.cluster.is_free(a))
-            {
-                Some(own) => Some(own.clone()),
-                None => self
-                    .tenancy
-                    .place(job, &ask, &self.state.cluster, self.placement)
-                    .ok(),
-            }
-        });
-        if let Some(allocation) = found {
-            self.draft
-                .assign(self.state, self.tenancy, claim.members[0], allocation, false);
-        }
-    }
-
     pub(crate) fn finish(self) -> (Draft, Option<Time>, Option<Kept>) {
         (self.draft, self.wake, self.kept_for)
     }
-}
-
-/// A set of GPUs by its first one. Jobs that share GPUs share all of them.
-type Seat = (dovetail_model::NodeId, u32);
-
-fn seat(allocation: &Allocation) -> Seat {
-    let first = &allocation.shares[0];
-    (first.node, first.gpus.iter().next().unwrap_or(0))
-}
-
-fn same_gpus(a: &Allocation, b: &Allocation) -> bool {
-    a.shares.len() == b.shares.len()
-        && a.shares
-            .iter()
-            .zip(&b.shares)
-            .all(|(x, y)| x.node == y.node && x.gpus == y.gpus)
-}
-
-/// The same GPUs with the CPU and memory that this ask wants beside them.
-fn resized(allocation: &Allocation, ask: &Ask) -> Allocation {
-    let mut sized = allocation.clone();
-    for share in &mut sized.shares {
-        let gpus = share.gpus.count();
-        share.cpu_milli = ask.cpu_milli_per_gpu * gpus;
-        share.memory_mib = ask.memory_mib_per_gpu * u64::from(gpus);
-    }
-    sized
 }
 
 /// The first job of every group of the waiting line, of those that may fit if so asked.
@@ -598,17 +406,4 @@ fn first_of_groups(state: &State, only_fitting: bool) -> Vec<Head> {
         })
     };
     state.waiting.groups().filter_map(head).collect()
-}
-
-/// The claims that run, best first, passing over those that do not fit.
-fn select(claims: Vec<Claim>, gpus: u32) -> Vec<Claim> {
-    let mut left = gpus;
-    let mut chosen = Vec::new();
-    for claim in claims {
-        if claim.gpus <= left {
-            left -= claim.gpus;
-            chosen.push(claim);
-        }
-    }
-    chosen
 }
