@@ -108,10 +108,11 @@ fn outages(nodes: usize) -> impl Strategy<Value = Vec<Outage>> {
 fn with_failures() -> impl Strategy<Value = (Scenario, Vec<Outage>, i64, Option<i64>)> {
     scenarios(25).prop_flat_map(|scenario| {
         let nodes = scenario.cluster.nodes.len();
-        // Turns that are shorter than a restart go on for ever without any progress.
-        let order = scenario.policy.overrides.order.as_deref().unwrap_or_default();
-        let takes_turns = ["las", "tiresias"].iter().any(|o| order.starts_with(o));
-        let restart = if takes_turns { 0..=0 } else { 0..=5i64 };
+        let restart = if scenario.policy.takes_turns() {
+            0..=0
+        } else {
+            0..=5i64
+        };
         (
             Just(scenario),
             outages(nodes),

@@ -24,6 +24,13 @@ impl PolicyText {
         }
     }
 
+    /// Whether jobs take turns so short that slow starts would eat them: with a quantum no longer than a start, nothing
+    /// ever gets done.
+    pub fn takes_turns(&self) -> bool {
+        let order = self.overrides.order.as_deref().unwrap_or_default();
+        order.starts_with("las") || order.starts_with("tiresias")
+    }
+
     /// Builds it, with what it must know of remaining work.
     ///
     /// # Panics

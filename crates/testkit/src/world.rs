@@ -85,6 +85,11 @@ impl World {
             return false;
         }
         assert!(self.quiet < 10_000, "no progress at {} s", seconds(self.now));
+        assert!(
+            self.ops.len() < 200_000,
+            "no end in sight at {} s",
+            seconds(self.now)
+        );
         self.now = next;
         let mut questions = Vec::new();
         while let Some(entry) = self.due.first_entry().filter(|e| e.key().0 <= next) {

@@ -44,7 +44,7 @@ pub fn histories_of(
                 period: Time::from_secs(s),
             });
             history.manner = Manner {
-                start_delay: Time::from_secs(start),
+                start_delay: Time::from_secs(if history.policy.takes_turns() { 0 } else { start }),
                 stop_delay: Time::from_secs(stop),
                 chaos: None,
             };
