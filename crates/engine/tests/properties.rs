@@ -26,7 +26,7 @@ fn run(scenario: &Scenario) -> World {
 }
 
 proptest! {
-    #![proptest_config(cases(128))]
+    #![proptest_config(cases(256))]
 
     #[test]
     fn no_gpu_is_given_twice_and_gangs_are_whole(history in histories(30, Fit::Any)) {

@@ -93,7 +93,7 @@ fn scenarios(policy: impl Strategy<Value = PolicyText>) -> impl Strategy<Value =
 }
 
 proptest! {
-    #![proptest_config(cases(192))]
+    #![proptest_config(cases(256))]
 
     #[test]
     fn preemption_runs_what_a_walk_over_the_empty_pool_would_choose(

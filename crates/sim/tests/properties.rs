@@ -123,7 +123,7 @@ fn with_failures() -> impl Strategy<Value = (Scenario, Vec<Outage>, i64, Option<
 }
 
 proptest! {
-    #![proptest_config(cases(192))]
+    #![proptest_config(cases(256))]
 
     #[test]
     fn every_job_that_can_run_ends_with_exactly_its_work_done(scenario in scenarios(40)) {
