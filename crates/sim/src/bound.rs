@@ -29,7 +29,9 @@ pub fn lower_bound_avg_jct(jobs: &[BoundJob], gpus: u32) -> f64 {
     if jobs.is_empty() {
         return 0.0;
     }
-    jobs.sort_by(|a, b| a.submit_s.total_cmp(&b.submit_s));
+    if !jobs.is_sorted_by(|a, b| a.submit_s <= b.submit_s) {
+        jobs.sort_by(|a, b| a.submit_s.total_cmp(&b.submit_s));
+    }
     let speed = f64::from(gpus);
     let alone: f64 = jobs.iter().map(|j| j.duration_s).sum();
     let mut more = 0.0;
@@ -79,7 +81,7 @@ fn busy_period(jobs: &[BoundJob], first: usize, speed: f64, more: &mut f64) -> u
         now = end;
     }
     let mut by_area: Vec<usize> = (first..next).collect();
-    by_area.sort_by(|a, b| area(*a).total_cmp(&area(*b)).then(a.cmp(b)));
+    by_area.sort_unstable_by(|a, b| area(*a).total_cmp(&area(*b)).then(a.cmp(b)));
     let (mut sum, mut best) = (0.0, 0.0f64);
     for i in by_area {
         let mean_busy = busy[i - first] / area(i).max(f64::MIN_POSITIVE);
