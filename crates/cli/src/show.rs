@@ -158,7 +158,8 @@ fn percent(x: f64) -> String {
 
 /// The comparison of several runs; the best figure of each column stands out.
 pub fn comparison(rows: &[(String, Summary)]) -> Table {
-    let headings: Vec<&str> = std::iter::once("policy")
+    let headings: Vec<&str> = ["policy", "knows"]
+        .into_iter()
         .chain(COLUMNS.iter().map(|c| c.heading))
         .collect();
     let mut table = table(&headings);
@@ -192,5 +193,36 @@ fn best_of(column: &Column, rows: &[(String, Summary)]) -> Option<f64> {
     match column.better {
         Better::Less => values.min_by(f64::total_cmp),
         Better::More => values.max_by(f64::total_cmp),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_has_its_heading() {
+        let summary = Summary {
+            knowledge: "oracle".to_owned(),
+            makespan_s: 7.0,
+            ..Summary::default()
+        };
+        let table = comparison(&[("srsf".to_owned(), summary)]);
+        let cells = |row: &comfy_table::Row| row.cell_iter().map(Cell::content).collect::<Vec<_>>();
+        let headings = cells(table.header().expect("a table has headings"));
+        let row = cells(table.row(0).expect("there is one run"));
+        assert_eq!(headings.len(), row.len());
+        let under = |heading: &str| {
+            row[headings
+                .iter()
+                .position(|h| h == heading)
+                .expect("the heading is there")]
+            .clone()
+        };
+        assert_eq!(
+            (under("policy"), under("knows")),
+            ("srsf".to_owned(), "oracle".to_owned())
+        );
+        assert_eq!(under("makespan"), span(7.0));
     }
 }
