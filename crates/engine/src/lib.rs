@@ -13,6 +13,7 @@
 //! 5. **diff** – the plan is compared with what is there, in one place, and becomes commands.
 
 pub mod admit;
+mod afresh;
 pub mod check;
 pub mod cluster;
 pub mod draft;

@@ -191,7 +191,7 @@ fn same_gpus(a: &Allocation, b: &Allocation) -> bool {
 }
 
 /// The same GPUs with the CPU and memory that this ask wants beside them.
-fn resized(allocation: &Allocation, ask: &Ask) -> Allocation {
+pub(crate) fn resized(allocation: &Allocation, ask: &Ask) -> Allocation {
     let mut sized = allocation.clone();
     for share in &mut sized.shares {
         let gpus = share.gpus.count();

@@ -19,6 +19,21 @@ pub enum Compat {
         /// Progress per time.
         speed: Rate,
     },
+    /// Muri's simulator: iterations between events, each interval less a start-up time.
+    Muri(MuriTime),
+}
+
+/// Who slows whom down in Muri's simulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MuriTime {
+    /// Nobody: jobs have their GPUs to themselves, and ends that are nearly equal are one event.
+    Alone,
+    /// Nobody, and only ends that are equal are one event.
+    Queues,
+    /// Groups take the period of their interleaving.
+    Groups,
+    /// Guaranteed jobs are not slowed down; opportunistic ones fill the gaps of those they share GPUs with.
+    Guaranteed,
 }
 
 /// How a run goes.

@@ -14,7 +14,7 @@ pub mod speed;
 mod timeline;
 mod truth;
 
-pub use config::{Compat, SimConfig, SimError};
+pub use config::{Compat, MuriTime, SimConfig, SimError};
 pub use dovetail_engine::{Clock, Knowledge};
 pub use failures::{Failures, Outage};
 pub use run::{Journal, simulate, simulate_with};

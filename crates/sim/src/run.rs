@@ -1,5 +1,7 @@
 //! The event loop: commands of the engine become later events.
 
+mod steps;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -16,6 +18,7 @@ use crate::metrics;
 use crate::sharing::{self, Sharing};
 use crate::timeline::{Levels, Timeline};
 use crate::truth::{Doing, Teller, Truth};
+use steps::Steps;
 
 /// Everything that happened, to replay it: the events told to the engine and the commands it gave.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -126,6 +129,8 @@ struct Run<'a> {
     tracked_left: usize,
     /// Who shares GPUs; none under a policy that never shares.
     sharing: Option<Sharing>,
+    /// Progress by iterations, where it is counted as Muri's simulator does.
+    steps: Option<Steps>,
     journal: Option<&'a mut Journal>,
 }
 
@@ -140,10 +145,15 @@ impl<'a> Run<'a> {
         let teller = Teller::new(knowledge, config, workload);
         let start = workload.jobs[0].submit;
         let sharing = policy.grouping.shares().then(Sharing::default);
+        let steps = match config.compat {
+            Compat::Muri(time) => Some(Steps::new(time, workload, &teller)),
+            Compat::Exact | Compat::Blox { .. } => None,
+        };
         let mut run = Self {
             workload,
             config,
             sharing,
+            steps,
             engine: Engine::new(policy, config.clock),
             teller,
             truths: Vec::with_capacity(workload.jobs.len()),
@@ -222,7 +232,13 @@ impl<'a> Run<'a> {
         }
         let coming = self.coming.peek().map(|Reverse((at, _))| *at);
         let wake = self.engine.wake_at();
-        let next = arrival.into_iter().chain(coming).chain(wake).min()?;
+        let foreseen = self.steps.as_ref().and_then(Steps::next_end);
+        let next = arrival
+            .into_iter()
+            .chain(coming)
+            .chain(foreseen)
+            .chain(wake)
+            .min()?;
         let stuck = arrival.is_none() && self.busy_gpus == 0 && wake.is_none();
         // With every node up that will ever be, and nothing running, only failures are to come: who waits now waits for
         // ever.
@@ -273,6 +289,7 @@ impl<'a> Run<'a> {
                 Coming::NodeUp(node) => self.node_up(node),
             }
         }
+        self.end_foreseen();
         while let Some(job) = self
             .workload
             .jobs
@@ -285,6 +302,7 @@ impl<'a> Run<'a> {
             self.events += 1;
             self.tell(Event::Submitted(spec));
         }
+        self.step_all();
         if self.engine.wake_at().is_some_and(|at| at <= self.now) {
             self.events += 1;
             self.tell(Event::Wake);
@@ -311,7 +329,11 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        self.update_shared_speeds();
+        if self.steps.is_some() {
+            self.foresee();
+        } else {
+            self.update_shared_speeds();
+        }
     }
 
     fn tell(&mut self, event: Event) {
@@ -333,6 +355,7 @@ impl<'a> Run<'a> {
                 .speeds
                 .rate(job, &allocation, &self.config.cluster, checkpoint),
             Compat::Blox { speed } => speed,
+            Compat::Muri(_) => Rate::FULL,
         };
         let again = generation.0 > 1 && self.config.restart_cost > Time::ZERO;
         let truth = &mut self.truths[id.0 as usize];
@@ -350,6 +373,9 @@ impl<'a> Run<'a> {
             }
         };
         self.busy_gpus += if idle_before { truth.width } else { 0 };
+        if let Some(steps) = &mut self.steps {
+            steps.launched(id, allocation.clone(), self.now);
+        }
         if self.segments.len() < self.config.segments {
             truth.place = Some(Box::new(allocation));
         }
@@ -379,11 +405,13 @@ impl<'a> Run<'a> {
         let rate = truth.rate;
         truth.epoch += 1;
         let epoch = truth.epoch;
-        let span = self.config.span_for(truth.left, rate);
-        self.coming.push(Reverse((
-            self.now.saturating_add(span),
-            Coming::End(id, generation, epoch),
-        )));
+        if self.steps.is_none() {
+            let span = self.config.span_for(truth.left, rate);
+            self.coming.push(Reverse((
+                self.now.saturating_add(span),
+                Coming::End(id, generation, epoch),
+            )));
+        }
         self.tell(Event::Started {
             job: id,
             generation,
@@ -396,6 +424,10 @@ impl<'a> Run<'a> {
         let truth = &mut self.truths[id.0 as usize];
         if truth.generation != generation || truth.doing != Doing::Running || truth.epoch != epoch {
             return;
+        }
+        if let Some(steps) = &mut self.steps {
+            steps.gone(id);
+            (truth.left, truth.since) = (Work(0), now);
         }
         truth.stop(now, None);
         debug_assert!(truth.left == Work(0), "a job ends when its work is done");
@@ -480,6 +512,9 @@ impl<'a> Run<'a> {
             StopReason::NodeLost(_) => job.checkpoint.or(self.config.checkpoint),
             StopReason::Preempted | StopReason::Moved | StopReason::Resized | StopReason::Cancelled => None,
         };
+        if let Some(steps) = &mut self.steps {
+            steps.gone(id);
+        }
         let truth = &mut self.truths[id.0 as usize];
         truth.stop(self.now, lost);
         truth.preemptions += 1;

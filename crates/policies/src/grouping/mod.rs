@@ -1,6 +1,7 @@
 //! Who shares GPUs.
 
 mod muri;
+mod shelves;
 
 use dovetail_engine::{Claim, Grouping, Job, Knowledge, Part};
 use dovetail_model::Time;

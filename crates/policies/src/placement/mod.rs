@@ -6,6 +6,7 @@ mod first_free;
 mod rack_aware;
 mod random;
 mod spread;
+mod yarn;
 
 use dovetail_engine::cluster::{Cluster, NodeState};
 use dovetail_engine::{Ask, Placement};
@@ -17,6 +18,7 @@ pub use first_free::FirstFree;
 pub use rack_aware::RackAware;
 pub use random::Random;
 pub use spread::Spread;
+pub use yarn::Yarn;
 
 use crate::registry::Entry;
 
@@ -28,6 +30,7 @@ pub const ALL: &[Entry<dyn Placement>] = &[
     random::ENTRY,
     rack_aware::ENTRY,
     blox_scatter::ENTRY,
+    yarn::ENTRY,
 ];
 
 /// So many of the node's free GPUs, lowest slots first, with the CPU and memory that go with them.

@@ -1,5 +1,4 @@
-//! Runs that equal a reference system's, quirks included. The quirks live in named parts and in [`Compat`]; this file
-//! only chooses them.
+//! Blox: rounds, whole rounds of progress, its placement and its walk.
 
 use dovetail_engine::{Clock, Knowledge, Policy};
 use dovetail_model::{Rate, Time};

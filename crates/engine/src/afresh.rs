@@ -1,0 +1,54 @@
+//! Building a plan on an emptied cluster, for disciplines that keep an order of their own.
+
+use dovetail_model::{Allocation, JobId, Reason};
+
+use crate::job::Job;
+use crate::parts::{Ask, Claim};
+use crate::replan::resized;
+use crate::round::Round;
+
+impl Round<'_> {
+    /// Takes the GPUs of everyone away, in the draft. Who gets the same ones again never notices.
+    pub fn clear(&mut self) {
+        for holder in self.holders() {
+            self.draft.unassign(self.state, self.tenancy, holder.job);
+        }
+    }
+
+    /// What the grouping makes of these jobs in this order, each at its own size.
+    pub fn claims(&mut self, line: &[JobId]) -> Vec<Claim> {
+        let gpus = self.state.cluster.total_gpus(None);
+        let state = &*self.state;
+        let sized: Vec<(&Job, u32)> = line
+            .iter()
+            .map(|id| state.known(*id))
+            .map(|job| (job, self.sizing.ask(job).gpus))
+            .collect();
+        self.grouping.group(&sized, gpus, state.now)
+    }
+
+    /// Puts all members of a claim, none of which holds GPUs, on one set of GPUs.
+    ///
+    /// # Errors
+    /// Says why there is no place.
+    pub fn put(&mut self, claim: &Claim) -> Result<(), Reason> {
+        let first = self.state.known(claim.members[0]);
+        let ask = Ask {
+            gpus: claim.gpus,
+            ..self.sizing.ask(first)
+        };
+        let place = self
+            .tenancy
+            .place(first, &ask, &self.state.cluster, self.placement)?;
+        for (i, member) in claim.members.iter().enumerate() {
+            let share = resized(&place, &self.sizing.ask(self.state.known(*member)));
+            self.put_on(*member, share, i > 0);
+        }
+        Ok(())
+    }
+
+    /// Puts a job that holds nothing on these GPUs; with `share`, others may be there already.
+    pub fn put_on(&mut self, job: JobId, place: Allocation, share: bool) {
+        self.draft.assign(self.state, self.tenancy, job, place, share);
+    }
+}

@@ -1,0 +1,82 @@
+//! A count of free GPUs node by node, to see whether jobs would find places without placing them.
+
+use std::str::FromStr;
+
+/// Free GPUs by node, filled first fit; or one pool of GPUs where nodes do not matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shelves {
+    free: Vec<u32>,
+    size: u32,
+}
+
+impl Shelves {
+    /// GPUs in one pool.
+    pub(super) fn pool(gpus: u32) -> Self {
+        Self {
+            free: vec![gpus],
+            size: gpus,
+        }
+    }
+
+    /// Takes GPUs on the first node with room, or on idle nodes and one more if one node is not enough.
+    pub(super) fn take(&mut self, gpus: u32) -> bool {
+        let whole = if gpus > self.size {
+            gpus.checked_div(self.size).unwrap_or(0)
+        } else {
+            0
+        };
+        let rest = gpus - whole * self.size;
+        let mut chosen: Vec<usize> = (0..self.free.len())
+            .filter(|i| self.free[*i] == self.size)
+            .take(whole as usize)
+            .collect();
+        if chosen.len() < whole as usize {
+            return false;
+        }
+        if rest > 0 {
+            let last = (0..self.free.len()).find(|i| self.free[*i] >= rest && !chosen.contains(i));
+            match last {
+                Some(last) => self.free[last] -= rest,
+                None => return false,
+            }
+        }
+        chosen.drain(..).for_each(|i| self.free[i] = 0);
+        true
+    }
+}
+
+impl FromStr for Shelves {
+    type Err = ();
+
+    /// Reads `8x8`: nodes x GPUs.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (nodes, gpus) = text.split_once('x').ok_or(())?;
+        match (nodes.trim().parse::<usize>(), gpus.trim().parse::<u32>()) {
+            (Ok(nodes @ 1..=1_000_000), Ok(size @ 1..=1_000_000)) => Ok(Self {
+                free: vec![size; nodes],
+                size,
+            }),
+            _ => Err(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_jobs_need_idle_nodes() {
+        let mut shelves: Shelves = "3x8".parse().unwrap();
+        assert!(shelves.take(1));
+        assert!(shelves.take(16));
+        assert!(!shelves.take(8));
+        assert!(shelves.take(7));
+        assert!(!shelves.take(1));
+        assert!(Shelves::pool(4).take(4));
+        assert!(!Shelves::pool(4).take(5));
+        assert!(!Shelves::pool(0).take(1));
+        assert!("8".parse::<Shelves>().is_err());
+        assert!("0x8".parse::<Shelves>().is_err());
+    }
+}

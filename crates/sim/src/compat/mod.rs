@@ -1,0 +1,9 @@
+//! Runs that equal a reference system's, quirks included. The quirks live in named policy parts and in how progress is
+//! counted ([`crate::Compat`]); these files only choose them.
+
+mod blox;
+mod muri;
+
+pub use blox::{BLOX_POLICIES, BloxError, blox};
+pub use muri::{MURI_POLICIES, MuriError, muri};
+pub(crate) use muri::{opportunistic_period_s, start_up_s};

@@ -1,0 +1,188 @@
+//! Muri's simulator: progress is counted between events, every event costs every running job its start-up time, and
+//! the whole cluster is planned anew at each of them.
+
+use dovetail_engine::{Knowledge, Policy};
+use dovetail_model::{ClusterSpec, Time};
+use dovetail_policies::{Overrides, PartSpec, PolicyError, build};
+use dovetail_workload::Workload;
+
+use crate::config::{Compat, MuriTime, SimConfig, SimError};
+
+/// Policies Muri's simulator has, as we name them.
+pub const MURI_POLICIES: &[&str] = &["srtf", "srsf", "tiresias", "antman", "muri-s", "muri-l"];
+
+/// The parts of a policy as Muri's simulator has them, and the run set so that it counts as that does. Knobs of
+/// grouping `muri` can be given: `muri-l:autopack=false,ordering=worst`.
+///
+/// # Errors
+/// Names the policies Muri has if this is none of them, and the first job its tables do not know.
+pub fn muri(
+    policy: &str,
+    overrides: &Overrides,
+    workload: &Workload,
+    config: &mut SimConfig,
+) -> Result<(Policy, Knowledge), MuriError> {
+    let spec: PartSpec = policy.parse()?;
+    check_jobs(workload)?;
+    let nodes = config.cluster.nodes.len() as u32;
+    let gpus = config.cluster.gpus();
+    let per_node = gpus / nodes.max(1);
+    if config.cluster.nodes.values().any(|n| n.gpus != per_node) {
+        return Err(MuriError::Mixed);
+    }
+    let has = |knob: &str, value: &str| spec.knobs.iter().any(|(k, v)| k == knob && v == value);
+    let (preset, discipline, time) = match spec.name.as_str() {
+        "srtf" | "srsf" => (policy.to_owned(), "afresh".to_owned(), MuriTime::Alone),
+        "tiresias" => ("fifo".to_owned(), "dlas".to_owned(), MuriTime::Queues),
+        "antman" => ("fifo".to_owned(), "antman-muri".to_owned(), MuriTime::Guaranteed),
+        "muri-s" | "muri-l" => {
+            if has("ordering", "worst") {
+                config.interleaving = dovetail_model::stages::Ordering::Worst;
+            }
+            if has("matching", "false") {
+                // The ablation without matching is granted less contention for groups of four.
+                config.contention.factors[3] = 1.3 / 1.015;
+            }
+            let sift = !has("autopack", "false");
+            let join = if policy.contains(':') { ',' } else { ':' };
+            (
+                format!("{policy}{join}merge=line,fit={nodes}x{per_node}"),
+                format!("afresh:widest=true,sift={sift}"),
+                MuriTime::Groups,
+            )
+        }
+        _ => {
+            return Err(MuriError::NotThere {
+                policy: spec.name.clone(),
+            });
+        }
+    };
+    if time == MuriTime::Queues {
+        // Tiresias is given GPUs by number there, not by place.
+        config.cluster = ClusterSpec::uniform(1, gpus);
+    }
+    config.compat = Compat::Muri(time);
+    config.restart_cost = Time::ZERO;
+    let or = |over: &Option<String>, part: &str| Some(over.clone().unwrap_or_else(|| part.to_owned()));
+    let parts = Overrides {
+        admission: or(&overrides.admission, "accept-all"),
+        discipline: or(&overrides.discipline, &discipline),
+        placement: or(&overrides.placement, "yarn"),
+        ..overrides.clone()
+    };
+    let (mut built, needs) = build(&preset, &parts)?;
+    built.name = format!("{policy} (muri)");
+    Ok((built, needs))
+}
+
+/// Every job needs a GPU count that the table of start-up times has, and a number of iterations.
+fn check_jobs(workload: &Workload) -> Result<(), MuriError> {
+    for job in &workload.jobs {
+        if !START_UP_GPUS.contains(&job.gpus) {
+            return Err(MuriError::Gpus {
+                job: job.label.to_string(),
+                gpus: job.gpus,
+            });
+        }
+        if job.iterations.is_none_or(|n| n == 0) {
+            return Err(MuriError::Iterations {
+                job: job.label.to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+const START_UP_GPUS: [u32; 6] = [1, 2, 4, 8, 16, 32];
+
+/// Seconds a start takes, by model and GPUs.
+const START_UP_S: &[(&str, [u32; 6])] = &[
+    ("vgg16", [7, 7, 8, 9, 9, 10]),
+    ("vgg19", [7, 7, 8, 9, 10, 10]),
+    ("resnet18", [4, 5, 5, 7, 7, 7]),
+    ("shufflenet_v2_x1_0", [4, 4, 5, 5, 7, 8]),
+    ("bert", [10; 6]),
+    ("gpt2", [10; 6]),
+    ("a2c", [38, 39, 39, 46, 46, 46]),
+    ("dqn", [5, 5, 6, 6, 8, 8]),
+];
+
+/// Seconds that each interval between two events costs a running job of this model; ten for a model not measured.
+pub(crate) fn start_up_s(model: Option<&str>, gpus: u32) -> f64 {
+    let column = START_UP_GPUS.iter().position(|g| *g == gpus);
+    let row = START_UP_S.iter().find(|(name, _)| Some(*name) == model);
+    match (row, column) {
+        (Some((_, times)), Some(i)) => f64::from(times[i]),
+        _ => 10.0,
+    }
+}
+
+/// The iteration time, in seconds, of an opportunistic job beside a guaranteed one, in Muri's model of AntMan. Data,
+/// GPU and network stages fill the gaps that the other job's iterations leave on that resource; it takes as many whole
+/// iterations of the other job as are needed.
+pub(crate) fn opportunistic_period_s(own_s: [f64; 3], beside_s: [f64; 3], beside_iteration_s: f64) -> f64 {
+    let [data, mut gpu, mut network] = own_s;
+    let [their_data, their_gpu, their_network] = beside_s;
+    let mut iterations = 0.0;
+    let gap = their_gpu + their_network;
+    iterations += (data / gap).floor();
+    let over = data % gap;
+    if over > 0.0 {
+        iterations += 1.0;
+        gpu -= gpu.min(their_network).min(gap - over);
+    }
+    let gap = their_data + their_network;
+    iterations += (gpu / gap).floor();
+    let over = gpu % gap;
+    if over > 0.0 {
+        iterations += 1.0;
+        if over < their_data {
+            network -= network.min(their_data + their_gpu - over);
+        }
+    }
+    let gap = their_data + their_gpu;
+    iterations += (network / gap).floor();
+    if network % gap > their_data {
+        iterations += 1.0;
+    }
+    iterations * beside_iteration_s
+}
+
+/// What is wrong with a run as in Muri's simulator.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MuriError {
+    /// Muri's simulator has no such policy.
+    #[error("--compat muri has no policy `{policy}`; it has srtf, srsf, tiresias, antman, muri-s and muri-l")]
+    NotThere {
+        /// The policy.
+        policy: String,
+    },
+    /// A job has a GPU count that is not measured there.
+    #[error(
+        "--compat muri: job {job} asks for {gpus} GPUs; start-up times are known for 1, 2, 4, 8, 16 and 32"
+    )]
+    Gpus {
+        /// The job, by its name in the trace.
+        job: String,
+        /// What it asks for.
+        gpus: u32,
+    },
+    /// A job without iterations.
+    #[error("--compat muri: job {job} has no number of iterations; use a trace in Muri's format")]
+    Iterations {
+        /// The job, by its name in the trace.
+        job: String,
+    },
+    /// Nodes of different sizes.
+    #[error("--compat muri: all nodes must have the same number of GPUs")]
+    Mixed,
+    /// A part is wrong.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+}
+
+impl From<MuriError> for SimError {
+    fn from(error: MuriError) -> Self {
+        SimError::Unsupported(error.to_string())
+    }
+}

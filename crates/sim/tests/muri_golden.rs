@@ -1,0 +1,168 @@
+//! `--compat muri` gives the finish times of Muri's own simulator.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use dovetail_model::ClusterSpec;
+use dovetail_model::run::RunRecord;
+use dovetail_policies::Overrides;
+use dovetail_sim::{SimConfig, compat, simulate};
+use dovetail_testkit::shared;
+use dovetail_workload::{Format, read};
+
+/// The name of a run of the reference, for one of our policies.
+fn run_name(trace: &str, policy: &str) -> String {
+    let (name, knobs) = policy.split_once(':').unwrap_or((policy, ""));
+    let mut schedule = match name {
+        "srtf" => "shortest",
+        "srsf" => "shortest-gpu",
+        "tiresias" => "dlas-gpu",
+        "antman" => "antman",
+        "muri-s" => "multi-resource-blossom-same-gpu",
+        "muri-l" if knobs.contains("matching=false") => "multi-resource-gpu-unaware",
+        "muri-l" => "multi-resource-blossom-same-gpu-unaware",
+        other => panic!("no run of {other}"),
+    }
+    .to_owned();
+    if knobs.contains("ordering=worst") {
+        schedule.push_str("-worstordering");
+    }
+    if knobs.contains("autopack=false") {
+        schedule.push_str("__noautopack");
+    }
+    format!("{trace}__{schedule}")
+}
+
+/// Our run, and the end of every job in the reference's; none where the data is absent.
+fn both(trace: &str, policy: &str) -> Option<(RunRecord, BTreeMap<String, f64>)> {
+    let folder = shared(env!("CARGO_MANIFEST_DIR"), "muri")?;
+    let path = folder.join("runs").join(run_name(trace, policy)).join("job.csv");
+    let golden = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let workload = read(folder.join(format!("trace-data/{trace}.csv")), Some(Format::Muri)).unwrap();
+    let mut config = SimConfig::new(ClusterSpec::uniform(8, 8));
+    let (built, needs) = compat::muri(policy, &Overrides::default(), &workload, &mut config).unwrap();
+    let record = simulate(&workload, built, needs, &config).unwrap();
+    let ends = golden
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').collect::<Vec<_>>())
+        .map(|cells| (cells[1].to_owned(), cells[5].parse().unwrap()))
+        .collect();
+    Some((record, ends))
+}
+
+/// Every job ends when it does in the reference; otherwise the first that does not, in the order of the reference's
+/// ends, is named.
+fn every_job(trace: &str, policy: &str) {
+    let Some((record, ends)) = both(trace, policy) else {
+        return;
+    };
+    assert_eq!(record.rows.len(), ends.len(), "{trace} {policy}: jobs");
+    let mut differ: Vec<(f64, String)> = Vec::new();
+    for (row, name) in record.rows.iter().zip(&record.job_names) {
+        let (ours, theirs) = (row.finish.map_or(f64::NAN, |t| t.as_secs_f64()), ends[name]);
+        let near = (ours - theirs).abs() <= 1e-6 * theirs.abs();
+        if !near {
+            differ.push((
+                theirs,
+                format!("job {name} ends at {ours} s, in the reference at {theirs} s"),
+            ));
+        }
+    }
+    differ.sort_by(|a, b| a.0.total_cmp(&b.0));
+    assert!(
+        differ.is_empty(),
+        "{trace} {policy}: {} of {} jobs differ; the first: {}",
+        differ.len(),
+        ends.len(),
+        differ[0].1
+    );
+}
+
+/// Average completion time, makespan and 99th percentile as the reference counts them.
+fn figures(mut jct: Vec<f64>, ends: impl Iterator<Item = f64>) -> [f64; 3] {
+    jct.sort_by(f64::total_cmp);
+    let p99 = jct[(jct.len() as f64 * 0.99) as usize];
+    [
+        jct.iter().sum::<f64>() / jct.len() as f64,
+        ends.fold(0.0, f64::max),
+        p99,
+    ]
+}
+
+/// The three figures are within a hundredth of the reference's.
+fn within_a_hundredth(trace: &str, policy: &str) {
+    let Some((record, ends)) = both(trace, policy) else {
+        return;
+    };
+    let ours = figures(
+        record
+            .rows
+            .iter()
+            .map(|r| r.jct().unwrap().as_secs_f64())
+            .collect(),
+        record.rows.iter().map(|r| r.finish.unwrap().as_secs_f64()),
+    );
+    let submit = |i: usize| record.rows[i].submit.as_secs_f64();
+    let theirs = figures(
+        record
+            .job_names
+            .iter()
+            .enumerate()
+            .map(|(i, name)| ends[name] - submit(i))
+            .collect(),
+        ends.values().copied(),
+    );
+    let off: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b - 1.0).collect();
+    println!("{trace} {policy}: {ours:.1?} reference {theirs:.1?} off {off:.5?}");
+    assert!(
+        off.iter().all(|o| o.abs() <= 0.01),
+        "{trace} {policy}: average, makespan and p99 are {ours:?}, in the reference {theirs:?}"
+    );
+}
+
+#[test]
+fn srtf_ends_every_job_when_the_reference_does() {
+    [
+        "trace1",
+        "trace3",
+        "trace1_pr",
+        "trace3_pr",
+        "job_type_1",
+        "job_type_2",
+    ]
+    .map(|t| every_job(t, "srtf"));
+}
+
+#[test]
+fn srsf_ends_every_job_when_the_reference_does() {
+    ["trace1", "trace3", "trace1_pr", "trace3_pr"].map(|t| every_job(t, "srsf"));
+}
+
+#[test]
+fn tiresias_ends_every_job_when_the_reference_does() {
+    [
+        "trace1",
+        "trace3",
+        "trace1_pr",
+        "trace3_pr",
+        "job_type_1",
+        "job_type_2",
+    ]
+    .map(|t| every_job(t, "tiresias"));
+}
+
+#[test]
+fn muri_is_within_a_hundredth_of_the_reference() {
+    for trace in ["trace1", "trace3", "job_type_1", "job_type_2"] {
+        for policy in [
+            "muri-s",
+            "muri-s:autopack=false",
+            "muri-l",
+            "muri-l:autopack=false",
+        ] {
+            within_a_hundredth(trace, policy);
+        }
+    }
+}
