@@ -35,8 +35,8 @@ impl Stages {
         self.times_us.iter().map(|t| u64::from(*t)).sum()
     }
 
-    fn time(&self, stage: usize) -> f64 {
-        f64::from(self.times_us[stage])
+    fn time(&self, stage: usize, unit_us: f64) -> f64 {
+        f64::from(self.times_us[stage]) / unit_us
     }
 }
 
@@ -70,13 +70,22 @@ impl Default for Contention {
 /// The time of one iteration of all members together, in microseconds, without contention. A job alone takes its own
 /// iteration time; there must be one to four members.
 pub fn period_us(members: &[Stages], ordering: Ordering) -> f64 {
+    period(members, ordering, 1.0)
+}
+
+/// [`period_us`] counted in seconds all the way, which rounds differently: as Muri's code does.
+pub fn period_s(members: &[Stages], ordering: Ordering) -> f64 {
+    period(members, ordering, 1e6)
+}
+
+fn period(members: &[Stages], ordering: Ordering, unit_us: f64) -> f64 {
     if let [alone] = members {
-        return f64::from(alone.iteration_us);
+        return f64::from(alone.iteration_us) / unit_us;
     }
     let mut order = [0, 1, 2, 3];
     let mut found: Option<f64> = None;
     permute(&mut order, members.len(), 0, &mut |order| {
-        let (shortest, longest) = period_of(members, &order[..members.len()]);
+        let (shortest, longest) = period_of(members, &order[..members.len()], unit_us);
         found = Some(match (ordering, found) {
             (Ordering::Best, known) => known.map_or(shortest, |k| k.min(shortest)),
             (Ordering::Worst, known) => known.map_or(longest, |k| k.max(longest)),
@@ -109,8 +118,8 @@ fn permute(order: &mut [usize; 4], count: usize, from: usize, visit: &mut impl F
 }
 
 /// The period of one order. For pairs there is a second way to interleave, so it is a range.
-fn period_of(members: &[Stages], order: &[usize]) -> (f64, f64) {
-    let stage = |slot: usize, stage: usize| order.get(slot).map(|m| members[*m].time(stage));
+fn period_of(members: &[Stages], order: &[usize], unit_us: f64) -> (f64, f64) {
+    let stage = |slot: usize, stage: usize| order.get(slot).map(|m| members[*m].time(stage, unit_us));
     if members.iter().all(|m| m.four) {
         let phase = |i: usize| {
             (0..4)
@@ -123,8 +132,9 @@ fn period_of(members: &[Stages], order: &[usize]) -> (f64, f64) {
     let by_phases = phases(&stage);
     if let [a, b] = order {
         let (a, b) = (&members[*a], &members[*b]);
-        let compute = |m: &Stages| m.time(1) + m.time(2);
-        let by_turns = a.time(0).max(compute(b)) + b.time(0).max(compute(a));
+        let data = |m: &Stages| m.time(0, unit_us);
+        let compute = |m: &Stages| m.time(1, unit_us) + m.time(2, unit_us);
+        let by_turns = data(a).max(compute(b)) + data(b).max(compute(a));
         return (by_phases.min(by_turns), by_phases.max(by_turns));
     }
     (by_phases, by_phases)

@@ -239,7 +239,11 @@ pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), P
     let parts = Parts::of(preset, &spec);
     // A sizing or grouping that looks at all jobs at once needs a walk that asks it.
     let plans = |part: &Option<String>, plain: &str| part.as_deref().is_some_and(|p| p != plain);
-    let replans = plans(&overrides.sizing, "rigid") || plans(&overrides.grouping, "none");
+    let walks_itself = overrides
+        .discipline
+        .as_deref()
+        .is_some_and(|d| d.starts_with("afresh"));
+    let replans = (plans(&overrides.sizing, "rigid") || plans(&overrides.grouping, "none")) && !walks_itself;
     let walk = if replans {
         "replan".to_owned()
     } else {

@@ -298,7 +298,10 @@ impl<'a> Run<'a> {
         {
             let id = JobId(self.truths.len() as u32);
             self.truths.push(Truth::new(job.work, self.alive_integral));
-            let spec = self.teller.spec(id, job);
+            let mut spec = self.teller.spec(id, job);
+            if self.steps.is_some() {
+                spec.expected = spec.expected.map(steps::slower_alone);
+            }
             self.events += 1;
             self.tell(Event::Submitted(spec));
         }
@@ -518,7 +521,11 @@ impl<'a> Run<'a> {
         let truth = &mut self.truths[id.0 as usize];
         truth.stop(self.now, lost);
         truth.preemptions += 1;
-        let done = job.work.minus(truth.left);
+        let work = match self.steps {
+            Some(_) => steps::slower_alone(job.work),
+            None => job.work,
+        };
+        let done = work.minus(truth.left);
         self.leave_gpus(id);
         self.close_segment(id);
         self.tell(Event::Stopped {

@@ -74,7 +74,9 @@ impl Discipline for Afresh {
             round.rollback(here);
         }
         if self.widest {
-            claims.sort_by_key(|claim| std::cmp::Reverse(claim.gpus));
+            let places: BTreeMap<JobId, usize> = self.line.iter().copied().zip(0..).collect();
+            let first = |claim: &Claim| claim.members.iter().map(|m| places[m]).min();
+            claims.sort_by_key(|claim| (std::cmp::Reverse(claim.gpus), first(claim)));
             self.line
                 .sort_by_key(|id| std::cmp::Reverse(round.job(*id).spec.gpus));
         }

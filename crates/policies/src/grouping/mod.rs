@@ -1,17 +1,19 @@
 //! Who shares GPUs.
 
 mod muri;
+mod muri_sim;
 mod shelves;
 
 use dovetail_engine::{Claim, Grouping, Job, Knowledge, Part};
 use dovetail_model::Time;
 
 pub use muri::Muri;
+pub use muri_sim::MuriSim;
 
 use crate::registry::Entry;
 
 /// All of them.
-pub const ALL: &[Entry<dyn Grouping>] = &[ALONE, muri::ENTRY];
+pub const ALL: &[Entry<dyn Grouping>] = &[ALONE, muri::ENTRY, muri_sim::ENTRY];
 
 const ALONE: Entry<dyn Grouping> = Entry {
     name: "none",

@@ -13,7 +13,6 @@ use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, shared_
 use dovetail_model::{JobId, Time};
 use dovetail_solve::matching::by_type;
 
-use super::shelves::Shelves;
 use crate::knobs::Knob;
 use crate::registry::Entry;
 
@@ -44,16 +43,6 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
             default: "best",
             what: "best, or worst (ablation)",
         },
-        Knob {
-            name: "merge",
-            default: "best",
-            what: "best: the most efficient pairs are merged first; line: by width and place in line, as Muri's code does",
-        },
-        Knob {
-            name: "fit",
-            default: "count",
-            what: "count: choose as many jobs as there are GPUs for; 8x8: as would fit on such nodes, first fit",
-        },
     ],
     build: |knobs| {
         let size = match knobs.get("size", "2, 3 or 4")? {
@@ -70,19 +59,6 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
             ordering,
             autopack: knobs.get("autopack", "true or false")?,
             matching: knobs.get("matching", "true or false")?,
-            best_first: match knobs.text("merge") {
-                "best" => true,
-                "line" => false,
-                _ => return Err(knobs.bad("merge", "best or line")),
-            },
-            shelves: match knobs.text("fit") {
-                "count" => None,
-                nodes => Some(
-                    nodes
-                        .parse()
-                        .map_err(|()| knobs.bad("fit", "count, or nodes x GPUs such as 8x8"))?,
-                ),
-            },
             contention: Contention::default(),
             periods: BTreeMap::new(),
             name: knobs.name(),
@@ -97,8 +73,6 @@ pub struct Muri {
     ordering: Ordering,
     autopack: bool,
     matching: bool,
-    best_first: bool,
-    shelves: Option<Shelves>,
     contention: Contention,
     /// Periods already computed, by sorted members: there are few models, so few groups.
     periods: BTreeMap<Vec<Stages>, f64>,
@@ -159,7 +133,7 @@ impl Grouping for Muri {
 impl Muri {
     /// Places in line of the jobs that could run if every set of GPUs took `size` jobs of the same width.
     fn choose(&self, line: &[(&Job, u32)], gpus: u32) -> Vec<usize> {
-        let mut left = self.shelves.clone().unwrap_or_else(|| Shelves::pool(gpus));
+        let mut left = gpus;
         let mut room: BTreeMap<u32, usize> = BTreeMap::new();
         let mut chosen = Vec::new();
         for (i, (job, width)) in line.iter().enumerate() {
@@ -167,7 +141,8 @@ impl Muri {
             let room = room.entry(*width).or_default();
             if shares && *room > 0 {
                 *room -= 1;
-            } else if left.take(*width) {
+            } else if *width <= left {
+                left -= width;
                 *room += if shares { self.size - 1 } else { 0 };
             } else {
                 continue;
@@ -196,12 +171,7 @@ impl Muri {
             if pairs.is_empty() {
                 return;
             }
-            if self.best_first {
-                pairs.sort_unstable();
-            } else {
-                let first_seen = |width: u32| buckets[&width].iter().map(|g| g.places[0]).min();
-                pairs.sort_by_cached_key(|(_, width, a, b)| (first_seen(*width), *a.max(b)));
-            }
+            pairs.sort_unstable();
             let mut gone: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
             for (_, width, a, b) in pairs {
                 if *wanted <= gpus {

@@ -6,6 +6,7 @@ mod gittins;
 mod las;
 mod sjf;
 mod srsf;
+mod srsf_muri;
 mod srtf;
 mod tiresias;
 
@@ -18,6 +19,7 @@ pub use gittins::Gittins;
 pub use las::Las;
 pub use sjf::Sjf;
 pub use srsf::Srsf;
+pub use srsf_muri::SrsfMuri;
 pub use srtf::Srtf;
 pub use tiresias::Tiresias;
 

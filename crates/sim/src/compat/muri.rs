@@ -2,7 +2,8 @@
 //! the whole cluster is planned anew at each of them.
 
 use dovetail_engine::{Knowledge, Policy};
-use dovetail_model::{ClusterSpec, Time};
+use dovetail_model::{ClusterSpec, Time, Work};
+use dovetail_policies::order::SrsfMuri;
 use dovetail_policies::{Overrides, PartSpec, PolicyError, build};
 use dovetail_workload::Workload;
 
@@ -31,10 +32,16 @@ pub fn muri(
         return Err(MuriError::Mixed);
     }
     let has = |knob: &str, value: &str| spec.knobs.iter().any(|(k, v)| k == knob && v == value);
-    let (preset, discipline, time) = match spec.name.as_str() {
-        "srtf" | "srsf" => (policy.to_owned(), "afresh".to_owned(), MuriTime::Alone),
-        "tiresias" => ("fifo".to_owned(), "dlas".to_owned(), MuriTime::Queues),
-        "antman" => ("fifo".to_owned(), "antman-muri".to_owned(), MuriTime::Guaranteed),
+    let mut grouping = "none".to_owned();
+    let (order, discipline, time) = match spec.name.as_str() {
+        "srtf" => ("srtf", "afresh".to_owned(), MuriTime::Alone),
+        "srsf" => ("srsf", "afresh".to_owned(), MuriTime::Alone),
+        "tiresias" => ("fifo", "dlas".to_owned(), MuriTime::Queues),
+        "antman" => (
+            "fifo:priority=true",
+            "antman-muri".to_owned(),
+            MuriTime::Guaranteed,
+        ),
         "muri-s" | "muri-l" => {
             if has("ordering", "worst") {
                 config.interleaving = dovetail_model::stages::Ordering::Worst;
@@ -44,12 +51,19 @@ pub fn muri(
                 config.contention.factors[3] = 1.3 / 1.015;
             }
             let sift = !has("autopack", "false");
-            let join = if policy.contains(':') { ',' } else { ':' };
-            (
-                format!("{policy}{join}merge=line,fit={nodes}x{per_node}"),
-                format!("afresh:widest=true,sift={sift}"),
-                MuriTime::Groups,
-            )
+            let knobs: Vec<String> = spec.knobs.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            grouping = format!(
+                "muri-sim:{}",
+                [&[format!("nodes={nodes}x{per_node}")], &knobs[..]]
+                    .concat()
+                    .join(",")
+            );
+            let order = if spec.name == "muri-s" {
+                "srsf"
+            } else {
+                "las:quantum=0"
+            };
+            (order, format!("afresh:widest=true,sift={sift}"), MuriTime::Groups)
         }
         _ => {
             return Err(MuriError::NotThere {
@@ -66,13 +80,32 @@ pub fn muri(
     let or = |over: &Option<String>, part: &str| Some(over.clone().unwrap_or_else(|| part.to_owned()));
     let parts = Overrides {
         admission: or(&overrides.admission, "accept-all"),
+        order: or(&overrides.order, order),
         discipline: or(&overrides.discipline, &discipline),
+        grouping: or(&overrides.grouping, &grouping),
         placement: or(&overrides.placement, "yarn"),
         ..overrides.clone()
     };
-    let (mut built, needs) = build(&preset, &parts)?;
+    let (mut built, needs) = build("fifo", &parts)?;
+    if spec.name == "muri-s" && overrides.order.is_none() {
+        built.order = Box::new(SrsfMuri::new(stated(workload)));
+    }
     built.name = format!("{policy} (muri)");
     Ok((built, needs))
+}
+
+/// The run time of each job as the trace states it, else as its iterations have it.
+fn stated(workload: &Workload) -> Vec<Work> {
+    let of = |job| {
+        workload
+            .extra_f64(job, "duration")
+            .map(|ms| Work::from_secs_f64(ms / 1000.0))
+    };
+    workload
+        .jobs
+        .iter()
+        .map(|job| of(job).unwrap_or(job.work))
+        .collect()
 }
 
 /// Every job needs a GPU count that the table of start-up times has, and a number of iterations.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dovetail_model::stages::shared_period_us;
+use dovetail_model::stages::period_s;
 use dovetail_model::{Allocation, Event, JobId, Stages, Time, Work};
 use dovetail_workload::Workload;
 
@@ -15,6 +15,11 @@ use crate::truth::Teller;
 
 /// An iteration takes so much longer alone than the trace says.
 const SLOWER_ALONE: f64 = 1.015;
+
+/// The run time of a job in this simulator.
+pub(crate) fn slower_alone(work: Work) -> Work {
+    Work((work.0 as f64 * SLOWER_ALONE).round() as u64)
+}
 
 /// All jobs by their iterations.
 #[derive(Debug)]
@@ -49,7 +54,8 @@ impl Steps {
     pub(super) fn new(time: MuriTime, workload: &Workload, teller: &Teller) -> Self {
         let step = |job: &dovetail_workload::TraceJob| {
             let iterations = job.iterations.unwrap_or(1).max(1) as f64;
-            let iteration_s = job.work.as_secs_f64() / iterations * SLOWER_ALONE;
+            let iteration_ms = job.work.0 as f64 / iterations / 1000.0;
+            let iteration_s = iteration_ms * SLOWER_ALONE / 1000.0;
             let model = job.model.map(|m| workload.names.models[m].as_str());
             let start_up_s = start_up_s(model, job.gpus);
             Stepping {
@@ -109,7 +115,7 @@ impl Steps {
                     let stages: Option<Vec<Stages>> = members.iter().map(|m| job(m).stages).collect();
                     let shared = stages
                         .filter(|s| s.len() > 1)
-                        .map(|s| shared_period_us(&s, ordering, contention) / 1e6);
+                        .map(|s| period_s(&s, ordering) * contention.factors[s.len() - 1]);
                     for id in members {
                         let job = &mut self.jobs[id.0 as usize];
                         job.charge_s = charge_s;
@@ -180,10 +186,10 @@ impl Run<'_> {
             job.left -= ran_s / job.period_s;
             job.last = now;
             let truth = &mut self.truths[id.0 as usize];
-            let left_us = job.left * job.iteration_s / SLOWER_ALONE * 1e6;
+            let left_us = job.left * job.iteration_s * 1e6;
             truth.left = Work((left_us.round() as u64).max(1));
             truth.since = now;
-            let done = self.workload.jobs[id.0 as usize].work.minus(truth.left);
+            let done = slower_alone(self.workload.jobs[id.0 as usize].work).minus(truth.left);
             told.push(Event::Progressed {
                 job: *id,
                 generation: truth.generation,
@@ -216,7 +222,13 @@ impl Run<'_> {
             .filter(|(_, at_s)| at_s - first_s <= close)
             .map(|(id, _)| id)
             .collect();
-        let at = Time::from_secs_f64(first_s.min(1e12)).max(self.now);
+        let mut at = Time::from_secs_f64(first_s.min(1e12)).max(self.now);
+        if steps.time == MuriTime::Groups {
+            // An arrival that is nearly at the same time is the same event.
+            let arrival = self.workload.jobs.get(self.truths.len()).map(|j| j.submit);
+            let near = |t: &Time| (t.as_secs_f64() - first_s).abs() <= (1e-9 * first_s).max(1e-4);
+            at = arrival.filter(near).unwrap_or(at);
+        }
         steps.ends = (!ending.is_empty()).then_some((at, ending));
     }
 

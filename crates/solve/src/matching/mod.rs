@@ -6,6 +6,7 @@
 //! | [`pruned`] | exact and proven, or with a bound on the loss | complete graphs too large to hold |
 //! | [`by_type`] | exact | many vertices of few kinds, in time that hardly depends on how many |
 //! | [`greedy`] | at least half of the optimum | anything, when there is no time |
+//! | [`first_found`] | exact up to rounding | comparing with Muri, whose ties it breaks alike |
 //!
 //! All of them may leave vertices single, ignore edges that are worth nothing or less, and break ties in the same way
 //! every time.
@@ -13,6 +14,7 @@
 mod blossoms;
 mod by_type;
 mod certificate;
+mod first_found;
 mod graph;
 mod greedy;
 mod pruned;
@@ -22,6 +24,7 @@ mod start;
 
 pub use by_type::{TypeMatching, TypePair, by_type};
 pub use certificate::verify;
+pub use first_found::first_found;
 pub use greedy::greedy;
 pub use pruned::{Pruned, Pruning, pruned};
 

@@ -1,7 +1,7 @@
 //! Muri's CSV. Times are in milliseconds; a job is so many iterations of so many milliseconds each.
 //!
-//! The `duration` column is not used: where it differs from iterations times their length, a note says so. The stages
-//! of an iteration (`resource_time_*`) and the batch size are kept as text for the policies that want them. Muri's
+//! The `duration` column is kept as text but is not the run time: where it differs from iterations times their length,
+//! a note says so. The stages of an iteration (`resource_time_*`) and the batch size are kept as text too. Muri's
 //! priority 0 is guaranteed and 1 opportunistic; here larger is more urgent, so the sign is turned.
 
 use dovetail_model::Work;
@@ -21,7 +21,10 @@ pub(super) fn read(input: Input<'_>) -> Result<Workload, TraceError> {
     let [id, model, priority, duration] =
         ["job_id", "model_name", "priority", "duration"].map(|c| table.column(c));
     let kept: Vec<usize> = (0..table.header().len())
-        .filter(|i| table.header()[*i] == "batch_size" || table.header()[*i].starts_with("resource_time"))
+        .filter(|i| {
+            let name = &table.header()[*i];
+            name == "batch_size" || name == "duration" || name.starts_with("resource_time")
+        })
         .collect();
     for column in &kept {
         builder.extra_column(&table.header()[*column]);
