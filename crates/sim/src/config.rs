@@ -31,7 +31,10 @@ pub enum MuriTime {
     /// Nobody, and only ends that are equal are one event.
     Queues,
     /// Groups take the period of their interleaving.
-    Groups,
+    Groups {
+        /// Whether the line is by attained service, not by what is left: it decides whose end others are merged with.
+        attained: bool,
+    },
     /// Guaranteed jobs are not slowed down; opportunistic ones fill the gaps of those they share GPUs with.
     Guaranteed,
 }

@@ -377,7 +377,7 @@ impl<'a> Run<'a> {
         };
         self.busy_gpus += if idle_before { truth.width } else { 0 };
         if let Some(steps) = &mut self.steps {
-            steps.launched(id, allocation.clone(), self.now);
+            steps.launched(id, allocation.clone());
         }
         if self.segments.len() < self.config.segments {
             truth.place = Some(Box::new(allocation));

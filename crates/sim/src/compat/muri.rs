@@ -63,7 +63,13 @@ pub fn muri(
             } else {
                 "las:quantum=0"
             };
-            (order, format!("afresh:widest=true,sift={sift}"), MuriTime::Groups)
+            (
+                order,
+                format!("afresh:widest=true,sift={sift}"),
+                MuriTime::Groups {
+                    attained: spec.name == "muri-l",
+                },
+            )
         }
         _ => {
             return Err(MuriError::NotThere {

@@ -28,7 +28,17 @@ pub(super) struct Steps {
     jobs: Vec<Stepping>,
     running: BTreeSet<JobId>,
     /// The next ends, all at one moment.
-    ends: Option<(Time, Vec<JobId>)>,
+    ends: Option<Ends>,
+    /// The moment of the last event in seconds, which its [`Time`] has only in whole microseconds.
+    now_s: f64,
+}
+
+/// Jobs that end at one moment.
+#[derive(Debug, Clone)]
+struct Ends {
+    at: Time,
+    at_s: f64,
+    jobs: Vec<JobId>,
 }
 
 /// One job by its iterations.
@@ -44,7 +54,10 @@ struct Stepping {
     start_up_s: f64,
     /// What each interval costs it now.
     charge_s: f64,
-    last: Time,
+    last_s: f64,
+    /// Seconds it has run in all.
+    ran_s: f64,
+    gpus: u32,
     stages: Option<Stages>,
     opportunistic: bool,
     place: Option<Allocation>,
@@ -64,7 +77,9 @@ impl Steps {
                 period_s: iteration_s,
                 start_up_s,
                 charge_s: start_up_s,
-                last: Time::ZERO,
+                last_s: 0.0,
+                ran_s: 0.0,
+                gpus: job.gpus,
                 stages: teller.stages(job),
                 opportunistic: job.priority < 0,
                 place: None,
@@ -75,23 +90,61 @@ impl Steps {
             jobs: workload.jobs.iter().map(step).collect(),
             running: BTreeSet::new(),
             ends: None,
+            now_s: 0.0,
         }
     }
 
     /// When the next job ends, if nothing happens before.
     pub(super) fn next_end(&self) -> Option<Time> {
-        self.ends.as_ref().map(|(at, _)| *at)
+        self.ends.as_ref().map(|e| e.at)
     }
 
-    pub(super) fn launched(&mut self, id: JobId, place: Allocation, now: Time) {
+    pub(super) fn launched(&mut self, id: JobId, place: Allocation) {
         self.running.insert(id);
         let job = &mut self.jobs[id.0 as usize];
-        (job.last, job.place) = (now, Some(place));
+        (job.last_s, job.place) = (self.now_s, Some(place));
     }
 
     pub(super) fn gone(&mut self, id: JobId) {
         self.running.remove(&id);
         self.jobs[id.0 as usize].place = None;
+    }
+
+    /// The next moment at which jobs end, and which. Ends that are nearly equal are one: that of the job seen first.
+    fn next_ends(&self, now: Time) -> Option<Ends> {
+        let mut line: Vec<JobId> = self.running.iter().copied().collect();
+        if let MuriTime::Groups { attained } = self.time {
+            let key = |id: &JobId| {
+                let job = &self.jobs[id.0 as usize];
+                let time_s = if attained {
+                    job.ran_s
+                } else {
+                    job.left * job.iteration_s
+                };
+                (std::cmp::Reverse(job.gpus), time_s * f64::from(job.gpus))
+            };
+            line.sort_by(|a, b| {
+                let (a, b) = (key(a), key(b));
+                a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+            });
+        }
+        let close = |a: f64, b: f64| match self.time {
+            MuriTime::Queues => a == b,
+            MuriTime::Alone | MuriTime::Groups { .. } => are_close(a, b, 0.0),
+            MuriTime::Guaranteed => are_close(a, b, 1e-4),
+        };
+        let mut ends: Vec<(f64, Vec<JobId>)> = Vec::new();
+        for id in line {
+            let job = &self.jobs[id.0 as usize];
+            let at_s = self.now_s + job.left * job.period_s;
+            match ends.iter_mut().find(|(known, _)| close(*known, at_s)) {
+                Some((_, jobs)) => jobs.push(id),
+                None => ends.push((at_s, vec![id])),
+            }
+        }
+        let (at_s, jobs) = ends.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let at = Time::from_secs_f64(at_s.min(1e12)).max(now);
+        Some(Ends { at, at_s, jobs })
     }
 
     /// How long an iteration of each running job takes where it is, and what an interval costs it.
@@ -102,7 +155,7 @@ impl Steps {
     ) {
         match self.time {
             MuriTime::Alone | MuriTime::Queues => {}
-            MuriTime::Groups => {
+            MuriTime::Groups { .. } => {
                 let mut groups: BTreeMap<_, Vec<JobId>> = BTreeMap::new();
                 for id in &self.running {
                     if let Some(place) = &self.jobs[id.0 as usize].place {
@@ -161,6 +214,11 @@ impl Steps {
     }
 }
 
+/// Whether two moments count as one: within a billionth, or within so many seconds.
+fn are_close(a: f64, b: f64, seconds: f64) -> bool {
+    (a - b).abs() <= (1e-9 * a.abs().max(b.abs())).max(seconds)
+}
+
 fn seconds(stages: &Stages) -> [f64; 3] {
     [0, 1, 2].map(|i| f64::from(stages.times_us[i]) / 1e6)
 }
@@ -182,9 +240,10 @@ impl Run<'_> {
         let mut told = Vec::with_capacity(steps.running.len());
         for id in &steps.running {
             let job = &mut steps.jobs[id.0 as usize];
-            let ran_s = (now.since(job.last).as_secs_f64() - job.charge_s).max(0.0);
-            job.left -= ran_s / job.period_s;
-            job.last = now;
+            let span_s = steps.now_s - job.last_s;
+            job.left -= (span_s - job.charge_s).max(0.0) / job.period_s;
+            job.ran_s += span_s;
+            job.last_s = steps.now_s;
             let truth = &mut self.truths[id.0 as usize];
             let left_us = job.left * job.iteration_s * 1e6;
             truth.left = Work((left_us.round() as u64).max(1));
@@ -204,40 +263,26 @@ impl Run<'_> {
     pub(super) fn foresee(&mut self) {
         let Some(steps) = &mut self.steps else { return };
         steps.set_periods(&self.config.contention, self.config.interleaving);
-        let now_s = self.now.as_secs_f64();
-        let ends: Vec<(JobId, f64)> = steps
-            .running
-            .iter()
-            .map(|id| (*id, &steps.jobs[id.0 as usize]))
-            .map(|(id, job)| (id, now_s + job.left * job.period_s))
-            .collect();
-        let first_s = ends.iter().map(|(_, at)| *at).fold(f64::INFINITY, f64::min);
-        let close = match steps.time {
-            MuriTime::Queues => 0.0,
-            MuriTime::Alone | MuriTime::Groups => 1e-9 * first_s,
-            MuriTime::Guaranteed => (1e-9 * first_s).max(1e-4),
+        steps.ends = steps.next_ends(self.now);
+        let (MuriTime::Groups { .. }, Some(ends)) = (steps.time, &mut steps.ends) else {
+            return;
         };
-        let ending: Vec<JobId> = ends
-            .into_iter()
-            .filter(|(_, at_s)| at_s - first_s <= close)
-            .map(|(id, _)| id)
-            .collect();
-        let mut at = Time::from_secs_f64(first_s.min(1e12)).max(self.now);
-        if steps.time == MuriTime::Groups {
-            // An arrival that is nearly at the same time is the same event.
-            let arrival = self.workload.jobs.get(self.truths.len()).map(|j| j.submit);
-            let near = |t: &Time| (t.as_secs_f64() - first_s).abs() <= (1e-9 * first_s).max(1e-4);
-            at = arrival.filter(near).unwrap_or(at);
+        // An arrival that is nearly at the same time is the same event.
+        let arrival = self.workload.jobs.get(self.truths.len()).map(|j| j.submit);
+        let near = |t: &Time| are_close(t.as_secs_f64(), ends.at_s, 1e-4);
+        if let Some(arrival) = arrival.filter(near) {
+            (ends.at, ends.at_s) = (arrival, arrival.as_secs_f64());
         }
-        steps.ends = (!ending.is_empty()).then_some((at, ending));
     }
 
     /// Ends the jobs whose end was foreseen for this moment.
     pub(super) fn end_foreseen(&mut self) {
         let Some(steps) = &mut self.steps else { return };
         let now = self.now;
-        if let Some((_, jobs)) = steps.ends.take_if(|(at, _)| *at <= now) {
-            for id in jobs {
+        steps.now_s = now.as_secs_f64();
+        if let Some(ends) = steps.ends.take_if(|e| e.at <= now) {
+            steps.now_s = ends.at_s;
+            for id in ends.jobs {
                 self.events += 1;
                 let truth = &self.truths[id.0 as usize];
                 self.end(id, truth.generation, truth.epoch);
