@@ -176,6 +176,8 @@ pub enum KnowledgeArg {
 pub enum CompatArg {
     /// Blox (EuroSys'24): 300 s rounds, whole rounds of progress, its placement and its walk
     Blox,
+    /// Muri's simulator (SIGCOMM'22): srtf, srsf, tiresias, antman, muri-s and muri-l with its time model and its ties
+    Muri,
 }
 
 /// `dovetail simulate`.

@@ -275,6 +275,7 @@ pub fn policy(
             let rate = args.jobs_per_hour.or(args.load);
             compat::blox(name, &overrides(args), workload, rate, config).or_request()
         }
+        Some(CompatArg::Muri) => compat::muri(name, &overrides(args), workload, config).or_request(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! How the line is walked: what happens when the next job does not fit.
 
 mod afresh;
+mod antman_muri;
 mod backfill;
 mod blox;
 mod dlas;
@@ -14,6 +15,7 @@ use dovetail_model::JobId;
 use serde_json::Value;
 
 pub use afresh::Afresh;
+pub use antman_muri::AntManMuri;
 pub use backfill::Backfill;
 pub use blox::Blox;
 pub use dlas::Dlas;
@@ -34,6 +36,7 @@ pub const ALL: &[Entry<dyn Discipline>] = &[
     blox::ENTRY,
     afresh::ENTRY,
     dlas::ENTRY,
+    antman_muri::ENTRY,
 ];
 
 /// A list of jobs for a snapshot.

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// Free GPUs by node, filled first fit; or one pool of GPUs where nodes do not matter.
+/// Free GPUs by node, filled first fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shelves {
     free: Vec<u32>,
@@ -10,21 +10,9 @@ pub(super) struct Shelves {
 }
 
 impl Shelves {
-    /// GPUs in one pool.
-    pub(super) fn pool(gpus: u32) -> Self {
-        Self {
-            free: vec![gpus],
-            size: gpus,
-        }
-    }
-
     /// Takes GPUs on the first node with room, or on idle nodes and one more if one node is not enough.
     pub(super) fn take(&mut self, gpus: u32) -> bool {
-        let whole = if gpus > self.size {
-            gpus.checked_div(self.size).unwrap_or(0)
-        } else {
-            0
-        };
+        let whole = if gpus > self.size { gpus / self.size } else { 0 };
         let rest = gpus - whole * self.size;
         let mut chosen: Vec<usize> = (0..self.free.len())
             .filter(|i| self.free[*i] == self.size)
@@ -73,9 +61,6 @@ mod tests {
         assert!(!shelves.take(8));
         assert!(shelves.take(7));
         assert!(!shelves.take(1));
-        assert!(Shelves::pool(4).take(4));
-        assert!(!Shelves::pool(4).take(5));
-        assert!(!Shelves::pool(0).take(1));
         assert!("8".parse::<Shelves>().is_err());
         assert!("0x8".parse::<Shelves>().is_err());
     }
