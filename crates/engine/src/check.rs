@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_model::{GpuSet, NodeId};
+use dovetail_model::{GpuSet, JobId, NodeId, NodeShare, Terms};
 
+use crate::cluster::Cluster;
 use crate::engine::Engine;
-use crate::job::{Live, Stage};
+use crate::job::{Job, Live, Stage};
 use crate::state::{Seat, State};
 
 impl Engine {
@@ -15,7 +16,7 @@ impl Engine {
     /// A sentence for the first promise that is broken.
     pub fn check(&self) -> Result<(), String> {
         self.state.check_jobs()?;
-        self.state.check_gpus(self.policy.grouping.name() != "none")?;
+        self.state.check_gpus(self.policy.grouping.terms())?;
         self.state.check_lines()
     }
 }
@@ -24,6 +25,11 @@ impl State {
     /// Rebuilds all that is derived from jobs and nodes.
     pub(crate) fn rebuild(&mut self, tenancy: &dyn crate::parts::Tenancy) {
         self.cluster.reindex();
+        for entry in self.jobs.values().flatten() {
+            if let Some(allocation) = &entry.job.allocation {
+                self.occupants.come(entry.job.spec.id, allocation);
+            }
+        }
         for entry in self.jobs.values_mut().flatten() {
             let (id, line) = (entry.job.spec.id, entry.job.line);
             match entry.seat {
@@ -81,31 +87,21 @@ impl State {
         Ok(())
     }
 
-    fn check_gpus(&self, sharing: bool) -> Result<(), String> {
-        let mut held: BTreeMap<NodeId, GpuSet> = BTreeMap::new();
-        let mut used: BTreeMap<NodeId, (u32, u64)> = BTreeMap::new();
-        let mut really: BTreeMap<NodeId, Vec<&GpuSet>> = BTreeMap::new();
+    fn check_gpus(&self, terms: Terms) -> Result<(), String> {
+        let mut meant = Tally::default();
+        let mut really = Tally::default();
         for job in self.jobs() {
             for part in job.allocation.iter().flat_map(|a| &a.shares) {
-                let node = self
-                    .cluster
-                    .node(part.node)
-                    .ok_or(format!("job {} is on no node", job.spec.id))?;
-                let set = held
-                    .entry(part.node)
-                    .or_insert_with(|| GpuSet::empty(node.spec.gpus));
-                if !node.up {
-                    return Err(format!(
-                        "job {} is on node {} that is down",
-                        job.spec.id, part.node
-                    ));
+                match self.cluster.node(part.node) {
+                    None => return Err(format!("job {} is on no node", job.spec.id)),
+                    Some(node) if !node.up => {
+                        return Err(format!(
+                            "job {} is on node {} that is down",
+                            job.spec.id, part.node
+                        ));
+                    }
+                    Some(_) => meant.add(job, part),
                 }
-                if set.intersects(&part.gpus) && !node.has_sharers() {
-                    return Err(format!("a GPU of node {} is given twice", part.node));
-                }
-                set.add(&part.gpus);
-                let sums = used.entry(part.node).or_default();
-                (sums.0, sums.1) = (sums.0 + part.cpu_milli, sums.1 + part.memory_mib);
             }
             let there = match (&job.live, &job.allocation) {
                 (Live::Launched | Live::Running, Some(a)) => Some(a),
@@ -113,32 +109,37 @@ impl State {
                 _ => None,
             };
             for part in there.iter().flat_map(|a| &a.shares) {
-                if !self.cluster.node(part.node).is_some_and(|n| n.up) {
-                    continue;
+                if self.cluster.node(part.node).is_some_and(|n| n.up) {
+                    really.add(job, part);
                 }
-                let others = really.entry(part.node).or_default();
-                // Jobs of one group are on the same GPUs, all of them.
-                let is_wrong =
-                    |other: &&GpuSet| other.intersects(&part.gpus) && !(sharing && **other == part.gpus);
-                if others.iter().any(is_wrong) {
-                    return Err(format!("two jobs are on one GPU of node {} at once", part.node));
-                }
-                others.push(&part.gpus);
             }
         }
+        meant.check(&self.cluster, terms, "are meant to be on")?;
+        really.check(&self.cluster, terms, "are on")?;
         for (id, node) in self.cluster.nodes() {
             let mut expected = GpuSet::full(node.spec.gpus);
-            if let Some(set) = held.get(&id) {
-                expected.remove(set);
+            let (mut cpu, mut memory) = (0, 0);
+            for part in meant.parts.get(&id).into_iter().flatten() {
+                expected.remove(&part.gpus);
+                (cpu, memory) = (cpu + part.cpu_milli, memory + part.memory_mib);
             }
             if node.free != expected || node.free_gpus != expected.count() {
                 return Err(format!("node {id} has lost count of its free GPUs"));
             }
-            let (cpu, memory) = used.get(&id).copied().unwrap_or_default();
             if (node.free_cpu_milli + cpu, node.free_memory_mib + memory)
                 != (node.spec.cpu_milli, node.spec.memory_mib)
             {
                 return Err(format!("node {id} has lost count of its CPU or memory"));
+            }
+            for slot in 0..node.spec.gpus {
+                let here = meant.on(id, slot);
+                let filled: u64 = here.iter().map(|job| job.spec.gpu_memory_mib).sum();
+                if node.holders(slot) as usize != here.len() {
+                    return Err(format!("node {id} has lost count of who is on GPU {slot}"));
+                }
+                if node.spec.gpu_memory_mib > 0 && node.filled_mib(slot) != filled {
+                    return Err(format!("node {id} has lost count of the memory of GPU {slot}"));
+                }
             }
         }
         Ok(())
@@ -171,6 +172,62 @@ impl State {
         }
         if (waiting, holding) != (self.waiting.len(), self.holding.len()) {
             return Err("someone stands in line who is not in the table".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Who is where, counted from scratch.
+#[derive(Default)]
+struct Tally<'a> {
+    slots: BTreeMap<(NodeId, u32), Vec<&'a Job>>,
+    parts: BTreeMap<NodeId, Vec<&'a NodeShare>>,
+    sets: BTreeMap<(NodeId, JobId), &'a GpuSet>,
+}
+
+impl<'a> Tally<'a> {
+    fn add(&mut self, job: &'a Job, part: &'a NodeShare) {
+        for slot in part.gpus.iter() {
+            self.slots.entry((part.node, slot)).or_default().push(job);
+        }
+        self.parts.entry(part.node).or_default().push(part);
+        self.sets.insert((part.node, job.spec.id), &part.gpus);
+    }
+
+    fn on(&self, node: NodeId, slot: u32) -> &[&'a Job] {
+        self.slots.get(&(node, slot)).map_or(&[], |jobs| jobs)
+    }
+
+    /// No GPU has more jobs than the terms allow, nor more memory filled than it has; who shares shares all GPUs unless
+    /// the terms let them overlap.
+    fn check(&self, cluster: &Cluster, terms: Terms, how: &str) -> Result<(), String> {
+        for ((node, slot), jobs) in &self.slots {
+            let ids = || {
+                let ids: Vec<String> = jobs.iter().map(|job| job.spec.id.to_string()).collect();
+                ids.join(", ")
+            };
+            if jobs.len() > terms.most as usize {
+                return Err(format!(
+                    "jobs {} {how} GPU {slot} of node {node} at once, {} may be",
+                    ids(),
+                    terms.most
+                ));
+            }
+            let set = |job: &&Job| self.sets.get(&(*node, job.spec.id));
+            if !terms.overlap && jobs.iter().any(|job| set(job) != set(&jobs[0])) {
+                return Err(format!(
+                    "jobs {} {how} GPU {slot} of node {node}, but not all on the same GPUs",
+                    ids()
+                ));
+            }
+            let has = cluster.node(*node).map_or(0, |n| n.spec.gpu_memory_mib);
+            let filled: u64 = jobs.iter().map(|job| job.spec.gpu_memory_mib).sum();
+            if has > 0 && filled > has {
+                return Err(format!(
+                    "jobs {} {how} GPU {slot} of node {node} and fill {filled} MiB of its {has}",
+                    ids()
+                ));
+            }
         }
         Ok(())
     }

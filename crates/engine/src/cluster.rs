@@ -35,6 +35,9 @@ pub struct NodeState {
     lingering_memory_mib: u64,
     /// How many jobs beyond the first share a slot; slots held by one job are not in here.
     sharers: BTreeMap<u32, u32>,
+    /// Memory filled on a slot, in MiB, where jobs say what they fill and the node what it has.
+    #[serde(default)]
+    gpu_memory: BTreeMap<u32, u64>,
 }
 
 impl NodeState {
@@ -51,6 +54,7 @@ impl NodeState {
             lingering_cpu_milli: 0,
             lingering_memory_mib: 0,
             sharers: BTreeMap::new(),
+            gpu_memory: BTreeMap::new(),
             spec,
         }
     }
@@ -78,6 +82,47 @@ impl NodeState {
     /// Whether some of its GPUs are held by several jobs.
     pub fn has_sharers(&self) -> bool {
         !self.sharers.is_empty()
+    }
+
+    /// How many jobs are meant to hold a slot.
+    pub fn holders(&self, slot: u32) -> u32 {
+        match self.sharers.get(&slot) {
+            _ if self.free.contains(slot) => 0,
+            more => 1 + more.copied().unwrap_or(0),
+        }
+    }
+
+    /// Memory that jobs fill on a slot, in MiB.
+    pub fn filled_mib(&self, slot: u32) -> u64 {
+        self.gpu_memory.get(&slot).copied().unwrap_or(0)
+    }
+
+    /// Whether a slot has memory for one more job.
+    pub fn has_gpu_memory(&self, slot: u32, mib: u64) -> bool {
+        mib == 0 || self.spec.has_gpu_memory(self.filled_mib(slot) + mib)
+    }
+
+    /// Books memory of GPUs, or its return.
+    fn fill(&mut self, gpus: &GpuSet, mib: u64, back: bool) {
+        if mib == 0 || self.spec.gpu_memory_mib == 0 {
+            return;
+        }
+        for slot in gpus.iter() {
+            let filled = self.gpu_memory.entry(slot).or_insert(0);
+            if back {
+                *filled -= mib;
+            } else {
+                *filled += mib;
+            }
+            let filled = *filled;
+            assert!(
+                filled <= self.spec.gpu_memory_mib,
+                "no GPU holds more than it has"
+            );
+            if filled == 0 {
+                self.gpu_memory.remove(&slot);
+            }
+        }
     }
 
     /// Free GPUs that count as fragments: the node is partly used.
@@ -296,7 +341,7 @@ impl Cluster {
     }
 
     /// Takes what an allocation names; with `share`, GPUs may be held already.
-    pub(crate) fn take(&mut self, allocation: &Allocation, share: bool) {
+    pub(crate) fn take(&mut self, allocation: &Allocation, share: bool, gpu_memory_mib: u64) {
         for part in &allocation.shares {
             self.unindex(part.node);
             let node = self.existing(part.node);
@@ -307,6 +352,7 @@ impl Cluster {
             } else {
                 assert!(node.free.covers(&part.gpus), "no GPU is given twice");
             }
+            node.fill(&part.gpus, gpu_memory_mib, false);
             node.free.remove(&part.gpus);
             node.free_gpus = node.free.count();
             node.free_cpu_milli -= part.cpu_milli;
@@ -316,10 +362,11 @@ impl Cluster {
     }
 
     /// Gives back what an allocation names.
-    pub(crate) fn release(&mut self, allocation: &Allocation) {
+    pub(crate) fn release(&mut self, allocation: &Allocation, gpu_memory_mib: u64) {
         for part in &allocation.shares {
             self.unindex(part.node);
             let node = self.existing(part.node);
+            node.fill(&part.gpus, gpu_memory_mib, true);
             if node.sharers.is_empty() {
                 debug_assert!(
                     !node.free.intersects(&part.gpus),
@@ -353,12 +400,39 @@ impl Cluster {
         })
     }
 
-    /// Whether there is CPU and memory for one more job on these GPUs, which others hold.
-    pub(crate) fn has_room_beside(&self, allocation: &Allocation) -> bool {
+    /// Whether there is CPU, memory and memory of the GPUs for one more job on these GPUs, which others hold.
+    pub(crate) fn has_room_beside(&self, allocation: &Allocation, gpu_memory_mib: u64) -> bool {
         allocation.shares.iter().all(|part| {
-            self.node(part.node)
-                .is_some_and(|n| n.free_cpu_milli >= part.cpu_milli && n.free_memory_mib >= part.memory_mib)
+            self.node(part.node).is_some_and(|n| {
+                n.free_cpu_milli >= part.cpu_milli
+                    && n.free_memory_mib >= part.memory_mib
+                    && (gpu_memory_mib == 0 || part.gpus.iter().all(|s| n.has_gpu_memory(s, gpu_memory_mib)))
+            })
         })
+    }
+
+    /// The fewest and the most jobs that hold one of these GPUs, which are all held.
+    pub(crate) fn holders_of(&self, allocation: &Allocation) -> (u32, u32) {
+        let mut range = (u32::MAX, 0);
+        for part in &allocation.shares {
+            let Some(node) = self.node(part.node) else {
+                continue;
+            };
+            if node.has_sharers() {
+                for held in part.gpus.iter().map(|slot| node.holders(slot)) {
+                    range = (range.0.min(held), range.1.max(held));
+                }
+            } else {
+                range = (range.0.min(1), range.1.max(1));
+            }
+        }
+        range
+    }
+
+    /// The memory of the smallest GPU that ever joined, in MiB; none where nodes do not say.
+    pub fn least_gpu_memory_mib(&self) -> Option<u64> {
+        let said = self.nodes().map(|(_, n)| n.spec.gpu_memory_mib);
+        said.filter(|mib| *mib > 0).min()
     }
 
     /// Marks GPUs as not given up yet.

@@ -63,10 +63,8 @@ pub struct Snapshot {
 impl Engine {
     /// An engine with no nodes and no jobs.
     pub fn new(policy: Policy, clock: Clock) -> Self {
-        let state = State {
-            keep_holders: policy.discipline.looks_at_holders(),
-            ..State::default()
-        };
+        let mut state = State::default();
+        state.suit(&policy);
         let books = Books {
             clock,
             dirty: false,

@@ -28,6 +28,7 @@ pub mod parts;
 mod replan;
 pub mod round;
 pub mod shape;
+pub mod sharers;
 mod snapshot;
 pub mod state;
 
@@ -42,3 +43,4 @@ pub use parts::{
 };
 pub use round::{Candidate, Round};
 pub use shape::{Shape, ShapeId};
+pub use sharers::Sharers;

@@ -5,7 +5,7 @@
 
 use std::fmt::Debug;
 
-use dovetail_model::{Allocation, GpuTypeId, JobId, JobSpec, Reason, Time};
+use dovetail_model::{Allocation, GpuTypeId, JobId, JobSpec, Reason, Terms, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -13,6 +13,7 @@ use crate::cluster::Cluster;
 use crate::job::Job;
 use crate::line::Line;
 use crate::round::Round;
+use crate::sharers::Sharers;
 use crate::state::Demand;
 
 /// What every part can do: name itself, and carry its state through a snapshot.
@@ -153,6 +154,8 @@ pub struct Ask {
     pub cpu_milli_per_gpu: u32,
     /// Memory beside each GPU, in MiB.
     pub memory_mib_per_gpu: u64,
+    /// Memory it fills on each GPU, in MiB.
+    pub gpu_memory_mib: u64,
 }
 
 impl Ask {
@@ -164,6 +167,7 @@ impl Ask {
             gpu_type: spec.gpu_type,
             cpu_milli_per_gpu: spec.cpu_milli_per_gpu,
             memory_mib_per_gpu: spec.memory_mib_per_gpu,
+            gpu_memory_mib: spec.gpu_memory_mib,
         }
     }
 }
@@ -207,7 +211,21 @@ pub trait Grouping: Part + CloneGrouping {
 
     /// Whether it ever puts several jobs on the same GPUs.
     fn shares(&self) -> bool {
-        true
+        self.terms().most > 1
+    }
+
+    /// The terms on which jobs share.
+    fn terms(&self) -> Terms {
+        Terms::GROUPS
+    }
+
+    /// Looks at the nodes before it is asked for groups.
+    fn see(&mut self, _cluster: &Cluster) {}
+
+    /// GPUs for a job that found no free ones, some of them held by others; none if it had better wait. Only asked
+    /// where the terms let allocations overlap.
+    fn beside(&mut self, _job: &Job, _ask: &Ask, _view: &Sharers<'_>, _now: Time) -> Option<Allocation> {
+        None
     }
 }
 
@@ -234,6 +252,11 @@ pub trait Tenancy: Part + CloneTenancy {
         placement: &mut dyn Placement,
     ) -> Result<Allocation, Reason> {
         placement.place(ask, cluster)
+    }
+
+    /// Whether the job may have these GPUs, which a grouping chose beside others.
+    fn may_use(&self, _job: &Job, _allocation: &Allocation) -> bool {
+        true
     }
 
     /// Jobs of different keys may fit differently although they ask for the same.

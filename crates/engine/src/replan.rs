@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dovetail_model::{Allocation, JobId};
+use dovetail_model::{Allocation, GpuSet, JobId, NodeId};
 
 use crate::job::Job;
 use crate::line::Rank;
@@ -24,6 +24,7 @@ impl Round<'_> {
                 None => jobs.iter().map(|j| (*j, self.sizing.ask(j).gpus)).collect(),
                 Some(widths) => jobs.iter().copied().zip(widths).filter(|(_, w)| *w > 0).collect(),
             };
+            self.grouping.see(&self.state.cluster);
             self.grouping.group(&sized, gpus, now)
         };
         let chosen = select(claims, gpus);
@@ -46,32 +47,28 @@ impl Round<'_> {
         }
     }
 
-    /// GPUs that jobs hold on nodes that take no new ones: theirs to keep, though they are not in the total. Jobs that
-    /// share GPUs hold them once.
+    /// GPUs that jobs hold on nodes that take no new ones: theirs to keep, though they are not in the total. GPUs that
+    /// several jobs share count once.
     fn held_on_closed_nodes(&self, line: &[Rank]) -> u32 {
-        let held = line
+        let mut held: BTreeMap<NodeId, GpuSet> = BTreeMap::new();
+        let allocations = line
             .iter()
             .filter_map(|r| self.state.known(r.job).allocation.as_ref());
-        let mut seats = BTreeSet::new();
-        let firsts = held.filter(|a| seats.insert(seat(a)));
-        let shares = firsts
-            .flat_map(|a| &a.shares)
-            .filter(|s| !self.state.cluster.is_open(s.node));
-        shares.map(|s| s.gpus.count()).sum()
+        for share in allocations.flat_map(|a| &a.shares) {
+            if !self.state.cluster.is_open(share.node) {
+                held.entry(share.node)
+                    .and_modify(|set| set.add(&share.gpus))
+                    .or_insert_with(|| share.gpus.clone());
+            }
+        }
+        held.values().map(GpuSet::count).sum()
     }
 
     /// Takes the GPUs of every holder that does not go on exactly as it is, and tells what they were.
     fn clear_all_but(&mut self, chosen: &[Claim], line: &[Rank]) -> BTreeMap<JobId, Allocation> {
-        let mut holders: BTreeMap<Seat, u32> = BTreeMap::new();
-        for held in line
-            .iter()
-            .filter_map(|r| self.state.known(r.job).allocation.as_ref())
-        {
-            *holders.entry(seat(held)).or_insert(0) += 1;
-        }
         let stays: BTreeSet<JobId> = chosen
             .iter()
-            .filter(|c| self.stands(c, &holders))
+            .filter(|c| self.stands(c))
             .flat_map(|c| c.members.iter().copied())
             .collect();
         let mut before = BTreeMap::new();
@@ -83,31 +80,35 @@ impl Round<'_> {
         before
     }
 
-    /// Whether the claim's members already hold just these GPUs together, and nobody else does.
-    fn stands(&self, claim: &Claim, holders: &BTreeMap<Seat, u32>) -> bool {
+    /// Whether the claim's members already hold just these GPUs together, and nobody else holds any of them.
+    fn stands(&self, claim: &Claim) -> bool {
         let Some(held) = &self.state.known(claim.members[0]).allocation else {
             return false;
         };
         let gpus_of = |id: &JobId| self.state.known(*id).allocation.as_ref();
+        let members = claim.members.len() as u32;
         held.gpus() == claim.gpus
-            && holders.get(&seat(held)) == Some(&(claim.members.len() as u32))
             && claim
                 .members
                 .iter()
                 .all(|m| gpus_of(m).is_some_and(|a| same_gpus(a, held)))
+            && self.state.cluster.holders_of(held) == (members, members)
     }
 
     /// Puts a group on one set of GPUs: those of a member that had as many, else wherever there is a place. A member
     /// for whom there is no CPU or memory beside the others waits.
     fn start_group(&mut self, claim: &Claim, before: &BTreeMap<JobId, Allocation>) {
         let first = self.state.known(claim.members[0]);
+        let fills = |m: &JobId| self.state.known(*m).spec.gpu_memory_mib;
         let ask = Ask {
             gpus: claim.gpus,
+            gpu_memory_mib: claim.members.iter().map(fills).sum(),
             ..self.sizing.ask(first)
         };
         let own = claim.members.iter().filter_map(|m| before.get(m)).find(|a| {
             a.gpus() == claim.gpus
                 && self.state.cluster.is_free(&resized(a, &ask))
+                && self.state.cluster.has_room_beside(a, ask.gpu_memory_mib)
                 && self.may_use(claim, a, before)
         });
         let place = match own {
@@ -125,7 +126,8 @@ impl Round<'_> {
         };
         for (i, member) in claim.members.iter().enumerate() {
             let share = resized(&place, &self.sizing.ask(self.state.known(*member)));
-            if i == 0 || self.state.cluster.has_room_beside(&share) {
+            let fills = self.state.known(*member).spec.gpu_memory_mib;
+            if i == 0 || self.state.cluster.has_room_beside(&share, fills) {
                 self.draft.assign(self.state, self.tenancy, *member, share, i > 0);
             }
         }
@@ -172,14 +174,6 @@ impl Round<'_> {
                 .assign(self.state, self.tenancy, claim.members[0], allocation, false);
         }
     }
-}
-
-/// A set of GPUs by its first one. Jobs that share GPUs share all of them.
-type Seat = (dovetail_model::NodeId, u32);
-
-fn seat(allocation: &Allocation) -> Seat {
-    let first = &allocation.shares[0];
-    (first.node, first.gpus.iter().next().unwrap_or(0))
 }
 
 fn same_gpus(a: &Allocation, b: &Allocation) -> bool {

@@ -8,6 +8,7 @@ use crate::job::Job;
 use crate::line::{Rank, Spot};
 use crate::parts::{Grouping, Placement, Sizing, Tenancy};
 use crate::shape::ShapeId;
+use crate::sharers::Sharers;
 use crate::state::State;
 
 /// The next job in line that does not hold GPUs.
@@ -200,7 +201,7 @@ impl<'a> Round<'a> {
             }
             _ => self.find_place(candidate.job)?,
         };
-        self.give(candidate, back, allocation);
+        self.give(candidate, back, allocation, false);
         Ok(())
     }
 
@@ -210,8 +211,48 @@ impl<'a> Round<'a> {
     /// Says why there is no place.
     pub fn start_anywhere(&mut self, candidate: &Candidate) -> Result<(), Reason> {
         let allocation = self.find_place(candidate.job)?;
-        self.give(candidate, self.position_in_returned(candidate), allocation);
+        self.give(candidate, self.position_in_returned(candidate), allocation, false);
         Ok(())
+    }
+
+    /// GPUs for the candidate that others hold, at least some of them, as the grouping chooses. A job that was thrown
+    /// out in this round gets its own place back if only those are there who shared it.
+    pub fn beside(&mut self, candidate: &Candidate) -> Option<Allocation> {
+        if !self.grouping.terms().overlap {
+            return None;
+        }
+        let job = self.state.known(candidate.job);
+        if let Some(i) = self.position_in_returned(candidate) {
+            let own = &self.returned[i].original;
+            if self.is_as_left(own, job.spec.gpu_memory_mib) {
+                return Some(own.clone());
+            }
+        }
+        let ask = self.sizing.ask(job);
+        let view = Sharers::new(self.state);
+        let found = self.grouping.beside(job, &ask, &view, self.state.now)?;
+        self.tenancy.may_use(job, &found).then_some(found)
+    }
+
+    /// Whether a place that was lost in this round still has room, and nobody came to it in this round.
+    fn is_as_left(&self, place: &Allocation, gpu_memory_mib: u64) -> bool {
+        let view = Sharers::new(self.state);
+        let most = self.grouping.terms().most as usize;
+        self.state.cluster.has_room_beside(place, gpu_memory_mib)
+            && place.shares.iter().all(|share| {
+                let others = |slot| view.on(share.node, slot);
+                let is_old = |id: &JobId| self.state.known(*id).is_up();
+                share
+                    .gpus
+                    .iter()
+                    .all(|slot| others(slot).len() < most && others(slot).iter().all(is_old))
+            })
+    }
+
+    /// Gives the candidate GPUs that others may hold, as [`Round::beside`] found them.
+    pub fn start_beside(&mut self, candidate: &Candidate, allocation: Allocation) {
+        let back = self.position_in_returned(candidate);
+        self.give(candidate, back, allocation, true);
     }
 
     fn position_in_returned(&self, candidate: &Candidate) -> Option<usize> {
@@ -221,12 +262,12 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn give(&mut self, candidate: &Candidate, back: Option<usize>, allocation: Allocation) {
+    fn give(&mut self, candidate: &Candidate, back: Option<usize>, allocation: Allocation, share: bool) {
         if let Some(i) = back {
             self.restarted.push(self.returned.swap_remove(i));
         }
         self.draft
-            .assign(self.state, self.tenancy, candidate.job, allocation, false);
+            .assign(self.state, self.tenancy, candidate.job, allocation, share);
     }
 
     fn find_place(&mut self, id: JobId) -> Result<Allocation, Reason> {

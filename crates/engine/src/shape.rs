@@ -16,6 +16,8 @@ pub struct Shape {
     pub cpu_milli_per_gpu: u32,
     /// Memory beside each GPU, in MiB.
     pub memory_mib_per_gpu: u64,
+    /// Memory it fills on each GPU, in MiB.
+    pub gpu_memory_mib: u64,
     /// Whatever else the tenancy tells apart.
     pub tenancy_key: u64,
 }
@@ -28,6 +30,7 @@ impl Shape {
             gpu_type: spec.gpu_type,
             cpu_milli_per_gpu: spec.cpu_milli_per_gpu,
             memory_mib_per_gpu: spec.memory_mib_per_gpu,
+            gpu_memory_mib: spec.gpu_memory_mib,
             tenancy_key,
         }
     }

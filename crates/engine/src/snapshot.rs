@@ -30,7 +30,7 @@ impl Engine {
             books: snapshot.books,
             commands: snapshot.commands,
         };
-        engine.state.keep_holders = engine.policy.discipline.looks_at_holders();
+        engine.state.suit(&engine.policy);
         engine.state.rebuild(&*engine.policy.tenancy);
         Ok(engine)
     }
@@ -92,6 +92,11 @@ impl Engine {
 }
 
 impl Engine {
+    /// What was measured of jobs that share GPUs, for groupings that weigh pairs.
+    pub fn set_slowdowns(&mut self, slowdowns: dovetail_model::Slowdowns) {
+        self.state.slowdowns = slowdowns;
+    }
+
     /// The tree above the nodes, for placements that look at racks.
     pub fn set_zones(&mut self, zones: dovetail_model::IdVec<dovetail_model::ZoneId, dovetail_model::Zone>) {
         self.state.cluster.zones = zones;

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dovetail_model::ids::IdVec;
-use dovetail_model::{Allocation, JobId, JobSpec, TenantId, Time, UserId};
+use dovetail_model::{Allocation, JobId, JobSpec, Slowdowns, TenantId, Time, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
 use crate::job::{Job, Stage};
 use crate::lineup::Lineup;
-use crate::parts::{Order, Tenancy};
+use crate::parts::{Order, Policy, Tenancy};
 use crate::shape::{Shape, ShapeId, Shapes};
+use crate::sharers::Occupants;
 
 /// GPUs asked for by the jobs that were let in and are not done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,9 +89,20 @@ pub struct State {
     pub(crate) stale: Vec<JobId>,
     #[serde(skip)]
     pub(crate) keep_holders: bool,
+    #[serde(skip)]
+    pub(crate) occupants: Occupants,
+    /// What was measured of jobs that share GPUs.
+    #[serde(default)]
+    pub(crate) slowdowns: Slowdowns,
 }
 
 impl State {
+    /// Keeps the books this policy looks into, and no others.
+    pub(crate) fn suit(&mut self, policy: &Policy) {
+        self.keep_holders = policy.discipline.looks_at_holders();
+        self.occupants.kept = policy.grouping.terms().overlap;
+    }
+
     /// The job, while it lives.
     pub fn job(&self, id: JobId) -> Option<&Job> {
         self.jobs.get(id)?.as_ref().map(|e| &e.job)
@@ -225,7 +237,9 @@ impl State {
         share: bool,
         tenancy: &mut dyn Tenancy,
     ) {
-        self.cluster.take(&allocation, share);
+        let gpu_memory_mib = self.known(id).spec.gpu_memory_mib;
+        self.cluster.take(&allocation, share, gpu_memory_mib);
+        self.occupants.come(id, &allocation);
         let entry = self.entry(id);
         tenancy.taken(&entry.job.spec, &allocation);
         let gpus = entry.job.spec.gpus;
@@ -238,7 +252,9 @@ impl State {
 
     /// The cluster takes back what the job held; the caller has taken it out of the job.
     pub(crate) fn give_back(&mut self, id: JobId, allocation: &Allocation, tenancy: &mut dyn Tenancy) {
-        self.cluster.release(allocation);
+        let gpu_memory_mib = self.known(id).spec.gpu_memory_mib;
+        self.cluster.release(allocation, gpu_memory_mib);
+        self.occupants.go(id, allocation);
         let entry = self.entry(id);
         tenancy.released(&entry.job.spec, allocation);
         let gpus = entry.job.spec.gpus;

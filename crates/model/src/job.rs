@@ -61,6 +61,9 @@ pub struct JobSpec {
     pub cpu_milli_per_gpu: u32,
     /// Memory wanted for each GPU, in MiB.
     pub memory_mib_per_gpu: u64,
+    /// Memory it fills on each of its GPUs, in MiB; zero where that is not known.
+    #[serde(default)]
+    pub gpu_memory_mib: u64,
     /// The model, where its profile is known.
     pub model: Option<ModelId>,
     /// Stages of an iteration, where they were measured.
@@ -90,6 +93,7 @@ impl JobSpec {
             gpu_type: None,
             cpu_milli_per_gpu: 0,
             memory_mib_per_gpu: 0,
+            gpu_memory_mib: 0,
             model: None,
             stages: None,
             scaling: Scaling::Linear,

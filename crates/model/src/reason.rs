@@ -33,6 +33,26 @@ pub enum Reason {
         /// Memory wanted beside each GPU, in MiB.
         memory_mib_per_gpu: u64,
     },
+    /// GPUs are free, but too few of them have the memory it fills.
+    NotEnoughGpuMemory {
+        /// Memory it fills on each GPU, in MiB.
+        asked_mib: u64,
+        /// GPUs asked for.
+        gpus: u32,
+        /// Free GPUs with so much memory.
+        fitting: u32,
+    },
+    /// No GPU, or too few of them, could ever hold it.
+    GpuMemoryNeverFits {
+        /// Memory it fills on each GPU, in MiB.
+        asked_mib: u64,
+        /// The memory of the largest GPU it could use, in MiB.
+        largest_mib: u64,
+        /// GPUs asked for.
+        gpus: u32,
+        /// GPUs with so much memory.
+        fitting: u32,
+    },
     /// The cluster is too small for it, even empty.
     NeverFits {
         /// GPUs asked for.
@@ -116,6 +136,24 @@ impl fmt::Display for Reason {
                 "no node has {} cores and {} MiB free beside each GPU",
                 f64::from(*cpu_milli_per_gpu) / 1000.0,
                 memory_mib_per_gpu
+            ),
+            Self::NotEnoughGpuMemory {
+                asked_mib,
+                gpus,
+                fitting,
+            } => write!(
+                f,
+                "fills {asked_mib} MiB on each of {gpus} GPUs; {fitting} free GPUs have so much memory"
+            ),
+            Self::GpuMemoryNeverFits {
+                asked_mib,
+                largest_mib,
+                gpus,
+                fitting,
+            } => write!(
+                f,
+                "fills {asked_mib} MiB on each of {gpus} GPUs, but only {fitting} GPUs have so much memory; the largest has \
+                 {largest_mib} MiB"
             ),
             Self::NeverFits { asked, largest, .. } => {
                 write!(

@@ -28,6 +28,9 @@ pub struct NodeSpec {
     pub cpu_milli: u32,
     /// Memory, in MiB.
     pub memory_mib: u64,
+    /// Memory of each GPU, in MiB; zero where that is not known, and then there is no limit.
+    #[serde(default)]
+    pub gpu_memory_mib: u64,
     /// Disk bandwidth, in MB/s.
     pub disk_mbps: u32,
     /// Network bandwidth, in Mbit/s.
@@ -46,10 +49,16 @@ impl NodeSpec {
             gpus,
             cpu_milli: 16_000 * gpus.max(1),
             memory_mib: 64 * 1024 * u64::from(gpus.max(1)),
+            gpu_memory_mib: 0,
             disk_mbps: 500,
             network_mbps: 40_000,
             gpus_per_domain: gpus.max(1),
         }
+    }
+
+    /// Whether each GPU has this much memory.
+    pub fn has_gpu_memory(&self, mib: u64) -> bool {
+        self.gpu_memory_mib == 0 || mib <= self.gpu_memory_mib
     }
 
     /// The domain a GPU slot belongs to.

@@ -67,6 +67,14 @@ pub enum PolicyError {
         /// The discipline that was given.
         discipline: String,
     },
+    /// A grouping that puts jobs beside others needs the walk that asks it.
+    #[error(
+        "grouping `pair` puts jobs beside running ones and needs discipline `share`, found `{discipline}`"
+    )]
+    NeedsShare {
+        /// The discipline that was given.
+        discipline: String,
+    },
     /// The text is not of the form `name:key=value,...`.
     #[error("cannot read `{text}`: expected NAME, NAME:VALUE or NAME:KEY=VALUE,KEY=VALUE")]
     Malformed {

@@ -117,6 +117,46 @@ const PRESETS: &[Preset] = &[
         sizing: "rigid",
         grouping: "muri",
     },
+    Preset {
+        name: "antman",
+        what: "guaranteed jobs first; opportunistic ones fill idle GPUs and what guaranteed jobs leave of theirs",
+        order: "fifo:priority=class",
+        discipline: "share",
+        sizing: "rigid",
+        grouping: "pair:by=antman",
+    },
+    Preset {
+        name: "sjf-bsbf",
+        what: "shortest job first, preemptive; who finds no GPUs shares where both gain most",
+        order: "sjf",
+        discipline: "share:preempt=true",
+        sizing: "rigid",
+        grouping: "pair:by=bsbf",
+    },
+    Preset {
+        name: "sjf-bsbf-no-preempt",
+        what: "shortest job first; who finds no GPUs shares where both gain most",
+        order: "sjf",
+        discipline: "share",
+        sizing: "rigid",
+        grouping: "pair:by=bsbf",
+    },
+    Preset {
+        name: "sjf-ffs",
+        what: "shortest job first, preemptive; who finds no GPUs shares the least loaded ones",
+        order: "sjf",
+        discipline: "share:preempt=true",
+        sizing: "rigid",
+        grouping: "pair:by=ffs",
+    },
+    Preset {
+        name: "sjf-ffs-no-preempt",
+        what: "shortest job first; who finds no GPUs shares the least loaded ones",
+        order: "sjf",
+        discipline: "share",
+        sizing: "rigid",
+        grouping: "pair:by=ffs",
+    },
 ];
 
 /// All presets.
@@ -228,6 +268,37 @@ impl Parts {
     }
 }
 
+/// The discipline: the preset's, or the one a sizing or grouping needs that takes the place of the preset's.
+fn walk(overrides: &Overrides, plain: String) -> Result<String, PolicyError> {
+    let name = |part: &Option<String>| {
+        let text = part.as_deref().unwrap_or_default();
+        text.split(':').next().unwrap_or_default().to_owned()
+    };
+    let (sizing, grouping, given) = (
+        name(&overrides.sizing),
+        name(&overrides.grouping),
+        name(&overrides.discipline),
+    );
+    let resizes = !["", "rigid"].contains(&sizing.as_str());
+    if grouping == "pair" {
+        if resizes || !["", "share"].contains(&given.as_str()) {
+            let discipline = if resizes { "replan".to_owned() } else { given };
+            return Err(PolicyError::NeedsShare { discipline });
+        }
+        let preempts = ["preempt", "replan", "share:preempt=true"];
+        let preempts = preempts.iter().any(|p| plain.starts_with(p));
+        return Ok(if preempts { "share:preempt=true" } else { "share" }.to_owned());
+    }
+    // A sizing or grouping that looks at all jobs at once needs a walk that asks it.
+    if !resizes && ["", "none"].contains(&grouping.as_str()) {
+        return Ok(plain);
+    }
+    match given.as_str() {
+        "" | "replan" | "afresh" => Ok("replan".to_owned()),
+        _ => Err(PolicyError::NeedsReplan { discipline: given }),
+    }
+}
+
 /// Builds a policy: a preset, with knobs for its order (`tiresias:limits=3600`), and some parts replaced. Also tells
 /// the least it must know of remaining work.
 ///
@@ -237,23 +308,7 @@ pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), P
     let spec: PartSpec = text.parse()?;
     let preset = find(&spec.name)?;
     let parts = Parts::of(preset, &spec);
-    // A sizing or grouping that looks at all jobs at once needs a walk that asks it.
-    let plans = |part: &Option<String>, plain: &str| part.as_deref().is_some_and(|p| p != plain);
-    let walks_itself = overrides
-        .discipline
-        .as_deref()
-        .is_some_and(|d| d.starts_with("afresh"));
-    let replans = (plans(&overrides.sizing, "rigid") || plans(&overrides.grouping, "none")) && !walks_itself;
-    let walk = if replans {
-        "replan".to_owned()
-    } else {
-        parts.discipline
-    };
-    if let (true, Some(other)) = (replans, overrides.discipline.as_ref().filter(|d| *d != "replan")) {
-        return Err(PolicyError::NeedsReplan {
-            discipline: other.clone(),
-        });
-    }
+    let walk = walk(overrides, parts.discipline)?;
     let pick = |over: &Option<String>, default: String| over.clone().unwrap_or(default);
     let (admission, a) = registry::build(
         Kind::Admission,
@@ -353,12 +408,29 @@ mod tests {
             discipline: Some("strict".to_owned()),
             ..over
         };
-        assert!(
-            build("tiresias", &over)
-                .unwrap_err()
-                .to_string()
-                .contains("needs discipline `replan`")
+        let say = |over: &Overrides| build("tiresias", over).unwrap_err().to_string();
+        assert!(say(&over).contains("needs discipline `replan`"));
+        let over = Overrides {
+            grouping: Some("pair:by=ffs".to_owned()),
+            ..over
+        };
+        assert!(say(&over).contains("needs discipline `share`"));
+    }
+
+    #[test]
+    fn pairs_walk_as_their_preset_does() {
+        let over = Overrides {
+            grouping: Some("pair".to_owned()),
+            ..Overrides::default()
+        };
+        let walk = |preset: &str| build(preset, &over).unwrap().0.discipline.name();
+        assert_eq!(
+            (walk("fifo"), walk("srtf")),
+            ("share".to_owned(), "share:preempt=true".to_owned())
         );
+        let (policy, _) = build("sjf-bsbf:mps=true,min_left=10s", &Overrides::default()).unwrap();
+        assert_eq!(policy.grouping.name(), "pair:by=bsbf,mps=true");
+        assert_eq!(policy.discipline.name(), "share:min_left=10s,preempt=true");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use dovetail_engine::{Clock, Knowledge};
 use dovetail_model::stages::{Contention, Ordering};
-use dovetail_model::{ClusterSpec, Rate, Time};
+use dovetail_model::{ClusterSpec, Rate, Slowdowns, Time};
 use thiserror::Error;
 
 use crate::failures::Failures;
@@ -60,6 +60,8 @@ pub struct SimConfig {
     pub speeds: SpeedModel,
     /// How much longer an iteration gets on shared GPUs.
     pub contention: Contention,
+    /// What was measured of pairs of models on shared GPUs.
+    pub slowdowns: Slowdowns,
     /// How jobs on shared GPUs are offset.
     pub interleaving: Ordering,
     /// When nodes go down.
@@ -91,6 +93,7 @@ impl SimConfig {
             checkpoint_cost: Time::ZERO,
             speeds: SpeedModel::default(),
             contention: Contention::default(),
+            slowdowns: Slowdowns::default(),
             interleaving: Ordering::Best,
             failures: Failures::default(),
             seed: 1,

@@ -7,6 +7,7 @@ use std::collections::BinaryHeap;
 
 use dovetail_engine::{Clock, Engine, Knowledge, Policy};
 use dovetail_model::run::{RunRecord, Segment};
+use dovetail_model::sharing::Member;
 use dovetail_model::{
     Allocation, Command, Event, Generation, JobId, NodeId, Outcome, Rate, StopReason, Time, Work,
 };
@@ -15,7 +16,7 @@ use dovetail_workload::Workload;
 use crate::config::{Compat, SimConfig, SimError, knowledge_name};
 use crate::failures::Process;
 use crate::metrics;
-use crate::sharing::{self, Sharing};
+use crate::sharing::{Guest, Rule, Sharing};
 use crate::timeline::{Levels, Timeline};
 use crate::truth::{Doing, Teller, Truth};
 use steps::Steps;
@@ -144,7 +145,8 @@ impl<'a> Run<'a> {
     ) -> Self {
         let teller = Teller::new(knowledge, config, workload);
         let start = workload.jobs[0].submit;
-        let sharing = policy.grouping.shares().then(Sharing::default);
+        let terms = policy.grouping.terms();
+        let sharing = policy.grouping.shares().then(|| Sharing::new(terms));
         let steps = match config.compat {
             Compat::Muri(time) => Some(Steps::new(time, workload, &teller)),
             Compat::Exact | Compat::Blox { .. } => None,
@@ -177,6 +179,7 @@ impl<'a> Run<'a> {
             journal,
         };
         run.engine.set_zones(config.cluster.zones.clone());
+        run.engine.set_slowdowns(config.slowdowns.clone());
         for (node, spec) in config.cluster.nodes.iter() {
             run.tell(Event::NodeUp {
                 node,
@@ -367,15 +370,14 @@ impl<'a> Run<'a> {
         truth.launched = self.now;
         truth.width = allocation.gpus();
         truth.first_start.get_or_insert(self.now);
-        let idle_before = match &mut self.sharing {
-            None => true,
+        self.busy_gpus += match &mut self.sharing {
+            None => truth.width,
             Some(sharing) => {
-                let seat = sharing::seat(&allocation);
+                let (seat, idle) = sharing.join(id, &allocation);
                 truth.seat = Some(seat);
-                sharing.join(id, seat)
+                idle
             }
         };
-        self.busy_gpus += if idle_before { truth.width } else { 0 };
         if let Some(steps) = &mut self.steps {
             steps.launched(id, allocation.clone());
         }
@@ -453,23 +455,35 @@ impl<'a> Run<'a> {
     /// The job is off its GPUs; they are idle unless others share them.
     fn leave_gpus(&mut self, id: JobId) {
         let truth = &mut self.truths[id.0 as usize];
-        let idle_now = match (&mut self.sharing, truth.seat.take()) {
-            (Some(sharing), Some(seat)) => sharing.leave(id, seat),
-            _ => true,
+        self.busy_gpus -= match (&mut self.sharing, truth.seat.take()) {
+            (Some(sharing), Some(seat)) => sharing.leave(id, seat, truth.width),
+            _ => truth.width,
         };
-        self.busy_gpus -= if idle_now { truth.width } else { 0 };
     }
 
     /// Speeds change where someone came or went.
     fn update_shared_speeds(&mut self) {
         let Some(sharing) = &mut self.sharing else { return };
-        for members in sharing.take_touched() {
-            let job = |id: &JobId| &self.workload.jobs[id.0 as usize];
-            let stages: Vec<_> = members.iter().map(|id| self.teller.stages(job(id))).collect();
-            let kept = sharing::kept(&stages, &self.config.contention, self.config.interleaving);
-            for (id, kept) in members.into_iter().zip(kept) {
-                self.change_speed(id, kept);
+        let rule = Rule {
+            speeds: self.engine.policy().grouping.terms().speeds,
+            slowdowns: &self.config.slowdowns,
+            contention: &self.config.contention,
+            ordering: self.config.interleaving,
+        };
+        let guest = |id: JobId| {
+            let job = &self.workload.jobs[id.0 as usize];
+            let member = Member {
+                model: job.model,
+                gpus: self.truths[id.0 as usize].width,
+                stages: self.teller.stages(job),
+            };
+            Guest {
+                member,
+                guaranteed: job.priority >= 0,
             }
+        };
+        for (id, kept) in sharing.take_touched(&rule, guest) {
+            self.change_speed(id, kept);
         }
     }
 

@@ -143,6 +143,7 @@ impl Teller {
             gpu_type: job.gpu_type.map(|t| self.gpu_types[t.0 as usize]),
             cpu_milli_per_gpu: job.cpu_milli_per_gpu,
             memory_mib_per_gpu: job.memory_mib_per_gpu,
+            gpu_memory_mib: job.gpu_memory_mib,
             model: job.model,
             stages: self.stages(job),
             scaling: job.scaling,

@@ -7,7 +7,7 @@
 //! start-delay 1s
 //! stop-delay 3s
 //! chaos 42
-//! 0 submit a gpus=4 work=100s tenant=x user=u min=1 max=8 type=v100 cpu=2 mem=8 expect=none amdahl=0.9
+//! 0 submit a gpus=4 work=100s tenant=x user=u min=1 max=8 type=v100 cpu=2 mem=8 gpumem=6432 expect=none amdahl=0.9
 //! 0 submit b stages=20/60/10                         # milliseconds of data, GPU and network in an iteration
 //! 5 node-down 0
 //! 9 node-up 0
@@ -114,6 +114,7 @@ fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, 
             "type" => job.gpu_type = Some(scenario.cluster.gpu_type(value)),
             "cpu" => job.cpu_milli_per_gpu = milli(value)?,
             "mem" => job.memory_mib_per_gpu = number::<u64>(value)? * 1024,
+            "gpumem" => job.gpu_memory_mib = number(value)?,
             "expect" if value == "none" => expected = Some(None),
             "expect" => expected = Some(Some(work(value)?)),
             "stages" => three = Some(stages(value)?),
@@ -188,6 +189,7 @@ fn cluster(text: &str) -> Result<ClusterSpec, String> {
                 "type" => spec.gpu_type = cluster.gpu_type(value),
                 "cpu" => spec.cpu_milli = milli(value)?,
                 "mem" => spec.memory_mib = number::<u64>(value)? * 1024,
+                "gpumem" => spec.gpu_memory_mib = number(value)?,
                 _ => return Err(format!("a node has no `{key}`")),
             }
         }
@@ -231,7 +233,7 @@ mod tests {
     #[test]
     fn a_story_prints_as_it_was_written() {
         let story = "\
-cluster 2x4 1x8,type=v100,cpu=16,mem=64 | 1x4,mem=7
+cluster 2x4 1x8,type=v100,cpu=16,mem=64 | 1x4,mem=7,gpumem=16000
 policy srsf:1 admission=caps:tenant=8 placement=spread
 rounds 60s
 start-delay 1s

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_model::{Allocation, ClusterSpec, Generation, JobId, NodeId, Outcome, Rate, Time, Work};
+use dovetail_model::{Allocation, ClusterSpec, Generation, JobId, NodeId, Outcome, Rate, Terms, Time, Work};
+use dovetail_workload::TraceJob;
 
 use crate::scenario::Scenario;
 
@@ -22,6 +23,7 @@ struct Process {
 struct Truth {
     work: Work,
     left: Work,
+    gpu_memory_mib: u64,
     /// Launches up to this one were seen; they do not come back.
     seen: Generation,
     process: Option<Process>,
@@ -44,16 +46,17 @@ pub(crate) enum Found {
 pub(crate) struct Reality {
     cluster: ClusterSpec,
     up: Vec<bool>,
-    /// Whether the policy lets jobs share GPUs.
-    sharing: bool,
+    /// The terms on which the policy lets jobs share GPUs.
+    terms: Terms,
     jobs: Vec<Truth>,
 }
 
 impl Reality {
     pub(crate) fn new(scenario: &Scenario) -> Self {
-        let truth = |work| Truth {
-            work,
-            left: work,
+        let truth = |job: &TraceJob| Truth {
+            work: job.work,
+            left: job.work,
+            gpu_memory_mib: job.gpu_memory_mib,
             seen: Generation(0),
             process: None,
             ended: None,
@@ -61,8 +64,8 @@ impl Reality {
         Self {
             cluster: scenario.cluster.clone(),
             up: vec![true; scenario.cluster.nodes.len()],
-            sharing: scenario.policy.build().0.grouping.name() != "none",
-            jobs: scenario.jobs.iter().map(|j| truth(j.job.work)).collect(),
+            terms: scenario.policy.build().0.grouping.terms(),
+            jobs: scenario.jobs.iter().map(|j| truth(&j.job)).collect(),
         }
     }
 
@@ -206,16 +209,17 @@ impl Reality {
         }
     }
 
-    /// Whether two jobs run as a group: on the same GPUs, all of them.
+    /// Whether two jobs may be on one GPU: as a group they are on the same GPUs, all of them.
     fn share(&self, one: usize, two: usize) -> bool {
         let shares = |job: usize| self.jobs[job].process.iter().flat_map(|p| &p.allocation.shares);
         let gpus = |job: usize| shares(job).map(|s| (s.node, &s.gpus));
-        self.sharing && gpus(one).eq(gpus(two))
+        self.terms.most > 1 && (self.terms.overlap || gpus(one).eq(gpus(two)))
     }
 
-    /// No GPU is used twice, but by a group, and no node is out of CPU or memory.
+    /// No GPU is used twice, but on the terms of the policy, and no node is out of CPU or memory, nor a GPU of its own.
     fn check(&self, newest: JobId) {
         let mut users: BTreeMap<(NodeId, u32), usize> = BTreeMap::new();
+        let mut loads: BTreeMap<(NodeId, u32), (u32, u64)> = BTreeMap::new();
         let mut sums: BTreeMap<NodeId, (u32, u64)> = BTreeMap::new();
         for (i, truth) in self.jobs.iter().enumerate() {
             for share in truth.process.iter().flat_map(|p| &p.allocation.shares) {
@@ -225,6 +229,8 @@ impl Reality {
                         "node {} has no GPU {slot}",
                         share.node
                     );
+                    let load = loads.entry((share.node, slot)).or_default();
+                    *load = (load.0 + 1, load.1 + truth.gpu_memory_mib);
                     let other = users.insert((share.node, slot), i);
                     if let Some(other) = other.filter(|other| !self.share(*other, i)) {
                         panic!(
@@ -236,6 +242,14 @@ impl Reality {
                 let sum = sums.entry(share.node).or_default();
                 *sum = (sum.0 + share.cpu_milli, sum.1 + share.memory_mib);
             }
+        }
+        for ((node, slot), (jobs, filled)) in loads {
+            let has = self.cluster.nodes[node].gpu_memory_mib;
+            assert!(jobs <= self.terms.most, "{jobs} jobs are on {node}:{slot}");
+            assert!(
+                has == 0 || filled <= has,
+                "{filled} MiB are filled on {node}:{slot}, which has {has}"
+            );
         }
         for (node, (cpu, memory)) in sums {
             let spec = &self.cluster.nodes[node];

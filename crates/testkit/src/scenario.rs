@@ -64,12 +64,24 @@ impl StoryJob {
             gpu_type: job.gpu_type,
             cpu_milli_per_gpu: job.cpu_milli_per_gpu,
             memory_mib_per_gpu: job.memory_mib_per_gpu,
+            gpu_memory_mib: job.gpu_memory_mib,
             scaling: job.scaling,
             submit: job.submit,
             expected: self.expected,
             stages: self.stages,
             ..JobSpec::new(id, job.gpus)
         }
+    }
+
+    /// As a trace has it.
+    fn trace_job(&self) -> TraceJob {
+        let mut job = self.job.clone();
+        if let Some(stages) = self.stages {
+            job.iterations = Some((job.work.0 / u64::from(stages.iteration_us.max(1))).max(1));
+            let millis = |us: &u32| (f64::from(*us) / 1000.0).to_string().into();
+            job.extra = Some(stages.times_us[..3].iter().map(millis).collect());
+        }
+        job
     }
 
     /// Its name.
@@ -175,12 +187,14 @@ impl Scenario {
         Engine::with_cluster(self.policy.build().0, self.clock, &self.cluster)
     }
 
-    /// The same jobs for the simulator, which asks nothing else of a scenario.
+    /// The same jobs for the simulator, which asks nothing else of a scenario. Stages go into the columns traces have
+    /// for them.
     pub fn workload(&self) -> Workload {
         Workload {
             source: "a story".to_owned(),
-            jobs: self.jobs.iter().map(|j| j.job.clone()).collect(),
+            jobs: self.jobs.iter().map(StoryJob::trace_job).collect(),
             names: self.names.clone(),
+            extra_columns: (0..3).map(|i| format!("resource_time_{i}")).collect(),
             ..Workload::default()
         }
     }

@@ -87,6 +87,7 @@ impl Scenario {
             "mem",
             (job.memory_mib_per_gpu / 1024).to_string(),
         );
+        add(job.gpu_memory_mib > 0, "gpumem", job.gpu_memory_mib.to_string());
         match story.expected {
             None => add(true, "expect", "none".to_owned()),
             Some(w) => add(w != job.work, "expect", format!("{}s", seconds(Time(w.0 as i64)))),
@@ -132,6 +133,9 @@ fn cluster(cluster: &ClusterSpec) -> String {
         }
         if first.memory_mib != plain.memory_mib {
             word += &format!(",mem={}", first.memory_mib / 1024);
+        }
+        if first.gpu_memory_mib > 0 {
+            word += &format!(",gpumem={}", first.gpu_memory_mib);
         }
         words.push(word);
     }

@@ -68,6 +68,9 @@ pub struct TraceJob {
     pub cpu_milli_per_gpu: u32,
     /// Memory wanted for each GPU, in MiB; zero is "whatever".
     pub memory_mib_per_gpu: u64,
+    /// Memory it fills on each of its GPUs, in MiB; zero where the trace does not say.
+    #[serde(default)]
+    pub gpu_memory_mib: u64,
     /// When it should be done.
     pub deadline: Option<Time>,
     /// How often it writes a checkpoint while it runs; none keeps all work.
@@ -99,6 +102,7 @@ impl TraceJob {
             scaling: Scaling::Linear,
             cpu_milli_per_gpu: 0,
             memory_mib_per_gpu: 0,
+            gpu_memory_mib: 0,
             deadline: None,
             checkpoint: None,
             iterations: None,

@@ -87,7 +87,7 @@ nodes: [{name: lone, gpus: 1, cpus: 7.5}]
 #[test]
 fn wrong_yaml() {
     let wrong = |text: &str| fail(text, "c.yaml");
-    insta::assert_snapshot!(wrong("racks:\n  - {nodes: 4, gpu: 8}\n"), @"c.yaml: racks[0].gpu: unknown key (did you mean gpus?); known are name, count, nodes, racks, zones, gpu_type, gpus, cpus, memory_gb, disk_mbps, network_gbps, gpus_per_domain");
+    insta::assert_snapshot!(wrong("racks:\n  - {nodes: 4, gpu: 8}\n"), @"c.yaml: racks[0].gpu: unknown key (did you mean gpus?); known are name, count, nodes, racks, zones, gpu_type, gpus, cpus, memory_gb, gpu_memory_gb, disk_mbps, network_gbps, gpus_per_domain");
     insta::assert_snapshot!(wrong("rack:\n  - {nodes: 4, gpus: 8}\n"), @"c.yaml: rack: unknown key (did you mean racks?); known are defaults, racks, zones, nodes");
     insta::assert_snapshot!(wrong("racks:\n  - {nodes: 4}\n"), @"c.yaml: racks[0].nodes: found no gpus, expected the number of GPUs of a node here or above");
     insta::assert_snapshot!(wrong("racks:\n  - {gpus: 4}\n"), @"c.yaml: racks[0]: found no nodes, expected nodes (a number or a list) or racks inside");
@@ -98,7 +98,7 @@ fn wrong_yaml() {
     insta::assert_snapshot!(wrong("nodes: [{name: a, gpus: 1}, {name: a, gpus: 1}]\n"), @r#"c.yaml: top level: two nodes are called "a", expected each name once"#);
     insta::assert_snapshot!(wrong("nodes: [{name: [], gpus: 1}]\n"), @"c.yaml: nodes[0].name: found [], expected a name");
     insta::assert_snapshot!(wrong("nodes: [8]\n"), @"c.yaml: nodes[0]: found 8, expected keys with values");
-    insta::assert_snapshot!(wrong("defaults: {gpus: 1, node: 3}\nnodes: 1\n"), @"c.yaml: defaults.node: unknown key; known are gpu_type, gpus, cpus, memory_gb, disk_mbps, network_gbps, gpus_per_domain");
+    insta::assert_snapshot!(wrong("defaults: {gpus: 1, node: 3}\nnodes: 1\n"), @"c.yaml: defaults.node: unknown key; known are gpu_type, gpus, cpus, memory_gb, gpu_memory_gb, disk_mbps, network_gbps, gpus_per_domain");
     insta::assert_snapshot!(wrong("racks: []\n"), @"c.yaml: top level: there is no node in it, expected racks or nodes");
     insta::assert_snapshot!(wrong("[1, 2]\n"), @"c.yaml: top level: found [1,2], expected keys with values");
     insta::assert_snapshot!(wrong("racks: [\n"), @"c.yaml: not YAML: line 1 column 8: unclosed bracket '['");

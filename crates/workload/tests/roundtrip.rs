@@ -98,6 +98,7 @@ fn job() -> impl Strategy<Value = TraceJob> {
             .map_or(Scaling::Linear, |parallel_ppm| Scaling::Amdahl { parallel_ppm });
         job.cpu_milli_per_gpu = shape.3;
         job.memory_mib_per_gpu = shape.4;
+        job.gpu_memory_mib = shape.4 / 3;
         job.gpu_milli = shape.5;
         job.deadline = rest.0.map(Time);
         job.checkpoint = rest.1.map(Time);

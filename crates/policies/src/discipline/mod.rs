@@ -8,6 +8,7 @@ mod dlas;
 mod easy;
 mod preempt;
 mod replan;
+mod share;
 mod strict;
 
 use dovetail_engine::Discipline;
@@ -22,6 +23,7 @@ pub use dlas::Dlas;
 pub use easy::Easy;
 pub use preempt::Preempt;
 pub use replan::Replan;
+pub use share::Share;
 pub use strict::Strict;
 
 use crate::registry::Entry;
@@ -33,6 +35,7 @@ pub const ALL: &[Entry<dyn Discipline>] = &[
     easy::ENTRY,
     preempt::ENTRY,
     replan::ENTRY,
+    share::ENTRY,
     blox::ENTRY,
     afresh::ENTRY,
     dlas::ENTRY,

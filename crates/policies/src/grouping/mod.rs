@@ -2,18 +2,20 @@
 
 mod muri;
 mod muri_sim;
+mod pair;
 mod shelves;
 
 use dovetail_engine::{Claim, Grouping, Job, Knowledge, Part};
-use dovetail_model::Time;
+use dovetail_model::{Terms, Time};
 
 pub use muri::Muri;
 pub use muri_sim::MuriSim;
+pub use pair::Pair;
 
 use crate::registry::Entry;
 
 /// All of them.
-pub const ALL: &[Entry<dyn Grouping>] = &[ALONE, muri::ENTRY, muri_sim::ENTRY];
+pub const ALL: &[Entry<dyn Grouping>] = &[ALONE, muri::ENTRY, pair::ENTRY, muri_sim::ENTRY];
 
 const ALONE: Entry<dyn Grouping> = Entry {
     name: "none",
@@ -37,15 +39,19 @@ impl Part for Alone {
 
 impl Grouping for Alone {
     fn group(&mut self, line: &[(&Job, u32)], _gpus: u32, _now: Time) -> Vec<Claim> {
-        line.iter()
-            .map(|(job, gpus)| Claim {
-                members: vec![job.spec.id],
-                gpus: *gpus,
-            })
-            .collect()
+        alone(line)
     }
 
-    fn shares(&self) -> bool {
-        false
+    fn terms(&self) -> Terms {
+        Terms::ALONE
     }
+}
+
+/// Every job a claim of its own.
+fn alone(line: &[(&Job, u32)]) -> Vec<Claim> {
+    let claim = |(job, gpus): &(&Job, u32)| Claim {
+        members: vec![job.spec.id],
+        gpus: *gpus,
+    };
+    line.iter().map(claim).collect()
 }

@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Claim, Grouping, Job, Knowledge, Part};
+use dovetail_engine::{Claim, Cluster, Grouping, Job, Knowledge, Part};
 use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, shared_period_us};
-use dovetail_model::{JobId, Time};
+use dovetail_model::{JobId, Terms, Time};
 use dovetail_solve::matching::by_type;
 
 use crate::knobs::Knob;
@@ -61,6 +61,7 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
             matching: knobs.get("matching", "true or false")?,
             contention: Contention::default(),
             periods: BTreeMap::new(),
+            gpu_memory_mib: None,
             name: knobs.name(),
         }))
     },
@@ -76,6 +77,8 @@ pub struct Muri {
     contention: Contention,
     /// Periods already computed, by sorted members: there are few models, so few groups.
     periods: BTreeMap<Vec<Stages>, f64>,
+    /// The memory of the smallest GPU, where nodes say it; a group has to fit into it.
+    gpu_memory_mib: Option<u64>,
     name: String,
 }
 
@@ -90,9 +93,22 @@ impl Part for Muri {
 struct Group {
     places: Vec<usize>,
     stages: Vec<Stages>,
+    /// Memory they fill together on each GPU, in MiB; zero where GPUs do not say what they have.
+    fills_mib: u64,
 }
 
 impl Grouping for Muri {
+    fn terms(&self) -> Terms {
+        Terms {
+            most: self.size as u32,
+            ..Terms::GROUPS
+        }
+    }
+
+    fn see(&mut self, cluster: &Cluster) {
+        self.gpu_memory_mib = cluster.least_gpu_memory_mib();
+    }
+
     fn group(&mut self, line: &[(&Job, u32)], gpus: u32, _now: Time) -> Vec<Claim> {
         let chosen = self.choose(line, gpus);
         let mut wanted: u64 = chosen.iter().map(|i| u64::from(line[*i].1)).sum();
@@ -105,6 +121,7 @@ impl Grouping for Muri {
                     let group = Group {
                         places: vec![i],
                         stages: vec![stages],
+                        fills_mib: self.gpu_memory_mib.map_or(0, |_| job.spec.gpu_memory_mib),
                     };
                     buckets.entry(width).or_default().push(group);
                 }
@@ -181,6 +198,7 @@ impl Muri {
                 let second = groups[b].clone();
                 groups[a].places.extend(second.places);
                 groups[a].stages.extend(second.stages);
+                groups[a].fills_mib += second.fills_mib;
                 groups[a].places.sort_unstable();
                 gone.entry(width).or_default().push(b);
                 *wanted -= u64::from(width);
@@ -201,18 +219,23 @@ impl Muri {
     /// Pairs of groups by maximum-weight matching, with the efficiency they reach, in millionths. Groups of the same
     /// models are alike, so the matching is over kinds of groups, which are few, not over groups.
     fn matched(&mut self, groups: &[Group]) -> Vec<(usize, usize, i64)> {
-        let mut kinds: BTreeMap<Vec<Stages>, Vec<u32>> = BTreeMap::new();
+        let mut kinds: BTreeMap<(Vec<Stages>, u64), Vec<u32>> = BTreeMap::new();
         for (i, group) in groups.iter().enumerate() {
             let mut stages = group.stages.clone();
             stages.sort_unstable();
-            kinds.entry(stages).or_default().push(i as u32);
+            kinds.entry((stages, group.fills_mib)).or_default().push(i as u32);
         }
         let counts: Vec<u32> = kinds.values().map(|members| members.len() as u32).collect();
-        let stages: Vec<&Vec<Stages>> = kinds.keys().collect();
-        let mut weight = vec![vec![0; stages.len()]; stages.len()];
-        for (a, first) in stages.iter().enumerate() {
-            for (b, second) in stages.iter().enumerate().take(a + 1) {
-                let gain = self.efficiency(first, second);
+        let keys: Vec<&(Vec<Stages>, u64)> = kinds.keys().collect();
+        let mut weight = vec![vec![0; keys.len()]; keys.len()];
+        for (a, first) in keys.iter().enumerate() {
+            for (b, second) in keys.iter().enumerate().take(a + 1) {
+                let fits = self.fits(first.1 + second.1);
+                let gain = if fits {
+                    self.efficiency(&first.0, &second.0)
+                } else {
+                    0
+                };
                 (weight[a][b], weight[b][a]) = (gain, gain);
             }
         }
@@ -232,13 +255,21 @@ impl Muri {
         let mut last: Option<usize> = None;
         for (i, group) in groups.iter().enumerate() {
             match last.take() {
-                Some(a) if groups[a].places.len() + group.places.len() <= self.size => {
+                Some(a)
+                    if groups[a].places.len() + group.places.len() <= self.size
+                        && self.fits(groups[a].fills_mib + group.fills_mib) =>
+                {
                     pairs.push((a, i, self.efficiency(&groups[a].stages, &group.stages)));
                 }
                 _ => last = Some(i),
             }
         }
         pairs
+    }
+
+    /// Whether every GPU has so much memory.
+    fn fits(&self, mib: u64) -> bool {
+        self.gpu_memory_mib.is_none_or(|has| mib <= has)
     }
 
     /// The efficiency of two groups together, in millionths; zero if they are too many.

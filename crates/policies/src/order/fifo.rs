@@ -15,10 +15,15 @@ pub(super) const ENTRY: Entry<dyn Order> = Entry {
     knobs: &[Knob {
         name: "priority",
         default: "false",
-        what: "true: larger job priority first, then submission",
+        what: "true: larger job priority first, then submission; class: only whether it is below zero counts",
     }],
     build: |knobs| {
-        let priority = knobs.get("priority", "true or false")?;
+        let priority = match knobs.text("priority") {
+            "false" => Priority::Ignored,
+            "true" => Priority::First,
+            "class" => Priority::Class,
+            _ => return Err(knobs.bad("priority", "true, false or class")),
+        };
         Ok(Box::new(Fifo {
             priority,
             name: knobs.name(),
@@ -26,10 +31,18 @@ pub(super) const ENTRY: Entry<dyn Order> = Entry {
     },
 };
 
+/// What the priority of a job does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Priority {
+    Ignored,
+    First,
+    Class,
+}
+
 /// First in, first out.
 #[derive(Debug, Clone)]
 pub struct Fifo {
-    priority: bool,
+    priority: Priority,
     name: String,
 }
 
@@ -41,10 +54,10 @@ impl Part for Fifo {
 
 impl Order for Fifo {
     fn line(&self, job: &Job, _now: Time) -> Line {
-        let band = if self.priority {
-            job.spec.priority.saturating_neg()
-        } else {
-            0
+        let band = match self.priority {
+            Priority::Ignored => 0,
+            Priority::First => job.spec.priority.saturating_neg(),
+            Priority::Class => i32::from(job.spec.priority < 0),
         };
         Line::fixed(i128::from(job.spec.submit.0)).in_band(band)
     }

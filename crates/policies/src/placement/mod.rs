@@ -45,7 +45,8 @@ pub(crate) fn share(id: NodeId, node: &NodeState, gpus: u32, ask: &Ask) -> NodeS
 
 /// Free GPUs of the node that the ask can use.
 pub(crate) fn usable(node: &NodeState, ask: &Ask) -> u32 {
-    if ask.gpu_type.is_some_and(|t| node.spec.gpu_type != t) {
+    if ask.gpu_type.is_some_and(|t| node.spec.gpu_type != t) || !node.spec.has_gpu_memory(ask.gpu_memory_mib)
+    {
         return 0;
     }
     node.fitting(ask.cpu_milli_per_gpu, ask.memory_mib_per_gpu)
@@ -53,6 +54,9 @@ pub(crate) fn usable(node: &NodeState, ask: &Ask) -> u32 {
 
 /// GPUs of the node that the ask could use if nobody else were there.
 pub(crate) fn usable_when_empty(node: &NodeSpec, ask: &Ask) -> u32 {
+    if !node.has_gpu_memory(ask.gpu_memory_mib) {
+        return 0;
+    }
     let by_cpu = node
         .cpu_milli
         .checked_div(ask.cpu_milli_per_gpu)
@@ -98,11 +102,24 @@ fn usable_now(ask: &Ask, cluster: &Cluster) -> u32 {
 /// The reason why there is no place although enough GPUs may be free.
 pub(crate) fn no_place(ask: &Ask, cluster: &Cluster, best: u32) -> Reason {
     let free = cluster.free_gpus(ask.gpu_type);
+    let with_memory = || {
+        let open = cluster.nodes_with_any_free().map(|(_, node)| node);
+        let fitting = open.filter(|n| {
+            ask.gpu_type.is_none_or(|t| n.spec.gpu_type == t) && n.spec.has_gpu_memory(ask.gpu_memory_mib)
+        });
+        fitting.map(|n| n.free_gpus).sum::<u32>()
+    };
     let limited = ask.cpu_milli_per_gpu > 0 || ask.memory_mib_per_gpu > 0;
     if free < ask.gpus {
         Reason::NotEnoughFreeGpus {
             asked: ask.gpus,
             free,
+        }
+    } else if ask.gpu_memory_mib > 0 && with_memory() < ask.gpus {
+        Reason::NotEnoughGpuMemory {
+            asked_mib: ask.gpu_memory_mib,
+            gpus: ask.gpus,
+            fitting: with_memory(),
         }
     } else if limited && usable_now(ask, cluster) < ask.gpus {
         Reason::NotEnoughCpuOrMemory {

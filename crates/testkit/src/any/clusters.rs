@@ -13,7 +13,16 @@ pub fn clusters() -> impl Strategy<Value = ClusterSpec> {
     let kinds = prop_oneof![3 => Just(0u8), 1 => any::<u8>()];
     let racks = prop_oneof![2 => Just(1u32), 1 => 2..=3u32];
     let cores = prop_oneof![2 => Just(16u32), 1 => 2..=8u32];
-    (sizes, kinds, racks, cores).prop_map(|(sizes, kinds, racks, cores)| build(&sizes, kinds, racks, cores))
+    let gpu_memory =
+        prop_oneof![2 => Just(0u64), 1 => Just(16 * 1024), 1 => (6..20u64).prop_map(|gib| gib * 1024)];
+    (sizes, kinds, racks, cores, gpu_memory).prop_map(|(sizes, kinds, racks, cores, gpu_memory_mib)| {
+        let mut cluster = build(&sizes, kinds, racks, cores);
+        for (i, node) in cluster.nodes.values_mut().enumerate() {
+            // The kinds of GPU have different sizes, and so have the last nodes.
+            node.gpu_memory_mib = gpu_memory_mib << (node.gpu_type.0 + u32::from(i > 3)).min(1);
+        }
+        cluster
+    })
 }
 
 /// One node with all GPUs: placement does not matter.

@@ -29,6 +29,7 @@ struct Raw {
     elastic: Option<(u32, u32)>,
     amdahl: Option<u32>,
     stages: Option<(u32, u32, u32)>,
+    gpu_memory_mib: u64,
 }
 
 fn raw() -> impl Strategy<Value = Raw> {
@@ -48,14 +49,19 @@ fn raw() -> impl Strategy<Value = Raw> {
     let kind = prop_oneof![3 => Just(None), 1 => (0..2u32).prop_map(Some)];
     let elastic = prop_oneof![2 => Just(None), 1 => (1..8u32, 0..8u32).prop_map(Some)];
     let stages = prop::option::of((1..90u32, 1..90u32, 0..90u32));
+    let gpu_memory = prop_oneof![1 => Just(0u64), 1 => (1..12u64).prop_map(|gib| gib * 1024)];
     let amdahl = prop_oneof![3 => Just(None), 1 => (0..=100u32).prop_map(Some)];
     (
         (gap, work, width),
         (0..3u32, 0..4u32, -1..2i32),
-        (wishes, kind, elastic, amdahl, stages),
+        (wishes, kind, elastic, amdahl, stages, gpu_memory),
     )
         .prop_map(
-            |((gap, work, width), (tenant, user, priority), (wishes, kind, elastic, amdahl, stages))| Raw {
+            |(
+                (gap, work, width),
+                (tenant, user, priority),
+                (wishes, kind, elastic, amdahl, stages, gpu_memory),
+            )| Raw {
                 gap,
                 work,
                 width,
@@ -68,6 +74,7 @@ fn raw() -> impl Strategy<Value = Raw> {
                 elastic,
                 amdahl,
                 stages,
+                gpu_memory_mib: gpu_memory,
             },
         )
 }
@@ -112,6 +119,7 @@ impl Workloads {
         (job.tenant, job.user) = (TenantId(raw.tenant), UserId(raw.user));
         job.priority = raw.priority;
         (job.cpu_milli_per_gpu, job.memory_mib_per_gpu) = (raw.cpu_milli, raw.memory_gib * 1024);
+        job.gpu_memory_mib = raw.gpu_memory_mib;
         job.gpu_type = raw
             .kind
             .map(GpuTypeId)
@@ -120,6 +128,7 @@ impl Workloads {
         if !infeasible {
             if capacity(&job, cluster) == 0 {
                 (job.cpu_milli_per_gpu, job.memory_mib_per_gpu, job.gpu_type) = (0, 0, None);
+                job.gpu_memory_mib = 0;
             }
             job.gpus = job.gpus.min(capacity(&job, cluster));
         }
@@ -140,7 +149,10 @@ impl Workloads {
 /// The most GPUs of one kind the job could have on the empty cluster.
 fn capacity(job: &TraceJob, cluster: &ClusterSpec) -> u32 {
     let of_kind = |kind: GpuTypeId| -> u32 {
-        let nodes = cluster.nodes.values().filter(|n| n.gpu_type == kind);
+        let nodes = cluster
+            .nodes
+            .values()
+            .filter(|n| n.gpu_type == kind && n.has_gpu_memory(job.gpu_memory_mib));
         nodes
             .map(|n| {
                 let by_cpu = n.cpu_milli.checked_div(job.cpu_milli_per_gpu).unwrap_or(u32::MAX);

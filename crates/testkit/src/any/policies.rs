@@ -10,6 +10,7 @@ use crate::scenario::PolicyText;
 const ORDERS: &[&str] = &[
     "fifo",
     "fifo:priority=true",
+    "fifo:priority=class",
     "sjf",
     "srtf",
     "srtf:by=holding",
@@ -31,6 +32,17 @@ const DISCIPLINES: &[&str] = &[
     "preempt",
     "preempt:min_run=10s",
     "replan",
+    "share",
+    "share:preempt=true",
+];
+const GROUPINGS: &[&str] = &[
+    "muri",
+    "muri:size=2",
+    "pair",
+    "pair:by=ffs",
+    "pair:by=ffs,consolidate=false",
+    "pair:by=antman",
+    "pair:mps=true,consolidate=false",
 ];
 const ADMISSIONS: &[&str] = &[
     "feasible",
@@ -80,7 +92,8 @@ pub fn steady_policies() -> impl Strategy<Value = PolicyText> {
         .prop_map(
             |(preset, order, discipline, admission, placement, sizing)| PolicyText {
                 overrides: Overrides {
-                    // An elastic sizing does nothing without the discipline it needs.
+                    // An elastic sizing does nothing without the discipline it needs, and none shares as pairs.
+                    grouping: sizing.as_ref().map(|_| "none".to_owned()),
                     discipline: if sizing.is_some() {
                         Some("replan".to_owned())
                     } else {
@@ -95,6 +108,33 @@ pub fn steady_policies() -> impl Strategy<Value = PolicyText> {
                 ..preset
             },
         )
+}
+
+/// Policies under which jobs share GPUs, with random orders and placements.
+pub fn sharing_policies() -> impl Strategy<Value = PolicyText> {
+    (
+        some_of(ORDERS, 0.8),
+        select(GROUPINGS),
+        any::<bool>(),
+        some_of(PLACEMENTS, 0.5),
+    )
+        .prop_map(|(order, grouping, preempt, placement)| {
+            let walk = match (grouping.starts_with("pair"), preempt) {
+                (false, _) => "replan",
+                (true, false) => "share",
+                (true, true) => "share:preempt=true,min_left=5s",
+            };
+            PolicyText {
+                overrides: Overrides {
+                    order,
+                    discipline: Some(walk.to_owned()),
+                    grouping: Some(grouping.to_owned()),
+                    placement,
+                    ..Overrides::default()
+                },
+                ..PolicyText::preset("fifo")
+            }
+        })
 }
 
 /// All policies, the stubborn parts among them.
@@ -113,7 +153,7 @@ pub fn policies() -> impl Strategy<Value = PolicyText> {
             };
             PolicyText { overrides, ..policy }
         });
-    prop_oneof![4 => steady_policies(), 1 => stubborn]
+    prop_oneof![4 => steady_policies(), 1 => stubborn, 1 => sharing_policies()]
 }
 
 fn elastic() -> impl Strategy<Value = String> {

@@ -6,6 +6,7 @@
 //!   gpus: 8              # GPUs of a node
 //!   cpus: 96
 //!   memory_gb: 512
+//!   gpu_memory_gb: 32    # of each GPU; no limit where it is not said
 //!   disk_mbps: 500       # disk bandwidth, MB/s
 //!   network_gbps: 40
 //!   gpus_per_domain: 4   # GPUs in one NUMA or NVLink domain
@@ -29,11 +30,12 @@ use dovetail_model::{ClusterSpec, NodeSpec, Zone, ZoneId};
 use super::{ClusterError, MAX_NODE_GPUS, MAX_NODES, repeated_name};
 use crate::yaml::{Entry, YamlError, parse as parse_yaml};
 
-const NODE_KEYS: [&str; 7] = [
+const NODE_KEYS: [&str; 8] = [
     "gpu_type",
     "gpus",
     "cpus",
     "memory_gb",
+    "gpu_memory_gb",
     "disk_mbps",
     "network_gbps",
     "gpus_per_domain",
@@ -85,6 +87,7 @@ struct Kind {
     gpus: Option<u32>,
     cpu_milli: Option<u32>,
     memory_mib: Option<u64>,
+    gpu_memory_mib: Option<u64>,
     disk_mbps: Option<u32>,
     network_mbps: Option<u32>,
     gpus_per_domain: Option<u32>,
@@ -99,6 +102,9 @@ impl Kind {
                 "gpus" => self.gpus = Some(value.whole(1, MAX_NODE_GPUS.into())? as u32),
                 "cpus" => self.cpu_milli = Some((value.amount(0.0, 4e6)? * 1e3).round() as u32),
                 "memory_gb" => self.memory_mib = Some((value.amount(0.0, 1e9)? * 1024.0).round() as u64),
+                "gpu_memory_gb" => {
+                    self.gpu_memory_mib = Some((value.amount(0.0, 1e9)? * 1024.0).round() as u64)
+                }
                 "disk_mbps" => self.disk_mbps = Some(value.amount(0.0, 4e9)?.round() as u32),
                 "network_gbps" => self.network_mbps = Some((value.amount(0.0, 4e6)? * 1e3).round() as u32),
                 "gpus_per_domain" => {
@@ -210,6 +216,7 @@ fn add_group(
             gpu_type,
             cpu_milli: kind.cpu_milli.unwrap_or(plain.cpu_milli),
             memory_mib: kind.memory_mib.unwrap_or(plain.memory_mib),
+            gpu_memory_mib: kind.gpu_memory_mib.unwrap_or(plain.gpu_memory_mib),
             disk_mbps: kind.disk_mbps.unwrap_or(plain.disk_mbps),
             network_mbps: kind.network_mbps.unwrap_or(plain.network_mbps),
             gpus_per_domain: kind.gpus_per_domain.unwrap_or(plain.gpus_per_domain).min(gpus),

@@ -25,7 +25,7 @@ use crate::job::{JobLabel, TraceJob, Workload};
 pub(crate) const REQUIRED: [&str; 3] = ["submit_s", "duration_s", "gpus"];
 
 /// The columns a field stands for, the required ones first. `name` and `iteration_s` are kept as text beside.
-pub(crate) const KNOWN: [&str; 19] = [
+pub(crate) const KNOWN: [&str; 20] = [
     "submit_s",
     "duration_s",
     "gpus",
@@ -45,6 +45,7 @@ pub(crate) const KNOWN: [&str; 19] = [
     "gpu_milli",
     "parallel_share",
     "iteration_s",
+    "gpu_memory_mib",
 ];
 
 /// Columns kept as text that are part of the format and need no note.
@@ -230,6 +231,9 @@ fn job(builder: &mut Builder, file: &str, place: Place, values: &Values<'_>) -> 
     if let Some(cell) = optional(17) {
         let parallel_ppm = cell.scaled(6, 1_000_000, "a share from 0 to 1")? as u32;
         job.scaling = Scaling::Amdahl { parallel_ppm };
+    }
+    if let Some(cell) = optional(19) {
+        job.gpu_memory_mib = cell.whole(0, 1 << 40)?;
     }
     job.iterations = iterations(&job, optional(9), optional(18))?;
     Ok(job)

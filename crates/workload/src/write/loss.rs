@@ -7,7 +7,7 @@ use crate::job::{TraceJob, Workload};
 /// A field a format may have no place for, and whether a job says something in it.
 type Field = (&'static str, fn(&TraceJob) -> bool);
 
-const FIELDS: [Field; 14] = [
+const FIELDS: [Field; 15] = [
     ("tenant", |j| j.tenant != TenantId(0)),
     ("user", |j| j.user != UserId(0)),
     ("priority", |j| j.priority != 0),
@@ -16,6 +16,7 @@ const FIELDS: [Field; 14] = [
     ("iterations", |j| j.iterations.is_some()),
     ("cpus_per_gpu", |j| j.cpu_milli_per_gpu != 0),
     ("memory_gb_per_gpu", |j| j.memory_mib_per_gpu != 0),
+    ("gpu_memory_mib", |j| j.gpu_memory_mib != 0),
     ("min_gpus", |j| j.min_gpus != j.gpus),
     ("max_gpus", |j| j.max_gpus != j.gpus),
     ("deadline_s", |j| j.deadline.is_some()),

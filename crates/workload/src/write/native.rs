@@ -24,7 +24,7 @@ type Column = (&'static str, for<'a> fn(&'a Workload, &'a TraceJob) -> Value<'a>
 
 const ALWAYS: usize = 4;
 
-const COLUMNS: [Column; 18] = [
+const COLUMNS: [Column; 19] = [
     ("job_id", |_, job| match &job.label {
         JobLabel::Number(number) => Value::Number(number.to_string()),
         JobLabel::Text(text) => Value::Text(Cow::Borrowed(text)),
@@ -67,6 +67,7 @@ const COLUMNS: [Column; 18] = [
         0 => Value::None,
         mib => Value::Number(gib_text(mib)),
     }),
+    ("gpu_memory_mib", |_, job| number(job.gpu_memory_mib, 0)),
     ("min_gpus", |_, job| number(job.min_gpus, job.gpus)),
     ("max_gpus", |_, job| number(job.max_gpus, job.gpus)),
     ("deadline_s", |_, job| {

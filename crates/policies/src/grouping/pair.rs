@@ -1,0 +1,296 @@
+//! Pairs: a job that finds no free GPUs moves in beside others, at most two on one GPU.
+//!
+//! Unlike Muri's groups, pairs need not be of equal width: a job may share some of its GPUs and have the others to
+//! itself. Nobody is moved for it. Which GPUs it gets is one of three rules:
+//!
+//! - `ffs`, first-fit sharing: idle GPUs first, then those with one job, on the least loaded node.
+//! - `bsbf`, best sharing benefit first: next to the job B with which the mean time to the end of both is least, and
+//!   only if that is less than running one after the other. With slowdowns ξ and run times left L, if `ξa·La >= ξb·Lb`
+//!   that mean is `La/2 + (1 − 1/(2ξa))·ξb·Lb`, else the same with a and b exchanged; one after the other it is
+//!   `Lb + La/2`. Where run times are not known both count as equally long, and the slowdowns decide.
+//! - `antman`: jobs of priority zero and above are guaranteed: no other such job is on their GPUs and they are not slowed
+//!   down. Others are opportunistic: they go anywhere with at most one other job, least loaded first.
+
+use std::collections::BTreeMap;
+
+use dovetail_engine::cluster::NodeState;
+use dovetail_engine::{Ask, Claim, Grouping, Job, Knowledge, Part, Sharers};
+use dovetail_model::stages::Contention;
+use dovetail_model::{Allocation, GpuSet, GpuTypeId, JobId, NodeId, NodeShare, Speeds, Terms, Time};
+
+use crate::knobs::Knob;
+use crate::registry::Entry;
+
+pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
+    name: "pair",
+    what: "a job that finds no free GPUs moves in beside others, two on a GPU at most, of any widths",
+    source: "SJF-FFS and SJF-BSBF (wise resource sharing, 2024), AntMan (OSDI'20); needs discipline share",
+    key: "bsbf: least mean time to the end of both, if less than one after the other; ffs, antman: least loaded",
+    knowledge: Knowledge::None,
+    knobs: &[
+        Knob {
+            name: "by",
+            default: "bsbf",
+            what: "ffs: first fit; bsbf: best sharing benefit first; antman: guaranteed and opportunistic jobs",
+        },
+        Knob {
+            name: "mps",
+            default: "false",
+            what: "true: kernels of both run at once (NVIDIA MPS), so sharing costs less",
+        },
+        Knob {
+            name: "consolidate",
+            default: "true",
+            what: "fewest nodes before best partners; false: best partners wherever they are",
+        },
+    ],
+    build: |knobs| {
+        let by = match knobs.text("by") {
+            "ffs" => By::FirstFit,
+            "bsbf" => By::Benefit,
+            "antman" => By::Guarantee,
+            _ => return Err(knobs.bad("by", "ffs, bsbf or antman")),
+        };
+        Ok(Box::new(Pair {
+            by,
+            mps: knobs.get("mps", "true or false")?,
+            consolidate: knobs.get("consolidate", "true or false")?,
+            contention: Contention::default(),
+            name: knobs.name(),
+        }))
+    },
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    FirstFit,
+    Benefit,
+    Guarantee,
+}
+
+/// Two jobs on a GPU.
+#[derive(Debug, Clone)]
+pub struct Pair {
+    by: By,
+    mps: bool,
+    consolidate: bool,
+    contention: Contention,
+    name: String,
+}
+
+impl Part for Pair {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+/// How good a GPU is, best first: idle ones, then by partner, then by how loaded its node is. Ties are broken by the
+/// partner, so that its GPUs stay together, then by place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Spot {
+    shared: bool,
+    rating: i64,
+    load_ppm: u32,
+    partner: Option<JobId>,
+    node: NodeId,
+    slot: u32,
+}
+
+/// The GPUs of one node that would do, best first, and how many the node has CPU and memory for.
+struct Offer {
+    room: u32,
+    spots: Vec<Spot>,
+}
+
+impl Grouping for Pair {
+    fn group(&mut self, line: &[(&Job, u32)], _gpus: u32, _now: Time) -> Vec<Claim> {
+        super::alone(line)
+    }
+
+    fn terms(&self) -> Terms {
+        let speeds = match self.by {
+            By::FirstFit | By::Benefit => Speeds::Paired { mps: self.mps },
+            By::Guarantee => Speeds::Guaranteed { mps: self.mps },
+        };
+        Terms {
+            most: 2,
+            overlap: true,
+            speeds,
+        }
+    }
+
+    fn beside(&mut self, job: &Job, ask: &Ask, view: &Sharers<'_>, now: Time) -> Option<Allocation> {
+        // A gang does not mix kinds of GPU.
+        let kinds = view.cluster().types(ask.gpu_type);
+        kinds
+            .into_iter()
+            .find_map(|kind| self.on_kind(kind, job, ask, view, now))
+    }
+}
+
+impl Pair {
+    fn on_kind(
+        &self,
+        kind: GpuTypeId,
+        job: &Job,
+        ask: &Ask,
+        view: &Sharers<'_>,
+        now: Time,
+    ) -> Option<Allocation> {
+        let mut ratings = BTreeMap::new();
+        let mut rate = |other: JobId| {
+            *ratings
+                .entry(other)
+                .or_insert_with(|| self.rating(job, view.job(other), view, now))
+        };
+        let offers: Vec<Offer> = view
+            .cluster()
+            .nodes()
+            .filter(|(_, node)| node.is_open() && node.spec.gpu_type == kind)
+            .map(|(id, node)| offer(id, node, ask, view, &mut rate))
+            .filter(|offer| offer.room > 0)
+            .collect();
+        if offers.iter().map(|o| o.room).sum::<u32>() < ask.gpus {
+            return None;
+        }
+        let chosen = if self.consolidate {
+            on_fewest_nodes(offers, ask.gpus)
+        } else {
+            anywhere(offers, ask.gpus)
+        };
+        Some(allocation(chosen, ask, view))
+    }
+
+    /// How good it is to run beside the other, smaller is better; none if it is not to be.
+    fn rating(&self, job: &Job, other: &Job, view: &Sharers<'_>, now: Time) -> Option<i64> {
+        let guaranteed = |job: &Job| job.spec.priority >= 0;
+        match self.by {
+            By::FirstFit => Some(0),
+            By::Benefit => self.benefit(job, other, view, now),
+            By::Guarantee if guaranteed(job) && guaranteed(other) => None,
+            By::Guarantee => Some(i64::from(!guaranteed(other))),
+        }
+    }
+
+    /// The mean time to the end of both if they share, in microseconds, where that is less than one after the other.
+    fn benefit(&self, job: &Job, other: &Job, view: &Sharers<'_>, now: Time) -> Option<i64> {
+        let (left_a, left_b) = match (job.remaining(now), other.remaining(now)) {
+            (Some(a), Some(b)) => (a.0 as f64, b.0 as f64),
+            _ => (1e6, 1e6),
+        };
+        let [slow_a, slow_b] =
+            view.slowdowns()
+                .of_pair(&job.member(), &other.member(), self.mps, &self.contention);
+        let together = mean_end(left_a, slow_a, left_b, slow_b);
+        (together < left_b + left_a / 2.0).then_some(together as i64)
+    }
+}
+
+/// The mean time to the end of two jobs that share until the first of them is done.
+fn mean_end(left_a: f64, slow_a: f64, left_b: f64, slow_b: f64) -> f64 {
+    let (ends_a, ends_b) = (slow_a * left_a, slow_b * left_b);
+    if ends_a >= ends_b {
+        left_a / 2.0 + (1.0 - 1.0 / (2.0 * slow_a)) * ends_b
+    } else {
+        left_b / 2.0 + (1.0 - 1.0 / (2.0 * slow_b)) * ends_a
+    }
+}
+
+/// What a node has for the ask: idle GPUs, and such as one job is on that it may join.
+fn offer(
+    id: NodeId,
+    node: &NodeState,
+    ask: &Ask,
+    view: &Sharers<'_>,
+    rate: &mut impl FnMut(JobId) -> Option<i64>,
+) -> Offer {
+    let by_cpu = node.free_cpu_milli.checked_div(ask.cpu_milli_per_gpu);
+    let by_memory = node.free_memory_mib.checked_div(ask.memory_mib_per_gpu);
+    let room = by_cpu
+        .unwrap_or(u32::MAX)
+        .min(by_memory.map_or(u32::MAX, |m| u32::try_from(m).unwrap_or(u32::MAX)));
+    let held: usize = (0..node.spec.gpus).map(|slot| view.on(id, slot).len()).sum();
+    let load_ppm = (held as u64 * 1_000_000 / u64::from(node.spec.gpus.max(1))) as u32;
+    let mut spots: Vec<Spot> = Vec::new();
+    for slot in 0..node.spec.gpus {
+        let (partner, rating) = match view.on(id, slot) {
+            _ if !node.has_gpu_memory(slot, ask.gpu_memory_mib) => continue,
+            [] => (None, Some(0)),
+            [one] => (Some(*one), rate(*one)),
+            _ => continue,
+        };
+        if let Some(rating) = rating {
+            spots.push(Spot {
+                shared: partner.is_some(),
+                rating,
+                load_ppm,
+                partner,
+                node: id,
+                slot,
+            });
+        }
+    }
+    spots.sort_unstable();
+    let room = room.min(spots.len() as u32);
+    spots.truncate(room as usize);
+    Offer { room, spots }
+}
+
+/// The best GPUs of all.
+fn anywhere(offers: Vec<Offer>, gpus: u32) -> Vec<Spot> {
+    let mut spots: Vec<Spot> = offers.into_iter().flat_map(|o| o.spots).collect();
+    spots.sort_unstable();
+    spots.truncate(gpus as usize);
+    spots
+}
+
+/// The node whose worst GPU is best among those with enough; else nodes with the most GPUs first.
+fn on_fewest_nodes(mut offers: Vec<Offer>, gpus: u32) -> Vec<Spot> {
+    let enough = offers.iter().filter(|o| o.room >= gpus);
+    if let Some(best) = enough.min_by_key(|o| o.spots[gpus as usize - 1]) {
+        return best.spots[..gpus as usize].to_vec();
+    }
+    offers.sort_by_key(|o| (std::cmp::Reverse(o.room), o.spots[o.room as usize - 1]));
+    let mut left = gpus as usize;
+    let mut chosen = Vec::new();
+    for offer in offers {
+        let here = left.min(offer.spots.len());
+        chosen.extend_from_slice(&offer.spots[..here]);
+        left -= here;
+    }
+    chosen
+}
+
+fn allocation(mut spots: Vec<Spot>, ask: &Ask, view: &Sharers<'_>) -> Allocation {
+    spots.sort_unstable_by_key(|s| (s.node, s.slot));
+    let mut allocation = Allocation::default();
+    for here in spots.chunk_by(|a, b| a.node == b.node) {
+        let node = here[0].node;
+        let slots = view.cluster().node(node).map_or(0, |n| n.spec.gpus);
+        let mut gpus = GpuSet::empty(slots);
+        here.iter().for_each(|spot| gpus.insert(spot.slot));
+        let count = here.len() as u32;
+        allocation.shares.push(NodeShare {
+            node,
+            gpus,
+            cpu_milli: ask.cpu_milli_per_gpu * count,
+            memory_mib: ask.memory_mib_per_gpu * u64::from(count),
+        });
+    }
+    allocation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sharing_ends_both_as_the_formula_says() {
+        // Equal jobs that slow each other down by half end together, later than one after the other on average.
+        assert_eq!(mean_end(100.0, 2.0, 100.0, 2.0), 200.0);
+        assert_eq!(mean_end(100.0, 1.0, 100.0, 1.0), 100.0);
+        // The short one ends at 15; the long one has done 10 by then and needs 90 more.
+        assert_eq!(mean_end(100.0, 1.5, 10.0, 1.5), (15.0 + 105.0) / 2.0);
+        assert_eq!(mean_end(10.0, 1.5, 100.0, 1.5), mean_end(100.0, 1.5, 10.0, 1.5));
+    }
+}
