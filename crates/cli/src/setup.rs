@@ -150,11 +150,20 @@ pub fn speeds(args: &RunArgs, workload: &Workload, config: &mut SimConfig) -> Re
         let bad = || format!("--spread-penalty: found `{text}`, expected a factor above 0 and at most 1");
         config.speeds.spread = Rate::from_factor(factor.ok_or_else(|| Failure::request(bad()))?);
     }
-    let Some(name) = &args.profiles else { return Ok(()) };
-    let profiles = match name.as_str() {
-        "builtin" => Profiles::default(),
-        path => Profiles::read(Path::new(path)).or_request()?,
+    let profiles = match args.profiles.as_deref() {
+        None | Some("builtin") => Profiles::default(),
+        Some(path) => Profiles::read(Path::new(path)).or_request()?,
     };
+    if config.cluster.nodes.values().any(|n| n.gpu_memory_mib > 0) {
+        for (model, name) in workload.names.models.iter() {
+            let known = profiles.get(name).and_then(|p| p.gpu_memory_mib);
+            *config.gpu_memory.entry(model) = known.unwrap_or(0);
+        }
+    }
+    if args.profiles.is_none() {
+        return Ok(());
+    }
+    config.slowdowns = profiles.slowdowns(&workload.names.models);
     let kinds: Vec<_> = config
         .cluster
         .gpu_types

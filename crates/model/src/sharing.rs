@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ModelId;
-use crate::stages::{Contention, Ordering, Stages, period_us, shared_period_us};
+use crate::stages::{Contention, Ordering, Stages, shared_period_us};
 
 /// The slowdown of two jobs of which nothing is known: they take turns.
 pub const TURNS: f64 = 2.0;
@@ -106,10 +106,9 @@ impl Slowdowns {
         let modelled = match (measured, a.stages, b.stages) {
             ([Some(_), Some(_)], ..) => [TURNS; 2],
             (_, Some(x), Some(y)) => {
-                let period = match mps {
-                    true => period_us(&[x, y], Ordering::Best),
-                    false => shared_period_us(&[x, y], Ordering::Best, contention),
-                };
+                // With MPS both run at once, as far as resources go.
+                let contention = if mps { &Contention::NONE } else { contention };
+                let period = shared_period_us(&[x, y], Ordering::Best, contention);
                 [x, y].map(|own| period / f64::from(own.iteration_us.max(1)))
             }
             _ => [TURNS; 2],

@@ -58,6 +58,13 @@ pub struct Contention {
     pub factors: [f64; MOST_SHARERS],
 }
 
+impl Contention {
+    /// Sharing is perfect.
+    pub const NONE: Self = Self {
+        factors: [1.0; MOST_SHARERS],
+    };
+}
+
 impl Default for Contention {
     /// As measured by Muri on V100 GPUs: 1.33, 1.5 and 1.37 over a start-up factor of 1.015.
     fn default() -> Self {
@@ -100,9 +107,26 @@ pub fn efficiency(members: &[Stages], ordering: Ordering, contention: &Contentio
     used as f64 / (4.0 * shared_period_us(members, ordering, contention))
 }
 
-/// The period with contention.
+/// The period with contention, and never less than the busiest resource needs: the phases are Muri's, which are settled
+/// to a thousandth only and let data overlap with itself, so that without contention a few groups would get more done
+/// than storage and CPU have time for.
 pub fn shared_period_us(members: &[Stages], ordering: Ordering, contention: &Contention) -> f64 {
-    period_us(members, ordering) * contention.factors[members.len() - 1]
+    let period = period_us(members, ordering) * contention.factors[members.len() - 1];
+    if members.len() > 1 {
+        period.max(busiest_us(members))
+    } else {
+        period
+    }
+}
+
+/// The time for which the busiest resource is needed. Without four stages, data is loaded by two resources.
+fn busiest_us(members: &[Stages]) -> f64 {
+    let four = members.iter().all(|m| m.four);
+    let needed = |stage: usize| -> f64 {
+        let sum: f64 = members.iter().map(|m| m.time(stage)).sum();
+        if stage == 0 && !four { sum / 2.0 } else { sum }
+    };
+    (0..4).map(needed).fold(0.0, f64::max)
 }
 
 /// Calls `visit` with every order of the first `count` places.

@@ -2,7 +2,7 @@
 
 use dovetail_engine::{Clock, Knowledge};
 use dovetail_model::stages::{Contention, Ordering};
-use dovetail_model::{ClusterSpec, Rate, Slowdowns, Time};
+use dovetail_model::{ClusterSpec, IdVec, ModelId, Rate, Slowdowns, Time};
 use thiserror::Error;
 
 use crate::failures::Failures;
@@ -60,6 +60,8 @@ pub struct SimConfig {
     pub speeds: SpeedModel,
     /// How much longer an iteration gets on shared GPUs.
     pub contention: Contention,
+    /// Memory a model fills on each GPU, in MiB, for jobs whose trace does not say; zero where it is not known.
+    pub gpu_memory: IdVec<ModelId, u64>,
     /// What was measured of pairs of models on shared GPUs.
     pub slowdowns: Slowdowns,
     /// How jobs on shared GPUs are offset.
@@ -93,6 +95,7 @@ impl SimConfig {
             checkpoint_cost: Time::ZERO,
             speeds: SpeedModel::default(),
             contention: Contention::default(),
+            gpu_memory: IdVec::default(),
             slowdowns: Slowdowns::default(),
             interleaving: Ordering::Best,
             failures: Failures::default(),

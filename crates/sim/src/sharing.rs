@@ -234,11 +234,10 @@ mod tests {
     }
 
     fn rule(slowdowns: &Slowdowns, speeds: Speeds) -> Rule<'_> {
-        const CONTENTION: Contention = Contention { factors: [1.0; 4] };
         Rule {
             speeds,
             slowdowns,
-            contention: &CONTENTION,
+            contention: &Contention::NONE,
             ordering: Ordering::Best,
         }
     }

@@ -2,7 +2,9 @@
 
 use crate::sharing::Seat;
 use dovetail_engine::Knowledge;
-use dovetail_model::{Allocation, Generation, GpuTypeId, JobId, JobSpec, Rate, Stages, Time, Work};
+use dovetail_model::{
+    Allocation, Generation, GpuTypeId, IdVec, JobId, JobSpec, ModelId, Rate, Stages, Time, Work,
+};
 use dovetail_workload::stages::StageColumns;
 use dovetail_workload::{TraceJob, Workload};
 use rand::{Rng, SeedableRng};
@@ -96,6 +98,7 @@ pub(crate) struct Teller {
     generator: ChaCha8Rng,
     gpu_types: Vec<GpuTypeId>,
     stages: Option<StageColumns>,
+    gpu_memory: IdVec<ModelId, u64>,
 }
 
 impl Teller {
@@ -114,6 +117,7 @@ impl Teller {
             generator,
             gpu_types,
             stages: workload.stage_columns(),
+            gpu_memory: config.gpu_memory.clone(),
         }
     }
 
@@ -143,7 +147,14 @@ impl Teller {
             gpu_type: job.gpu_type.map(|t| self.gpu_types[t.0 as usize]),
             cpu_milli_per_gpu: job.cpu_milli_per_gpu,
             memory_mib_per_gpu: job.memory_mib_per_gpu,
-            gpu_memory_mib: job.gpu_memory_mib,
+            gpu_memory_mib: match job.gpu_memory_mib {
+                0 => job
+                    .model
+                    .and_then(|m| self.gpu_memory.get(m))
+                    .copied()
+                    .unwrap_or(0),
+                said => said,
+            },
             model: job.model,
             stages: self.stages(job),
             scaling: job.scaling,

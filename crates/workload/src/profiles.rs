@@ -10,12 +10,17 @@
 //!     spread: 0.9                  # throughput left when the job spans machines
 //!     parallel: 0.97               # the part of an iteration that runs in parallel
 //!     speed: {V100: 1, P100: 0.63} # relative speed by GPU type
+//!     gpu_memory_mib: 6432         # memory it fills on each GPU; counts where the cluster says what its GPUs have
+//! slowdown:                        # measured: how many times longer an iteration takes
+//!   resnet50:                      # of this model
+//!     vgg16: {1: [1.6, 1.3]}       # beside that one, on so many GPUs: plain, with MPS
 //! ```
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use dovetail_model::{Rate, Scaling};
+use dovetail_model::sharing::{Measured, Slowdowns};
+use dovetail_model::{IdVec, ModelId, Rate, Scaling};
 
 use crate::yaml::{Entry, YamlError, parse};
 
@@ -33,6 +38,8 @@ pub struct ModelProfile {
     pub scaling: Scaling,
     /// Relative speed by GPU type, names in lower case.
     pub speed: BTreeMap<String, Rate>,
+    /// Memory it fills on each GPU, in MiB, where that is known.
+    pub gpu_memory_mib: Option<u64>,
 }
 
 impl ModelProfile {
@@ -52,6 +59,9 @@ pub struct Profiles {
     models: Vec<ModelProfile>,
     /// All names, in the form [`plain_name`] gives, to positions in `models`.
     names: BTreeMap<String, usize>,
+    /// Slowdowns in millionths, plain and with MPS, by position in `models`: of the first beside the second on so many
+    /// GPUs.
+    slowdowns: BTreeMap<(usize, usize, u32), (u32, u32)>,
 }
 
 /// A profile file that cannot be used.
@@ -89,11 +99,13 @@ impl Profiles {
             spread: Rate::FULL,
             scaling: Scaling::Linear,
             speed: BTreeMap::new(),
+            gpu_memory_mib: None,
         };
         Self {
             default,
             models: Vec::new(),
             names: BTreeMap::new(),
+            slowdowns: BTreeMap::new(),
         }
     }
 
@@ -128,31 +140,81 @@ impl Profiles {
     pub fn add_yaml(&mut self, text: &str, file: &str) -> Result<(), YamlError> {
         let value = parse(text, file)?;
         let top = Entry::top(file, &value);
-        top.entries(&["default", "models"])?;
+        top.entries(&["default", "models", "slowdown"])?;
         if let Some(default) = top.get("default")? {
             default.entries(&["spread", "parallel", "speed"])?;
             change(&mut self.default, &default)?;
         }
-        let Some(models) = top.get("models")? else {
-            return Ok(());
-        };
-        for (name, entry) in models.all_entries()? {
-            entry.entries(&["also", "spread", "parallel", "speed"])?;
-            let known = self.names.get(&plain_name(name)).copied();
-            let position = known.unwrap_or_else(|| {
-                self.models.push(ModelProfile {
-                    name: name.to_owned(),
-                    ..self.default.clone()
-                });
-                self.models.len() - 1
-            });
+        let models = top.get("models")?.map(|models| models.all_entries());
+        for (name, entry) in models.transpose()?.unwrap_or_default() {
+            entry.entries(&["also", "spread", "parallel", "speed", "gpu_memory_mib"])?;
+            let position = self.position(name);
             change(&mut self.models[position], &entry)?;
-            self.names.insert(plain_name(name), position);
             for other in other_names(&entry)? {
                 self.names.insert(plain_name(&other), position);
             }
         }
+        match top.get("slowdown")? {
+            Some(slowdown) => self.add_slowdowns(&slowdown),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the model is, added if it is new.
+    fn position(&mut self, name: &str) -> usize {
+        let plain = plain_name(name);
+        if let Some(known) = self.names.get(&plain) {
+            return *known;
+        }
+        self.models.push(ModelProfile {
+            name: name.to_owned(),
+            ..self.default.clone()
+        });
+        self.names.insert(plain, self.models.len() - 1);
+        self.models.len() - 1
+    }
+
+    fn add_slowdowns(&mut self, slowdown: &Entry<'_>) -> Result<(), YamlError> {
+        for (of, besides) in slowdown.all_entries()? {
+            for (beside, widths) in besides.all_entries()? {
+                let pair = (self.position(of), self.position(beside));
+                for (gpus, factors) in widths.all_entries()? {
+                    let gpus = gpus.parse().ok().filter(|n| *n > 0);
+                    let gpus = gpus.ok_or_else(|| factors.wrong("expected a number of GPUs as the key"))?;
+                    let pair_of_numbers =
+                        || factors.expected("two numbers, plain and with MPS, such as [1.6, 1.3]");
+                    let list = factors.list().filter(|list| list.len() == 2);
+                    let list = list.ok_or_else(pair_of_numbers)?;
+                    let ppm = |i: usize| Ok((list[i].amount(1.0, 1000.0)? * 1e6).round() as u32);
+                    self.slowdowns.insert((pair.0, pair.1, gpus), (ppm(0)?, ppm(1)?));
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// What was measured of pairs of these models.
+    pub fn slowdowns(&self, models: &IdVec<ModelId, String>) -> Slowdowns {
+        let mut ids: BTreeMap<usize, Vec<ModelId>> = BTreeMap::new();
+        for (id, name) in models.iter() {
+            if let Some(position) = self.names.get(&plain_name(name)) {
+                ids.entry(*position).or_default().push(id);
+            }
+        }
+        let at = |position: &usize| ids.get(position).into_iter().flatten().copied();
+        let mut measured = Vec::new();
+        for ((of, beside, gpus), (plain_ppm, mps_ppm)) in &self.slowdowns {
+            for (of, beside) in at(of).flat_map(|of| at(beside).map(move |beside| (of, beside))) {
+                measured.push(Measured {
+                    of,
+                    beside,
+                    gpus: *gpus,
+                    plain_ppm: *plain_ppm,
+                    mps_ppm: *mps_ppm,
+                });
+            }
+        }
+        measured.into_iter().collect()
     }
 }
 
@@ -171,6 +233,9 @@ fn change(profile: &mut ModelProfile, entry: &Entry<'_>) -> Result<(), YamlError
     if let Some(parallel) = entry.get("parallel")? {
         let parallel_ppm = (parallel.amount(0.0, 1.0)? * 1e6).round() as u32;
         profile.scaling = Scaling::Amdahl { parallel_ppm };
+    }
+    if let Some(memory) = entry.get("gpu_memory_mib")? {
+        profile.gpu_memory_mib = Some(memory.whole(0, 1 << 40)?);
     }
     if let Some(speed) = entry.get("speed")? {
         for (gpu_type, factor) in speed.all_entries()? {
@@ -248,10 +313,34 @@ mod tests {
             (resnet.speed_on("H100"), resnet.spread),
             (Rate::from_factor(3.0), Rate::from_factor(0.8))
         );
+        profiles
+            .add_yaml(
+                "models: {llama: {gpu_memory_mib: 30000}}\nslowdown: {llama: {res18: {1: [1.5, 1.2], 4: [2, 1.7]}}}",
+                "mine.yaml",
+            )
+            .unwrap();
+        assert_eq!(profiles.get("llama").unwrap().gpu_memory_mib, Some(30_000));
+        assert_eq!(profiles.get("resnet18").unwrap().gpu_memory_mib, Some(6432));
+        let models = ["vgg16", "ResNet-18", "llama"]
+            .map(str::to_owned)
+            .into_iter()
+            .collect();
+        let row = |gpus, plain_ppm, mps_ppm| Measured {
+            of: ModelId(2),
+            beside: ModelId(1),
+            gpus,
+            plain_ppm,
+            mps_ppm,
+        };
+        let expected = [row(1, 1_500_000, 1_200_000), row(4, 2_000_000, 1_700_000)];
+        assert_eq!(profiles.slowdowns(&models), expected.into_iter().collect());
         let mut wrong = |text: &str| profiles.add_yaml(text, "mine.yaml").unwrap_err();
-        insta::assert_snapshot!(wrong("model: {}"), @"mine.yaml: model: unknown key (did you mean models?); known are default, models");
-        insta::assert_snapshot!(wrong("models: {a: {spred: 1}}"), @"mine.yaml: models.a.spred: unknown key (did you mean speed?); known are also, spread, parallel, speed");
+        insta::assert_snapshot!(wrong("model: {}"), @"mine.yaml: model: unknown key (did you mean models?); known are default, models, slowdown");
+        insta::assert_snapshot!(wrong("models: {a: {spred: 1}}"), @"mine.yaml: models.a.spred: unknown key (did you mean speed?); known are also, spread, parallel, speed, gpu_memory_mib");
         insta::assert_snapshot!(wrong("models: {a: {spread: 1.5}}"), @"mine.yaml: models.a.spread: found 1.5, expected a number from 0.001 to 1");
+        insta::assert_snapshot!(wrong("slowdown: {a: {b: {1: 2}}}"), @"mine.yaml: slowdown.a.b.1: found 2, expected two numbers, plain and with MPS, such as [1.6, 1.3]");
+        insta::assert_snapshot!(wrong("slowdown: {a: {b: {x: [1, 1]}}}"), @"mine.yaml: slowdown.a.b.x: expected a number of GPUs as the key");
+        insta::assert_snapshot!(wrong("slowdown: {a: {b: {1: [0.5, 1]}}}"), @"mine.yaml: slowdown.a.b.1[0]: found 0.5, expected a number from 1 to 1000");
         insta::assert_snapshot!(wrong("models: {a: {speed: 2}}"), @"mine.yaml: models.a.speed: found 2, expected keys with values");
         insta::assert_snapshot!(wrong("models: {a: {also: b}}"), @r#"mine.yaml: models.a.also: found "b", expected a list of names"#);
         insta::assert_snapshot!(wrong("models: [a]"), @r#"mine.yaml: models: found ["a"], expected keys with values"#);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use dovetail_engine::{Claim, Cluster, Grouping, Job, Knowledge, Part};
 use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, shared_period_us};
-use dovetail_model::{JobId, Terms, Time};
+use dovetail_model::{NodeId, Terms, Time};
 use dovetail_solve::matching::by_type;
 
 use crate::knobs::Knob;
@@ -32,6 +32,11 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
             name: "autopack",
             default: "true",
             what: "take groups apart that are slower than their jobs in turn",
+        },
+        Knob {
+            name: "stable",
+            default: "0.1",
+            what: "running groups stay together unless new ones are faster by this share; 0: never, inf: always",
         },
         Knob {
             name: "matching",
@@ -58,6 +63,10 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
             size,
             ordering,
             autopack: knobs.get("autopack", "true or false")?,
+            stable: match knobs.get("stable", "a number of at least 0, or inf")? {
+                stable if stable >= 0.0 => stable,
+                _ => return Err(knobs.bad("stable", "a number of at least 0, or inf")),
+            },
             matching: knobs.get("matching", "true or false")?,
             contention: Contention::default(),
             periods: BTreeMap::new(),
@@ -73,6 +82,8 @@ pub struct Muri {
     size: usize,
     ordering: Ordering,
     autopack: bool,
+    /// How much faster new groups must be, all together, before running ones are taken apart for them.
+    stable: f64,
     matching: bool,
     contention: Contention,
     /// Periods already computed, by sorted members: there are few models, so few groups.
@@ -88,7 +99,7 @@ impl Part for Muri {
     }
 }
 
-/// Jobs that share, by their places in line, best first.
+/// Jobs that share, by their places in line, with the stages of each.
 #[derive(Debug, Clone)]
 struct Group {
     places: Vec<usize>,
@@ -111,43 +122,154 @@ impl Grouping for Muri {
 
     fn group(&mut self, line: &[(&Job, u32)], gpus: u32, _now: Time) -> Vec<Claim> {
         let chosen = self.choose(line, gpus);
-        let mut wanted: u64 = chosen.iter().map(|i| u64::from(line[*i].1)).sum();
-        let mut buckets: BTreeMap<u32, Vec<Group>> = BTreeMap::new();
-        let mut claims: Vec<(usize, Vec<JobId>, u32)> = Vec::new();
-        for i in chosen {
-            let (job, width) = line[i];
-            match job.spec.stages {
-                Some(stages) => {
-                    let group = Group {
-                        places: vec![i],
-                        stages: vec![stages],
-                        fills_mib: self.gpu_memory_mib.map_or(0, |_| job.spec.gpu_memory_mib),
-                    };
-                    buckets.entry(width).or_default().push(group);
-                }
-                None => claims.push((i, vec![job.spec.id], width)),
+        let wanted: u64 = chosen.iter().map(|i| u64::from(line[*i].1)).sum();
+        let alone = chosen.iter().map(|i| vec![*i]).collect();
+        if wanted <= u64::from(gpus) {
+            return self.plan(line, alone, gpus).claims(line);
+        }
+        let running = running_groups(line, &chosen);
+        let shared = running.iter().any(|places| places.len() > 1);
+        let kept = (self.stable > 0.0 && shared).then(|| self.plan(line, running, gpus));
+        let kept = kept.filter(|plan| plan.wanted <= u64::from(gpus));
+        match kept {
+            Some(kept) if self.stable.is_infinite() => kept.claims(line),
+            Some(kept) => {
+                let fresh = self.plan(line, alone, gpus);
+                let is_worth_it = fresh.speed > kept.speed * (1.0 + self.stable);
+                if is_worth_it { fresh } else { kept }.claims(line)
             }
+            None => self.plan(line, alone, gpus).claims(line),
         }
-        if wanted > u64::from(gpus) {
-            self.merge_until_fits(&mut buckets, &mut wanted, u64::from(gpus));
-        }
-        for (width, groups) in buckets {
-            for group in groups {
-                for places in self.unpack(group) {
-                    let members = places.iter().map(|i| line[*i].0.spec.id).collect();
-                    claims.push((places[0], members, width));
-                }
-            }
-        }
-        claims.sort_unstable();
-        claims
-            .into_iter()
-            .map(|(_, members, gpus)| Claim { members, gpus })
-            .collect()
     }
 }
 
+/// Who runs with whom.
+struct Plan {
+    /// Places in line, best first, and the width.
+    groups: Vec<(Vec<usize>, u32)>,
+    /// GPUs for all of them.
+    wanted: u64,
+    /// GPUs × the share of full speed, over all jobs.
+    speed: f64,
+}
+
+impl Plan {
+    fn claims(mut self, line: &[(&Job, u32)]) -> Vec<Claim> {
+        self.groups.sort_unstable();
+        let claim = |(places, gpus): (Vec<usize>, u32)| Claim {
+            members: places.iter().map(|i| line[*i].0.spec.id).collect(),
+            gpus,
+        };
+        self.groups.into_iter().map(claim).collect()
+    }
+}
+
+/// The chosen jobs, those together that share GPUs now.
+fn running_groups(line: &[(&Job, u32)], chosen: &[usize]) -> Vec<Vec<usize>> {
+    let mut seats: BTreeMap<(NodeId, Option<u32>), usize> = BTreeMap::new();
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for i in chosen {
+        let (job, width) = line[*i];
+        let held = job.allocation.as_ref().filter(|a| a.gpus() == width);
+        let seat = held.map(|a| (a.shares[0].node, a.shares[0].gpus.iter().next()));
+        match seat.and_then(|seat| seats.get(&seat)) {
+            Some(group) if job.spec.stages.is_some() => groups[*group].push(*i),
+            _ => {
+                groups.push(vec![*i]);
+                if let Some(seat) = seat.filter(|_| job.spec.stages.is_some()) {
+                    seats.insert(seat, groups.len() - 1);
+                }
+            }
+        }
+    }
+    groups
+}
+
 impl Muri {
+    /// Merges these groups until they fit, takes some apart where there is room to spare, and weighs the result.
+    fn plan(&mut self, line: &[(&Job, u32)], groups: Vec<Vec<usize>>, gpus: u32) -> Plan {
+        let mut plan = Plan {
+            groups: Vec::new(),
+            wanted: 0,
+            speed: 0.0,
+        };
+        let mut buckets: BTreeMap<u32, Vec<Group>> = BTreeMap::new();
+        for places in groups {
+            let width = line[places[0]].1;
+            plan.wanted += u64::from(width);
+            let members = places.iter().map(|i| &line[*i].0.spec);
+            match members
+                .clone()
+                .map(|spec| spec.stages)
+                .collect::<Option<Vec<Stages>>>()
+            {
+                Some(stages) => buckets.entry(width).or_default().push(Group {
+                    fills_mib: self
+                        .gpu_memory_mib
+                        .map_or(0, |_| members.map(|s| s.gpu_memory_mib).sum()),
+                    places,
+                    stages,
+                }),
+                None => {
+                    plan.speed += f64::from(width);
+                    plan.groups.push((places, width));
+                }
+            }
+        }
+        if plan.wanted > u64::from(gpus) {
+            self.merge_until_fits(&mut buckets, &mut plan.wanted, u64::from(gpus));
+        } else {
+            self.spread_out(&mut buckets, &mut plan.wanted, u64::from(gpus));
+        }
+        for (width, groups) in buckets {
+            for group in groups {
+                plan.speed += f64::from(width) * self.speed(&group.stages);
+                let unpacked = self.unpack(group).into_iter();
+                plan.groups.extend(unpacked.map(|places| (places, width)));
+            }
+        }
+        plan
+    }
+
+    /// Takes the last in line out of the slowest groups, as long as there are GPUs for it. Nothing is merged after that,
+    /// so what a single job fills does not matter any more.
+    fn spread_out(&mut self, buckets: &mut BTreeMap<u32, Vec<Group>>, wanted: &mut u64, gpus: u64) {
+        for (width, groups) in buckets.iter_mut().rev() {
+            while *wanted + u64::from(*width) <= gpus {
+                let slowest = (0..groups.len())
+                    .filter(|i| groups[*i].places.len() > 1)
+                    .map(|i| (self.mean_speed_ppm(&groups[i].stages), i))
+                    .min();
+                let Some((_, slowest)) = slowest else { break };
+                let group = &mut groups[slowest];
+                let last = |list: &[usize]| (0..list.len()).max_by_key(|i| list[*i]);
+                let Some(last) = last(&group.places) else { break };
+                let alone = Group {
+                    places: vec![group.places.remove(last)],
+                    stages: vec![group.stages.remove(last)],
+                    fills_mib: 0,
+                };
+                groups.push(alone);
+                *wanted += u64::from(*width);
+            }
+        }
+    }
+
+    /// The speeds of all members together, as shares of full speed.
+    fn speed(&mut self, stages: &[Stages]) -> f64 {
+        match stages {
+            [_] => 1.0,
+            _ => {
+                let alone: f64 = stages.iter().map(|s| f64::from(s.iteration_us)).sum();
+                alone / self.period(stages.to_vec())
+            }
+        }
+    }
+
+    fn mean_speed_ppm(&mut self, stages: &[Stages]) -> u64 {
+        (self.speed(stages) / stages.len() as f64 * 1e6) as u64
+    }
+
     /// Places in line of the jobs that could run if every set of GPUs took `size` jobs of the same width.
     fn choose(&self, line: &[(&Job, u32)], gpus: u32) -> Vec<usize> {
         let mut left = gpus;
@@ -199,7 +321,6 @@ impl Muri {
                 groups[a].places.extend(second.places);
                 groups[a].stages.extend(second.stages);
                 groups[a].fills_mib += second.fills_mib;
-                groups[a].places.sort_unstable();
                 gone.entry(width).or_default().push(b);
                 *wanted -= u64::from(width);
             }
@@ -297,6 +418,8 @@ impl Muri {
         if self.autopack && group.places.len() > 1 && self.period(group.stages) > in_turn {
             return group.places.into_iter().map(|i| vec![i]).collect();
         }
-        vec![group.places]
+        let mut places = group.places;
+        places.sort_unstable();
+        vec![places]
     }
 }
