@@ -5,4 +5,5 @@ mod disciplines;
 mod found;
 mod orders;
 mod placements;
+mod sharing;
 mod sizings;
