@@ -24,6 +24,7 @@ impl Round<'_> {
             .map(|id| state.known(*id))
             .map(|job| (job, self.sizing.ask(job).gpus))
             .collect();
+        self.grouping.see(&state.cluster);
         self.grouping.group(&sized, gpus, state.now)
     }
 
@@ -33,8 +34,10 @@ impl Round<'_> {
     /// Says why there is no place.
     pub fn put(&mut self, claim: &Claim) -> Result<(), Reason> {
         let first = self.state.known(claim.members[0]);
+        let fills = |m: &JobId| self.state.known(*m).spec.gpu_memory_mib;
         let ask = Ask {
             gpus: claim.gpus,
+            gpu_memory_mib: claim.members.iter().map(fills).sum(),
             ..self.sizing.ask(first)
         };
         let place = self

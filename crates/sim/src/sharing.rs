@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dovetail_model::sharing::{Member, Slowdowns, Speeds, Terms};
 use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, shared_period_us};
-use dovetail_model::{Allocation, JobId, NodeId, Rate};
+use dovetail_model::{Allocation, JobId, NodeId, NodeShare, Rate};
 
 /// A GPU; where jobs share all their GPUs, the first one stands for the whole set.
 pub(crate) type Seat = (NodeId, u32);
@@ -33,16 +33,13 @@ impl Sharing {
 
     /// A job comes; tells its first GPU, and how many of its GPUs were idle.
     pub(crate) fn join(&mut self, job: JobId, allocation: &Allocation) -> (Seat, u32) {
-        let all = allocation
-            .shares
-            .iter()
-            .flat_map(|s| s.gpus.iter().map(|slot| (s.node, slot)));
         if !self.terms.overlap {
-            let seat = { all }.next().expect("a job holds a GPU");
+            let seat = seat(allocation);
             let was_idle = self.sit_down(job, seat);
             return (seat, if was_idle { allocation.gpus() } else { 0 });
         }
-        let slots: Vec<Seat> = all.collect();
+        let on_node = |s: &NodeShare| -> Vec<Seat> { s.gpus.iter().map(|slot| (s.node, slot)).collect() };
+        let slots: Vec<Seat> = allocation.shares.iter().flat_map(on_node).collect();
         let idle = slots.iter().filter(|slot| self.sit_down(job, **slot)).count();
         let first = slots[0];
         self.places.insert(job, slots);
@@ -117,6 +114,12 @@ impl Sharing {
     }
 }
 
+/// Where an allocation sits.
+pub(crate) fn seat(allocation: &Allocation) -> Seat {
+    let first = &allocation.shares[0];
+    (first.node, first.gpus.iter().next().unwrap_or(0))
+}
+
 /// What decides how fast a job is in company.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guest {
@@ -183,7 +186,7 @@ fn kept(members: &[Option<Stages>], contention: &Contention, ordering: Ordering)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dovetail_model::{GpuSet, NodeShare};
+    use dovetail_model::GpuSet;
 
     #[test]
     fn members_keep_their_share_of_the_period() {
