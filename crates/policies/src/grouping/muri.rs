@@ -35,8 +35,8 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
         },
         Knob {
             name: "stable",
-            default: "0.1",
-            what: "running groups stay together unless new ones are faster by this share; 0: never, inf: always",
+            default: "0",
+            what: "running groups stay together unless new ones are faster by this share; 0: plan anew, inf: always stay",
         },
         Knob {
             name: "matching",
