@@ -123,7 +123,7 @@ pub fn shared_period_us(members: &[Stages], ordering: Ordering, contention: &Con
 fn busiest_us(members: &[Stages]) -> f64 {
     let four = members.iter().all(|m| m.four);
     let needed = |stage: usize| -> f64 {
-        let sum: f64 = members.iter().map(|m| m.time(stage)).sum();
+        let sum: f64 = members.iter().map(|m| m.time(stage, 1.0)).sum();
         if stage == 0 && !four { sum / 2.0 } else { sum }
     };
     (0..4).map(needed).fold(0.0, f64::max)
