@@ -25,8 +25,8 @@ pub fn first_found(count: usize, weight: impl Fn(usize, usize) -> f64) -> Vec<Op
 /// An edge between two surface vertices (or blossoms), by the two real vertices it joins.
 #[derive(Debug, Clone, Copy, Default)]
 struct Edge {
-    from: usize,
-    to: usize,
+    from: u32,
+    to: u32,
     weight: f64,
 }
 
@@ -58,6 +58,10 @@ struct Search {
     surface: Vec<usize>,
     label: Vec<Label>,
     nearest: Vec<usize>,
+    /// The slack of the edge to the nearest, while duals stay as they are.
+    nearest_slack: Vec<f64>,
+    /// Weights between vertices, row by row.
+    weights: Vec<f64>,
     dual: Vec<f64>,
     petals: Vec<Vec<usize>>,
     seen: Vec<usize>,
@@ -69,12 +73,18 @@ impl Search {
     fn new(count: usize, weight: &impl Fn(usize, usize) -> f64) -> Self {
         let stride = count + count / 2 + 2;
         let mut edges = vec![Edge::default(); stride * stride];
+        let mut weights = vec![0.0; (count + 1) * stride];
         let mut heaviest = 0.0f64;
         for from in 1..=count {
             for to in 1..=count {
                 let weight = if from == to { 0.0 } else { weight(from - 1, to - 1) };
                 heaviest = heaviest.max(weight);
-                edges[from * stride + to] = Edge { from, to, weight };
+                weights[from * stride + to] = weight;
+                edges[from * stride + to] = Edge {
+                    from: from as u32,
+                    to: to as u32,
+                    weight,
+                };
             }
         }
         let mut holder = vec![0; stride * stride];
@@ -95,6 +105,8 @@ impl Search {
             surface,
             label: vec![Label::Free; stride],
             nearest: vec![0; stride],
+            nearest_slack: vec![0.0; stride],
+            weights,
             dual,
             petals: vec![Vec::new(); stride],
             seen: vec![0; stride],
@@ -109,7 +121,8 @@ impl Search {
 
     /// How far an edge is from being tight.
     fn slack(&self, edge: Edge) -> f64 {
-        self.dual[edge.from] + self.dual[edge.to] - self.edge(edge.from, edge.to).weight * 2.0
+        let (from, to) = (edge.from as usize, edge.to as usize);
+        self.dual[from] + self.dual[to] - self.weights[from * self.stride + to] * 2.0
     }
 
     fn label_of(&self, vertex: usize) -> Label {
@@ -121,10 +134,9 @@ impl Search {
     }
 
     /// Remembers the outer vertex with the least slack to `x`.
-    fn approach(&mut self, outer: usize, x: usize) {
-        let known = self.nearest[x];
-        if known == 0 || self.slack(self.edge(outer, x)) < self.slack(self.edge(known, x)) {
-            self.nearest[x] = outer;
+    fn approach(&mut self, outer: usize, x: usize, slack: f64) {
+        if self.nearest[x] == 0 || slack < self.nearest_slack[x] {
+            (self.nearest[x], self.nearest_slack[x]) = (outer, slack);
         }
     }
 
@@ -135,7 +147,7 @@ impl Search {
                 && self.surface[outer] != x
                 && self.label_of(outer) == Label::Outer
             {
-                self.approach(outer, x);
+                self.approach(outer, x, self.slack(self.edge(outer, x)));
             }
         }
     }
@@ -177,9 +189,9 @@ impl Search {
         let mut open = VecDeque::from([(x, y)]);
         while let Some((x, y)) = open.pop_front() {
             let edge = self.edge(x, y);
-            self.mate[x] = edge.to;
+            self.mate[x] = edge.to as usize;
             if x > self.count {
-                let entry = self.holder[x * self.stride + edge.from];
+                let entry = self.holder[x * self.stride + edge.from as usize];
                 let place = self.even_place(x, entry);
                 open.extend((0..place).map(|i| (self.petals[x][i], self.petals[x][i ^ 1])));
                 open.push_back((entry, y));
@@ -277,13 +289,13 @@ impl Search {
         for petal in self.petals[blossom].clone() {
             self.set_surface(petal, petal);
         }
-        let entered = self.edge(blossom, self.parent[blossom]).from;
+        let entered = self.edge(blossom, self.parent[blossom]).from as usize;
         let entry = self.holder[blossom * self.stride + entered];
         let place = self.even_place(blossom, entry);
         let petals = self.petals[blossom].clone();
         for pair in petals[..place].chunks_exact(2) {
             let [inner, outer] = [pair[0], pair[1]];
-            self.parent[inner] = self.edge(outer, inner).from;
+            self.parent[inner] = self.edge(outer, inner).from as usize;
             (self.label[inner], self.label[outer]) = (Label::Inner, Label::Outer);
             self.nearest[inner] = 0;
             self.approach_from_all(outer);
@@ -299,10 +311,10 @@ impl Search {
 
     /// A tight edge was found: it grows a tree, makes a blossom, or ends the search.
     fn found(&mut self, edge: Edge) -> bool {
-        let (x, y) = (self.surface[edge.from], self.surface[edge.to]);
+        let (x, y) = (self.surface[edge.from as usize], self.surface[edge.to as usize]);
         match self.label[y] {
             Label::Free => {
-                (self.parent[y], self.label[y]) = (edge.from, Label::Inner);
+                (self.parent[y], self.label[y]) = (edge.from as usize, Label::Inner);
                 let next = self.surface[self.mate[y]];
                 (self.nearest[y], self.nearest[next]) = (0, 0);
                 self.label[next] = Label::Outer;
@@ -351,7 +363,7 @@ impl Search {
                 if self.is_surface(x)
                     && near != 0
                     && self.surface[near] != x
-                    && self.slack(self.edge(near, x)) <= 0.0
+                    && self.nearest_slack[x] <= 0.0
                     && self.found(self.edge(near, x))
                 {
                     return true;
@@ -375,15 +387,19 @@ impl Search {
                 continue;
             }
             for to in 1..=self.count {
-                let edge = self.edge(outer, to);
-                if edge.weight > 0.0 && self.surface[outer] != self.surface[to] {
-                    if self.slack(edge) <= 0.0 {
-                        if self.found(edge) {
-                            return true;
-                        }
-                    } else {
-                        self.approach(outer, self.surface[to]);
+                let (weight, top) = (self.weights[outer * self.stride + to], self.surface[to]);
+                if weight <= 0.0 || self.surface[outer] == top {
+                    continue;
+                }
+                let slack = self.dual[outer] + self.dual[to] - weight * 2.0;
+                if slack <= 0.0 {
+                    if self.found(self.edge(outer, to)) {
+                        return true;
                     }
+                } else if top == to {
+                    self.approach(outer, top, slack);
+                } else {
+                    self.approach(outer, top, self.slack(self.edge(outer, top)));
                 }
             }
         }
@@ -400,7 +416,7 @@ impl Search {
         }
         for x in 1..=self.last {
             if self.is_surface(x) && self.nearest[x] != 0 {
-                let slack = self.slack(self.edge(self.nearest[x], x));
+                let slack = self.nearest_slack[x];
                 match self.label[x] {
                     Label::Free => step = step.min(slack),
                     Label::Outer => step = step.min(slack / 2.0),
@@ -427,6 +443,11 @@ impl Search {
                     Label::Inner => self.dual[blossom] -= step * 2.0,
                     Label::Free => {}
                 }
+            }
+        }
+        for x in 1..=self.last {
+            if self.nearest[x] != 0 {
+                self.nearest_slack[x] = self.slack(self.edge(self.nearest[x], x));
             }
         }
         true
