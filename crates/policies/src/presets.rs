@@ -281,7 +281,7 @@ fn walk(overrides: &Overrides, plain: String) -> Result<String, PolicyError> {
     );
     let resizes = !["", "rigid"].contains(&sizing.as_str());
     if grouping == "pair" {
-        if resizes || !["", "share"].contains(&given.as_str()) {
+        if resizes || !["", "share", "antman-muri"].contains(&given.as_str()) {
             let discipline = if resizes { "replan".to_owned() } else { given };
             return Err(PolicyError::NeedsShare { discipline });
         }

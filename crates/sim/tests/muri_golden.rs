@@ -141,3 +141,17 @@ fn muri_ends_every_job_when_the_reference_does() {
         }
     }
 }
+
+/// Guaranteed and opportunistic jobs share some of their GPUs there; no promise of the engine is broken for it.
+#[test]
+fn antman_keeps_every_promise() {
+    let Some(folder) = shared(env!("CARGO_MANIFEST_DIR"), "muri") else {
+        return;
+    };
+    let workload = read(folder.join("trace-data/trace3.csv"), Some(Format::Muri)).unwrap();
+    let mut config = SimConfig::new(ClusterSpec::uniform(8, 8));
+    config.check = true;
+    let (built, needs) = compat::muri("antman", &Overrides::default(), &workload, &mut config).unwrap();
+    let record = simulate(&workload, built, needs, &config).unwrap();
+    assert!(record.summary.gpu_utilization <= 1.0);
+}

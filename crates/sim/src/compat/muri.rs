@@ -37,11 +37,15 @@ pub fn muri(
         "srtf" => ("srtf", "afresh".to_owned(), MuriTime::Alone),
         "srsf" => ("srsf", "afresh".to_owned(), MuriTime::Alone),
         "tiresias" => ("fifo", "dlas".to_owned(), MuriTime::Queues),
-        "antman" => (
-            "fifo:priority=true",
-            "antman-muri".to_owned(),
-            MuriTime::Guaranteed,
-        ),
+        "antman" => {
+            // Its terms are those of AntMan here: two on a GPU, on some of their GPUs or all.
+            grouping = "pair:by=antman".to_owned();
+            (
+                "fifo:priority=true",
+                "antman-muri".to_owned(),
+                MuriTime::Guaranteed,
+            )
+        }
         "muri-s" | "muri-l" => {
             if has("ordering", "worst") {
                 config.interleaving = dovetail_model::stages::Ordering::Worst;
