@@ -102,6 +102,13 @@ fn srsf_ends_every_job_when_the_reference_does() {
 }
 
 #[test]
+fn antman_ends_every_job_when_the_reference_does() {
+    for trace in ["trace1", "trace3"] {
+        every_job(trace, "antman");
+    }
+}
+
+#[test]
 fn tiresias_ends_every_job_when_the_reference_does() {
     for trace in [
         "trace1",
