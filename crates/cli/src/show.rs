@@ -117,6 +117,18 @@ const COLUMNS: &[Column] = &[
         better: Better::Less,
     },
     Column {
+        heading: "p95 ρ",
+        value: |s| s.p95_ftf,
+        text: factor,
+        better: Better::Less,
+    },
+    Column {
+        heading: "worst ρ",
+        value: |s| s.worst_ftf,
+        text: factor,
+        better: Better::Less,
+    },
+    Column {
         heading: "makespan",
         value: |s| s.makespan_s,
         text: span,

@@ -6,6 +6,7 @@
 pub mod allocation;
 pub mod command;
 pub mod event;
+pub mod fairness;
 pub mod gpu_set;
 pub mod ids;
 pub mod job;

@@ -8,7 +8,7 @@ use crate::ids::{JobId, NodeId};
 use crate::units::{Time, Work};
 
 /// The fate of one job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobRow {
     /// Its position in the workload.
     pub job: JobId,
@@ -26,6 +26,8 @@ pub struct JobRow {
     pub held: Time,
     /// How often it was stopped while it still had work to do.
     pub preemptions: u32,
+    /// Finish-time fairness, ρ: completion time over that on an equal share of the cluster; none if it did not finish.
+    pub rho: Option<f64>,
 }
 
 impl JobRow {
@@ -166,6 +168,12 @@ pub struct Summary {
     pub fragmentation: f64,
     /// Worst finish-time fairness: completion time over completion time with a 1/n share.
     pub worst_ftf: f64,
+    /// Mean of it.
+    #[serde(default)]
+    pub avg_ftf: f64,
+    /// 95th percentile of it.
+    #[serde(default)]
+    pub p95_ftf: f64,
     /// Share of jobs with finish-time fairness above one.
     pub unfair_share: f64,
     /// Jain's index over the jobs' inverse slowdowns: one is equal.

@@ -241,6 +241,7 @@ fn record(
             finish: Some(Time::from_secs(starts[i] + job.work)),
             held: Time::from_secs(job.work),
             preemptions: 0,
+            rho: None,
         })
         .collect();
     let gpus = (NODES * SLOTS) as f64;

@@ -16,10 +16,10 @@ fn jobs_csv_is_what_scripts_expect() {
     let dir = tempfile::tempdir().unwrap();
     write_run(dir.path(), &tiny()).unwrap();
     insta::assert_snapshot!(fs::read_to_string(dir.path().join("jobs.csv")).unwrap(), @r#"
-    job_id,tenant,gpus,submit_s,first_start_s,finish_s,jct_s,wait_s,preemptions,slowdown,held_s,duration_s,job_position
-    first,a,2,0,0,300,300,0,0,1,300,300,4
-    "second, of ""two""",b,1,0.25,300,600.5,600.25,299.75,0,2.004174,300.5,299.5,5
-    too large,,8,1,,,,,0,,0,10,6
+    job_id,tenant,gpus,submit_s,first_start_s,finish_s,jct_s,wait_s,preemptions,slowdown,held_s,duration_s,job_position,rho
+    first,a,2,0,0,300,300,0,0,1,300,300,4,1.25
+    "second, of ""two""",b,1,0.25,300,600.5,600.25,299.75,0,2.004174,300.5,299.5,5,1.25
+    too large,,8,1,,,,,0,,0,10,6,
     "#);
 }
 

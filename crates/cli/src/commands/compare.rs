@@ -217,6 +217,10 @@ fn mean(runs: &[&Summary]) -> Summary {
         makespan_s: avg(|s| s.makespan_s),
         gpu_utilization: avg(|s| s.gpu_utilization),
         preemptions: avg(|s| s.preemptions as f64) as u64,
+        worst_ftf: avg(|s| s.worst_ftf),
+        p95_ftf: avg(|s| s.p95_ftf),
+        avg_ftf: avg(|s| s.avg_ftf),
+        unfair_share: avg(|s| s.unfair_share),
         lower_bound_avg_jct_s: avg(|s| s.lower_bound_avg_jct_s),
         ..runs.first().map(|s| (*s).clone()).unwrap_or_default()
     }

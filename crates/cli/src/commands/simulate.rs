@@ -122,10 +122,12 @@ fn summary_table(record: &RunRecord) -> comfy_table::Table {
     row("fragmentation", format!("{:.1} %", s.fragmentation * 100.0));
     row("stops of running jobs", count(s.preemptions));
     row(
-        "worst finish-time fairness",
+        "worst, p95, average ρ",
         format!(
-            "{:.2} ({:.1} % of jobs above 1)",
+            "{:.2}, {:.2}, {:.2} ({:.1} % of jobs above 1)",
             s.worst_ftf,
+            s.p95_ftf,
+            s.avg_ftf,
             s.unfair_share * 100.0
         ),
     );

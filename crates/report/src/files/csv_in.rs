@@ -123,6 +123,14 @@ impl Row<'_> {
         parsed.ok_or_else(|| self.invalid(column, text, "a finite number"))
     }
 
+    /// A number, or nothing; nothing too where there is no such column.
+    pub(crate) fn optional_number(&self, column: &str) -> Result<Option<f64>, ReportError> {
+        if self.bare(column)?.is_empty() {
+            return Ok(None);
+        }
+        self.number(column).map(Some)
+    }
+
     /// Seconds.
     pub(crate) fn time(&self, column: &str) -> Result<Time, ReportError> {
         let text = self.bare(column)?;

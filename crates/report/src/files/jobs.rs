@@ -12,7 +12,7 @@ use crate::error::ReportError;
 use crate::format::exact_seconds;
 
 /// The columns, in the order scripts rely on; new ones go to the end.
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "job_id",
     "tenant",
     "gpus",
@@ -26,6 +26,7 @@ const COLUMNS: [&str; 13] = [
     "held_s",
     "duration_s",
     "job_position",
+    "rho",
 ];
 
 /// The bytes of `jobs.csv`.
@@ -47,6 +48,7 @@ pub(crate) fn jobs_csv(record: &RunRecord) -> Vec<u8> {
             exact_seconds(row.held),
             exact_seconds(Time(i64::try_from(row.work.0).unwrap_or(i64::MAX))),
             row.job.to_string(),
+            row.rho.map(|rho| rho.to_string()).unwrap_or_default(),
         ]
     });
     table(&COLUMNS, rows)
@@ -99,6 +101,7 @@ fn parse_row(row: &Row<'_>, index: usize) -> Result<JobRow, ReportError> {
         first_start: row.optional_time("first_start_s")?,
         finish: row.optional_time("finish_s")?,
         preemptions: row.whole("preemptions")?,
+        rho: row.optional_number("rho")?,
         held: Time::ZERO,
         work: dovetail_model::Work(0),
     };

@@ -125,7 +125,7 @@ fn named<'a>(name: &'a str, otherwise: &'a str) -> &'a str {
 }
 
 /// The columns of `comparison.csv` after the directory: the plain values of a summary.
-const COMPARISON: [&str; 33] = [
+const COMPARISON: [&str; 35] = [
     "policy",
     "knowledge",
     "trace",
@@ -159,6 +159,8 @@ const COMPARISON: [&str; 33] = [
     "events",
     "rounds",
     "wall_ms",
+    "avg_ftf",
+    "p95_ftf",
 ];
 
 /// One row per run: its directory, then its figures.

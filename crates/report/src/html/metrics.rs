@@ -36,7 +36,7 @@ pub(crate) struct Metric {
 }
 
 /// All columns, in order.
-pub(crate) const METRICS: [Metric; 13] = [
+pub(crate) const METRICS: [Metric; 16] = [
     Metric {
         head: "avg JCT",
         definition: "Job completion time, from submission to the end, averaged over the jobs that finished.",
@@ -111,12 +111,33 @@ pub(crate) const METRICS: [Metric; 13] = [
         value: |s| Some(s.preemptions as f64),
     },
     Metric {
-        head: "worst FTF",
+        head: "worst ρ",
         definition: "Finish-time fairness: a job's JCT over the JCT it would have had alone on its 1/n share of the \
                      cluster; the largest of all jobs. Above 1 a job was worse off for sharing.",
         show: Show::Number,
         better: Better::Lower,
         value: |s| (s.worst_ftf > 0.0).then_some(s.worst_ftf),
+    },
+    Metric {
+        head: "p95 ρ",
+        definition: "95 of 100 jobs had a finish-time fairness ρ of no more than this.",
+        show: Show::Number,
+        better: Better::Lower,
+        value: |s| (s.p95_ftf > 0.0).then_some(s.p95_ftf),
+    },
+    Metric {
+        head: "avg ρ",
+        definition: "Finish-time fairness ρ, averaged over the jobs that finished.",
+        show: Show::Number,
+        better: Better::Lower,
+        value: |s| (s.avg_ftf > 0.0).then_some(s.avg_ftf),
+    },
+    Metric {
+        head: "ρ above 1",
+        definition: "The share of jobs that were worse off than on an equal share of the cluster.",
+        show: Show::Percent,
+        better: Better::Lower,
+        value: |s| (s.worst_ftf > 0.0).then_some(s.unfair_share),
     },
     Metric {
         head: "Jain",

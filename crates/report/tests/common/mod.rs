@@ -16,6 +16,7 @@ pub(crate) fn tiny() -> RunRecord {
         finish: run.map(|r| Time::from_secs_f64(r.1)),
         held: run.map_or(Time::ZERO, |r| Time::from_secs_f64(r.1 - r.0)),
         preemptions: 0,
+        rho: run.map(|_| 1.25),
     };
     let point = |start, end, busy_gpus, waiting| TimelinePoint {
         start: Time::from_secs(start),
@@ -92,6 +93,7 @@ pub(crate) fn wild() -> impl Strategy<Value = RunRecord> {
             finish: finish.map(Time),
             held,
             preemptions: job,
+            rho: finish.map(|f| (f as f64).abs()),
         });
     let point =
         (moment(), moment(), number(), number(), number()).prop_map(|(start, end, busy, up, waiting)| {
