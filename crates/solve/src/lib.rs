@@ -3,4 +3,5 @@
 //! Everything here is a pure function of its arguments: no clock, no I/O, no hash order, no randomness, and integers
 //! throughout, so that the same input gives the same answer on every machine.
 
+pub mod knapsack;
 pub mod matching;
