@@ -257,6 +257,9 @@ impl Engine {
             let all: Vec<JobId> = self.state.jobs().map(|j| j.spec.id).collect();
             all.into_iter().for_each(|id| self.state.mark_stale(id));
         }
+        if self.policy.order.looks_at_crowd() {
+            self.state.mark_all_stale();
+        }
         self.state.expire();
         self.state.reseat(&*self.policy.order, &*self.policy.tenancy);
     }
@@ -370,9 +373,11 @@ impl Engine {
         if self.state.jobs.get(id).is_some() {
             return;
         }
+        self.state.count_crowd();
         self.state.idle_jobs += 1;
         self.state.idle_gpus += u64::from(spec.gpus);
-        let job = Job::new(spec, self.state.now);
+        let mut job = Job::new(spec, self.state.now);
+        job.job_time_before = self.state.job_time;
         *self.state.jobs.entry(id) = Some(Box::new(Entry {
             job,
             seat: Seat::None,

@@ -66,6 +66,8 @@ pub struct Job {
     pub done_at: Time,
     /// How fast it goes on from there.
     pub rate: Rate,
+    /// The crowd's [`crate::Crowd::job_time`] when it came in.
+    pub job_time_before: i128,
     /// How often it was stopped with work left.
     pub preemptions: u32,
     /// The decision, by number, after which it was last told to stop.
@@ -95,6 +97,7 @@ impl Job {
             done: Work(0),
             done_at: now,
             rate: Rate::ZERO,
+            job_time_before: 0,
             preemptions: 0,
             stopped_in: 0,
             first_start: None,

@@ -16,6 +16,7 @@ pub mod admit;
 mod afresh;
 pub mod check;
 pub mod cluster;
+pub mod crowd;
 pub mod draft;
 pub mod engine;
 pub mod explain;
@@ -33,6 +34,7 @@ mod snapshot;
 pub mod state;
 
 pub use cluster::Cluster;
+pub use crowd::Crowd;
 pub use engine::{Clock, Engine, Snapshot};
 pub use explain::Explanation;
 pub use job::{Job, Live};

@@ -73,6 +73,11 @@ impl<K: Ord + Copy> Lineup<K> {
         }
     }
 
+    /// Everyone, group by group.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        self.groups.values().flatten().map(|spot| spot.job)
+    }
+
     /// Everyone, best first.
     pub(crate) fn sorted(&self, now: Time) -> Vec<Rank> {
         let mut all: Vec<Rank> = self

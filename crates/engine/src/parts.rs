@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cluster::Cluster;
+use crate::crowd::Crowd;
 use crate::job::Job;
 use crate::line::Line;
 use crate::round::Round;
@@ -110,6 +111,17 @@ pub trait Order: Part + CloneOrder {
     /// Called when the job comes into line, starts, stops, reports progress, or when an earlier line ran out. The
     /// lines of *waiting* jobs had better have few different slopes: every slope is a group to look at.
     fn line(&self, job: &Job, now: Time) -> Line;
+
+    /// The same, for an order whose keys depend on how many jobs there are.
+    fn line_among(&self, job: &Job, _crowd: &Crowd, now: Time) -> Line {
+        self.line(job, now)
+    }
+
+    /// Whether [`Order::line_among`] is to be asked. The lines of all jobs are then drawn anew before each decision:
+    /// when one job comes or goes the keys of all others change.
+    fn looks_at_crowd(&self) -> bool {
+        false
+    }
 
     /// The least it must know of remaining work to make sense.
     fn knowledge(&self) -> Knowledge {

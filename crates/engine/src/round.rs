@@ -22,6 +22,17 @@ pub struct Candidate {
     pub shape: Option<ShapeId>,
 }
 
+impl Candidate {
+    /// A holder as the candidate it would be after [`Round::withdraw`].
+    pub fn holder(rank: Rank) -> Self {
+        Self {
+            job: rank.job,
+            rank,
+            shape: None,
+        }
+    }
+}
+
 /// The first job of one group of the waiting line.
 #[derive(Debug, Clone, Copy)]
 struct Head {
@@ -291,7 +302,7 @@ impl<'a> Round<'a> {
                 let next = self.pull_tail()?;
                 self.tail.push(Tail {
                     rank: next,
-                    evicted: false,
+                    evicted: self.evicted.contains(&next.job),
                 });
             }
             let tail = self.tail[i];
@@ -326,7 +337,7 @@ impl<'a> Round<'a> {
                 };
                 self.tail.push(Tail {
                     rank: next,
-                    evicted: false,
+                    evicted: self.evicted.contains(&next.job),
                 });
             }
             let tail = self.tail[i];
@@ -376,6 +387,21 @@ impl<'a> Round<'a> {
         });
     }
 
+    /// Takes a holder's GPUs away, wherever it stands in line, in the draft. Returns it as a candidate: it may start
+    /// again, on its own GPUs where these are still free.
+    pub fn withdraw(&mut self, holder: Rank) -> Candidate {
+        let original = self.draft.unassign(self.state, self.tenancy, holder.job);
+        if let Some(tail) = self.tail.iter_mut().find(|t| t.rank.job == holder.job) {
+            tail.evicted = true;
+        }
+        self.evicted.push(holder.job);
+        self.returned.push(Returned {
+            rank: holder,
+            original,
+        });
+        Candidate::holder(holder)
+    }
+
     /// Here.
     pub fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
@@ -391,10 +417,10 @@ impl<'a> Round<'a> {
         self.returned.extend(self.restarted.drain(checkpoint.restarted..));
         for job in self.evicted.drain(checkpoint.evicted..) {
             self.returned.retain(|r| r.rank.job != job);
-            let i = self.tail.iter().position(|t| t.rank.job == job);
-            let i = i.expect("it was evicted from there");
-            self.tail[i].evicted = false;
-            self.tail_first = self.tail_first.min(i);
+            if let Some(i) = self.tail.iter().position(|t| t.rank.job == job) {
+                self.tail[i].evicted = false;
+                self.tail_first = self.tail_first.min(i);
+            }
         }
     }
 
@@ -409,6 +435,18 @@ impl<'a> Round<'a> {
         all.extend(self.state.waiting.sorted(self.state.now));
         all.sort_unstable();
         all
+    }
+
+    /// Jobs that wait in line, best first: all that hold no GPUs and have none to give up. They can be started in any
+    /// turn, but [`Round::next_in_line`] does not know of it: a walk takes its candidates from here or from there.
+    pub fn waiting(&self) -> Vec<Candidate> {
+        let all = self.state.waiting.sorted(self.state.now);
+        let candidate = |rank: Rank| Candidate {
+            job: rank.job,
+            rank,
+            shape: Some(self.state.known(rank.job).shape),
+        };
+        all.into_iter().map(candidate).collect()
     }
 
     /// Asks for another decision at this moment, whatever happens until then.

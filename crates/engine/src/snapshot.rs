@@ -3,6 +3,7 @@
 use dovetail_model::{Command, JobId, Time};
 use serde::{Serialize, Serializer};
 
+use crate::crowd::Crowd;
 use crate::engine::{Engine, Snapshot};
 use crate::job::Job;
 use crate::parts::Policy;
@@ -72,6 +73,11 @@ impl Engine {
     /// Jobs that are meant to hold GPUs.
     pub fn holding(&self) -> u32 {
         self.state.holding_jobs
+    }
+
+    /// How crowded it is, now and so far.
+    pub fn crowd(&self) -> Crowd {
+        self.state.crowd()
     }
 
     /// How many decisions were taken.

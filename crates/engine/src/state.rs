@@ -7,6 +7,7 @@ use dovetail_model::{Allocation, JobId, JobSpec, Slowdowns, TenantId, Time, User
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
+use crate::crowd::Crowd;
 use crate::job::{Job, Stage};
 use crate::lineup::Lineup;
 use crate::parts::{Order, Policy, Tenancy};
@@ -78,6 +79,9 @@ pub struct State {
     pub(crate) idle_jobs: u32,
     pub(crate) idle_gpus: u64,
     pub(crate) holding_jobs: u32,
+    /// Jobs alive × time up to `job_time_at`.
+    pub(crate) job_time: i128,
+    pub(crate) job_time_at: Time,
     #[serde(skip)]
     pub(crate) shapes: Shapes,
     #[serde(skip)]
@@ -123,6 +127,36 @@ impl State {
         self.jobs.values().filter_map(|e| e.as_ref().map(|e| &e.job))
     }
 
+    /// How crowded it is, now and so far.
+    pub(crate) fn crowd(&self) -> Crowd {
+        Crowd {
+            jobs: self.idle_jobs + self.holding_jobs,
+            gpus: self.cluster.nodes().map(|(_, node)| node.spec.gpus).sum(),
+            job_time: self.job_time_now(),
+        }
+    }
+
+    fn job_time_now(&self) -> i128 {
+        let jobs = i128::from(self.idle_jobs + self.holding_jobs);
+        self.job_time + jobs * i128::from(self.now.since(self.job_time_at).0)
+    }
+
+    /// Brings the books of the crowd up to this moment; to be called before the number of jobs changes.
+    pub(crate) fn count_crowd(&mut self) {
+        self.job_time = self.job_time_now();
+        self.job_time_at = self.now;
+    }
+
+    /// Asks for the lines of all jobs in line to be drawn anew.
+    pub(crate) fn mark_all_stale(&mut self) {
+        let waiting = self.waiting.jobs().collect::<Vec<JobId>>();
+        let holding = self.holding.jobs().collect::<Vec<JobId>>();
+        waiting
+            .into_iter()
+            .chain(holding)
+            .for_each(|id| self.mark_stale(id));
+    }
+
     /// Asks for the job's line to be drawn anew before the next decision.
     pub(crate) fn mark_stale(&mut self, id: JobId) {
         let entry = self.entry(id);
@@ -151,6 +185,7 @@ impl State {
     /// Draws all stale lines anew and puts the jobs where they belong.
     pub(crate) fn reseat(&mut self, order: &dyn Order, tenancy: &dyn Tenancy) {
         let mut stale = std::mem::take(&mut self.stale);
+        let crowd = (order.looks_at_crowd() && !stale.is_empty()).then(|| self.crowd());
         for id in stale.drain(..) {
             if self.jobs[id].is_none() {
                 continue;
@@ -165,7 +200,10 @@ impl State {
                 (false, true) if keep_holders => Seat::Holding,
                 _ => continue,
             };
-            let line = order.line(&entry.job, now);
+            let line = match &crowd {
+                Some(crowd) => order.line_among(&entry.job, crowd, now),
+                None => order.line(&entry.job, now),
+            };
             if line.fresh_start {
                 entry.job.forgiven = entry.job.gpu_time(now);
             }
@@ -220,6 +258,7 @@ impl State {
         if let Some(allocation) = self.entry(id).job.allocation.take() {
             self.give_back(id, &allocation, tenancy);
         }
+        self.count_crowd();
         let job = self.jobs[id].take().expect("looked at above").job;
         self.idle_jobs -= 1;
         self.idle_gpus -= u64::from(job.spec.gpus);

@@ -1,6 +1,6 @@
 //! Any order, with a guard against starvation: a job that has waited too long goes to the front, and stays there.
 
-use dovetail_engine::{Job, Knowledge, Line, Order, Part};
+use dovetail_engine::{Crowd, Job, Knowledge, Line, Order, Part};
 use dovetail_model::Time;
 use serde_json::Value;
 
@@ -20,6 +20,21 @@ impl Aged {
     /// `inner`, with ageing after so long.
     pub fn new(inner: Box<dyn Order>, after: Time) -> Self {
         Self { inner, after }
+    }
+
+    fn aged(&self, line: Line, job: &Job, now: Time) -> Line {
+        if job.remembered == AGED {
+            return line.in_band(FRONT);
+        }
+        if !job.is_waiting() {
+            return line;
+        }
+        let due = job.waiting_since + self.after;
+        if due <= now {
+            return line.in_band(FRONT).remembering(AGED);
+        }
+        let until = line.until.map_or(due, |u| u.min(due));
+        line.until(Some(until))
     }
 }
 
@@ -43,19 +58,15 @@ impl Part for Aged {
 
 impl Order for Aged {
     fn line(&self, job: &Job, now: Time) -> Line {
-        let line = self.inner.line(job, now);
-        if job.remembered == AGED {
-            return line.in_band(FRONT);
-        }
-        if !job.is_waiting() {
-            return line;
-        }
-        let due = job.waiting_since + self.after;
-        if due <= now {
-            return line.in_band(FRONT).remembering(AGED);
-        }
-        let until = line.until.map_or(due, |u| u.min(due));
-        line.until(Some(until))
+        self.aged(self.inner.line(job, now), job, now)
+    }
+
+    fn line_among(&self, job: &Job, crowd: &Crowd, now: Time) -> Line {
+        self.aged(self.inner.line_among(job, crowd, now), job, now)
+    }
+
+    fn looks_at_crowd(&self) -> bool {
+        self.inner.looks_at_crowd()
     }
 
     fn knowledge(&self) -> Knowledge {
