@@ -85,6 +85,12 @@ const PRESETS: &[Preset] = &[
         "gittins",
         "preempt",
     ),
+    preset(
+        "themis",
+        "finish-time fairness: leases, and auctions among those who are worst off",
+        "themis",
+        "auction",
+    ),
     Preset {
         name: "optimus",
         what: "elastic: GPUs go where they shorten remaining time most",
@@ -397,6 +403,7 @@ mod tests {
         };
         assert!(names("fifo-easy:patience=2h,priority=true").contains("fifo:priority=true easy:patience=2h"));
         assert!(names("muri-s:size=2,autopack=false").contains("muri:autopack=false,size=2"));
+        assert!(names("themis:lease=5m,f=0").contains("themis auction:f=0,lease=5m"));
         assert!(names("srsf:min_run=1h").contains("preempt:min_run=1h"));
         let over = Overrides {
             grouping: Some("muri".to_owned()),
@@ -439,5 +446,6 @@ mod tests {
         assert_eq!(knowledge("tiresias"), Knowledge::None);
         assert_eq!(knowledge("srsf"), Knowledge::Estimate);
         assert_eq!(knowledge("optimus"), Knowledge::Estimate);
+        assert_eq!(knowledge("themis"), Knowledge::Estimate);
     }
 }

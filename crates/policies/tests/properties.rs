@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use dovetail_engine::job::Stage;
 use dovetail_engine::{Job, Rank};
-use dovetail_model::{JobId, Time};
+use dovetail_model::{Allocation, JobId, Time};
 use dovetail_policies::Overrides;
 use dovetail_testkit::any::{cases, orders, plain, pools};
 use dovetail_testkit::{PolicyText, Scenario, World};
@@ -33,7 +33,7 @@ fn holders(world: &World) -> Vec<JobId> {
 fn greedy(world: &World) -> Vec<JobId> {
     let (engine, now) = (&world.engine, world.now());
     let place = |job: &Job| {
-        let line = engine.policy().order.line(job, now);
+        let line = engine.policy().order.line_among(job, &engine.crowd(), now);
         Rank {
             band: line.band,
             value: line.value(now),
@@ -80,6 +80,21 @@ fn reservation(world: &World) -> Option<(JobId, Time)> {
         free >= head.spec.gpus
     });
     Some((head.spec.id, enough?.0))
+}
+
+const LEASES: &[&str] = &[
+    "themis:lease=20s",
+    "themis:lease=60s,f=0",
+    "themis:lease=7s,f=1,min_lease=1",
+    "themis:lease=30s,gather=false",
+];
+
+/// Who holds GPUs under a lease until when, and where.
+fn leases(world: &World) -> BTreeMap<JobId, (Time, Option<Allocation>)> {
+    let saved = world.engine.policy().discipline.save();
+    let ends: BTreeMap<JobId, Time> = serde_json::from_value(saved["leases"].clone()).unwrap();
+    let held = |(id, end)| Some((id, (end, world.engine.job(id)?.allocation.clone())));
+    ends.into_iter().filter_map(held).collect()
 }
 
 /// Jobs that ask for GPUs alone, on one pool.
@@ -158,6 +173,22 @@ proptest! {
         let mut world = World::new(&scenario);
         world.run();
         prop_assert!(!world.trace().contains("stop"), "{}", world.trace());
+    }
+
+    #[test]
+    fn nobody_is_stopped_inside_a_lease(
+        scenario in scenarios(prop::sample::select(LEASES).prop_map(PolicyText::preset)),
+    ) {
+        let mut world = World::new(&scenario);
+        let mut before = BTreeMap::new();
+        while world.step() {
+            let now = world.now();
+            for (id, (end, place)) in &before {
+                let Some(job) = world.engine.job(*id).filter(|_| *end > now) else { continue };
+                prop_assert_eq!(&job.allocation, place, "job {} at {:?}\n{}", id, now, world.trace());
+            }
+            before = leases(&world);
+        }
     }
 
     #[test]

@@ -28,7 +28,8 @@ impl PolicyText {
     /// ever gets done.
     pub fn takes_turns(&self) -> bool {
         let order = self.overrides.order.as_deref().unwrap_or_default();
-        order.starts_with("las") || order.starts_with("tiresias")
+        let by_turns = ["las", "tiresias", "themis"];
+        by_turns.iter().any(|name| order.starts_with(name)) || self.preset.starts_with("themis")
     }
 
     /// Builds it, with what it must know of remaining work.

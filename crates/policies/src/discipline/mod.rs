@@ -2,6 +2,7 @@
 
 mod afresh;
 mod antman_muri;
+pub mod auction;
 mod backfill;
 mod blox;
 mod dlas;
@@ -17,6 +18,7 @@ use serde_json::Value;
 
 pub use afresh::Afresh;
 pub use antman_muri::AntManMuri;
+pub use auction::Auction;
 pub use backfill::Backfill;
 pub use blox::Blox;
 pub use dlas::Dlas;
@@ -36,6 +38,7 @@ pub const ALL: &[Entry<dyn Discipline>] = &[
     preempt::ENTRY,
     replan::ENTRY,
     share::ENTRY,
+    auction::ENTRY,
     blox::ENTRY,
     afresh::ENTRY,
     dlas::ENTRY,

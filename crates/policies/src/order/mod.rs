@@ -8,6 +8,7 @@ mod sjf;
 mod srsf;
 mod srsf_muri;
 mod srtf;
+mod themis;
 mod tiresias;
 
 use dovetail_engine::{Job, Line, Order};
@@ -21,6 +22,7 @@ pub use sjf::Sjf;
 pub use srsf::Srsf;
 pub use srsf_muri::SrsfMuri;
 pub use srtf::Srtf;
+pub use themis::{Themis, rho};
 pub use tiresias::Tiresias;
 
 use crate::registry::Entry;
@@ -34,6 +36,7 @@ pub const ALL: &[Entry<dyn Order>] = &[
     las::ENTRY,
     tiresias::ENTRY,
     gittins::ENTRY,
+    themis::ENTRY,
 ];
 
 /// Remaining work × `weight`, which falls while the job runs. A job of unknown size goes last.

@@ -7,3 +7,4 @@ mod orders;
 mod placements;
 mod sharing;
 mod sizings;
+mod themis;

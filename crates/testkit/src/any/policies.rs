@@ -22,6 +22,7 @@ const ORDERS: &[&str] = &[
     "tiresias:limits=10/60,promote=2",
     "gittins:window=10",
     "gittins",
+    "themis",
 ];
 const DISCIPLINES: &[&str] = &[
     "strict",
@@ -34,6 +35,8 @@ const DISCIPLINES: &[&str] = &[
     "replan",
     "share",
     "share:preempt=true",
+    "auction:lease=20s",
+    "auction:lease=45s,f=0,min_lease=0",
 ];
 const GROUPINGS: &[&str] = &[
     "muri",
