@@ -117,8 +117,8 @@ const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "muri-l",
-        what: "jobs with complementary stages share GPUs; least attained service first",
-        order: "las:quantum=0",
+        what: "jobs with complementary stages share GPUs; least attained service first, in queues three times as long each",
+        order: "tiresias:limits=3250/10000/30000/100000/300000/1000000/3000000/10000000",
         discipline: "replan",
         sizing: "rigid",
         grouping: "muri",
@@ -249,10 +249,15 @@ impl Parts {
             all.iter()
                 .any(|p| p.kind == kinds[i] && Some(p.name) == name && p.knobs.iter().any(|k| k.name == knob))
         };
+        // What is given takes the place of what the preset says.
         let mut add = |i: usize, setting: String| {
-            let part: &mut String = &mut parts[i];
-            part.push(if part.contains(':') { ',' } else { ':' });
-            part.push_str(&setting);
+            let (name, settings) = parts[i].split_once(':').unwrap_or((&parts[i], ""));
+            let knob = |s: &str| s.split_once('=').map(|(knob, _)| knob.to_owned());
+            let others = settings
+                .split(',')
+                .filter(|s| !s.is_empty() && (knob(s).is_none() || knob(s) != knob(&setting)));
+            let all: Vec<&str> = others.chain([setting.as_str()]).collect();
+            parts[i] = format!("{name}:{}", all.join(","));
         };
         if let Some(value) = &spec.positional {
             add(main, value.clone());
@@ -405,6 +410,7 @@ mod tests {
         assert!(names("muri-s:size=2,autopack=false").contains("muri:autopack=false,size=2"));
         assert!(names("themis:lease=5m,f=0").contains("themis auction:f=0,lease=5m"));
         assert!(names("srsf:min_run=1h").contains("preempt:min_run=1h"));
+        assert!(names("muri-l:limits=1/2,size=2").contains("tiresias:limits=1/2 replan"));
         let over = Overrides {
             grouping: Some("muri".to_owned()),
             ..Overrides::default()

@@ -1,0 +1,246 @@
+//! Merging groups of one width by matching, until all fit. Of groups that are worth the same together, those whose jobs
+//! share GPUs already stay together, so that nobody is restarted for nothing.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use dovetail_model::NodeId;
+use dovetail_solve::matching::{TypePair, by_type};
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+
+use super::kinds::{Code, Kinds, together};
+
+/// Where a job runs: its first GPU.
+pub(super) type Home = (NodeId, u32);
+
+/// Jobs that share, by their places in line.
+#[derive(Debug, Clone)]
+pub(super) struct Group {
+    pub(super) places: SmallVec<[usize; 4]>,
+    pub(super) code: Code,
+    /// Where its members run now, if they do.
+    pub(super) home: Option<Home>,
+}
+
+impl Group {
+    pub(super) fn one(place: usize, code: Code, home: Option<Home>) -> Self {
+        Self {
+            places: smallvec![place],
+            code,
+            home,
+        }
+    }
+}
+
+/// Groups of equal width.
+pub(super) type Buckets = BTreeMap<u32, Vec<Group>>;
+
+/// How groups may merge.
+#[derive(Debug, Clone)]
+pub(super) struct Merger {
+    pub(super) size: usize,
+    pub(super) matching: bool,
+    pub(super) gpu_memory_mib: Option<u64>,
+    pub(super) kinds: Kinds,
+    /// The last matching of each width and round: mostly the groups are of the same kinds as before.
+    pub(super) last: BTreeMap<(u32, usize), Solved>,
+}
+
+/// A matching over kinds of groups.
+#[derive(Debug, Clone)]
+pub(super) struct Solved {
+    kinds: Vec<(Code, u32)>,
+    memory_mib: Option<u64>,
+    pairs: Vec<TypePair>,
+}
+
+/// Two groups of a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Pair {
+    worth: Reverse<i64>,
+    /// They do not run on the same GPUs now.
+    apart: bool,
+    width: u32,
+    first: usize,
+    second: usize,
+}
+
+impl Merger {
+    /// Rounds of pairing, in every bucket, until no more GPUs are wanted than there are.
+    pub(super) fn merge_until_fits(&mut self, buckets: &mut Buckets, wanted: &mut u64, gpus: u64) {
+        for round in 0..self.size {
+            let mut pairs: Vec<Pair> = Vec::new();
+            for (width, groups) in buckets.iter() {
+                let found = if self.matching {
+                    self.matched(groups, (*width, round))
+                } else {
+                    self.neighbours(groups)
+                };
+                for (first, second) in found {
+                    let (a, b) = (&groups[first], &groups[second]);
+                    pairs.push(Pair {
+                        worth: Reverse(self.efficiency_ppm(a.code, b.code)),
+                        apart: a.home.is_none() || a.home != b.home,
+                        width: *width,
+                        first,
+                        second,
+                    });
+                }
+            }
+            if pairs.is_empty() {
+                return;
+            }
+            pairs.sort_unstable();
+            for pair in pairs {
+                if *wanted <= gpus {
+                    break;
+                }
+                let groups = buckets.get_mut(&pair.width).expect("the pair is of this bucket");
+                self.join(groups, pair.first, pair.second);
+                *wanted -= u64::from(pair.width);
+            }
+            buckets
+                .values_mut()
+                .for_each(|g| g.retain(|g| !g.places.is_empty()));
+            if *wanted <= gpus {
+                return;
+            }
+        }
+    }
+
+    /// Moves the members of the second group into the first.
+    fn join(&self, groups: &mut [Group], first: usize, second: usize) {
+        let moved = std::mem::take(&mut groups[second].places);
+        let (code, home) = (groups[second].code, groups[second].home);
+        let group = &mut groups[first];
+        group.places.extend(moved);
+        group.code = together(group.code, code, self.size).expect("a pair that is too large is never made");
+        group.home = group.home.or(home);
+    }
+
+    /// What two groups are worth together, in millionths; zero if they are too many or need too much memory.
+    fn efficiency_ppm(&mut self, a: Code, b: Code) -> i64 {
+        let Some(code) = together(a, b, self.size) else {
+            return 0;
+        };
+        match self.gpu_memory_mib {
+            Some(has) if self.kinds.memory_mib(code) > has => 0,
+            _ => self.kinds.worth(code).efficiency_ppm,
+        }
+    }
+
+    /// Pairs of groups by maximum-weight matching. Groups of the same kinds are alike, so the matching is over kinds of
+    /// groups, which are few, not over groups.
+    fn matched(&mut self, groups: &[Group], slot: (u32, usize)) -> Vec<(usize, usize)> {
+        let mut order: Vec<u32> = (0..groups.len() as u32).collect();
+        order.sort_by_key(|i| groups[*i as usize].code);
+        let mut kinds: Vec<(Code, u32)> = Vec::new();
+        let mut kind_of = vec![0; groups.len()];
+        for i in &order {
+            let code = groups[*i as usize].code;
+            match kinds.last_mut() {
+                Some((last, count)) if *last == code => *count += 1,
+                _ => kinds.push((code, 1)),
+            }
+            kind_of[*i as usize] = kinds.len() as u32 - 1;
+        }
+        let pairs = self.solve(kinds, slot);
+        name_pairs(groups, &order, &kind_of, pairs)
+    }
+
+    /// How many pairs of which kinds to make.
+    fn solve(&mut self, kinds: Vec<(Code, u32)>, slot: (u32, usize)) -> Vec<TypePair> {
+        let memory_mib = self.gpu_memory_mib;
+        if let Some(last) = self.last.get(&slot) {
+            if last.kinds == kinds && last.memory_mib == memory_mib {
+                return last.pairs.clone();
+            }
+        }
+        let counts: Vec<u32> = kinds.iter().map(|(_, count)| *count).collect();
+        let mut weight = vec![vec![0; kinds.len()]; kinds.len()];
+        for a in 0..kinds.len() {
+            for b in 0..=a {
+                let worth = self.efficiency_ppm(kinds[a].0, kinds[b].0);
+                (weight[a][b], weight[b][a]) = (worth, worth);
+            }
+        }
+        let pairs = by_type(&counts, &weight).pairs;
+        let solved = Solved {
+            kinds,
+            memory_mib,
+            pairs: pairs.clone(),
+        };
+        self.last.insert(slot, solved);
+        pairs
+    }
+
+    /// Neighbours in line, without matching.
+    fn neighbours(&mut self, groups: &[Group]) -> Vec<(usize, usize)> {
+        let mut pairs = Vec::new();
+        let mut last: Option<usize> = None;
+        for (i, group) in groups.iter().enumerate() {
+            match last.take() {
+                Some(a) if self.efficiency_ppm(groups[a].code, group.code) > 0 => pairs.push((a, i)),
+                _ => last = Some(i),
+            }
+        }
+        pairs
+    }
+}
+
+/// Names the groups of each pair of kinds: first those that run on the same GPUs already, then whoever is next in line.
+/// `order` lists the groups by kind.
+fn name_pairs(
+    groups: &[Group],
+    order: &[u32],
+    kind_of: &[u32],
+    mut pairs: Vec<TypePair>,
+) -> Vec<(usize, usize)> {
+    let mut single = vec![true; groups.len()];
+    let mut named: Vec<(usize, usize)> = Vec::new();
+    let mut homes: FxHashMap<Home, SmallVec<[usize; 4]>> = FxHashMap::default();
+    for (i, group) in groups.iter().enumerate() {
+        let Some(home) = group.home else { continue };
+        let here = homes.entry(home).or_default();
+        let partner = here.iter().position(|other| {
+            let (a, b) = (kind_of[i].min(kind_of[*other]), kind_of[i].max(kind_of[*other]));
+            let wanted = pairs.binary_search_by_key(&(a, b), |p| (p.first, p.second));
+            wanted.is_ok_and(|at| {
+                let left = &mut pairs[at].count;
+                let some = *left > 0;
+                *left -= u32::from(some);
+                some
+            })
+        });
+        match partner {
+            Some(at) => {
+                let other = here.remove(at);
+                (single[i], single[other]) = (false, false);
+                named.push((other, i));
+            }
+            None => here.push(i),
+        }
+    }
+    let mut next: Vec<usize> = Vec::new();
+    for (at, i) in order.iter().enumerate() {
+        if kind_of[*i as usize] as usize == next.len() {
+            next.push(at);
+        }
+    }
+    let mut take = |kind: u32| {
+        let at = &mut next[kind as usize];
+        while !single[order[*at] as usize] {
+            *at += 1;
+        }
+        *at += 1;
+        order[*at - 1] as usize
+    };
+    for pair in pairs {
+        for _ in 0..pair.count {
+            let (a, b) = (take(pair.first), take(pair.second));
+            named.push((a.min(b), a.max(b)));
+        }
+    }
+    named
+}
