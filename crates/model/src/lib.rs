@@ -10,6 +10,7 @@ pub mod fairness;
 pub mod gpu_set;
 pub mod ids;
 pub mod job;
+pub mod layout;
 pub mod reason;
 pub mod run;
 pub mod sharing;

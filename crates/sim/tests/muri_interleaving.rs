@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
+use dovetail_model::layout::layout;
 use dovetail_model::stages::{Contention, Ordering, Stages, efficiency, period_us};
 use dovetail_testkit::shared;
+use dovetail_workload::StageTable;
 
 #[test]
 fn every_group_has_the_reference_efficiency() {
@@ -43,4 +45,53 @@ fn every_group_has_the_reference_efficiency() {
         groups += 1;
     }
     assert_eq!(groups, 2916);
+}
+
+#[test]
+fn phases_settle_to_the_period_but_for_some_groups_of_four() {
+    let profiles = StageTable::default();
+    let (mut groups, mut longer, mut most) = (0, 0, 1.0f64);
+    for gpus in [1, 2, 4, 8, 16, 32] {
+        let stages: Vec<Stages> = profiles
+            .rows
+            .iter()
+            .filter(|r| r.gpus == gpus)
+            .map(|r| r.stages)
+            .collect();
+        for group in multisets(&stages) {
+            for ordering in [Ordering::Best, Ordering::Worst] {
+                let drawn = layout(&group, ordering);
+                assert_eq!(drawn.period_us, period_us(&group, ordering));
+                let ratio = drawn.steady_us / drawn.period_us;
+                if (ratio - 1.0).abs() > 2e-3 {
+                    assert!(group.len() == 4 && ordering == Ordering::Best, "{group:?}");
+                    longer += 1;
+                    most = most.max(ratio);
+                }
+            }
+            groups += 1;
+        }
+    }
+    assert_eq!((groups, longer), (2916, 292));
+    assert!((most - 1236.0 / 879.0).abs() < 1e-9, "{most}");
+}
+
+/// All groups of two, three and four, each once.
+fn multisets(stages: &[Stages]) -> Vec<Vec<Stages>> {
+    let mut all: Vec<Vec<usize>> = (0..stages.len()).map(|i| vec![i]).collect();
+    let mut groups = Vec::new();
+    for _ in 2..=4 {
+        let grown = |g: &Vec<usize>| {
+            let last = g.last().copied().unwrap_or(0);
+            (last..stages.len())
+                .map(|i| [g.as_slice(), &[i]].concat())
+                .collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(grown).collect();
+        groups.extend(
+            all.iter()
+                .map(|g| g.iter().map(|i| stages[*i]).collect::<Vec<_>>()),
+        );
+    }
+    groups
 }

@@ -249,7 +249,7 @@ fn change(profile: &mut ModelProfile, entry: &Entry<'_>) -> Result<(), YamlError
 }
 
 /// A name without what traces add to it: `ResNet-18 (batch size 16)` and `resnet_18` are both `resnet18`.
-fn plain_name(name: &str) -> String {
+pub(crate) fn plain_name(name: &str) -> String {
     let name = name.split(" (").next().unwrap_or(name);
     name.chars()
         .filter(char::is_ascii_alphanumeric)
