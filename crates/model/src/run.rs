@@ -68,6 +68,29 @@ pub struct TimelinePoint {
     pub fragmented_gpus: f64,
 }
 
+/// The cluster right after everything that happens at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// When.
+    pub at: Time,
+    /// Nodes that are up and have no GPU in use.
+    pub idle_nodes: u32,
+    /// Nodes with some GPUs in use and some free.
+    pub busy_nodes: u32,
+    /// Nodes with all GPUs in use.
+    pub full_nodes: u32,
+    /// GPUs that are up and not in use.
+    pub idle_gpus: u32,
+    /// GPUs in use; shared ones count once.
+    pub busy_gpus: u32,
+    /// Jobs waiting, held ones included.
+    pub waiting: u32,
+    /// Jobs that hold GPUs.
+    pub running: u32,
+    /// Jobs that are done.
+    pub finished: u64,
+}
+
 /// A job on some GPUs of one node for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
@@ -166,6 +189,15 @@ pub struct Summary {
     pub gpu_utilization: f64,
     /// Free GPUs on partly used nodes over GPUs there were, averaged over time.
     pub fragmentation: f64,
+    /// Mean number of waiting jobs over time.
+    #[serde(default)]
+    pub avg_queue_length: f64,
+    /// Most jobs that ever waited at once.
+    #[serde(default)]
+    pub max_queue_length: u64,
+    /// Mean over time of the waiting jobs' mean time without GPUs over remaining run time.
+    #[serde(default)]
+    pub blocking_index: f64,
     /// Worst finish-time fairness: completion time over completion time with a 1/n share.
     pub worst_ftf: f64,
     /// Mean of it.
@@ -207,4 +239,7 @@ pub struct RunRecord {
     pub segments: Vec<Segment>,
     /// GPU slots of each node, for the timeline figure.
     pub node_slots: Vec<u32>,
+    /// The cluster moment by moment, where the run was asked to keep that.
+    #[serde(default)]
+    pub moments: Vec<Moment>,
 }

@@ -272,6 +272,7 @@ fn record(
         timeline,
         segments,
         node_slots: vec![SLOTS as u32; NODES],
+        moments: Vec::new(),
     }
 }
 

@@ -20,9 +20,12 @@ pub mod svg;
 
 pub use error::ReportError;
 pub use figures::{
-    BarSeries, LineChart, Series, compare_bars, gantt, grouped_bars, jct_cdf, lines, queue_length,
-    utilization, wait_cdf,
+    BarSeries, LineChart, Series, compare_bars, gantt, grouped_bars, interleaving, jct_cdf, lines,
+    queue_length, utilization, wait_cdf,
 };
-pub use files::{read_run, read_runs, write_comparison, write_run};
+pub use files::{
+    Completions, parse_completions, read_run, read_runs, run_directories, write_comparison, write_muri,
+    write_run,
+};
 pub use html::{html, html_with};
 pub use svg::{AxisKind, Figure};

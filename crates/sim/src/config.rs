@@ -78,6 +78,8 @@ pub struct SimConfig {
     pub check: bool,
     /// How many pieces of the GPU timeline are kept.
     pub segments: usize,
+    /// Keep what the cluster is like at every moment at which something happens.
+    pub moments: bool,
     /// Quirks of a reference system.
     pub compat: Compat,
 }
@@ -104,6 +106,7 @@ impl SimConfig {
             stop_after_tracked: false,
             check: false,
             segments: 20_000,
+            moments: false,
             compat: Compat::Exact,
         }
     }

@@ -49,6 +49,9 @@ pub(crate) fn record(
     let (busy, up, fragments) = outcomes.timeline.totals();
     summary.gpu_utilization = ratio(busy as f64, up as f64);
     summary.fragmentation = ratio(fragments as f64, up as f64);
+    let (mean, most) = outcomes.timeline.queue();
+    (summary.avg_queue_length, summary.max_queue_length) = (mean, most.into());
+    summary.blocking_index = ratio(outcomes.blocking.integral(), outcomes.timeline.span() as f64);
     summary.lower_bound_avg_jct_s = bound(&rows, gpus);
     let tenant_of = |row: &JobRow| &workload.names.tenants[workload.jobs[row.job.0 as usize].tenant];
     let gpu_hours = |row: &JobRow| outcomes.truths[row.job.0 as usize].gpu_time as f64 / 3.6e9;
@@ -64,6 +67,7 @@ pub(crate) fn record(
         timeline: outcomes.timeline.points(),
         segments: outcomes.segments.clone(),
         node_slots: config.cluster.nodes.values().map(|n| n.gpus).collect(),
+        moments: outcomes.moments.clone(),
     })
 }
 

@@ -6,13 +6,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use dovetail_engine::{Clock, Engine, Knowledge, Policy};
-use dovetail_model::run::{RunRecord, Segment};
+use dovetail_model::run::{Moment, RunRecord, Segment};
 use dovetail_model::sharing::Member;
 use dovetail_model::{
     Allocation, Command, Event, Generation, JobId, NodeId, Outcome, Rate, StopReason, Time, Work,
 };
 use dovetail_workload::Workload;
 
+use crate::blocking::Blocking;
 use crate::config::{Compat, SimConfig, SimError, knowledge_name};
 use crate::failures::Process;
 use crate::metrics;
@@ -105,6 +106,8 @@ pub(crate) struct Outcomes {
     pub(crate) truths: Vec<Truth>,
     pub(crate) timeline: Timeline,
     pub(crate) segments: Vec<Segment>,
+    pub(crate) blocking: Blocking,
+    pub(crate) moments: Vec<Moment>,
     pub(crate) events: u64,
     pub(crate) rounds: u64,
 }
@@ -124,6 +127,8 @@ struct Run<'a> {
     timeline: Timeline,
     alive_integral: f64,
     segments: Vec<Segment>,
+    blocking: Blocking,
+    moments: Vec<Moment>,
     process: Option<Process>,
     /// Until when each node is down; none for those that are up.
     down: Vec<Option<Time>>,
@@ -168,6 +173,8 @@ impl<'a> Run<'a> {
             timeline: Timeline::new(start),
             alive_integral: 0.0,
             segments: Vec::new(),
+            blocking: Blocking::default(),
+            moments: Vec::new(),
             process: Process::new(&config.failures, config.seed),
             down: vec![None; config.cluster.nodes.len()],
             tracked_left: match config.stop_after_tracked {
@@ -212,6 +219,9 @@ impl<'a> Run<'a> {
             }
             self.move_to(next);
             self.happen();
+            if self.config.moments && !self.truths.is_empty() {
+                self.note_moment();
+            }
             if self.config.check {
                 self.engine.check().map_err(|what| SimError::Invariant {
                     at_s: self.now.as_secs_f64(),
@@ -274,6 +284,7 @@ impl<'a> Run<'a> {
             self.alive_integral += span * f64::from(levels.running + levels.waiting);
             self.timeline.advance(next, &levels);
         }
+        self.blocking.advance(next);
         self.now = next;
     }
 
@@ -301,6 +312,7 @@ impl<'a> Run<'a> {
         {
             let id = JobId(self.truths.len() as u32);
             self.truths.push(Truth::new(job.work, self.alive_integral));
+            self.blocking.enter(self.now.since(job.submit), job.work);
             let mut spec = self.teller.spec(id, job);
             if self.steps.is_some() {
                 spec.expected = spec.expected.map(steps::slower_alone);
@@ -329,6 +341,8 @@ impl<'a> Run<'a> {
                     reason,
                 } => self.stop(job, generation, reason),
                 Command::Reject { job, .. } => {
+                    self.blocking
+                        .leave(self.waited(job), self.truths[job.0 as usize].left);
                     let truth = &mut self.truths[job.0 as usize];
                     (truth.rejected, truth.doing) = (true, Doing::Done);
                     self.job_is_over(job);
@@ -339,6 +353,44 @@ impl<'a> Run<'a> {
             self.foresee();
         } else {
             self.update_shared_speeds();
+        }
+    }
+
+    /// All time a job that holds no GPUs has been without them.
+    fn waited(&self, id: JobId) -> Time {
+        let (truth, job) = (&self.truths[id.0 as usize], &self.workload.jobs[id.0 as usize]);
+        self.now.since(job.submit).since(truth.held)
+    }
+
+    /// Writes down what the cluster is like now, if that has changed; of several times at one moment the last counts.
+    fn note_moment(&mut self) {
+        let mut moment = Moment {
+            at: self.now,
+            idle_nodes: 0,
+            busy_nodes: 0,
+            full_nodes: 0,
+            idle_gpus: self.up_gpus.saturating_sub(self.busy_gpus),
+            busy_gpus: self.busy_gpus,
+            waiting: self.engine.idle().0,
+            running: self.engine.holding(),
+            finished: self.finished,
+        };
+        for (_, node) in self.engine.cluster().nodes().filter(|(_, n)| n.up) {
+            match node.free_gpus {
+                0 => moment.full_nodes += 1,
+                free if free == node.spec.gpus => moment.idle_nodes += 1,
+                _ => moment.busy_nodes += 1,
+            }
+        }
+        self.moments.pop_if(|last| last.at == moment.at);
+        let unchanged = |last: &Moment| {
+            Moment {
+                at: moment.at,
+                ..*last
+            } == moment
+        };
+        if !self.moments.last().is_some_and(unchanged) {
+            self.moments.push(moment);
         }
     }
 
@@ -363,6 +415,8 @@ impl<'a> Run<'a> {
             Compat::Blox { speed } => speed,
             Compat::Muri(_) => Rate::FULL,
         };
+        self.blocking
+            .leave(self.waited(id), self.truths[id.0 as usize].left);
         let again = generation.0 > 1 && self.config.restart_cost > Time::ZERO;
         let truth = &mut self.truths[id.0 as usize];
         truth.generation = generation;
@@ -540,6 +594,8 @@ impl<'a> Run<'a> {
             None => job.work,
         };
         let done = work.minus(truth.left);
+        let left = truth.left;
+        self.blocking.enter(self.waited(id), left);
         self.leave_gpus(id);
         self.close_segment(id);
         self.tell(Event::Stopped {
@@ -600,6 +656,8 @@ impl<'a> Run<'a> {
             truths: self.truths,
             timeline: self.timeline,
             segments: self.segments,
+            blocking: self.blocking,
+            moments: self.moments,
             events: self.events,
             rounds: self.engine.decisions(),
         }

@@ -59,6 +59,7 @@ pub(crate) struct Timeline {
     intervals: Vec<Sums>,
     current: Sums,
     current_end: Time,
+    most_waiting: u32,
 }
 
 impl Timeline {
@@ -71,11 +72,15 @@ impl Timeline {
             intervals: Vec::new(),
             current: Sums::default(),
             current_end: Time(start.0 + width),
+            most_waiting: 0,
         }
     }
 
     /// The levels held from the last call until `now`.
     pub(crate) fn advance(&mut self, now: Time, levels: &Levels) {
+        if now > self.now {
+            self.most_waiting = self.most_waiting.max(levels.waiting);
+        }
         while now > self.current_end {
             self.current.add(levels, self.current_end.0 - self.now.0);
             self.now = self.current_end;
@@ -105,6 +110,20 @@ impl Timeline {
             .iter()
             .fold(self.current, |sum, next| sum.plus(next));
         (all.busy_gpus, all.up_gpus, all.fragmented_gpus)
+    }
+
+    /// Mean and most jobs waiting, over everything.
+    pub(crate) fn queue(&self) -> (f64, u32) {
+        let waiting = self
+            .intervals
+            .iter()
+            .fold(self.current.waiting, |sum, next| sum + next.waiting);
+        (waiting as f64 / self.span().max(1) as f64, self.most_waiting)
+    }
+
+    /// Microseconds since the start.
+    pub(crate) fn span(&self) -> i64 {
+        self.now.0 - self.start.0
     }
 
     pub(crate) fn points(&self) -> Vec<TimelinePoint> {
@@ -161,5 +180,18 @@ mod tests {
             .sum();
         assert!((sum - 400_000.0).abs() < 1e-3);
         assert_eq!(points.last().unwrap().end, Time::from_secs(300_000));
+    }
+
+    #[test]
+    fn the_queue_is_a_mean_over_time_and_what_lasts_no_time_does_not_count() {
+        let mut line = Timeline::new(Time::ZERO);
+        let levels = |waiting| Levels {
+            waiting,
+            ..Levels::default()
+        };
+        line.advance(Time::from_secs(30), &levels(4));
+        line.advance(Time::from_secs(30), &levels(9));
+        line.advance(Time::from_secs(120), &levels(0));
+        assert_eq!(line.queue(), (1.0, 4));
     }
 }

@@ -6,6 +6,7 @@ mod bars;
 mod cdf;
 mod gantt;
 mod gantt_layout;
+mod interleaving;
 mod lines;
 mod timeline;
 
@@ -17,6 +18,7 @@ pub use bars::{BarSeries, compare_bars, grouped_bars};
 pub use cdf::{jct_cdf, wait_cdf};
 pub use gantt::gantt;
 pub(crate) use gantt::gantt_within;
+pub use interleaving::interleaving;
 pub use lines::{LineChart, Series, lines};
 pub use timeline::{queue_length, utilization};
 

@@ -61,6 +61,17 @@ impl<'a> Table<'a> {
         Ok(Self { path, columns, rows })
     }
 
+    pub(crate) fn has(&self, column: &str) -> bool {
+        self.columns.contains_key(column)
+    }
+
+    /// The header as it stands in the file.
+    pub(crate) fn names(&self) -> String {
+        let mut names: Vec<(&usize, &str)> = self.columns.iter().map(|(n, i)| (i, n.as_str())).collect();
+        names.sort_unstable();
+        names.into_iter().map(|(_, n)| n).collect::<Vec<_>>().join(",")
+    }
+
     pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().map(|record| Row { table: self, record })
     }
@@ -75,7 +86,7 @@ pub(crate) struct Row<'a> {
 
 impl Row<'_> {
     pub(crate) fn has(&self, column: &str) -> bool {
-        self.table.columns.contains_key(column)
+        self.table.has(column)
     }
 
     /// The text of a cell; empty where the row is too short.

@@ -7,17 +7,22 @@
 //! | `timeline.csv` | the cluster over time |
 //! | `segments.csv` | who held which GPUs |
 //! | `nodes.csv` | GPU slots of each node |
+//! | `job.csv`, `cluster.csv` | the run in the layout of another system, see [`write_muri`] |
 //! | `report.html`, `figures/*.svg` | for people |
 //!
 //! A file is written beside its place and then moved there, so a half-written one never stands under its name.
 
+mod completions;
 mod csv_in;
 mod csv_out;
 mod jobs;
+mod muri;
 mod read;
 mod summary;
 mod tables;
 mod write;
 
+pub use completions::{Completions, parse_completions};
+pub use muri::write_muri;
 pub use read::{read_run, read_runs};
-pub use write::{write_comparison, write_file, write_run};
+pub use write::{run_directories, write_comparison, write_file, write_run};

@@ -28,6 +28,7 @@ pub fn read_run(dir: &Path) -> Result<RunRecord, ReportError> {
         timeline: optional(&dir.join("timeline.csv"), parse_timeline)?,
         segments: optional(&dir.join("segments.csv"), parse_segments)?,
         node_slots: optional(&dir.join("nodes.csv"), parse_nodes)?,
+        moments: Vec::new(),
     })
 }
 

@@ -34,10 +34,15 @@ pub fn write_run(dir: &Path, record: &RunRecord) -> Result<Vec<PathBuf>, ReportE
     Ok(written)
 }
 
+/// The directories that [`write_comparison`] gives these runs, in their order.
+pub fn run_directories(records: &[RunRecord]) -> Vec<String> {
+    directory_names(&labels(&records.iter().collect::<Vec<_>>()))
+}
+
 /// Writes several runs: a directory with the data of each, and one table, page and set of figures over all.
 pub fn write_comparison(dir: &Path, records: &[RunRecord]) -> Result<Vec<PathBuf>, ReportError> {
     let all: Vec<&RunRecord> = records.iter().collect();
-    let names = directory_names(&labels(&all));
+    let names = run_directories(records);
     let mut written = vec![];
     for (record, name) in records.iter().zip(&names) {
         written.extend(write_data(&dir.join(name), record)?);
@@ -125,7 +130,7 @@ fn named<'a>(name: &'a str, otherwise: &'a str) -> &'a str {
 }
 
 /// The columns of `comparison.csv` after the directory: the plain values of a summary.
-const COMPARISON: [&str; 35] = [
+const COMPARISON: [&str; 38] = [
     "policy",
     "knowledge",
     "trace",
@@ -153,6 +158,9 @@ const COMPARISON: [&str; 35] = [
     "preemptions",
     "gpu_utilization",
     "fragmentation",
+    "avg_queue_length",
+    "max_queue_length",
+    "blocking_index",
     "worst_ftf",
     "unfair_share",
     "jain_index",

@@ -36,7 +36,7 @@ pub(crate) struct Metric {
 }
 
 /// All columns, in order.
-pub(crate) const METRICS: [Metric; 16] = [
+pub(crate) const METRICS: [Metric; 18] = [
     Metric {
         head: "avg JCT",
         definition: "Job completion time, from submission to the end, averaged over the jobs that finished.",
@@ -102,6 +102,21 @@ pub(crate) const METRICS: [Metric; 16] = [
         show: Show::Percent,
         better: Better::Higher,
         value: |s| Some(s.gpu_utilization),
+    },
+    Metric {
+        head: "queue",
+        definition: "Jobs waiting, averaged over time.",
+        show: Show::Number,
+        better: Better::Lower,
+        value: |s| (s.jobs > 0).then_some(s.avg_queue_length),
+    },
+    Metric {
+        head: "blocking",
+        definition: "Blocking index: how long waiting jobs have waited over the run time they have left, averaged over \
+                     the waiting jobs and then over time. Short jobs that wait long make it large.",
+        show: Show::Number,
+        better: Better::Lower,
+        value: |s| (s.jobs > 0).then_some(s.blocking_index),
     },
     Metric {
         head: "preemptions",

@@ -69,6 +69,7 @@ pub(crate) fn tiny() -> RunRecord {
         timeline: vec![point(0, 300, 2.0, 1.5), point(300, 601, 1.0, 1.0)],
         segments: vec![segment(4, &[0, 1], 0, 300), segment(5, &[1], 300, 600)],
         node_slots: vec![2],
+        moments: Vec::new(),
     }
 }
 
@@ -159,6 +160,7 @@ pub(crate) fn wild() -> impl Strategy<Value = RunRecord> {
                 timeline,
                 segments,
                 node_slots,
+                moments: Vec::new(),
             },
         )
 }

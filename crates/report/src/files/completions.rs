@@ -1,0 +1,202 @@
+//! Completion times out of anybody's job file: ours, or one of Muri's layouts, by the names of its columns.
+
+use std::path::Path;
+
+use super::csv_in::Table;
+use crate::error::{ReportError, quoted};
+
+/// When the finished jobs of a file came and went.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Completions {
+    /// Completion times in seconds, ascending.
+    pub jct_s: Vec<f64>,
+    /// Rows of jobs that have no end.
+    pub unfinished: u64,
+    /// The earliest submission, in seconds, of all jobs.
+    pub first_submit_s: f64,
+    /// The latest end, in seconds.
+    pub last_end_s: f64,
+}
+
+/// Names of the columns in one layout.
+struct Layout {
+    submit: &'static str,
+    end: &'static str,
+    jct: &'static str,
+}
+
+const LAYOUTS: [Layout; 2] = [
+    Layout {
+        submit: "submit_time",
+        end: "end_time",
+        jct: "JCT",
+    },
+    Layout {
+        submit: "submit_s",
+        end: "finish_s",
+        jct: "jct_s",
+    },
+];
+
+/// Reads the text of a job file. `path` is for complaints only.
+///
+/// # Errors
+/// Names the file, line and column, what stands there and what may.
+pub fn parse_completions(path: &Path, bytes: &[u8]) -> Result<Completions, ReportError> {
+    let table = Table::parse(path, bytes, &[])?;
+    let Some(layout) = LAYOUTS.iter().find(|l| table.has(l.submit) && table.has(l.end)) else {
+        return Err(ReportError::Invalid {
+            path: path.into(),
+            line: 1,
+            field: "header".into(),
+            found: match table.names() {
+                names if names.is_empty() => "nothing".into(),
+                names => quoted(&names),
+            },
+            accepted: "a job file with the columns submit_time,end_time and maybe JCT (job.csv of Muri or `--emit muri`), \
+                       or submit_s,finish_s and maybe jct_s (our jobs.csv)"
+                .into(),
+        });
+    };
+    let mut found = Completions {
+        first_submit_s: f64::INFINITY,
+        last_end_s: f64::NEG_INFINITY,
+        ..Completions::default()
+    };
+    for row in table.rows() {
+        let submit = row.number(layout.submit)?;
+        found.first_submit_s = found.first_submit_s.min(submit);
+        let end = match row.text(layout.end)?.trim() {
+            "" => {
+                found.unfinished += 1;
+                continue;
+            }
+            _ => row.number(layout.end)?,
+        };
+        let jct = if row.has(layout.jct) {
+            row.number(layout.jct)?
+        } else {
+            end - submit
+        };
+        if jct < 0.0 {
+            let column = if row.has(layout.jct) {
+                layout.jct
+            } else {
+                layout.end
+            };
+            return Err(row.invalid(
+                column,
+                row.text(column)?.trim(),
+                "a time not before the submission",
+            ));
+        }
+        found.last_end_s = found.last_end_s.max(end);
+        found.jct_s.push(jct);
+    }
+    if found.jct_s.is_empty() {
+        return Err(ReportError::Invalid {
+            path: path.into(),
+            line: 1,
+            field: "rows".into(),
+            found: format!("{} jobs, none of them finished", found.unfinished),
+            accepted: "at least one finished job".into(),
+        });
+    }
+    found.jct_s.sort_unstable_by(f64::total_cmp);
+    Ok(found)
+}
+
+impl Completions {
+    /// The mean completion time.
+    pub fn mean_s(&self) -> f64 {
+        self.jct_s.iter().sum::<f64>() / self.jct_s.len() as f64
+    }
+
+    /// The median, between the two in the middle where there are two.
+    pub fn median_s(&self) -> f64 {
+        let n = self.jct_s.len();
+        (self.jct_s[(n - 1) / 2] + self.jct_s[n / 2]) / 2.0
+    }
+
+    /// The 99th percentile as Muri's script takes it: the value at place 0.99 n, rounded down, from 0.
+    pub fn p99_s(&self) -> f64 {
+        self.jct_s[(self.jct_s.len() * 99 / 100).min(self.jct_s.len() - 1)]
+    }
+
+    /// From the first submission to the last end.
+    pub fn span_s(&self) -> f64 {
+        self.last_end_s - self.first_submit_s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str) -> String {
+        match parse_completions(Path::new("job.csv"), text.as_bytes()) {
+            Ok(c) => format!(
+                "{} jobs, mean {}, median {}, p99 {}, end {}, span {}, unfinished {}",
+                c.jct_s.len(),
+                c.mean_s(),
+                c.median_s(),
+                c.p99_s(),
+                c.last_end_s,
+                c.span_s(),
+                c.unfinished
+            ),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn layouts_go_by_the_names_of_columns() {
+        let same = "3 jobs, mean 20, median 20, p99 30, end 45, span 40, unfinished 0";
+        assert_eq!(
+            check("job_id,submit_time,end_time\n1,5,15\n2,10,30\n3,15,45\n"),
+            same
+        );
+        assert_eq!(
+            check(
+                "JCT,duration,resume,end_time,submit_time\n10.0,1,0,15,5\n20.0,1,0,30,10\n30.0,1,0,45,15\n"
+            ),
+            same
+        );
+        assert_eq!(
+            check("job_id,submit_s,finish_s,jct_s\na,5,15,10\nb,10,30,20\nc,15,45,30\nd,20,,\n"),
+            same.replace("unfinished 0", "unfinished 1")
+        );
+    }
+
+    #[test]
+    fn complaints_name_line_column_and_what_would_do() {
+        let header = "accepted is a job file with the columns submit_time,end_time and maybe JCT (job.csv of Muri or \
+                      `--emit muri`), or submit_s,finish_s and maybe jct_s (our jobs.csv)";
+        assert_eq!(
+            check("a,b\n1,2\n"),
+            format!("job.csv:1: header: found \"a,b\"; {header}")
+        );
+        assert_eq!(check(""), format!("job.csv:1: header: found nothing; {header}"));
+        for (text, complaint) in [
+            (
+                "submit_time,end_time\n1,x\n",
+                "job.csv:2: column end_time: found \"x\"; accepted is a finite number",
+            ),
+            (
+                "submit_time,end_time\n1,2\n5,4\n",
+                "job.csv:3: column end_time: found \"4\"; accepted is a time not before the submission",
+            ),
+            (
+                "submit_time,end_time\n",
+                "job.csv:1: rows: found 0 jobs, none of them finished; accepted is at least one finished job",
+            ),
+            (
+                "submit_time,end_time,JCT\n1,2,nan\n",
+                "job.csv:2: column JCT: found \"nan\"; accepted is a finite number",
+            ),
+        ] {
+            assert_eq!(check(text), complaint);
+        }
+    }
+}
