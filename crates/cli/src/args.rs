@@ -30,6 +30,10 @@ pub enum Command {
     Trace(TraceArgs),
     /// What policies and parts there are: paper, ordering key, knowledge needed, knobs
     Policies(PoliciesArgs),
+    /// Stages of models, and how jobs interleave theirs on shared GPUs
+    Profile(ProfileArgs),
+    /// Averages out of job files: ours, or job.csv of Muri
+    Calc(CalcArgs),
     /// Make one self-contained HTML page of earlier runs
     Report(ReportArgs),
     /// Run a published experiment, with the published figure beside ours
@@ -150,6 +154,9 @@ pub struct RunArgs {
     /// Write results to this directory
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
+    /// Write the files of another system beside ours into the directory of --out
+    #[arg(long, value_name = "SYSTEM", help_heading = "Output")]
+    pub emit: Option<EmitArg>,
     /// Print the result as JSON
     #[arg(long, help_heading = "Output")]
     pub json: bool,
@@ -177,6 +184,14 @@ pub enum CompatArg {
     /// Blox (EuroSys'24): 300 s rounds, whole rounds of progress, its placement and its walk
     Blox,
     /// Muri's simulator (SIGCOMM'22): srtf, srsf, tiresias, antman, muri-s and muri-l with its time model and its ties
+    Muri,
+}
+
+/// `--emit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EmitArg {
+    /// Muri's simulator: job.csv and cluster.csv
     Muri,
 }
 
@@ -320,6 +335,90 @@ pub struct PoliciesArgs {
     pub json: bool,
 }
 
+/// `dovetail profile`.
+#[derive(Debug, Args)]
+pub struct ProfileArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ProfileCommand,
+}
+
+/// What to do with profiles.
+#[derive(Debug, Subcommand)]
+pub enum ProfileCommand {
+    /// The stages of each model: data, GPU, network
+    List {
+        /// Whose stages.
+        #[command(flatten)]
+        from: StageSource,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Draw how models interleave their stages on the same GPUs, and what that costs each
+    Show(Box<ProfileShowArgs>),
+}
+
+/// Where stages come from.
+#[derive(Debug, Args)]
+pub struct StageSource {
+    /// A CSV of model,gpus,iteration_ms,data_ms,gpu_ms,network_ms [default: the eight models of Muri]
+    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    pub profiles: Option<PathBuf>,
+    /// A trace with stage columns (Muri's)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+}
+
+/// `dovetail profile show`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  dovetail profile show resnet18 gpt2 a2c --gpus 8
+  dovetail profile show vgg16 bert --ordering worst --svg group.svg")]
+pub struct ProfileShowArgs {
+    /// One to four models; one may be there several times
+    #[arg(required = true, value_name = "MODEL")]
+    pub models: Vec<String>,
+    /// GPUs they run on
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub gpus: u32,
+    /// The order of the members: the best one or the worst one
+    #[arg(long, value_name = "WHICH", default_value = "best")]
+    pub ordering: OrderingArg,
+    /// Write the drawing to this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Whose stages.
+    #[command(flatten)]
+    pub from: StageSource,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `--ordering`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OrderingArg {
+    /// The order with the shortest period
+    Best,
+    /// The order with the longest
+    Worst,
+}
+
+/// `dovetail calc`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  dovetail calc out/srsf/jobs.csv
+  dovetail calc muri/result/job.csv out/muri-s/job.csv.gz --json")]
+pub struct CalcArgs {
+    /// Job files: jobs.csv of `simulate --out`, or job.csv of Muri's simulator or cluster; .gz and .zst too
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `dovetail report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
@@ -424,6 +523,7 @@ impl RunArgs {
             track: self.track.or(file.track),
             check: self.check || file.check,
             out: self.out.or(file.out),
+            emit: self.emit.or(file.emit),
             json: self.json || file.json,
             quiet: self.quiet || file.quiet,
         }

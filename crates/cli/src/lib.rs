@@ -6,6 +6,7 @@
 pub mod args;
 pub mod commands;
 pub mod failure;
+pub mod lanes;
 pub mod progress;
 pub mod scenario;
 pub mod setup;
@@ -37,6 +38,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Compare(args) => commands::compare::run(args),
         Command::Trace(args) => commands::trace::run(args),
         Command::Policies(args) => commands::policies::run(&args),
+        Command::Profile(args) => commands::profile::run(&args),
+        Command::Calc(args) => commands::calc::run(&args),
         Command::Report(args) => commands::report::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),
         Command::Bench(args) => commands::bench::run(&args),

@@ -7,6 +7,7 @@ use dovetail_engine::{Clock, Knowledge, Policy};
 use dovetail_model::{ClusterSpec, Rate, Scaling, Time};
 use dovetail_policies::knobs::parse_span;
 use dovetail_policies::{Overrides, build};
+use dovetail_report::format::span as span_text;
 use dovetail_sim::{Failures, SimConfig, compat};
 use dovetail_workload::generate::{GenerateSpec, generate};
 use dovetail_workload::profiles::Profiles;
@@ -105,6 +106,12 @@ pub fn config(args: &RunArgs, cluster: ClusterSpec, seed: u64) -> Result<SimConf
     let mut config = SimConfig::new(cluster);
     config.seed = seed;
     config.check = args.check;
+    config.moments = args.emit.is_some();
+    if args.emit.is_some() && args.out.is_none() {
+        return Err(Failure::request(
+            "--emit writes files into the directory of --out: give one, such as --out DIR",
+        ));
+    }
     config.clock = clock(args.clock.as_deref())?;
     config.knowledge = args.knowledge.map(|k| match k {
         KnowledgeArg::None => Knowledge::None,
@@ -286,6 +293,32 @@ pub fn policy(
         }
         Some(CompatArg::Muri) => compat::muri(name, &overrides(args), workload, config).or_request(),
     }
+}
+
+/// A sentence where jobs take turns that are no longer than it takes to start again, so that they get nowhere.
+pub fn short_turns(policy: &Policy, workload: &Workload, config: &SimConfig) -> Option<String> {
+    let cost = config.restart_cost;
+    if cost == Time::ZERO || !policy.discipline.looks_at_holders() {
+        return None;
+    }
+    let round = match config.clock {
+        Clock::Rounds { period } => period,
+        Clock::Events => Time::ZERO,
+    };
+    let turn = |gpus: u32| policy.order.turn(gpus).map(|turn| turn.max(round));
+    let short = |gpus: u32| turn(gpus).is_some_and(|turn| turn <= cost);
+    let jobs = workload.jobs.iter().filter(|j| short(j.gpus)).count();
+    let narrowest = workload.jobs.iter().map(|j| j.gpus).filter(|g| short(*g)).min()?;
+    let seconds = |time: Time| span_text(time.as_secs_f64());
+    Some(format!(
+        "{}: a job on {narrowest} GPU{} has turns of {}, and starting again takes {}: {jobs} of {} jobs may make no \
+         progress once they have been stopped. Longer turns (quantum of las, first limit of tiresias) or a lower --restart-cost help",
+        policy.name,
+        if narrowest == 1 { "" } else { "s" },
+        seconds(turn(narrowest)?),
+        seconds(cost),
+        workload.jobs.len(),
+    ))
 }
 
 /// Splits `a,b:k=1,l=2,c` into policies: a piece with `=` but without `:` belongs to the policy before it.

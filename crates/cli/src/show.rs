@@ -47,6 +47,13 @@ pub fn table(headings: &[&str]) -> Table {
     table
 }
 
+/// Columns of the terminal, or of `COLUMNS`; 100 where nobody says.
+pub fn width() -> usize {
+    let said = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    said.or_else(|| Table::new().width().map(usize::from))
+        .unwrap_or(100)
+}
+
 /// Aligns all columns but the first to the right.
 pub fn align_numbers(table: &mut Table) {
     for i in 1..table.column_count() {

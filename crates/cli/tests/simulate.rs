@@ -151,6 +151,8 @@ fn what_is_wrong_is_named() {
         &["simulate", "--elastic", "2..4"],
         &["simulate", "--spread-penalty", "1.5"],
         &["simulate", "--compat", "blox", "--policy", "srsf"],
+        &["simulate", "--emit", "muri"],
+        &["simulate", "--emit", "blox", "--out", "run"],
         &["simulate", "s.yaml"],
         &["simulate", "nowhere.yaml"],
     ];

@@ -128,6 +128,12 @@ pub trait Order: Part + CloneOrder {
         Knowledge::None
     }
 
+    /// How long a job on so many GPUs is served before its place in line gets worse by itself; none where it never does,
+    /// or at no fixed time. Where starting again takes as long, jobs that take turns get nowhere.
+    fn turn(&self, _gpus: u32) -> Option<Time> {
+        None
+    }
+
     /// A job has finished: a policy may learn from it. Returns true when all lines should be drawn anew.
     fn finished(&mut self, _job: &Job, _now: Time) -> bool {
         false

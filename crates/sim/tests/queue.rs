@@ -34,8 +34,19 @@ fn by_hand(record: &RunRecord) -> (f64, u64, f64) {
         }
     }
     waits.retain(|(from, to, ..)| to > from);
-    let began = record.rows.iter().map(|r| r.submit.0).min().unwrap();
-    let ended = record.rows.iter().filter_map(|r| r.finish).max().unwrap().0;
+    let began = record
+        .rows
+        .iter()
+        .map(|r| r.submit.0)
+        .min()
+        .expect("there are jobs");
+    let ended = record
+        .rows
+        .iter()
+        .filter_map(|r| r.finish)
+        .max()
+        .expect("some end")
+        .0;
     let mut times: BTreeSet<i64> = BTreeSet::from([began, ended]);
     times.extend(waits.iter().flat_map(|w| [w.0, w.1]));
     let times: Vec<i64> = times.into_iter().collect();

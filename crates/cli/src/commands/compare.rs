@@ -62,6 +62,9 @@ pub fn run(args: Box<CompareArgs>) -> Result<(), Failure> {
     let records = run_grid(&args, &policies, &loads, &seeds)?;
     if let Some(dir) = &args.out {
         dovetail_report::write_comparison(dir, &records).or_work()?;
+        for (record, name) in records.iter().zip(dovetail_report::run_directories(&records)) {
+            super::simulate::emit(&dir.join(name), args.emit, record)?;
+        }
     }
     if args.json {
         let summaries: Vec<&Summary> = records.iter().map(|r| &r.summary).collect();
@@ -94,7 +97,11 @@ fn run_grid(
         .next()
         .ok_or_else(|| Failure::request("--seeds: expected at least one seed"))?;
     for policy in policies {
-        setup::policy(policy, args, any, &mut setup::config(args, cluster.clone(), 1)?)?;
+        let mut config = setup::config(args, cluster.clone(), 1)?;
+        let (policy, _) = setup::policy(policy, args, any, &mut config)?;
+        if let (Some(warning), false) = (setup::short_turns(&policy, any, &config), args.quiet) {
+            eprintln!("warning: {warning}");
+        }
     }
     if !args.quiet {
         any.notes.iter().for_each(|note| eprintln!("note: {note}"));
@@ -217,6 +224,8 @@ fn mean(runs: &[&Summary]) -> Summary {
         makespan_s: avg(|s| s.makespan_s),
         gpu_utilization: avg(|s| s.gpu_utilization),
         preemptions: avg(|s| s.preemptions as f64) as u64,
+        avg_queue_length: avg(|s| s.avg_queue_length),
+        blocking_index: avg(|s| s.blocking_index),
         worst_ftf: avg(|s| s.worst_ftf),
         p95_ftf: avg(|s| s.p95_ftf),
         avg_ftf: avg(|s| s.avg_ftf),

@@ -1,9 +1,11 @@
 //! One file per command.
 
 pub mod bench;
+pub mod calc;
 pub mod compare;
 pub mod completions;
 pub mod policies;
+pub mod profile;
 pub mod report;
 pub mod reproduce;
 pub mod simulate;

@@ -1,10 +1,12 @@
 //! `dovetail simulate`: one run.
 
+use std::path::Path;
+
 use dovetail_model::run::{RunRecord, Summary};
-use dovetail_report::format::{count, span};
+use dovetail_report::format::{count, significant, span};
 use dovetail_sim::simulate_with;
 
-use crate::args::SimulateArgs;
+use crate::args::{EmitArg, SimulateArgs};
 use crate::failure::{Blame, Failure};
 use crate::{progress, scenario, setup, show};
 
@@ -41,6 +43,9 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
     let (policy, needs) = setup::policy(&name, &args, &workload, &mut config)?;
     if !args.quiet {
         workload.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        if let Some(warning) = setup::short_turns(&policy, &workload, &config) {
+            eprintln!("warning: {warning}");
+        }
     }
     let bar = progress::bar(workload.jobs.len() as u64, &policy.name, args.quiet);
     let result = simulate_with(&workload, policy, needs, &config, None, &mut |done| {
@@ -50,6 +55,7 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
     let record = result.map_err(blame)?;
     if let Some(dir) = &args.out {
         dovetail_report::write_run(dir, &record).or_work()?;
+        emit(dir, args.emit, &record)?;
     }
     if args.json {
         return show::print(serde_json::to_string_pretty(&record.summary).or_work()?);
@@ -59,6 +65,17 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
         show::print(format!("report: {}", dir.join("report.html").display()))?;
     }
     Ok(())
+}
+
+/// Writes the files of another system, if asked for.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn emit(dir: &Path, system: Option<EmitArg>, record: &RunRecord) -> Result<(), Failure> {
+    match system {
+        None => Ok(()),
+        Some(EmitArg::Muri) => dovetail_report::write_muri(dir, record).map(|_| ()).or_work(),
+    }
 }
 
 /// Whether the run or the request is to blame.
@@ -120,6 +137,15 @@ fn summary_table(record: &RunRecord) -> comfy_table::Table {
     row("makespan", span(s.makespan_s));
     row("GPUs in use", format!("{:.1} %", s.gpu_utilization * 100.0));
     row("fragmentation", format!("{:.1} %", s.fragmentation * 100.0));
+    row(
+        "jobs waiting",
+        format!(
+            "{} on average, {} at most",
+            significant(s.avg_queue_length),
+            count(s.max_queue_length)
+        ),
+    );
+    row("blocking index", significant(s.blocking_index));
     row("stops of running jobs", count(s.preemptions));
     row(
         "worst, p95, average ρ",

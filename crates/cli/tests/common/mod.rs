@@ -10,6 +10,7 @@ pub(crate) fn dovetail_in(dir: &Path, args: &[&str]) -> String {
         .current_dir(dir)
         .env("NO_COLOR", "1")
         .env_remove("DOVETAIL_SHARED")
+        .env_remove("COLUMNS")
         .stdin(Stdio::null())
         .output()
         .expect("the binary was built for this test");

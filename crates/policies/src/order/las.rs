@@ -72,6 +72,11 @@ impl Order for Las {
             now,
         ))
     }
+
+    fn turn(&self, gpus: u32) -> Option<Time> {
+        let speed = if self.two_d { i64::from(gpus.max(1)) } else { 1 };
+        (self.quantum > Time::ZERO).then(|| Time(self.quantum.0 / speed))
+    }
 }
 
 /// When a service that grows by `speed` has grown by `gap`; never if it stands still.

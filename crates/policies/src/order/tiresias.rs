@@ -78,4 +78,9 @@ impl Order for Tiresias {
             .and_then(|limit| reaches(limit - service, speed, now));
         line.in_band(queue as i32).until(falls)
     }
+
+    fn turn(&self, gpus: u32) -> Option<Time> {
+        let limit = self.limits.first()? / i128::from(gpus.max(1));
+        Some(Time(i64::try_from(limit).unwrap_or(i64::MAX)))
+    }
 }

@@ -125,6 +125,7 @@ mod tests {
             finish: finish.map(Time::from_secs),
             held: Time::from_secs(held),
             preemptions: 1,
+            rho: None,
         }
     }
 

@@ -1,0 +1,316 @@
+//! `dovetail profile list|show`: stages of models, and how jobs interleave theirs.
+
+use dovetail_model::layout::{Layout, layout};
+use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, efficiency, shared_period_us};
+use dovetail_report::format::grouped;
+use dovetail_workload::{StageProfile, StageTable};
+use serde_json::{Value, json};
+
+use crate::args::{OrderingArg, ProfileArgs, ProfileCommand, ProfileShowArgs, StageSource};
+use crate::failure::{Blame, Failure};
+use crate::{lanes, show};
+
+/// Does what was asked for.
+///
+/// # Errors
+/// When a table cannot be read, or does not have a model.
+pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
+    match &args.command {
+        ProfileCommand::List { from, json } => list(&stage_table(from)?, *json),
+        ProfileCommand::Show(args) => show_group(args),
+    }
+}
+
+fn stage_table(from: &StageSource) -> Result<StageTable, Failure> {
+    match (&from.profiles, &from.trace) {
+        (Some(path), _) => StageTable::read(path).or_request(),
+        (None, Some(path)) => StageTable::of_trace(path).or_request(),
+        (None, None) => Ok(StageTable::default()),
+    }
+}
+
+fn list(stages: &StageTable, as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        let rows: Vec<Value> = stages.rows.iter().map(profile_json).collect();
+        return show::print(serde_json::to_string_pretty(&rows).or_work()?);
+    }
+    let mut table = show::table(&[
+        "model",
+        "GPUs",
+        "batch",
+        "iteration, ms",
+        "data",
+        "GPU",
+        "network",
+    ]);
+    for row in &stages.rows {
+        let batch = row.batch_size.map(|b| b.to_string()).unwrap_or_default();
+        let [data, gpu, network] = three(&row.stages).map(millis);
+        table.add_row([
+            row.model.clone(),
+            row.gpus.to_string(),
+            batch,
+            millis(row.stages.iteration_us.into()),
+            data,
+            gpu,
+            network,
+        ]);
+    }
+    show::align_numbers(&mut table);
+    show::print(table)
+}
+
+/// Data (storage and CPU together), GPU and network.
+fn three(stages: &Stages) -> [f64; 3] {
+    let [a, b, c, d] = stages.times_us.map(f64::from);
+    if stages.four { [a + b, c, d] } else { [a, b, c] }
+}
+
+fn millis(us: f64) -> String {
+    let shown = grouped(us / 1000.0, 1);
+    shown.strip_suffix(".0").map(str::to_owned).unwrap_or(shown)
+}
+
+fn profile_json(row: &StageProfile) -> Value {
+    let [data, gpu, network] = three(&row.stages).map(|us| us / 1000.0);
+    let mut value = json!({
+        "model": row.model, "gpus": row.gpus, "batch_size": row.batch_size,
+        "iteration_ms": f64::from(row.stages.iteration_us) / 1000.0,
+        "data_ms": data, "gpu_ms": gpu, "network_ms": network,
+    });
+    if row.stages.four {
+        let [storage, cpu, ..] = row.stages.times_us.map(|us| f64::from(us) / 1000.0);
+        (value["storage_ms"], value["cpu_ms"]) = (json!(storage), json!(cpu));
+    }
+    value
+}
+
+/// A group and all that is said of it.
+struct Group {
+    members: Vec<StageProfile>,
+    ordering: Ordering,
+    drawn: Layout,
+    /// With contention, in microseconds.
+    period_us: f64,
+    best_us: f64,
+    worst_us: f64,
+    contention: f64,
+    efficiency: f64,
+    /// The members' iterations one after the other, each alone.
+    in_turn_us: f64,
+}
+
+impl Group {
+    fn new(members: Vec<StageProfile>, ordering: Ordering) -> Self {
+        let contention = Contention::default();
+        let stages: Vec<Stages> = members.iter().map(|m| m.stages).collect();
+        let shared = |ordering| shared_period_us(&stages, ordering, &contention);
+        Self {
+            drawn: layout(&stages, ordering),
+            period_us: shared(ordering),
+            best_us: shared(Ordering::Best),
+            worst_us: shared(Ordering::Worst),
+            contention: contention.factors[stages.len() - 1],
+            efficiency: efficiency(&stages, ordering, &contention),
+            in_turn_us: stages.iter().map(|s| f64::from(s.iteration_us)).sum(),
+            members,
+            ordering,
+        }
+    }
+
+    /// Muri's autopack takes a group apart whose members would be faster one after the other.
+    fn kept(&self) -> bool {
+        self.members.len() == 1 || self.period_us <= self.in_turn_us
+    }
+
+    fn slowdown(&self, member: usize) -> f64 {
+        self.period_us / f64::from(self.members[member].stages.iteration_us)
+    }
+
+    /// Whether what is drawn is longer than what the model counts.
+    fn unsettled(&self) -> bool {
+        (self.drawn.steady_us - self.drawn.period_us).abs() > 2e-3 * self.drawn.period_us
+    }
+}
+
+fn show_group(args: &ProfileShowArgs) -> Result<(), Failure> {
+    if args.models.len() > MOST_SHARERS {
+        return Err(Failure::request(format!(
+            "found {} models, expected one to {MOST_SHARERS}: jobs that share GPUs need a resource each",
+            args.models.len()
+        )));
+    }
+    let table = stage_table(&args.from)?;
+    let find = |model: &String| table.find(model, args.gpus).cloned().or_request();
+    let members = args.models.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let ordering = match args.ordering {
+        OrderingArg::Best => Ordering::Best,
+        OrderingArg::Worst => Ordering::Worst,
+    };
+    let group = Group::new(members, ordering);
+    if let Some(path) = &args.svg {
+        let names = lanes::names(&group.members.iter().map(|m| m.model.as_str()).collect::<Vec<_>>());
+        let figure = dovetail_report::interleaving(&names, &group.drawn, &title(&group), &caption(&group));
+        dovetail_report::files::write_file(path, figure.svg().as_bytes()).or_work()?;
+    }
+    if args.json {
+        return show::print(serde_json::to_string_pretty(&group_json(&group)).or_work()?);
+    }
+    describe(&group)?;
+    match &args.svg {
+        Some(path) => show::print(format!("figure: {}", path.display())),
+        None => Ok(()),
+    }
+}
+
+fn title(group: &Group) -> String {
+    let names: Vec<&str> = group.members.iter().map(|m| m.model.as_str()).collect();
+    let gpus = group.members[0].gpus;
+    format!(
+        "{} on {gpus} GPU{}",
+        names.join(" + "),
+        if gpus == 1 { "" } else { "s" }
+    )
+}
+
+fn caption(group: &Group) -> String {
+    format!(
+        "Two periods of {} ms without contention, {} order. With contention (× {:.2}) a period takes {} ms and the four \
+         resources are busy for {:.1} % of it.",
+        millis(group.drawn.steady_us),
+        ordering_name(group.ordering),
+        group.contention,
+        millis(group.period_us),
+        group.efficiency * 100.0
+    )
+}
+
+fn ordering_name(ordering: Ordering) -> &'static str {
+    match ordering {
+        Ordering::Best => "best",
+        Ordering::Worst => "worst",
+    }
+}
+
+fn describe(group: &Group) -> Result<(), Failure> {
+    show::print(title(group))?;
+    show::print("")?;
+    show::print(lanes::draw(&group.drawn, show::width(), show::colours()))?;
+    let mut table = show::table(&[
+        "model",
+        "data, ms",
+        "GPU",
+        "network",
+        "iteration alone",
+        "slowdown",
+    ]);
+    for (i, member) in group.members.iter().enumerate() {
+        let [data, gpu, network] = three(&member.stages).map(millis);
+        table.add_row([
+            format!("{} {}", lanes::letter(i), member.model),
+            data,
+            gpu,
+            network,
+            format!("{} ms", millis(member.stages.iteration_us.into())),
+            format!("{:.2}", group.slowdown(i)),
+        ]);
+    }
+    show::align_numbers(&mut table);
+    show::print(table)?;
+    let line = |name: &str, text: String| show::print(format!("{name:<12}{text}"));
+    let efficiency = format!(
+        "{:.3}: the mean busy share of storage, CPU, GPU and network",
+        group.efficiency
+    );
+    if group.members.len() == 1 {
+        line("period", format!("{} ms", millis(group.period_us)))?;
+        return line("efficiency", efficiency);
+    }
+    let order: Vec<String> = group
+        .drawn
+        .order
+        .iter()
+        .map(|m| lanes::letter(*m).into())
+        .collect();
+    line(
+        "period",
+        format!(
+            "{} ms in the {} order, {}; {} ms with contention (× {:.2})",
+            millis(group.drawn.period_us),
+            ordering_name(group.ordering),
+            order.join(" "),
+            millis(group.period_us),
+            group.contention
+        ),
+    )?;
+    if group.unsettled() {
+        line(
+            "",
+            format!(
+                "drawn is the period of {} ms to which the phases settle; Muri's formula stops before that",
+                millis(group.drawn.steady_us)
+            ),
+        )?;
+    }
+    line(
+        "orders",
+        format!(
+            "{} ms best, {} ms worst, with contention",
+            millis(group.best_us),
+            millis(group.worst_us)
+        ),
+    )?;
+    line("efficiency", efficiency)?;
+    line(
+        "autopack",
+        format!(
+            "{}: {} ms together, {} ms one after the other",
+            if group.kept() {
+                "keeps the group"
+            } else {
+                "takes the group apart"
+            },
+            millis(group.period_us),
+            millis(group.in_turn_us)
+        ),
+    )
+}
+
+fn group_json(group: &Group) -> Value {
+    let ms = |us: f64| us / 1000.0;
+    let members: Vec<Value> = group
+        .members
+        .iter()
+        .enumerate()
+        .map(|(i, member)| {
+            let mut value = profile_json(member);
+            value["slowdown"] = json!(group.slowdown(i));
+            value
+        })
+        .collect();
+    let uses: Vec<Value> = group
+        .drawn
+        .uses
+        .iter()
+        .map(|u| {
+            json!({
+                "member": u.member, "resource": u.resource.name(), "start_ms": ms(u.start_us), "end_ms": ms(u.end_us),
+            })
+        })
+        .collect();
+    json!({
+        "members": members,
+        "ordering": ordering_name(group.ordering),
+        "order": group.drawn.order,
+        "period_ms": ms(group.drawn.period_us),
+        "steady_period_ms": ms(group.drawn.steady_us),
+        "contention": group.contention,
+        "shared_period_ms": ms(group.period_us),
+        "best_shared_period_ms": ms(group.best_us),
+        "worst_shared_period_ms": ms(group.worst_us),
+        "efficiency": group.efficiency,
+        "one_after_the_other_ms": ms(group.in_turn_us),
+        "autopack_keeps": group.kept(),
+        "uses": uses,
+    })
+}
