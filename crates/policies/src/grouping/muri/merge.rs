@@ -43,17 +43,13 @@ pub(super) struct Merger {
     pub(super) matching: bool,
     pub(super) gpu_memory_mib: Option<u64>,
     pub(super) kinds: Kinds,
-    /// The last matching of each width and round: mostly the groups are of the same kinds as before.
-    pub(super) last: BTreeMap<(u32, usize), Solved>,
+    /// Matchings already made, by how many groups there are of which kind, for GPUs of `solved_for` memory.
+    pub(super) solved: FxHashMap<Vec<(Code, u32)>, Vec<TypePair>>,
+    pub(super) solved_for: Option<u64>,
 }
 
-/// A matching over kinds of groups.
-#[derive(Debug, Clone)]
-pub(super) struct Solved {
-    kinds: Vec<(Code, u32)>,
-    memory_mib: Option<u64>,
-    pairs: Vec<TypePair>,
-}
+/// Matchings that are remembered before all are forgotten.
+const MOST_SOLVED: usize = 1 << 14;
 
 /// Two groups of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,11 +65,11 @@ struct Pair {
 impl Merger {
     /// Rounds of pairing, in every bucket, until no more GPUs are wanted than there are.
     pub(super) fn merge_until_fits(&mut self, buckets: &mut Buckets, wanted: &mut u64, gpus: u64) {
-        for round in 0..self.size {
+        for _ in 0..self.size {
             let mut pairs: Vec<Pair> = Vec::new();
             for (width, groups) in buckets.iter() {
                 let found = if self.matching {
-                    self.matched(groups, (*width, round))
+                    self.matched(groups)
                 } else {
                     self.neighbours(groups)
                 };
@@ -132,7 +128,7 @@ impl Merger {
 
     /// Pairs of groups by maximum-weight matching. Groups of the same kinds are alike, so the matching is over kinds of
     /// groups, which are few, not over groups.
-    fn matched(&mut self, groups: &[Group], slot: (u32, usize)) -> Vec<(usize, usize)> {
+    fn matched(&mut self, groups: &[Group]) -> Vec<(usize, usize)> {
         let mut order: Vec<u32> = (0..groups.len() as u32).collect();
         order.sort_by_key(|i| groups[*i as usize].code);
         let mut kinds: Vec<(Code, u32)> = Vec::new();
@@ -145,17 +141,18 @@ impl Merger {
             }
             kind_of[*i as usize] = kinds.len() as u32 - 1;
         }
-        let pairs = self.solve(kinds, slot);
+        let pairs = self.solve(kinds);
         name_pairs(groups, &order, &kind_of, pairs)
     }
 
     /// How many pairs of which kinds to make.
-    fn solve(&mut self, kinds: Vec<(Code, u32)>, slot: (u32, usize)) -> Vec<TypePair> {
-        let memory_mib = self.gpu_memory_mib;
-        if let Some(last) = self.last.get(&slot) {
-            if last.kinds == kinds && last.memory_mib == memory_mib {
-                return last.pairs.clone();
-            }
+    fn solve(&mut self, kinds: Vec<(Code, u32)>) -> Vec<TypePair> {
+        if self.solved_for != self.gpu_memory_mib || self.solved.len() >= MOST_SOLVED {
+            self.solved.clear();
+            self.solved_for = self.gpu_memory_mib;
+        }
+        if let Some(pairs) = self.solved.get(&kinds) {
+            return pairs.clone();
         }
         let counts: Vec<u32> = kinds.iter().map(|(_, count)| *count).collect();
         let mut weight = vec![vec![0; kinds.len()]; kinds.len()];
@@ -166,12 +163,7 @@ impl Merger {
             }
         }
         let pairs = by_type(&counts, &weight).pairs;
-        let solved = Solved {
-            kinds,
-            memory_mib,
-            pairs: pairs.clone(),
-        };
-        self.last.insert(slot, solved);
+        self.solved.insert(kinds, pairs.clone());
         pairs
     }
 

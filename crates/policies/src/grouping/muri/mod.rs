@@ -15,6 +15,9 @@ use dovetail_engine::{Claim, Cluster, Grouping, Job, Knowledge, Part};
 use dovetail_model::stages::{MOST_SHARERS, Ordering};
 use dovetail_model::{Terms, Time};
 
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+
 use kinds::{Kinds, size};
 use merge::{Buckets, Group, Home, Merger};
 
@@ -75,7 +78,8 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
                 matching: knobs.get("matching", "true or false")?,
                 gpu_memory_mib: None,
                 kinds: Kinds::new(ordering),
-                last: BTreeMap::new(),
+                solved: FxHashMap::default(),
+                solved_for: None,
             },
             name: knobs.name(),
         }))
@@ -112,31 +116,37 @@ impl Grouping for Muri {
 
     fn group(&mut self, line: &[(&Job, u32)], gpus: u32, _now: Time) -> Vec<Claim> {
         let chosen = self.choose(line, gpus);
-        let wanted: u64 = chosen.iter().map(|i| u64::from(line[*i].1)).sum();
-        let alone = chosen.iter().map(|i| vec![*i]).collect();
-        if wanted <= u64::from(gpus) {
-            return self.plan(line, alone, gpus).claims(line);
+        if self.stable == 0.0 {
+            return self.plan(line, chosen.into_iter().map(alone), gpus).claims(line);
         }
+        let wanted: u64 = chosen.iter().map(|i| u64::from(line[*i].1)).sum();
         let running = running_groups(line, &chosen);
-        let shared = running.iter().any(|places| places.len() > 1);
-        let kept = (self.stable > 0.0 && shared).then(|| self.plan(line, running, gpus));
+        let shared = wanted > u64::from(gpus) && running.iter().any(|places| places.len() > 1);
+        let kept = shared.then(|| self.plan(line, running.into_iter(), gpus));
         let kept = kept.filter(|plan| plan.wanted <= u64::from(gpus));
         match kept {
             Some(kept) if self.stable.is_infinite() => kept.claims(line),
             Some(kept) => {
-                let fresh = self.plan(line, alone, gpus);
+                let fresh = self.plan(line, chosen.into_iter().map(alone), gpus);
                 let is_worth_it = fresh.speed > kept.speed * (1.0 + self.stable);
                 if is_worth_it { fresh } else { kept }.claims(line)
             }
-            None => self.plan(line, alone, gpus).claims(line),
+            None => self.plan(line, chosen.into_iter().map(alone), gpus).claims(line),
         }
     }
+}
+
+/// Places in line of jobs that run together.
+type Places = SmallVec<[usize; MOST_SHARERS]>;
+
+fn alone(place: usize) -> Places {
+    smallvec![place]
 }
 
 /// Who runs with whom.
 struct Plan {
     /// Places in line, best first, and the width.
-    groups: Vec<(Vec<usize>, u32)>,
+    groups: Vec<(Places, u32)>,
     /// GPUs for all of them.
     wanted: u64,
     /// GPUs × the share of full speed, over all jobs; only where plans are compared.
@@ -146,7 +156,7 @@ struct Plan {
 impl Plan {
     fn claims(mut self, line: &[(&Job, u32)]) -> Vec<Claim> {
         self.groups.sort_unstable();
-        let claim = |(places, gpus): (Vec<usize>, u32)| Claim {
+        let claim = |(places, gpus): (Places, u32)| Claim {
             members: places.iter().map(|i| line[*i].0.spec.id).collect(),
             gpus,
         };
@@ -162,16 +172,16 @@ fn home(job: &Job, width: u32) -> Option<Home> {
 }
 
 /// The chosen jobs, those together that share GPUs now.
-fn running_groups(line: &[(&Job, u32)], chosen: &[usize]) -> Vec<Vec<usize>> {
+fn running_groups(line: &[(&Job, u32)], chosen: &[usize]) -> Vec<Places> {
     let mut homes: BTreeMap<Home, usize> = BTreeMap::new();
-    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut groups: Vec<Places> = Vec::new();
     for i in chosen {
         let (job, width) = line[*i];
         let home = home(job, width).filter(|_| job.spec.stages.is_some());
         match home.and_then(|home| homes.get(&home)) {
             Some(group) => groups[*group].push(*i),
             None => {
-                groups.push(vec![*i]);
+                groups.push(alone(*i));
                 if let Some(home) = home {
                     homes.insert(home, groups.len() - 1);
                 }
@@ -183,7 +193,7 @@ fn running_groups(line: &[(&Job, u32)], chosen: &[usize]) -> Vec<Vec<usize>> {
 
 impl Muri {
     /// Merges these groups until they fit, takes some apart where there is room to spare, and weighs the result.
-    fn plan(&mut self, line: &[(&Job, u32)], groups: Vec<Vec<usize>>, gpus: u32) -> Plan {
+    fn plan(&mut self, line: &[(&Job, u32)], groups: impl Iterator<Item = Places>, gpus: u32) -> Plan {
         let mut plan = Plan {
             groups: Vec::new(),
             wanted: 0,
@@ -209,9 +219,10 @@ impl Muri {
         }
         for (width, groups) in buckets {
             for group in groups {
-                plan.speed += f64::from(width) * self.speed(&group);
-                let unpacked = self.unpack(group).into_iter();
-                plan.groups.extend(unpacked.map(|places| (places, width)));
+                if self.stable > 0.0 {
+                    plan.speed += f64::from(width) * self.speed(&group);
+                }
+                self.unpack(group, width, &mut plan.groups);
             }
         }
         plan
@@ -308,16 +319,16 @@ impl Muri {
         chosen
     }
 
-    /// The group, or its members alone if they would be faster one after the other.
-    fn unpack(&mut self, group: Group) -> Vec<Vec<usize>> {
-        let mut places = group.places.to_vec();
+    /// Lists the group, or its members alone if they would be faster one after the other.
+    fn unpack(&mut self, group: Group, width: u32, groups: &mut Vec<(Places, u32)>) {
+        let mut places = group.places;
         if self.autopack && size(group.code) > 1 {
             let worth = self.merger.kinds.worth(group.code);
             if worth.period_us > worth.in_turn_us {
-                return places.into_iter().map(|i| vec![i]).collect();
+                return groups.extend(places.into_iter().map(|i| (alone(i), width)));
             }
         }
         places.sort_unstable();
-        vec![places]
+        groups.push((places, width));
     }
 }
