@@ -458,10 +458,10 @@ pub struct ReproduceArgs {
 /// `dovetail bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// What to measure: sim
-    #[arg(default_value = "sim")]
-    pub what: String,
-    /// A trace instead of the generated Philly-like workload (82,247 jobs)
+    /// What to measure
+    #[arg(value_enum, default_value = "sim")]
+    pub what: BenchArg,
+    /// A trace instead of the generated Philly-like workload (82,247 jobs), or instead of Muri's
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Leave out the million jobs
@@ -470,6 +470,15 @@ pub struct BenchArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `dovetail bench` measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BenchArg {
+    /// Replays and the rounds of a large cluster
+    Sim,
+    /// Sharing GPUs: a regrouping, and all policies over Muri's traces
+    Grouping,
 }
 
 /// `dovetail completions`.

@@ -190,7 +190,6 @@ impl State {
             if self.jobs[id].is_none() {
                 continue;
             }
-            self.unseat(id);
             let now = self.now;
             let keep_holders = self.keep_holders;
             let entry = self.jobs[id].as_mut().expect("looked at above");
@@ -198,12 +197,20 @@ impl State {
             let seat = match (entry.job.is_waiting(), entry.job.allocation.is_some()) {
                 (true, _) => Seat::Waiting,
                 (false, true) if keep_holders => Seat::Holding,
-                _ => continue,
+                _ => {
+                    self.unseat(id);
+                    continue;
+                }
             };
             let line = match &crowd {
                 Some(crowd) => order.line_among(&entry.job, crowd, now),
                 None => order.line(&entry.job, now),
             };
+            if crowd.is_some() && entry.seat == seat && entry.job.line == line && line.until.is_none() {
+                continue;
+            }
+            self.unseat(id);
+            let entry = self.jobs[id].as_mut().expect("looked at above");
             if line.fresh_start {
                 entry.job.forgiven = entry.job.gpu_time(now);
             }

@@ -1,5 +1,5 @@
-//! Themis: the job that sharing has served worst goes first. Key: −ρ, with ρ the finish-time fairness it would end with
-//! if it had its GPUs from now on.
+//! Themis: the job that sharing has served worst goes first. Key: −ρ to a hundredth, with ρ the finish-time fairness it
+//! would end with if it had its GPUs from now on.
 //!
 //! ρ = shared / ideal. *Shared* is the time since submission and what is left at the job's speed. *Ideal* is its whole
 //! run time on an equal share of the cluster, a 1/n part with n the mean number of jobs alive over its life: as it was
@@ -31,8 +31,9 @@ impl Part for Themis {
     }
 }
 
-/// Keys are whole billionths of ρ.
-const FINE: f64 = 1e9;
+/// Keys are whole hundredths of the logarithm of ρ: who is within a hundredth of another is as badly off, and whoever
+/// came first goes first. A key then stays the same for a while, and the line need not be drawn anew for every auction.
+const FINE: f64 = 100.0;
 
 impl Order for Themis {
     /// Among nobody: time since submission and run time left, over the whole run time.
@@ -47,7 +48,7 @@ impl Order for Themis {
 
     fn line_among(&self, job: &Job, crowd: &Crowd, now: Time) -> Line {
         match rho(job, crowd, now) {
-            Some(rho) => Line::fixed(-((rho * FINE) as i128)),
+            Some(rho) => Line::fixed(-((libm::log(rho.max(1e-12)) * FINE).floor() as i128)),
             None => Line::fixed(i128::from(job.spec.submit.0)).in_band(1),
         }
     }

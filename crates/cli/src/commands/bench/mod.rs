@@ -1,4 +1,6 @@
-//! `dovetail bench sim`: what a decision and a replay cost on this machine, on one core.
+//! `dovetail bench`: what decisions and replays cost on this machine, on one core.
+
+mod grouping;
 
 use std::time::Instant;
 
@@ -12,7 +14,7 @@ use dovetail_workload::{Workload, read};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArg, BenchArgs};
 use crate::failure::{Blame, Failure};
 use crate::show;
 
@@ -29,14 +31,30 @@ struct Figure {
 /// Measures and shows.
 ///
 /// # Errors
-/// When there is nothing of that name to measure.
+/// When a trace cannot be read.
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
-    if args.what != "sim" {
-        return Err(Failure::request(format!(
-            "unknown benchmark `{}`; there is: sim",
-            args.what
-        )));
+    let figures = match args.what {
+        BenchArg::Sim => simulation(args)?,
+        BenchArg::Grouping => grouping::figures(args.trace.as_ref())?,
+    };
+    if args.json {
+        return show::print(serde_json::to_string_pretty(&figures).or_work()?);
     }
+    let mut table = show::table(&["what", "CPU time", "figure", "goal"]);
+    for f in &figures {
+        table.add_row([
+            f.what.clone(),
+            format!("{:.3} s", f.seconds),
+            format!("{} {}", count(f.figure as u64), f.unit),
+            f.goal.to_owned(),
+        ]);
+    }
+    show::align_numbers(&mut table);
+    show::print(table)
+}
+
+/// Replays, and rounds of a large cluster.
+fn simulation(args: &BenchArgs) -> Result<Vec<Figure>, Failure> {
     let philly = match &args.trace {
         Some(path) => read(path, None).or_request()?,
         None => generate(&GenerateSpec {
@@ -64,20 +82,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     if !args.short {
         figures.push(million()?);
     }
-    if args.json {
-        return show::print(serde_json::to_string_pretty(&figures).or_work()?);
-    }
-    let mut table = show::table(&["what", "CPU time", "figure", "goal"]);
-    for f in &figures {
-        table.add_row([
-            f.what.clone(),
-            format!("{:.3} s", f.seconds),
-            format!("{} {}", count(f.figure as u64), f.unit),
-            f.goal.to_owned(),
-        ]);
-    }
-    show::align_numbers(&mut table);
-    show::print(table)
+    Ok(figures)
 }
 
 /// Seconds this thread has spent on a core; wall time where the system does not tell. What else the machine does
