@@ -4,11 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_model::ClusterSpec;
+use dovetail_engine::{Clock, Engine};
 use dovetail_model::run::RunRecord;
-use dovetail_policies::Overrides;
+use dovetail_model::stages::{Contention, Ordering, efficiency};
+use dovetail_model::{ClusterSpec, Event, JobId, JobSpec, Time};
+use dovetail_policies::{Overrides, build};
 use dovetail_sim::{SimConfig, compat, simulate};
 use dovetail_testkit::shared;
+use dovetail_workload::stage_table::StageTable;
 use dovetail_workload::{Format, read};
 
 /// The name of a run of the reference, for one of our policies.
@@ -161,4 +164,76 @@ fn antman_keeps_every_promise() {
     let (built, needs) = compat::muri("antman", &Overrides::default(), &workload, &mut config).unwrap();
     let record = simulate(&workload, built, needs, &config).unwrap();
     assert!(record.summary.gpu_utilization <= 1.0);
+}
+
+/// One grouping of the reference: jobs of one width, in order of the line, and who shares.
+#[derive(serde::Deserialize)]
+struct Grouped {
+    num_gpu: u32,
+    models: Vec<String>,
+    cluster_gpu: u32,
+    groups: Vec<Vec<u32>>,
+}
+
+#[test]
+fn groupings_are_as_good_as_those_the_reference_finds() {
+    let Some(folder) = shared(env!("CARGO_MANIFEST_DIR"), "muri/golden") else {
+        return;
+    };
+    let text = std::fs::read_to_string(folder.join("blossom_same_grouping.json")).unwrap();
+    let golden: Vec<Grouped> = serde_json::from_str(&text).unwrap();
+    let profiles = StageTable::default();
+    assert_eq!(golden.len(), 120);
+    let mut pairs = 0;
+    for (number, case) in golden.into_iter().enumerate() {
+        let parts = Overrides {
+            discipline: Some("afresh".to_owned()),
+            grouping: Some("muri-sim:nodes=1x1000000,autopack=false".to_owned()),
+            ..Overrides::default()
+        };
+        let (policy, _) = build("fifo", &parts).unwrap();
+        let mut grouping = policy.grouping.clone();
+        let mut engine = Engine::new(policy, Clock::Events);
+        for (i, model) in (0..).zip(&case.models) {
+            let mut spec = JobSpec::new(JobId(i), case.num_gpu);
+            spec.stages = Some(profiles.find(model, case.num_gpu).unwrap().stages);
+            engine.handle(Time::ZERO, Event::Submitted(spec));
+        }
+        let line: Vec<_> = engine.jobs().map(|job| (job, case.num_gpu)).collect();
+        let claims = grouping.group(&line, case.cluster_gpu, Time::ZERO);
+        let ours: Vec<Vec<u32>> = claims
+            .into_iter()
+            .map(|c| c.members.iter().map(|m| m.0).collect())
+            .collect();
+        let stages = |i: &u32| {
+            profiles
+                .find(&case.models[*i as usize], case.num_gpu)
+                .unwrap()
+                .stages
+        };
+        let worth = |groups: &[Vec<u32>]| -> f64 {
+            let shared = groups.iter().filter(|g| g.len() > 1);
+            let members = shared.map(|g| g.iter().map(stages).collect::<Vec<_>>());
+            members
+                .map(|m| efficiency(&m, Ordering::Best, &Contention::default()))
+                .sum()
+        };
+        assert_eq!(
+            ours.len(),
+            case.groups.len(),
+            "grouping {number}: {:?}",
+            case.models
+        );
+        // Pairs come from one matching, which is the best there is. Larger groups come from several, and which of equally
+        // good ones the first of them takes decides what the next can do.
+        if ours.iter().chain(&case.groups).all(|g| g.len() <= 2) {
+            let (ours, theirs) = (worth(&ours), worth(&case.groups));
+            assert!(
+                (ours - theirs).abs() < 1e-9,
+                "grouping {number}: {ours}, in the reference {theirs}"
+            );
+            pairs += 1;
+        }
+    }
+    assert!(pairs > 40, "{pairs} groupings are of pairs");
 }

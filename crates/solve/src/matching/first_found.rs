@@ -483,11 +483,9 @@ mod tests {
         for _ in 0..3000 {
             let count = 1 + next() as usize % 9;
             let mut weights = vec![vec![0.0; count]; count];
-            for a in 0..count {
-                for b in 0..a {
-                    let weight = f64::from(next() % 12) / 16.0;
-                    (weights[a][b], weights[b][a]) = (weight, weight);
-                }
+            for (a, b) in (0..count).flat_map(|a| (0..a).map(move |b| (a, b))) {
+                let weight = f64::from(next() % 12) / 16.0;
+                (weights[a][b], weights[b][a]) = (weight, weight);
             }
             let mates = first_found(count, |a, b| weights[a][b]);
             let ours: f64 = (0..count)

@@ -40,12 +40,12 @@ pub(super) type Buckets = BTreeMap<u32, Vec<Group>>;
 #[derive(Debug, Clone)]
 pub(super) struct Merger {
     pub(super) size: usize,
-    pub(super) matching: bool,
+    matching: bool,
     pub(super) gpu_memory_mib: Option<u64>,
     pub(super) kinds: Kinds,
     /// Matchings already made, by how many groups there are of which kind, for GPUs of `solved_for` memory.
-    pub(super) solved: FxHashMap<Vec<(Code, u32)>, Vec<TypePair>>,
-    pub(super) solved_for: Option<u64>,
+    solved: FxHashMap<Vec<(Code, u32)>, Vec<TypePair>>,
+    solved_for: Option<u64>,
 }
 
 /// Matchings that are remembered before all are forgotten.
@@ -63,6 +63,17 @@ struct Pair {
 }
 
 impl Merger {
+    pub(super) fn new(size: usize, matching: bool, kinds: Kinds) -> Self {
+        Self {
+            size,
+            matching,
+            gpu_memory_mib: None,
+            kinds,
+            solved: FxHashMap::default(),
+            solved_for: None,
+        }
+    }
+
     /// Rounds of pairing, in every bucket, until no more GPUs are wanted than there are.
     pub(super) fn merge_until_fits(&mut self, buckets: &mut Buckets, wanted: &mut u64, gpus: u64) {
         for _ in 0..self.size {
@@ -191,7 +202,7 @@ fn name_pairs(
 ) -> Vec<(usize, usize)> {
     let mut single = vec![true; groups.len()];
     let mut named: Vec<(usize, usize)> = Vec::new();
-    let mut homes: FxHashMap<Home, SmallVec<[usize; 4]>> = FxHashMap::default();
+    let mut homes: BTreeMap<Home, SmallVec<[usize; 4]>> = BTreeMap::new();
     for (i, group) in groups.iter().enumerate() {
         let Some(home) = group.home else { continue };
         let here = homes.entry(home).or_default();

@@ -15,7 +15,6 @@ use dovetail_engine::{Claim, Cluster, Grouping, Job, Knowledge, Part};
 use dovetail_model::stages::{MOST_SHARERS, Ordering};
 use dovetail_model::{Terms, Time};
 
-use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
 use kinds::{Kinds, size};
@@ -73,14 +72,11 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
                 stable if stable >= 0.0 => stable,
                 _ => return Err(knobs.bad("stable", "a number of at least 0, or inf")),
             },
-            merger: Merger {
+            merger: Merger::new(
                 size,
-                matching: knobs.get("matching", "true or false")?,
-                gpu_memory_mib: None,
-                kinds: Kinds::new(ordering),
-                solved: FxHashMap::default(),
-                solved_for: None,
-            },
+                knobs.get("matching", "true or false")?,
+                Kinds::new(ordering),
+            ),
             name: knobs.name(),
         }))
     },
