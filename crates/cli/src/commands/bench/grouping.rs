@@ -103,7 +103,7 @@ fn regroup(jobs: u32, goal: &'static str) -> Result<Figure, Failure> {
         }
         times.push(began.elapsed().as_secs_f64());
         answer(&mut engine, now, commands);
-        now = now + Time::from_secs(60);
+        now += Time::from_secs(60);
     }
     // The first decision starts everyone; those after it are for one arrival each.
     let mut times = times.split_off(1);
