@@ -230,18 +230,23 @@ impl Knobs {
         parse_span(self.text(name)).ok_or_else(|| self.bad(name, "a span of time such as 30s, 5m, 2h or 1d"))
     }
 
-    /// Spans or numbers separated by slashes, rising.
+    /// Numbers separated by slashes, rising; or a first number and a factor, `3250*3`, for ten of them.
     ///
     /// # Errors
     /// Says what is expected instead.
     pub fn rising(&self, name: &str) -> Result<Vec<f64>, PolicyError> {
-        let expected = "numbers above zero separated by `/`, each larger than the one before";
-        let numbers: Result<Vec<f64>, _> = self
-            .text(name)
-            .split('/')
-            .map(|n| n.trim().parse::<f64>())
-            .collect();
-        let numbers = numbers.map_err(|_| self.bad(name, expected))?;
+        let expected =
+            "numbers above zero separated by `/`, each larger than the one before, or first*factor";
+        let parse = |n: &str| n.trim().parse::<f64>().map_err(|_| self.bad(name, expected));
+        let numbers: Vec<f64> = match self.text(name).split_once('*') {
+            Some((first, factor)) => {
+                let (first, factor) = (parse(first)?, parse(factor)?);
+                std::iter::successors(Some(first), |n| Some(n * factor))
+                    .take(10)
+                    .collect()
+            }
+            None => self.text(name).split('/').map(parse).collect::<Result<_, _>>()?,
+        };
         let fine =
             numbers.iter().all(|n| n.is_finite() && *n > 0.0) && numbers.windows(2).all(|w| w[0] < w[1]);
         if fine {
@@ -344,6 +349,10 @@ mod tests {
             "admission `load`: knob `wait` found `soon`, expected a span of time such as 30s, 5m, 2h or 1d"
         );
         assert!(check("load:limits=2/1").unwrap().rising("limits").is_err());
+        let grown = check("load:limits=2*3").unwrap().rising("limits").unwrap();
+        assert_eq!((grown.len(), &grown[..3]), (10, &[2.0, 6.0, 18.0][..]));
+        assert!(check("load:limits=2*1").unwrap().rising("limits").is_err());
+        assert!(check("load:limits=2*x").unwrap().rising("limits").is_err());
         assert!(check("load:factor=NaN").unwrap().at_least("factor", 0.0).is_err());
     }
 }

@@ -117,8 +117,8 @@ const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "muri-l",
-        what: "jobs with complementary stages share GPUs; least attained service first, in queues three times as long each",
-        order: "tiresias:limits=3250/10000/30000/100000/300000/1000000/3000000/10000000",
+        what: "jobs with complementary stages share GPUs; least attained service first, in growing queues",
+        order: "tiresias:limits=3250*3",
         discipline: "replan",
         sizing: "rigid",
         grouping: "muri",

@@ -20,7 +20,7 @@ pub(super) const ENTRY: Entry<dyn Order> = Entry {
         Knob {
             name: "limits",
             default: "3250/7200",
-            what: "GPU-seconds at which a job falls to the next queue",
+            what: "GPU-seconds at which a job falls to the next queue; 3250*3: ten of them, each three times the one before",
         },
         Knob {
             name: "promote",
