@@ -436,7 +436,7 @@ pub struct ReportArgs {
 /// `dovetail reproduce`.
 #[derive(Debug, Args)]
 pub struct ReproduceArgs {
-    /// The experiment: blox-fig6, blox-fig12, blox-fig13, jct-bound; a list if not given
+    /// The experiment, such as blox-fig6, jct-bound or muri-fig9; a list if not given
     pub name: Option<String>,
     /// Write tables and figures to this directory
     #[arg(long, value_name = "DIR")]
@@ -447,6 +447,9 @@ pub struct ReproduceArgs {
     /// The seed, for experiments on generated workloads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// All runs, also those that take minutes
+    #[arg(long)]
+    pub full: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -108,6 +108,7 @@ pub(super) fn figure_6(args: &ReproduceArgs) -> Result<Outcome, Failure> {
     Ok(Outcome {
         table,
         claims,
+        notes: Vec::new(),
         figures: vec![
             chart("avg-jct", "Average JCT", |s| s.avg_jct_s),
             chart("responsiveness", "Average time to the first GPU", |s| {
@@ -212,6 +213,7 @@ fn admission_outcome(
     Outcome {
         table,
         claims: Vec::new(),
+        notes: Vec::new(),
         figures: vec![figure],
         data: rows(settings, runs),
     }

@@ -184,6 +184,7 @@ fn outcome(cells: &[Cell]) -> Outcome {
     Outcome {
         table,
         claims: vec![Claim::new(claim, worst < 0.01)],
+        notes: Vec::new(),
         figures: vec![figure],
         data: serde_json::json!({ "cells": cells, "worst_relative_difference": worst }),
     }
