@@ -126,6 +126,44 @@ fn reproduce_runs_an_experiment() {
     assert!(dir.path().join("fig/data.json").is_file());
 }
 
+/// Muri's tables 3 and 4 with a trace of 48 jobs in place of its own: four models that get along, all at once.
+#[test]
+fn reproduce_runs_muri_on_the_traces_it_finds() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("data/muri/trace-data");
+    std::fs::create_dir_all(&folder).unwrap();
+    let models = [
+        ("gpt2", "437,0.6,419,49"),
+        ("vgg16", "214,82,75,66"),
+        ("shufflenet_v2_x1_0", "182,150,20,10"),
+        ("a2c", "515,350,60,5"),
+    ];
+    let header = "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval,iteration_time,\
+                  resource_time_0,resource_time_1,resource_time_2,priority";
+    let jobs = (0..48).map(|i| {
+        let (model, times) = models[i % 4];
+        format!("{i},8,0,20000,{model},4,8000000,1000,{times},{}", i % 2)
+    });
+    let text: Vec<String> = std::iter::once(header.to_owned()).chain(jobs).collect();
+    std::fs::write(folder.join("cluster_trace.csv"), text.join("\n")).unwrap();
+    let run = |name: &str| dovetail_in(dir.path(), &["reproduce", name, "--data", "data", "--out", "out"]);
+    let shown = run("muri-table3");
+    for part in [
+        "cluster_trace Muri-S",
+        "published: average JCT",
+        "rounds of 360 s",
+        "report: out",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(dir.path().join("out/figures/average-jct-policies.svg").is_file());
+    let absent = run("muri-fig13");
+    assert!(
+        absent.contains("job_type_") && absent.ends_with("exit code 2\n"),
+        "{absent}"
+    );
+}
+
 #[test]
 fn completions_are_printed_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

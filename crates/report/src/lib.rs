@@ -27,5 +27,5 @@ pub use files::{
     Completions, parse_completions, read_run, read_runs, run_directories, write_comparison, write_muri,
     write_run,
 };
-pub use html::{html, html_with};
+pub use html::{html, html_of_experiment, html_with};
 pub use svg::{AxisKind, Figure};

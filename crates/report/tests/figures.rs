@@ -5,8 +5,8 @@ mod common;
 use common::{assert_well_formed, tiny, wild};
 use dovetail_model::run::RunRecord;
 use dovetail_report::{
-    AxisKind, BarSeries, Figure, LineChart, Series, compare_bars, gantt, grouped_bars, html, html_with,
-    jct_cdf, lines, queue_length, utilization, wait_cdf,
+    AxisKind, BarSeries, Figure, LineChart, Series, compare_bars, gantt, grouped_bars, html,
+    html_of_experiment, html_with, jct_cdf, lines, queue_length, utilization, wait_cdf,
 };
 use proptest::prelude::*;
 
@@ -161,5 +161,7 @@ proptest! {
             assert_well_formed(&figure.svg());
         }
         assert_well_formed(&html_with(&[], &names[0], &figures));
+        let statements = [(names[0].clone(), true), (names[0].clone(), false)];
+        assert_well_formed(&html_of_experiment(&names[0], &statements, &names, &figures));
     }
 }

@@ -164,7 +164,12 @@ pub fn grouped_bars(title: &str, y_label: &str, groups: &[&str], series: &[BarSe
         .collect();
     let top = legend(&mut Canvas::new(WIDTH, 0.0), 0.0, WIDTH, &entries) + Y_LABEL_HEIGHT;
     let bottom = top + PLOT;
-    let mut canvas = Canvas::new(WIDTH, bottom + 28.0);
+    // Names of groups that are too wide for one line get two.
+    let narrow = (WIDTH - 40.0) / groups.len().max(1) as f64 - 4.0;
+    let two_lines = groups
+        .iter()
+        .any(|g| text_width(g, 13.0) > narrow && g.contains(' '));
+    let mut canvas = Canvas::new(WIDTH, bottom + if two_lines { 44.0 } else { 28.0 });
     legend(&mut canvas, 0.0, WIDTH, &entries);
 
     let finite = |v: &Option<f64>| v.filter(|v| v.is_finite());
@@ -197,13 +202,16 @@ pub fn grouped_bars(title: &str, y_label: &str, groups: &[&str], series: &[BarSe
     let bar = (room * 0.8 / series.len().max(1) as f64).min(46.0);
     for (g, group) in groups.iter().enumerate() {
         let middle = left + room * (g as f64 + 0.5);
-        canvas.text(
-            "",
-            Anchor::Middle,
-            middle,
-            bottom + 19.0,
-            &fit(group, room - 4.0, 13.0),
-        );
+        let (first, second) = match group.rsplit_once(' ') {
+            Some(halves) if two_lines => halves,
+            _ => (*group, ""),
+        };
+        for (line, below) in [(first, 19.0), (second, 35.0)] {
+            if !line.is_empty() {
+                let text = fit(line, room - 4.0, 13.0);
+                canvas.text("", Anchor::Middle, middle, bottom + below, &text);
+            }
+        }
         for (i, s) in series.iter().enumerate() {
             let Some(value) = s.values.get(g).and_then(finite) else {
                 continue;

@@ -5,13 +5,23 @@ use dovetail_model::run::{RunRecord, Summary};
 use crate::format;
 use crate::svg::escape;
 
-/// Title, facts and the headline.
-pub(crate) fn header(records: &[&RunRecord], names: &[String], title: &str) -> String {
-    let mut out = format!(
+/// A header that is still open.
+fn opening(title: &str) -> String {
+    format!(
         "<header>\n<p class=\"kicker\">Dovetail report</p>\n<h1>{}</h1>\n\
          <button class=\"theme\" type=\"button\" hidden aria-label=\"Switch between light and dark\">Dark</button>\n",
         escape(title)
-    );
+    )
+}
+
+/// The title and nothing else.
+pub(crate) fn title_only(title: &str) -> String {
+    opening(title) + "</header>\n"
+}
+
+/// Title, facts and the headline.
+pub(crate) fn header(records: &[&RunRecord], names: &[String], title: &str) -> String {
+    let mut out = opening(title);
     if records.is_empty() {
         out.push_str("<p>There are no runs to show.</p>\n</header>\n");
         return out;

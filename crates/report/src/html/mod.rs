@@ -41,6 +41,28 @@ pub fn html_with(records: &[RunRecord], title: &str, figures: &[Figure]) -> Stri
     page.finish(title)
 }
 
+/// The page of an experiment: each statement with whether it holds, remarks, figures.
+pub fn html_of_experiment(
+    title: &str,
+    statements: &[(String, bool)],
+    remarks: &[String],
+    figures: &[Figure],
+) -> String {
+    let mut page = Page::default();
+    page.push(&header::title_only(title));
+    let said: String = statements
+        .iter()
+        .map(|(text, holds)| (if *holds { "✓" } else { "✗" }, text))
+        .chain(remarks.iter().map(|text| ("·", text)))
+        .map(|(mark, text)| format!("<p>{mark} {}</p>\n", escape(text)))
+        .collect();
+    if !said.is_empty() {
+        page.section("Published, and here", &said);
+    }
+    page.figures("Figures", figures);
+    page.finish(title)
+}
+
 fn job_figures(records: &[&RunRecord]) -> Vec<Figure> {
     let mut figures = vec![jct_cdf(records), wait_cdf(records)];
     if records.len() > 1 {

@@ -157,7 +157,8 @@ fn list() -> Result<(), Failure> {
 fn save(dir: &std::path::Path, experiment: &Experiment, outcome: &Outcome) -> Result<(), Failure> {
     use dovetail_report::files::write_file;
     let title = format!("{}: {}", experiment.name, experiment.what);
-    let page = dovetail_report::html_with(&[], &title, &outcome.figures);
+    let statements: Vec<(String, bool)> = outcome.claims.iter().map(|c| (c.text.clone(), c.holds)).collect();
+    let page = dovetail_report::html_of_experiment(&title, &statements, &outcome.notes, &outcome.figures);
     write_file(&dir.join("report.html"), page.as_bytes()).or_work()?;
     let data = serde_json::to_string_pretty(&outcome.data).or_work()?;
     write_file(&dir.join("data.json"), data.as_bytes()).or_work()?;

@@ -74,11 +74,28 @@ pub(super) fn draw(figures: &Figures) -> Vec<Figure> {
         for (series, base) in figures.over {
             let groups: Vec<String> = traces.iter().map(|t| short(t)).collect();
             let cells: Vec<(&str, &str)> = traces.iter().map(|t| (*t, *series)).collect();
-            let title = format!("{series} over {base}");
-            drawn.push(ratios(figures, metric, &title, series, &groups, &cells));
+            let title = capitalised(&format!("{series} over {base}"));
+            let mut figure = ratios(figures, metric, &title, series, &groups, &cells);
+            figure.caption.push_str(&left(figures, series));
+            drawn.push(figure);
         }
     }
     drawn
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(chars.as_str().chars()).collect()
+}
+
+/// Says why a bar is not there.
+fn left(figures: &Figures, series: &str) -> String {
+    let simulator = figures.ratios(&[series], Source::Simulator, Metric::AvgJct).len();
+    if simulator == 0 || simulator == figures.traces().len() {
+        return String::new();
+    }
+    " No second bar: that run of Muri's simulator takes minutes and was left out.".to_owned()
 }
 
 fn ratios(
