@@ -30,6 +30,21 @@ struct Run {
     simulator: bool,
 }
 
+impl Run {
+    /// Whether it takes more than ten seconds or so: Muri's matching as its simulator does it, and the auctions of
+    /// Themis, with thousands of jobs.
+    fn is_slow(&self) -> bool {
+        let large = ["trace2", "trace2_pr", "trace4", "trace4_pr"].contains(&self.trace);
+        let matching = self.policy.starts_with("muri") && !self.policy.contains("matching=false");
+        large
+            && if self.simulator {
+                matching
+            } else {
+                self.policy == "themis"
+            }
+    }
+}
+
 /// Fills in our numbers, all runs over all cores. Gives back what was left out because it takes minutes.
 pub(super) fn measure(
     name: &'static str,
@@ -41,17 +56,19 @@ pub(super) fn measure(
     let mut left_out = Vec::new();
     let mut wanted: Vec<Run> = Vec::new();
     for bar in bars.iter() {
-        for policy in bar.setting.iter().chain(&bar.p99_setting) {
-            if is_slow(bar.trace, policy) && !args.full {
-                left_out.push(bar.name());
-                continue;
+        let settings = bar.setting.iter().chain(&bar.p99_setting);
+        let runs = settings.map(|policy| simulator_run(bar, policy));
+        for run in runs.chain(exact_run(bar)) {
+            if run.is_slow() && !args.full {
+                let column = if run.simulator { "simulator" } else { "exact" };
+                left_out.push(format!("{} ({column})", bar.name()));
+            } else {
+                wanted.push(run);
             }
-            wanted.push(simulator_run(bar, policy));
         }
-        wanted.extend(exact_run(bar));
     }
     // What takes longest starts first.
-    wanted.sort_by_key(|run| (!(run.simulator && is_slow(run.trace, &run.policy)), run.clone()));
+    wanted.sort_by_key(|run| (!run.is_slow(), run.clone()));
     wanted.dedup();
     let progress = progress::bar(wanted.len() as u64, name, args.quiet || args.json);
     let done: BTreeMap<Run, Numbers> = wanted
@@ -81,12 +98,6 @@ pub(super) fn measure(
     }
     left_out.dedup();
     Ok(left_out)
-}
-
-/// Whether Muri's matching, as its simulator does it, takes more than some seconds here.
-fn is_slow(trace: &str, policy: &str) -> bool {
-    let large = ["trace2", "trace2_pr", "trace4", "trace4_pr"].contains(&trace);
-    large && policy.starts_with("muri") && !policy.contains("matching=false")
 }
 
 fn simulator_run(bar: &Bar, policy: &str) -> Run {

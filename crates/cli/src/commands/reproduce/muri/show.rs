@@ -3,9 +3,9 @@
 use dovetail_report::format::count;
 use dovetail_report::{BarSeries, Figure, grouped_bars};
 
-use super::INTERVAL_S;
 use super::bars::{Figures, Metric, Source, short};
 use super::runs::RESTART_S;
+use super::{INTERVAL_S, range, share};
 use crate::show;
 
 /// One row for each policy on each trace: average JCT in seconds, then each number over that of Muri.
@@ -91,11 +91,24 @@ fn capitalised(text: &str) -> String {
 
 /// Says why a bar is not there.
 fn left(figures: &Figures, series: &str) -> String {
-    let simulator = figures.ratios(&[series], Source::Simulator, Metric::AvgJct).len();
-    if simulator == 0 || simulator == figures.traces().len() {
-        return String::new();
+    let (all, there) = (figures.traces().len(), |source| {
+        figures.ratios(&[series], source, Metric::AvgJct).len()
+    });
+    let mut text = String::new();
+    if figures
+        .bars
+        .iter()
+        .any(|b| b.series == series && b.setting.is_none())
+    {
+        text.push_str(" It is not in --compat muri.");
     }
-    " No second bar: that run of Muri's simulator takes minutes and was left out.".to_owned()
+    if [Source::Simulator, Source::Exact]
+        .iter()
+        .any(|s| (1..all).contains(&there(*s)))
+    {
+        text.push_str(" Where a bar is missing, that run takes minutes and was left out.");
+    }
+    text
 }
 
 fn ratios(
@@ -139,7 +152,7 @@ pub(super) fn notes(figures: &Figures, left_out: &[String], on_test_bed: bool) -
     }];
     if !left_out.is_empty() {
         notes.push(format!(
-            "left out as Muri's simulator, because they take minutes (run them with --full): {}",
+            "left out, because they take minutes (run them with --full): {}",
             left_out.join(", ")
         ));
     }
@@ -148,18 +161,25 @@ pub(super) fn notes(figures: &Figures, left_out: &[String], on_test_bed: bool) -
         .iter()
         .filter(|b| !b.setting_is_known && !on_test_bed)
     {
-        let theirs = seconds(bar.published.avg_jct_s);
-        match &bar.setting {
-            Some(setting) => notes.push(format!(
-                "not checked: {}: no setting of Muri's simulator is known to give {theirs} s; {setting} gives {} s",
+        if let Some(setting) = &bar.setting {
+            notes.push(format!(
+                "not checked: {}: no setting of Muri's simulator is known to give {} s; {setting} gives {} s",
                 bar.name(),
+                seconds(bar.published.avg_jct_s),
                 seconds(bar.simulator.avg_jct_s),
-            )),
-            None if bar.exact.avg_jct_s.is_none() => {
-                notes.push(format!("not run: {}: published {theirs} s", bar.name()));
-            }
-            None => {}
+            ));
         }
+    }
+    if figures.bars.iter().any(|b| b.series == "Themis") {
+        let of = |source| figures.ratios(&["Themis"], source, Metric::AvgJct);
+        let (published, exact) = (of(Source::Published), of(Source::Exact));
+        notes.push(format!(
+            "not checked: Themis, published {} times the average JCT of Muri-L, exact {}{}: --compat muri does not have \
+             it, because it depends on a solver there; ours follows the paper of Themis",
+            range(&published),
+            range(&exact),
+            share(&exact, &published),
+        ));
     }
     notes
 }
