@@ -208,7 +208,7 @@ pub fn grouped_bars(title: &str, y_label: &str, groups: &[&str], series: &[BarSe
         };
         for (line, below) in [(first, 19.0), (second, 35.0)] {
             if !line.is_empty() {
-                let text = fit(line, room - 4.0, 13.0);
+                let text = fit(line, if two_lines { room } else { room - 4.0 }, 13.0);
                 canvas.text("", Anchor::Middle, middle, bottom + below, &text);
             }
         }
