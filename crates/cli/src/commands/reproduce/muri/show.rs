@@ -148,7 +148,9 @@ pub(super) fn notes(figures: &Figures, left_out: &[String], on_test_bed: bool) -
             "published: Muri's test bed; exact: our model in rounds of {INTERVAL_S} s with a restart cost of {RESTART_S} s"
         )
     } else {
-        format!("exact: our model, decisions at every event, a restart cost of {RESTART_S} s")
+        format!(
+            "exact: our model, decisions at every event, a restart cost of {RESTART_S} s; muri-l with order las:quantum=0, as published"
+        )
     }];
     if !left_out.is_empty() {
         notes.push(format!(
