@@ -1,5 +1,7 @@
 //! The event loop: commands of the engine become later events.
 
+mod outages;
+mod speeds;
 mod steps;
 
 use std::cmp::Reverse;
@@ -7,7 +9,6 @@ use std::collections::BinaryHeap;
 
 use dovetail_engine::{Clock, Engine, Knowledge, Policy};
 use dovetail_model::run::{Moment, RunRecord, Segment};
-use dovetail_model::sharing::Member;
 use dovetail_model::{
     Allocation, Command, Event, Generation, JobId, NodeId, Outcome, Rate, StopReason, Time, Work,
 };
@@ -17,7 +18,7 @@ use crate::blocking::Blocking;
 use crate::config::{Compat, SimConfig, SimError, knowledge_name};
 use crate::failures::Process;
 use crate::metrics;
-use crate::sharing::{Guest, Rule, Sharing};
+use crate::sharing::Sharing;
 use crate::timeline::{Levels, Timeline};
 use crate::truth::{Doing, Teller, Truth};
 use steps::Steps;
@@ -262,12 +263,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn only_failures_coming(&self) -> bool {
-        self.coming
-            .iter()
-            .all(|Reverse((_, c))| matches!(c, Coming::NodeDown(..)))
-    }
-
     /// Time passes.
     fn move_to(&mut self, next: Time) {
         let (idle, idle_gpus) = self.engine.idle();
@@ -506,71 +501,6 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// The job is off its GPUs; they are idle unless others share them.
-    fn leave_gpus(&mut self, id: JobId) {
-        let truth = &mut self.truths[id.0 as usize];
-        self.busy_gpus -= match (&mut self.sharing, truth.seat.take()) {
-            (Some(sharing), Some(seat)) => sharing.leave(id, seat, truth.width),
-            _ => truth.width,
-        };
-    }
-
-    /// Speeds change where someone came or went.
-    fn update_shared_speeds(&mut self) {
-        let Some(sharing) = &mut self.sharing else { return };
-        let rule = Rule {
-            speeds: self.engine.policy().grouping.terms().speeds,
-            slowdowns: &self.config.slowdowns,
-            contention: &self.config.contention,
-            ordering: self.config.interleaving,
-        };
-        let guest = |id: JobId| {
-            let job = &self.workload.jobs[id.0 as usize];
-            let member = Member {
-                model: job.model,
-                gpus: self.truths[id.0 as usize].width,
-                stages: self.teller.stages(job),
-            };
-            Guest {
-                member,
-                guaranteed: job.priority >= 0,
-            }
-        };
-        for (id, kept) in sharing.take_touched(&rule, guest) {
-            self.change_speed(id, kept);
-        }
-    }
-
-    /// The job goes on at this share of its own speed.
-    fn change_speed(&mut self, id: JobId, kept: Rate) {
-        let now = self.now;
-        let truth = &mut self.truths[id.0 as usize];
-        let rate = truth.alone.times(kept);
-        if rate == truth.rate {
-            return;
-        }
-        if truth.doing != Doing::Running {
-            truth.rate = rate;
-            return;
-        }
-        truth.left = truth.left.minus(truth.rate.work_in(now.since(truth.since)));
-        (truth.rate, truth.since) = (rate, now);
-        truth.epoch += 1;
-        let (generation, epoch) = (truth.generation, truth.epoch);
-        let done = self.workload.jobs[id.0 as usize].work.minus(truth.left);
-        let span = self.config.span_for(truth.left, rate);
-        self.coming.push(Reverse((
-            now.saturating_add(span),
-            Coming::End(id, generation, epoch),
-        )));
-        self.tell(Event::Progressed {
-            job: id,
-            generation,
-            done,
-            rate,
-        });
-    }
-
     fn job_is_over(&mut self, id: JobId) {
         if self.config.stop_after_tracked && metrics::is_tracked(id.0 as usize, self.workload, self.config) {
             self.tracked_left -= 1;
@@ -618,35 +548,6 @@ impl<'a> Run<'a> {
                 end,
             };
             self.segments.extend(place.shares.iter().map(piece));
-        }
-    }
-
-    fn node_down(&mut self, node: NodeId, up: Time) {
-        let until = &mut self.down[node.0 as usize];
-        let was_up = until.is_none();
-        *until = Some(until.map_or(up, |until| until.max(up)));
-        if was_up {
-            self.up_gpus -= self.config.cluster.nodes[node].gpus;
-            self.tell(Event::NodeDown { node });
-        }
-        if up < Time::MAX {
-            self.coming.push(Reverse((up, Coming::NodeUp(node))));
-        }
-    }
-
-    /// The end of an outage; the node is back unless it is down for longer by another one.
-    fn node_up(&mut self, node: NodeId) {
-        if self.down[node.0 as usize].is_none_or(|until| until > self.now) {
-            return;
-        }
-        self.down[node.0 as usize] = None;
-        let spec = self.config.cluster.nodes[node].clone();
-        self.up_gpus += spec.gpus;
-        self.tell(Event::NodeUp { node, spec });
-        if let Some(outage) = self.process.as_mut().map(|p| p.next(node, self.now)) {
-            let up = outage.up.unwrap_or(Time::MAX);
-            self.coming
-                .push(Reverse((outage.down, Coming::NodeDown(node, up))));
         }
     }
 

@@ -3,6 +3,7 @@
 mod muri;
 mod muri_sim;
 mod pair;
+mod sharing_knobs;
 mod shelves;
 
 use dovetail_engine::{Claim, Grouping, Job, Knowledge, Part};

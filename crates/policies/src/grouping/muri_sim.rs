@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use dovetail_engine::{Claim, Grouping, Job, Knowledge, Part};
 use dovetail_model::Time;
-use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, period_s};
+use dovetail_model::stages::{Contention, Ordering, Stages, period_s};
 use dovetail_solve::matching::first_found;
 
+use super::sharing_knobs;
 use super::shelves::Shelves;
 use crate::knobs::Knob;
 use crate::registry::Entry;
@@ -20,26 +21,10 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
     key: "as muri; pairs merge in order of width and place, ties go to the matching found first",
     knowledge: Knowledge::None,
     knobs: &[
-        Knob {
-            name: "size",
-            default: "4",
-            what: "jobs that share GPUs at most; 2, 3 or 4",
-        },
-        Knob {
-            name: "autopack",
-            default: "true",
-            what: "take groups apart that are slower than their jobs in turn",
-        },
-        Knob {
-            name: "matching",
-            default: "true",
-            what: "false: neighbours in line share (ablation)",
-        },
-        Knob {
-            name: "ordering",
-            default: "best",
-            what: "best, or worst (ablation)",
-        },
+        sharing_knobs::SIZE,
+        sharing_knobs::AUTOPACK,
+        sharing_knobs::MATCHING,
+        sharing_knobs::ORDERING,
         Knob {
             name: "nodes",
             default: "8x8",
@@ -47,21 +32,8 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
         },
     ],
     build: |knobs| {
-        let size = match knobs.get("size", "2, 3 or 4")? {
-            size @ 2..=MOST_SHARERS => size,
-            _ => return Err(knobs.bad("size", "2, 3 or 4")),
-        };
-        let ordering = match knobs.text("ordering") {
-            "best" => Ordering::Best,
-            "worst" => Ordering::Worst,
-            _ => return Err(knobs.bad("ordering", "best or worst")),
-        };
+        let (size, ordering) = (sharing_knobs::size(knobs)?, sharing_knobs::ordering(knobs)?);
         let matching: bool = knobs.get("matching", "true or false")?;
-        let mut contention = Contention::default();
-        if !matching {
-            // The ablation without matching is granted less contention for groups of four.
-            contention.factors[3] = 1.3 / 1.015;
-        }
         Ok(Box::new(MuriSim {
             size,
             ordering,
@@ -71,7 +43,7 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
                 .text("nodes")
                 .parse()
                 .map_err(|()| knobs.bad("nodes", "nodes x GPUs such as 8x8"))?,
-            contention,
+            contention: MuriSim::contention(matching),
             kinds: Vec::new(),
             weights: BTreeMap::new(),
             name: knobs.name(),
@@ -164,6 +136,15 @@ impl Grouping for MuriSim {
 }
 
 impl MuriSim {
+    /// The contention of Muri's simulator, whose ablation without matching is granted less of it for groups of four.
+    pub fn contention(matching: bool) -> Contention {
+        let mut contention = Contention::default();
+        if !matching {
+            contention.factors[3] = 1.3 / 1.015;
+        }
+        contention
+    }
+
     /// The jobs that could run if every place took `size` jobs of the same width, by width in order of appearance.
     fn choose(&mut self, line: &[(&Job, u32)]) -> Vec<Bucket> {
         let mut shelves = self.shelves.clone();

@@ -3,6 +3,7 @@
 
 use dovetail_engine::{Knowledge, Policy};
 use dovetail_model::{ClusterSpec, Time, Work};
+use dovetail_policies::grouping::MuriSim;
 use dovetail_policies::order::SrsfMuri;
 use dovetail_policies::{Overrides, PartSpec, PolicyError, build};
 use dovetail_workload::Workload;
@@ -50,10 +51,7 @@ pub fn muri(
             if has("ordering", "worst") {
                 config.interleaving = dovetail_model::stages::Ordering::Worst;
             }
-            if has("matching", "false") {
-                // The ablation without matching is granted less contention for groups of four.
-                config.contention.factors[3] = 1.3 / 1.015;
-            }
+            config.contention = MuriSim::contention(!has("matching", "false"));
             let sift = !has("autopack", "false");
             let knobs: Vec<String> = spec.knobs.iter().map(|(k, v)| format!("{k}={v}")).collect();
             grouping = format!(

@@ -12,7 +12,7 @@ mod merge;
 use std::collections::BTreeMap;
 
 use dovetail_engine::{Claim, Cluster, Grouping, Job, Knowledge, Part};
-use dovetail_model::stages::{MOST_SHARERS, Ordering};
+use dovetail_model::stages::MOST_SHARERS;
 use dovetail_model::{Terms, Time};
 
 use smallvec::{SmallVec, smallvec};
@@ -20,6 +20,7 @@ use smallvec::{SmallVec, smallvec};
 use kinds::{Kinds, size};
 use merge::{Buckets, Group, Home, Merger};
 
+use super::sharing_knobs;
 use crate::knobs::Knob;
 use crate::registry::Entry;
 
@@ -30,42 +31,18 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
     key: "maximum-weight matching on efficiency = busy time of four resources / (4 × period)",
     knowledge: Knowledge::None,
     knobs: &[
-        Knob {
-            name: "size",
-            default: "4",
-            what: "jobs that share GPUs at most; 2, 3 or 4",
-        },
-        Knob {
-            name: "autopack",
-            default: "true",
-            what: "take groups apart that are slower than their jobs in turn",
-        },
+        sharing_knobs::SIZE,
+        sharing_knobs::AUTOPACK,
         Knob {
             name: "stable",
             default: "0",
             what: "running groups stay together unless new ones are faster by this share; 0: plan anew, inf: always stay",
         },
-        Knob {
-            name: "matching",
-            default: "true",
-            what: "false: neighbours in line share (ablation)",
-        },
-        Knob {
-            name: "ordering",
-            default: "best",
-            what: "best, or worst (ablation)",
-        },
+        sharing_knobs::MATCHING,
+        sharing_knobs::ORDERING,
     ],
     build: |knobs| {
-        let size = match knobs.get("size", "2, 3 or 4")? {
-            size @ 2..=MOST_SHARERS => size,
-            _ => return Err(knobs.bad("size", "2, 3 or 4")),
-        };
-        let ordering = match knobs.text("ordering") {
-            "best" => Ordering::Best,
-            "worst" => Ordering::Worst,
-            _ => return Err(knobs.bad("ordering", "best or worst")),
-        };
+        let (size, ordering) = (sharing_knobs::size(knobs)?, sharing_knobs::ordering(knobs)?);
         Ok(Box::new(Muri {
             autopack: knobs.get("autopack", "true or false")?,
             stable: match knobs.get("stable", "a number of at least 0, or inf")? {

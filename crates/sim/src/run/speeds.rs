@@ -1,0 +1,77 @@
+//! How fast jobs go where they share GPUs.
+
+use std::cmp::Reverse;
+
+use dovetail_model::sharing::Member;
+use dovetail_model::{Event, JobId, Rate};
+
+use super::{Coming, Run};
+use crate::sharing::{Guest, Rule};
+use crate::truth::Doing;
+
+impl Run<'_> {
+    /// The job is off its GPUs; they are idle unless others share them.
+    pub(super) fn leave_gpus(&mut self, id: JobId) {
+        let truth = &mut self.truths[id.0 as usize];
+        self.busy_gpus -= match (&mut self.sharing, truth.seat.take()) {
+            (Some(sharing), Some(seat)) => sharing.leave(id, seat, truth.width),
+            _ => truth.width,
+        };
+    }
+
+    /// Speeds change where someone came or went.
+    pub(super) fn update_shared_speeds(&mut self) {
+        let Some(sharing) = &mut self.sharing else { return };
+        let rule = Rule {
+            speeds: self.engine.policy().grouping.terms().speeds,
+            slowdowns: &self.config.slowdowns,
+            contention: &self.config.contention,
+            ordering: self.config.interleaving,
+        };
+        let guest = |id: JobId| {
+            let job = &self.workload.jobs[id.0 as usize];
+            let member = Member {
+                model: job.model,
+                gpus: self.truths[id.0 as usize].width,
+                stages: self.teller.stages(job),
+            };
+            Guest {
+                member,
+                guaranteed: job.priority >= 0,
+            }
+        };
+        for (id, kept) in sharing.take_touched(&rule, guest) {
+            self.change_speed(id, kept);
+        }
+    }
+
+    /// The job goes on at this share of its own speed.
+    pub(super) fn change_speed(&mut self, id: JobId, kept: Rate) {
+        let now = self.now;
+        let truth = &mut self.truths[id.0 as usize];
+        let rate = truth.alone.times(kept);
+        if rate == truth.rate {
+            return;
+        }
+        if truth.doing != Doing::Running {
+            truth.rate = rate;
+            return;
+        }
+        truth.left = truth.left.minus(truth.rate.work_in(now.since(truth.since)));
+        (truth.rate, truth.since) = (rate, now);
+        truth.epoch += 1;
+        let (generation, epoch) = (truth.generation, truth.epoch);
+        let done = self.workload.jobs[id.0 as usize].work.minus(truth.left);
+        let span = self.config.span_for(truth.left, rate);
+        self.coming.push(Reverse((
+            now.saturating_add(span),
+            Coming::End(id, generation, epoch),
+        )));
+        self.tell(Event::Progressed {
+            job: id,
+            generation,
+            done,
+            rate,
+        });
+    }
+}
