@@ -142,6 +142,10 @@ pub struct RunArgs {
     /// Speeds by model (on several nodes, on each kind of GPU): builtin, or a YAML file [default: full speed]
     #[arg(long, value_name = "FILE", help_heading = "How the run goes")]
     pub profiles: Option<String>,
+    /// Speed of models over CPU and memory: synergy-3, -4, -5, -6, a YAML file, or none [default: that of the cluster's
+    /// CPUs per GPU, where there is one]
+    #[arg(long, value_name = "TABLE", help_heading = "How the run goes")]
+    pub sensitivity: Option<String>,
     /// Set every switch so that the result equals that system's, quirks included
     #[arg(long, value_name = "SYSTEM", help_heading = "How the run goes")]
     pub compat: Option<CompatArg>,
@@ -531,6 +535,7 @@ impl RunArgs {
             checkpoint_cost: self.checkpoint_cost.or(file.checkpoint_cost),
             spread_penalty: self.spread_penalty.or(file.spread_penalty),
             profiles: self.profiles.or(file.profiles),
+            sensitivity: self.sensitivity.or(file.sensitivity),
             compat: self.compat.or(file.compat),
             track: self.track.or(file.track),
             check: self.check || file.check,

@@ -11,7 +11,7 @@ use dovetail_report::format::span as span_text;
 use dovetail_sim::{Failures, SimConfig, compat};
 use dovetail_workload::generate::{GenerateSpec, generate};
 use dovetail_workload::profiles::Profiles;
-use dovetail_workload::{Format, Workload, parse_cluster, read};
+use dovetail_workload::{Format, SensitivityTable, Workload, parse_cluster, read};
 
 use crate::args::{CompatArg, KnowledgeArg, RunArgs};
 use crate::failure::{Blame, Failure};
@@ -43,10 +43,50 @@ pub fn format(name: Option<&str>) -> Result<Option<Format>, Failure> {
 ///
 /// # Errors
 /// Names what is wrong with a flag or the file.
-pub fn workload(args: &RunArgs, gpus: u32, load: Option<f64>, seed: u64) -> Result<Workload, Failure> {
-    let mut workload = rigid_workload(args, gpus, load, seed)?;
+pub fn workload(
+    args: &RunArgs,
+    cluster: &ClusterSpec,
+    load: Option<f64>,
+    seed: u64,
+) -> Result<Workload, Failure> {
+    let mut workload = rigid_workload(args, cluster.gpus(), load, seed)?;
     make_elastic(&mut workload, args)?;
+    if let Some(table) = sensitivity_table(args.sensitivity.as_deref(), cluster)? {
+        workload.join_sensitivity(&table);
+    }
     Ok(workload)
+}
+
+/// The table of sensitivities by name or file, or else the one that suits the cluster.
+///
+/// # Errors
+/// Names the tables there are, or what is wrong with the file.
+pub fn sensitivity_table(
+    name: Option<&str>,
+    cluster: &ClusterSpec,
+) -> Result<Option<SensitivityTable>, Failure> {
+    match name {
+        None => Ok(SensitivityTable::of_cluster(cluster)),
+        Some("none") => Ok(None),
+        Some(name) => named_sensitivity_table(name).map(Some),
+    }
+}
+
+/// The table of sensitivities of this name, or in this file.
+///
+/// # Errors
+/// Names the tables there are, or what is wrong with the file.
+pub fn named_sensitivity_table(name: &str) -> Result<SensitivityTable, Failure> {
+    if let Some(table) = SensitivityTable::builtin(name) {
+        return Ok(table);
+    }
+    if !Path::new(name).exists() {
+        let known = SensitivityTable::builtin_names().join(", ");
+        return Err(Failure::request(format!(
+            "no table of sensitivities `{name}`: expected a YAML file, or one of {known}"
+        )));
+    }
+    SensitivityTable::read(name).or_request()
 }
 
 fn rigid_workload(args: &RunArgs, gpus: u32, load: Option<f64>, seed: u64) -> Result<Workload, Failure> {

@@ -1,8 +1,11 @@
 //! A job as it is submitted: what it asks for and what is known of it.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{GpuTypeId, JobId, ModelId, TenantId, UserId};
+use crate::sensitivity::Sensitivity;
 use crate::stages::Stages;
 use crate::units::{Rate, Time, Work};
 
@@ -68,6 +71,9 @@ pub struct JobSpec {
     pub model: Option<ModelId>,
     /// Stages of an iteration, where they were measured.
     pub stages: Option<Stages>,
+    /// How fast it runs with how much CPU and memory, where that was measured. One for all jobs of a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sensitivity: Option<Arc<Sensitivity>>,
     /// How speed grows with GPUs.
     pub scaling: Scaling,
     /// When it was submitted.
@@ -96,6 +102,7 @@ impl JobSpec {
             gpu_memory_mib: 0,
             model: None,
             stages: None,
+            sensitivity: None,
             scaling: Scaling::Linear,
             submit: Time::ZERO,
             expected: None,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{GpuTypeId, IdVec, NodeId, ZoneId};
+use crate::sensitivity::Share;
 
 /// A place above the nodes: a rack, a switch, a row. Zones form a tree of any depth.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +60,12 @@ impl NodeSpec {
     /// Whether each GPU has this much memory.
     pub fn has_gpu_memory(&self, mib: u64) -> bool {
         self.gpu_memory_mib == 0 || mib <= self.gpu_memory_mib
+    }
+
+    /// What each GPU has beside it when CPU and memory are shared out in proportion to GPUs.
+    pub fn proportional(&self) -> Share {
+        let gpus = self.gpus.max(1);
+        Share::new(self.cpu_milli / gpus, self.memory_mib / u64::from(gpus))
     }
 
     /// The domain a GPU slot belongs to.

@@ -42,6 +42,9 @@ impl SpeedModel {
         if let Some(factor) = by_type.or_else(|| self.by_gpu_type.get(first.gpu_type).copied()) {
             rate = rate.times(factor);
         }
+        if let Some(sensitivity) = &job.sensitivity {
+            rate = rate.times(sensitivity.rate_on(allocation, |node| cluster.nodes[node].proportional()));
+        }
         if allocation.nodes() > 1 {
             rate = rate.times(model.and_then(|m| m.spread).unwrap_or(self.spread));
             if allocation

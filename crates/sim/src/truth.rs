@@ -157,6 +157,7 @@ impl Teller {
             },
             model: job.model,
             stages: self.stages(job),
+            sensitivity: job.sensitivity.clone(),
             scaling: job.scaling,
             submit: job.submit,
             expected,

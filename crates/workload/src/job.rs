@@ -1,7 +1,9 @@
 //! A workload in memory: jobs in order of submission, and the names their ids stand for.
 
+use std::sync::Arc;
+
 use dovetail_model::ids::IdVec;
-use dovetail_model::{GpuTypeId, ModelId, Scaling, TenantId, Time, UserId, Work};
+use dovetail_model::{GpuTypeId, ModelId, Scaling, Sensitivity, TenantId, Time, UserId, Work};
 use serde::{Deserialize, Serialize};
 
 /// The id a job has in its own trace.
@@ -77,6 +79,9 @@ pub struct TraceJob {
     pub checkpoint: Option<Time>,
     /// Iterations in all, where the trace counts them.
     pub iterations: Option<u64>,
+    /// How fast it runs with how much CPU and memory, where its model was measured.
+    #[serde(skip)]
+    pub sensitivity: Option<Arc<Sensitivity>>,
     /// What the trace says beyond the fields above: one text for each of [`Workload::extra_columns`], empty where it
     /// says nothing. None where all are empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,6 +111,7 @@ impl TraceJob {
             deadline: None,
             checkpoint: None,
             iterations: None,
+            sensitivity: None,
             extra: None,
         }
     }

@@ -88,7 +88,7 @@ fn run_grid(
     let mut workloads: BTreeMap<(usize, u64), Workload> = BTreeMap::new();
     for (i, load) in loads.iter().enumerate() {
         for seed in seeds {
-            workloads.insert((i, *seed), setup::workload(args, cluster.gpus(), *load, *seed)?);
+            workloads.insert((i, *seed), setup::workload(args, &cluster, *load, *seed)?);
         }
     }
     // Every name is checked before the first run starts.

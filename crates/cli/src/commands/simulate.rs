@@ -37,7 +37,7 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
         .unwrap_or_else(|| DEFAULT_POLICY.to_owned());
     let seed = args.seed.unwrap_or(1);
     let cluster = setup::cluster(&args)?;
-    let workload = setup::workload(&args, cluster.gpus(), args.load, seed)?;
+    let workload = setup::workload(&args, &cluster, args.load, seed)?;
     let mut config = setup::config(&args, cluster, seed)?;
     setup::speeds(&args, &workload, &mut config)?;
     let (policy, needs) = setup::policy(&name, &args, &workload, &mut config)?;

@@ -1,0 +1,339 @@
+//! How fast a job runs with how much CPU and memory beside each GPU (Synergy, OSDI'22).
+//!
+//! A [`Sensitivity`] is a grid of measured points. Between them speed is interpolated, below them it falls to nothing at
+//! nothing, above them it stays. Speeds never fall when there is more, so there is a least share for every speed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::allocation::Allocation;
+use crate::units::Rate;
+
+/// CPU and memory beside one GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct Share {
+    /// CPU, in milli-cores.
+    pub cpu_milli: u32,
+    /// Memory, in MiB.
+    pub memory_mib: u64,
+}
+
+impl Share {
+    /// This much of everything.
+    pub const fn new(cpu_milli: u32, memory_mib: u64) -> Self {
+        Self {
+            cpu_milli,
+            memory_mib,
+        }
+    }
+
+    /// Whether it is at least as much as the other in both.
+    pub fn covers(self, other: Share) -> bool {
+        self.cpu_milli >= other.cpu_milli && self.memory_mib >= other.memory_mib
+    }
+
+    /// The less of each.
+    pub fn min(self, other: Share) -> Share {
+        Share::new(
+            self.cpu_milli.min(other.cpu_milli),
+            self.memory_mib.min(other.memory_mib),
+        )
+    }
+}
+
+/// Speed over CPU and memory beside each GPU. [`Rate::FULL`] is the speed at which the job's work is stated: that at its
+/// proportional share of the machine it was measured on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Points", into = "Points")]
+pub struct Sensitivity {
+    points: Points,
+    ideal: Share,
+    top: Rate,
+}
+
+/// The measured points: what a file says.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Points {
+    /// CPU beside each GPU, in milli-cores, ascending.
+    pub cpu_milli: Vec<u32>,
+    /// Memory beside each GPU, in MiB, ascending.
+    pub memory_mib: Vec<u64>,
+    /// For each amount of CPU the speeds at each amount of memory.
+    pub rates: Vec<Rate>,
+}
+
+/// Points that are no grid of speeds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SensitivityError {
+    /// There is nothing.
+    #[error("there are no points, expected at least one amount of CPU and one of memory")]
+    Empty,
+    /// Amounts that do not ascend from above zero.
+    #[error("amounts of {0} have to ascend from above zero")]
+    Order(&'static str),
+    /// Not one speed for each pair.
+    #[error("found {found} speeds, expected {expected}: one for each amount of CPU and of memory")]
+    Count {
+        /// Speeds there are.
+        found: usize,
+        /// Speeds there should be.
+        expected: usize,
+    },
+    /// More makes it slower.
+    #[error("more {what} makes it slower at {cpu_milli} milli-cores and {memory_mib} MiB")]
+    Falls {
+        /// CPU or memory.
+        what: &'static str,
+        /// Where.
+        cpu_milli: u32,
+        /// Where.
+        memory_mib: u64,
+    },
+}
+
+impl TryFrom<Points> for Sensitivity {
+    type Error = SensitivityError;
+
+    fn try_from(points: Points) -> Result<Self, SensitivityError> {
+        let (rows, columns) = (points.cpu_milli.len(), points.memory_mib.len());
+        if rows == 0 || columns == 0 {
+            return Err(SensitivityError::Empty);
+        }
+        if points.cpu_milli[0] == 0 || !points.cpu_milli.is_sorted_by(|a, b| a < b) {
+            return Err(SensitivityError::Order("CPU"));
+        }
+        if points.memory_mib[0] == 0 || !points.memory_mib.is_sorted_by(|a, b| a < b) {
+            return Err(SensitivityError::Order("memory"));
+        }
+        if points.rates.len() != rows * columns {
+            return Err(SensitivityError::Count {
+                found: points.rates.len(),
+                expected: rows * columns,
+            });
+        }
+        for row in 0..rows {
+            for column in 0..columns {
+                let here = points.at(row, column);
+                let falls = |what| SensitivityError::Falls {
+                    what,
+                    cpu_milli: points.cpu_milli[row],
+                    memory_mib: points.memory_mib[column],
+                };
+                if row > 0 && points.at(row - 1, column) > here {
+                    return Err(falls("CPU"));
+                }
+                if column > 0 && points.at(row, column - 1) > here {
+                    return Err(falls("memory"));
+                }
+            }
+        }
+        let top = points.at(rows - 1, columns - 1);
+        let mut sensitivity = Self {
+            ideal: Share::new(points.cpu_milli[rows - 1], points.memory_mib[columns - 1]),
+            points,
+            top,
+        };
+        sensitivity.ideal = sensitivity.least_for(top, sensitivity.ideal);
+        Ok(sensitivity)
+    }
+}
+
+impl From<Sensitivity> for Points {
+    fn from(sensitivity: Sensitivity) -> Self {
+        sensitivity.points
+    }
+}
+
+impl Points {
+    fn at(&self, row: usize, column: usize) -> Rate {
+        self.rates[row * self.memory_mib.len() + column]
+    }
+}
+
+/// Where an amount lies on an axis: the point below (none for the origin), the point above, and how far between.
+struct Between {
+    below: Option<usize>,
+    above: usize,
+    part: u128,
+    whole: u128,
+}
+
+fn between<T: Copy + Into<u128>>(axis: &[T], amount: T) -> Between {
+    let amount = amount.into();
+    let above = axis.partition_point(|a| (*a).into() < amount).min(axis.len() - 1);
+    let below = above.checked_sub(1);
+    let (low, high) = (below.map_or(0, |i| axis[i].into()), axis[above].into());
+    Between {
+        below,
+        above,
+        part: amount.min(high) - low,
+        whole: high - low,
+    }
+}
+
+impl Sensitivity {
+    /// The speed with this share beside each GPU. More never makes it slower.
+    pub fn rate(&self, share: Share) -> Rate {
+        let cpu = between(&self.points.cpu_milli, share.cpu_milli);
+        let memory = between(&self.points.memory_mib, share.memory_mib);
+        let at = |row: Option<usize>, column: Option<usize>| match (row, column) {
+            (Some(row), Some(column)) => u128::from(self.points.at(row, column).0),
+            _ => 0,
+        };
+        let along = |row: Option<usize>| {
+            let (low, high) = (at(row, memory.below), at(row, Some(memory.above)));
+            low * (memory.whole - memory.part) + high * memory.part
+        };
+        let (low, high) = (along(cpu.below), along(Some(cpu.above)));
+        let sum = low * (cpu.whole - cpu.part) + high * cpu.part;
+        Rate((sum / (cpu.whole * memory.whole)) as u32)
+    }
+
+    /// The speed of a job on this allocation: that of its slowest node. What a node does not limit (zero) is counted as
+    /// `unlimited` says.
+    pub fn rate_on(
+        &self,
+        allocation: &Allocation,
+        mut unlimited: impl FnMut(crate::NodeId) -> Share,
+    ) -> Rate {
+        let rate = |part: &crate::NodeShare| {
+            let gpus = part.gpus.count().max(1);
+            let mut share = Share::new(part.cpu_milli / gpus, part.memory_mib / u64::from(gpus));
+            if share.cpu_milli == 0 || share.memory_mib == 0 {
+                let fair = unlimited(part.node);
+                if part.cpu_milli == 0 {
+                    share.cpu_milli = fair.cpu_milli;
+                }
+                if part.memory_mib == 0 {
+                    share.memory_mib = fair.memory_mib;
+                }
+            }
+            self.rate(share)
+        };
+        allocation.shares.iter().map(rate).min().unwrap_or(Rate::ZERO)
+    }
+
+    /// The least share that reaches top speed.
+    pub fn ideal(&self) -> Share {
+        self.ideal
+    }
+
+    /// The top speed.
+    pub fn top(&self) -> Rate {
+        self.top
+    }
+
+    /// The measured points.
+    pub fn points(&self) -> &Points {
+        &self.points
+    }
+
+    /// The least share within `most` that is as fast as `most` is.
+    pub fn trimmed(&self, most: Share) -> Share {
+        self.least_for(self.rate(most), most)
+    }
+
+    /// The least share within `most` that reaches a speed which `most` reaches: first the least memory, then the least
+    /// CPU beside it.
+    pub fn least_for(&self, rate: Rate, most: Share) -> Share {
+        let memory_mib = least(most.memory_mib, |memory_mib| {
+            self.rate(Share { memory_mib, ..most }) >= rate
+        });
+        let cpu_milli = least(u64::from(most.cpu_milli), |cpu| {
+            self.rate(Share::new(cpu as u32, memory_mib)) >= rate
+        });
+        Share::new(cpu_milli as u32, memory_mib)
+    }
+}
+
+/// The least number up to `most`, which is fine, that is fine. What is fine stays fine.
+fn least(most: u64, fine: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, most);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if fine(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    high
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Sensitivity {
+        Sensitivity::try_from(Points {
+            cpu_milli: vec![1000, 3000, 12_000, 24_000],
+            memory_mib: vec![20_000, 60_000],
+            rates: [0.1, 0.3, 0.1, 1.0, 0.1, 2.5, 0.1, 2.5]
+                .map(Rate::from_factor)
+                .to_vec(),
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn between_points_speed_is_interpolated_and_beyond_them_it_stays() {
+        let s = example();
+        assert_eq!(s.rate(Share::new(3000, 60_000)), Rate::FULL);
+        assert_eq!(s.rate(Share::new(2000, 60_000)), Rate(650_000));
+        assert_eq!(s.rate(Share::new(500, 60_000)), Rate(150_000));
+        assert_eq!(s.rate(Share::new(3000, 40_000)), Rate(550_000));
+        assert_eq!(s.rate(Share::new(64_000, 600_000)), Rate(2_500_000));
+        assert_eq!(s.rate(Share::new(0, 60_000)), Rate::ZERO);
+    }
+
+    #[test]
+    fn the_ideal_is_the_least_share_at_top_speed() {
+        let s = example();
+        assert_eq!(
+            (s.ideal(), s.top()),
+            (Share::new(12_000, 60_000), Rate(2_500_000))
+        );
+        let fair = Share::new(3000, 90_000);
+        assert_eq!(s.trimmed(fair), Share::new(3000, 60_000));
+    }
+
+    #[test]
+    fn more_never_makes_it_slower() {
+        let s = example();
+        for cpu in (0..30_000).step_by(371) {
+            for memory in (0..80_000).step_by(1777) {
+                let here = s.rate(Share::new(cpu, memory));
+                assert!(s.rate(Share::new(cpu + 371, memory)) >= here);
+                assert!(s.rate(Share::new(cpu, memory + 1777)) >= here);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_grid_is_refused() {
+        let points = |cpu: &[u32], rates: &[f64]| {
+            Sensitivity::try_from(Points {
+                cpu_milli: cpu.to_vec(),
+                memory_mib: vec![1000],
+                rates: rates.iter().map(|r| Rate::from_factor(*r)).collect(),
+            })
+        };
+        assert_eq!(points(&[], &[]), Err(SensitivityError::Empty));
+        assert_eq!(points(&[2, 1], &[1.0, 1.0]), Err(SensitivityError::Order("CPU")));
+        let few = SensitivityError::Count {
+            found: 1,
+            expected: 2,
+        };
+        assert_eq!(points(&[1, 2], &[1.0]), Err(few));
+        let falls = points(&[1, 2], &[1.0, 0.9]).unwrap_err();
+        assert_eq!(
+            falls.to_string(),
+            "more CPU makes it slower at 2 milli-cores and 1000 MiB"
+        );
+    }
+
+    #[test]
+    fn its_points_are_all_there_is_to_save() {
+        let s = example();
+        assert_eq!(Sensitivity::try_from(Points::from(s.clone())), Ok(s));
+    }
+}
