@@ -85,7 +85,7 @@ pub struct RunArgs {
     /// Seed of everything random [default: 1]
     #[arg(long, value_name = "N", help_heading = "Workload")]
     pub seed: Option<u64>,
-    /// 32x4 (nodes x GPUs), pool:534 (GPUs without nodes), or a file: native YAML, Muri cluster_spec .csv [default: 16x8]
+    /// 32x4 (nodes x GPUs), pool:534 (GPUs without nodes), or a file: native YAML, Synergy .ini, Muri cluster_spec .csv [default: 16x8]
     #[arg(long, value_name = "SPEC", help_heading = "Cluster")]
     pub cluster: Option<String>,
     /// Outages: a CSV of node,down_s,up_s

@@ -11,7 +11,7 @@ use dovetail_report::format::span as span_text;
 use dovetail_sim::{Failures, SimConfig, compat};
 use dovetail_workload::generate::{GenerateSpec, generate};
 use dovetail_workload::profiles::Profiles;
-use dovetail_workload::{Format, SensitivityTable, Workload, parse_cluster, read};
+use dovetail_workload::{Format, SensitivityTable, Workload, describe_cluster, read};
 
 use crate::args::{CompatArg, KnowledgeArg, RunArgs};
 use crate::failure::{Blame, Failure};
@@ -28,7 +28,11 @@ const DEFAULT_LOAD: f64 = 0.9;
 /// # Errors
 /// Names what is wrong with the flag or the file.
 pub fn cluster(args: &RunArgs) -> Result<ClusterSpec, Failure> {
-    parse_cluster(args.cluster.as_deref().unwrap_or(DEFAULT_CLUSTER)).or_request()
+    let described = describe_cluster(args.cluster.as_deref().unwrap_or(DEFAULT_CLUSTER)).or_request()?;
+    if !args.quiet {
+        described.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    }
+    Ok(described.cluster)
 }
 
 /// The format with this name.

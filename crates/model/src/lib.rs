@@ -5,12 +5,14 @@
 
 pub mod allocation;
 pub mod command;
+pub mod cpu_set;
 pub mod event;
 pub mod fairness;
 pub mod gpu_set;
 pub mod ids;
 pub mod job;
 pub mod layout;
+pub mod numa;
 pub mod reason;
 pub mod run;
 pub mod sensitivity;
@@ -22,10 +24,12 @@ pub mod units;
 
 pub use allocation::{Allocation, NodeShare};
 pub use command::{Command, StopReason};
+pub use cpu_set::CpuSet;
 pub use event::{Event, Outcome};
 pub use gpu_set::GpuSet;
 pub use ids::{Generation, GpuTypeId, IdVec, JobId, ModelId, NodeId, TenantId, UserId, ZoneId};
 pub use job::{JobSpec, Scaling};
+pub use numa::NumaDomain;
 pub use reason::Reason;
 pub use sensitivity::{Sensitivity, Share};
 pub use sharing::{Slowdowns, Speeds, Terms};

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{GpuTypeId, IdVec, NodeId, ZoneId};
+use crate::numa::NumaDomain;
 use crate::sensitivity::Share;
 
 /// A place above the nodes: a rack, a switch, a row. Zones form a tree of any depth.
@@ -38,6 +39,9 @@ pub struct NodeSpec {
     pub network_mbps: u32,
     /// GPUs in one NUMA or NVLink domain; slots `0..n` are the first domain, and so on.
     pub gpus_per_domain: u32,
+    /// NUMA domains, each with its CPUs and GPUs; none where that is not known, and then there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub numa: Vec<NumaDomain>,
 }
 
 impl NodeSpec {
@@ -54,6 +58,15 @@ impl NodeSpec {
             disk_mbps: 500,
             network_mbps: 40_000,
             gpus_per_domain: gpus.max(1),
+            numa: Vec::new(),
+        }
+    }
+
+    /// The NUMA domains; one with everything where nothing is said. Whole CPUs only.
+    pub fn numa_domains(&self) -> Vec<NumaDomain> {
+        match self.numa.as_slice() {
+            [] => NumaDomain::equal(1, self.cpu_milli / 1000, self.gpus),
+            said => said.to_vec(),
         }
     }
 

@@ -22,7 +22,7 @@ pub mod stages;
 pub mod stats;
 pub mod write;
 
-pub use cluster::{ClusterError, parse_cluster};
+pub use cluster::{ClusterError, describe_cluster, parse_cluster};
 pub use error::TraceError;
 pub use format::Format;
 pub use generate::{GenerateError, GenerateSpec, generate};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dovetail_workload::cluster::parse_cluster_bytes;
+use dovetail_workload::cluster::{Described, describe_bytes};
 use dovetail_workload::{Format, Workload, parse_cluster, read_from};
 use proptest::prelude::*;
 
@@ -63,7 +63,7 @@ const VALID: [(Format, &str); 14] = [
     ),
 ];
 
-const CLUSTERS: [(&str, &str); 5] = [
+const CLUSTERS: [(&str, &str); 7] = [
     (
         "c.yaml",
         "defaults: {gpu_type: V100, gpus: 8, cpus: 96}\nracks:\n  - {name: a, count: 2, nodes: 3}\n  - racks: [{nodes: [{count: 2, gpus: 4}, {name: big}]}]\nnodes: 2\n",
@@ -81,6 +81,14 @@ const CLUSTERS: [(&str, &str); 5] = [
         "gpu_model,gpu_capacity_num,cpu_num,node_name\nA10,1,128,2\n",
     ),
     ("c.csv", "ip,DSW,PSW,ASW\nh,G6,P10,S14\n"),
+    (
+        "c.ini",
+        "[CLUSTER]\t\n# 112 GPUs\nracks = 2\nservers_per_rack = 16\ngpus_per_server = 8\ncpus_per_server = 24\ndram_per_server = 500\nsspeed_per_server = 500\nnet_per_server: 40\n[SCHEDULER]\npolicy = FIFO\nlease_time = 5\n",
+    ),
+    (
+        "c.yaml",
+        "nodes: [{gpus: 4, cpus: 8, numa: [{cpus: \"0-1,4-5\", gpus: [0, 2]}, {cpus: [2, 3, 6, 7], gpus: 1}]}, {gpus: 2, numa: 2}]\n",
+    ),
 ];
 
 /// Bytes that matter to some reader, to put where they do not belong.
@@ -201,7 +209,7 @@ fn read_all(bytes: &[u8]) {
 fn read_clusters(bytes: &[u8]) {
     let start = Instant::now();
     for name in ["c.yaml", "c.csv", "c.ini", "c", "c.csv.gz"] {
-        if let Ok(cluster) = parse_cluster_bytes(bytes, name) {
+        if let Ok(Described { cluster, .. }) = describe_bytes(bytes, name) {
             assert!(!cluster.nodes.is_empty() && cluster.nodes.values().all(|n| n.gpus >= 1));
             assert!(
                 cluster
@@ -209,6 +217,13 @@ fn read_clusters(bytes: &[u8]) {
                     .values()
                     .all(|n| cluster.zones.get(n.zone).is_some())
             );
+            // Unequal nodes are few: a description repeats, and looking at a million of them takes long.
+            for node in cluster.nodes.values().take(10) {
+                let domains = node.numa_domains();
+                let cpus: u32 = domains.iter().map(|d| d.cpus.count()).sum();
+                assert_eq!(cpus, node.cpu_milli / 1000, "each CPU is in one domain");
+                assert!(domains.iter().map(|d| d.gpus.count()).sum::<u32>() <= node.gpus);
+            }
             assert!(
                 cluster
                     .nodes
@@ -227,7 +242,7 @@ fn the_files_to_be_damaged_are_valid() {
         read_from(text.as_bytes(), "valid", None).unwrap_or_else(|e| panic!("{e}"));
     }
     for (name, text) in CLUSTERS {
-        parse_cluster_bytes(text.as_bytes(), name).unwrap_or_else(|e| panic!("{e}"));
+        describe_bytes(text.as_bytes(), name).unwrap_or_else(|e| panic!("{e}"));
     }
 }
 

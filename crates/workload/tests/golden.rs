@@ -440,3 +440,31 @@ fn cluster_files() {
     expect("traces/alibaba-2026-spot/node_info_df.csv", (4278, 10_412, 1, 6));
     expect("traces/alibaba-lingjun-2023/topo.csv", (847, 6776, 123, 1));
 }
+
+#[test]
+fn the_configurations_synergy_came_with() {
+    let Some(folder) = shared::data("synergy/inputs/configs") else {
+        return;
+    };
+    for (name, nodes, cpus) in [
+        ("default_cluster", 16, 24),
+        ("cluster_4", 16, 32),
+        ("cluster_5", 16, 40),
+        ("cluster_6", 16, 48),
+        ("philly_cluster", 64, 24),
+        ("static_trace", 4, 24),
+        ("deployment", 4, 24),
+        ("big_2048", 256, 24),
+    ] {
+        let path = folder.join(name).with_extension("ini");
+        let cluster = parse_cluster(path.to_str().unwrap()).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(
+            (cluster.nodes.len(), cluster.gpus()),
+            (nodes, nodes as u32 * 8),
+            "{name}"
+        );
+        let like = |n: &dovetail_model::NodeSpec| (n.cpu_milli, n.memory_mib, n.disk_mbps, n.network_mbps);
+        let expected = (cpus * 1000, 500 * 1024, 500, 40_000);
+        assert!(cluster.nodes.values().all(|n| like(n) == expected), "{name}");
+    }
+}

@@ -5,8 +5,11 @@
 //! | `32x4` | 32 nodes with 4 GPUs each, in one rack |
 //! | `pool:534` | one node with 534 GPUs, so that placement sets no limit |
 //! | `*.yaml` | the native description, see [`yaml`] |
+//! | `*.ini` | Synergy's configuration, see [`ini`] |
 //! | `*.csv` | Muri's cluster_spec, an openb node list, Alibaba's spot `node_info_df`, or Lingjun's `topo` |
 
+pub mod ini;
+mod numa;
 mod tables;
 pub mod yaml;
 
@@ -26,8 +29,8 @@ const MAX_POOL_GPUS: u32 = 100_000;
 /// The largest cluster.
 const MAX_NODES: u32 = 1_000_000;
 
-const ACCEPTED: &str = "NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Muri cluster_spec \
-                        .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv";
+const ACCEPTED: &str = "NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Synergy .ini, Muri \
+                        cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv";
 
 /// A cluster that cannot be understood.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +49,16 @@ pub enum ClusterError {
     /// The YAML is wrong.
     #[error(transparent)]
     Yaml(#[from] YamlError),
+    /// A line of the file is wrong.
+    #[error("{file}:{line}: {what}")]
+    Line {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The file can be read but does not hold a cluster.
     #[error("{file}: {what}")]
     Content {
@@ -64,8 +77,31 @@ pub enum ClusterError {
     },
 }
 
+/// A cluster, and what its file says beyond it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Described {
+    /// The cluster.
+    pub cluster: ClusterSpec,
+    /// What the file asks for that a cluster does not have, in words for the user.
+    pub notes: Vec<String>,
+}
+
+impl From<ClusterSpec> for Described {
+    fn from(cluster: ClusterSpec) -> Self {
+        Self {
+            cluster,
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// The cluster a spec or file describes: at least one node, every node with a GPU and a name of its own.
 pub fn parse_cluster(spec: &str) -> Result<ClusterSpec, ClusterError> {
+    Ok(describe_cluster(spec)?.cluster)
+}
+
+/// The same, with what the file says beyond it.
+pub fn describe_cluster(spec: &str) -> Result<Described, ClusterError> {
     let spec = spec.trim();
     let wrong = |hint: String| ClusterError::Spec {
         found: spec.to_owned(),
@@ -76,13 +112,13 @@ pub fn parse_cluster(spec: &str) -> Result<ClusterSpec, ClusterError> {
             parse_count(gpus, MAX_POOL_GPUS).map_err(|e| wrong(format!("; the GPUs of the pool: {e}")))?;
         let mut cluster = ClusterSpec::bare("gpu");
         cluster.nodes.push(NodeSpec::plain("pool", gpus));
-        return Ok(cluster);
+        return Ok(cluster.into());
     }
     if let Some((nodes, gpus)) = spec.split_once('x').filter(|(n, g)| is_digits(n) && is_digits(g)) {
         let nodes = parse_count(nodes, MAX_NODES).map_err(|e| wrong(format!("; the nodes: {e}")))?;
         let gpus =
             parse_count(gpus, MAX_NODE_GPUS).map_err(|e| wrong(format!("; the GPUs of a node: {e}")))?;
-        return Ok(ClusterSpec::uniform(nodes, gpus));
+        return Ok(ClusterSpec::uniform(nodes, gpus).into());
     }
     if spec.is_empty() || !Path::new(spec).exists() {
         let looks_like_a_file = spec.contains(['.', '/']);
@@ -92,44 +128,34 @@ pub fn parse_cluster(spec: &str) -> Result<ClusterSpec, ClusterError> {
             String::new()
         }));
     }
-    read_cluster(Path::new(spec))
-}
-
-/// The cluster a file describes.
-pub fn read_cluster(path: &Path) -> Result<ClusterSpec, ClusterError> {
-    let file = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|reason| TraceError::Open {
-        file: file.clone(),
+    let bytes = std::fs::read(spec).map_err(|reason| TraceError::Open {
+        file: spec.to_owned(),
         reason,
     })?;
-    parse_cluster_bytes(&bytes, &file)
+    describe_bytes(&bytes, spec)
 }
 
 /// The cluster the content of a file describes; `file` is its name, of which the ending counts.
-pub fn parse_cluster_bytes(bytes: &[u8], file: &str) -> Result<ClusterSpec, ClusterError> {
-    let unsupported = |what: &str| {
-        Err(ClusterError::Unsupported {
-            file: file.to_owned(),
-            what: what.to_owned(),
-        })
+pub fn describe_bytes(bytes: &[u8], file: &str) -> Result<Described, ClusterError> {
+    let unsupported = |what: &str| ClusterError::Unsupported {
+        file: file.to_owned(),
+        what: what.to_owned(),
     };
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return unsupported("the file is empty");
+        return Err(unsupported("the file is empty"));
     }
     let plain_name = file
         .strip_suffix(".gz")
         .or_else(|| file.strip_suffix(".zst"))
         .unwrap_or(file);
+    let text = || match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(text.trim_start_matches('\u{feff}')),
+        Err(_) => Err(unsupported("it is not UTF-8 text")),
+    };
     match plain_name.rsplit('.').next() {
-        Some("ini") => unsupported("Synergy's .ini files are not read yet"),
-        Some("csv") => tables::parse(bytes, file),
-        _ => {
-            let text = std::str::from_utf8(bytes);
-            yaml::parse(
-                text.or_else(|_| unsupported("it is not UTF-8 text").map(|_: ClusterSpec| ""))?,
-                file,
-            )
-        }
+        Some("ini") => ini::parse(text()?, file),
+        Some("csv") => tables::parse(bytes, file).map(Described::from),
+        _ => yaml::parse(text()?, file).map(Described::from),
     }
 }
 

@@ -10,6 +10,8 @@
 //!   disk_mbps: 500       # disk bandwidth, MB/s
 //!   network_gbps: 40
 //!   gpus_per_domain: 4   # GPUs in one NUMA or NVLink domain
+//!   numa: 2              # so many equal NUMA domains, or a list of them:
+//!   # numa: [{cpus: "0-23,48-71", gpus: 0-3}, {cpus: "24-47,72-95", gpus: 4-7}]
 //! racks:                 # "zones" is another word for it
 //!   - name: a            # racks and nodes without a name get a number
 //!     count: 4           # so many equal racks: a-0 to a-3
@@ -27,10 +29,11 @@
 
 use dovetail_model::{ClusterSpec, NodeSpec, Zone, ZoneId};
 
+use super::numa::Numa;
 use super::{ClusterError, MAX_NODE_GPUS, MAX_NODES, repeated_name};
 use crate::yaml::{Entry, YamlError, parse as parse_yaml};
 
-const NODE_KEYS: [&str; 8] = [
+const NODE_KEYS: [&str; 9] = [
     "gpu_type",
     "gpus",
     "cpus",
@@ -39,6 +42,7 @@ const NODE_KEYS: [&str; 8] = [
     "disk_mbps",
     "network_gbps",
     "gpus_per_domain",
+    "numa",
 ];
 /// Racks in racks, at most.
 const MAX_DEPTH: usize = 16;
@@ -91,6 +95,7 @@ struct Kind {
     disk_mbps: Option<u32>,
     network_mbps: Option<u32>,
     gpus_per_domain: Option<u32>,
+    numa: Option<Numa>,
 }
 
 impl Kind {
@@ -110,6 +115,7 @@ impl Kind {
                 "gpus_per_domain" => {
                     self.gpus_per_domain = Some(value.whole(1, MAX_NODE_GPUS.into())? as u32)
                 }
+                "numa" => self.numa = Some(Numa::read(&value)?),
                 _ => {}
             }
         }
@@ -207,20 +213,26 @@ fn add_group(
     if cluster.nodes.len() + count as usize > MAX_NODES as usize {
         return Err(at.wrong(format!("more than {MAX_NODES} nodes")));
     }
+    let mut like = NodeSpec::plain("", gpus);
+    like.cpu_milli = kind.cpu_milli.unwrap_or(like.cpu_milli);
+    if let Some(numa) = &kind.numa {
+        like.numa = numa.domains(at, like.cpu_milli, gpus)?;
+        let in_domains = like.numa.iter().map(|d| d.gpus.count()).max();
+        like.gpus_per_domain = in_domains.unwrap_or(gpus).max(1);
+    }
     let gpu_type = cluster.gpu_type(kind.gpu_type.as_deref().unwrap_or("gpu"));
     for i in 0..count {
         let name = numbered(name, i, count).unwrap_or_else(|| format!("node-{}", cluster.nodes.len()));
-        let plain = NodeSpec::plain(name, gpus);
         cluster.nodes.push(NodeSpec {
+            name,
             zone,
             gpu_type,
-            cpu_milli: kind.cpu_milli.unwrap_or(plain.cpu_milli),
-            memory_mib: kind.memory_mib.unwrap_or(plain.memory_mib),
-            gpu_memory_mib: kind.gpu_memory_mib.unwrap_or(plain.gpu_memory_mib),
-            disk_mbps: kind.disk_mbps.unwrap_or(plain.disk_mbps),
-            network_mbps: kind.network_mbps.unwrap_or(plain.network_mbps),
-            gpus_per_domain: kind.gpus_per_domain.unwrap_or(plain.gpus_per_domain).min(gpus),
-            ..plain
+            memory_mib: kind.memory_mib.unwrap_or(like.memory_mib),
+            gpu_memory_mib: kind.gpu_memory_mib.unwrap_or(like.gpu_memory_mib),
+            disk_mbps: kind.disk_mbps.unwrap_or(like.disk_mbps),
+            network_mbps: kind.network_mbps.unwrap_or(like.network_mbps),
+            gpus_per_domain: kind.gpus_per_domain.unwrap_or(like.gpus_per_domain).min(gpus),
+            ..like.clone()
         });
     }
     Ok(())
