@@ -8,6 +8,7 @@ use crate::job::Job;
 use crate::line::Rank;
 use crate::parts::{Ask, Claim};
 use crate::round::Round;
+use crate::sharers::Sharers;
 
 impl Round<'_> {
     /// Plans everything anew: sizes and groups for all jobs in line, kept in place where nothing changes for them.
@@ -15,10 +16,11 @@ impl Round<'_> {
         let line = self.everyone();
         let gpus = self.state.cluster.total_gpus(None) + self.held_on_closed_nodes(&line);
         let now = self.state.now;
-        let again;
+        let (again, rigid);
         let claims = {
             let jobs: Vec<&Job> = line.iter().map(|r| self.state.known(r.job)).collect();
             let widths = self.sizing.widths(&jobs, gpus, now);
+            rigid = widths.is_none();
             again = self.sizing.changes_at(&jobs, now);
             let sized: Vec<(&Job, u32)> = match widths {
                 None => jobs.iter().map(|j| (*j, self.sizing.ask(j).gpus)).collect(),
@@ -43,6 +45,31 @@ impl Round<'_> {
                     self.start_claim(claim, least, before.get(&claim.members[0]));
                 }
                 _ => self.start_group(claim, &before),
+            }
+        }
+        if rigid && self.grouping.terms().overlap {
+            self.seat_guests(&line, &before);
+        }
+    }
+
+    /// Puts jobs for which there was no place beside others, as the grouping chooses: where they were, if they can.
+    fn seat_guests(&mut self, line: &[Rank], before: &BTreeMap<JobId, Allocation>) {
+        for rank in line {
+            let job = self.state.known(rank.job);
+            if job.allocation.is_some() {
+                continue;
+            }
+            let gpus = self.sizing.ask(job).gpus;
+            let own = before.get(&rank.job).filter(|a| {
+                let fits = a.gpus() == gpus && !self.state.cluster.is_free(a);
+                fits && self.is_as_left(a, job.spec.gpu_memory_mib)
+            });
+            let place = match own {
+                Some(own) => Some(own.clone()),
+                None => self.find_beside(rank.job),
+            };
+            if let Some(place) = place {
+                self.draft.assign(self.state, self.tenancy, rank.job, place, true);
             }
         }
     }
@@ -80,7 +107,7 @@ impl Round<'_> {
         before
     }
 
-    /// Whether the claim's members already hold just these GPUs together, and nobody else holds any of them.
+    /// Whether the claim's members already hold just these GPUs together, and nobody else as wide holds any of them.
     fn stands(&self, claim: &Claim) -> bool {
         let Some(held) = &self.state.known(claim.members[0]).allocation else {
             return false;
@@ -92,7 +119,20 @@ impl Round<'_> {
                 .members
                 .iter()
                 .all(|m| gpus_of(m).is_some_and(|a| same_gpus(a, held)))
-            && self.state.cluster.holders_of(held) == (members, members)
+            && match self.grouping.terms().overlap {
+                false => self.state.cluster.holders_of(held) == (members, members),
+                true => self.others_are_narrower(claim, held),
+            }
+    }
+
+    /// Whether all others on these GPUs are guests, which give way.
+    fn others_are_narrower(&self, claim: &Claim, held: &Allocation) -> bool {
+        let view = Sharers::new(self.state);
+        let gives_way = |id: &JobId| claim.members.contains(id) || self.state.known(*id).width() < claim.gpus;
+        held.shares.iter().all(|share| {
+            let mut slots = share.gpus.iter();
+            slots.all(|slot| view.on(share.node, slot).iter().all(gives_way))
+        })
     }
 
     /// Puts a group on one set of GPUs: those of a member that had as many, else wherever there is a place. A member

@@ -239,6 +239,12 @@ impl<'a> Round<'a> {
                 return Some(own.clone());
             }
         }
+        self.find_beside(candidate.job)
+    }
+
+    /// GPUs that others hold, as the grouping chooses.
+    pub(crate) fn find_beside(&mut self, id: JobId) -> Option<Allocation> {
+        let job = self.state.known(id);
         let ask = self.sizing.ask(job);
         let view = Sharers::new(self.state);
         let found = self.grouping.beside(job, &ask, &view, self.state.now)?;
@@ -246,7 +252,7 @@ impl<'a> Round<'a> {
     }
 
     /// Whether a place that was lost in this round still has room, and nobody came to it in this round.
-    fn is_as_left(&self, place: &Allocation, gpu_memory_mib: u64) -> bool {
+    pub(crate) fn is_as_left(&self, place: &Allocation, gpu_memory_mib: u64) -> bool {
         let view = Sharers::new(self.state);
         let most = self.grouping.terms().most as usize;
         self.state.cluster.has_room_beside(place, gpu_memory_mib)

@@ -80,6 +80,37 @@ fn no_gpu_holds_more_than_it_has() {
 }
 
 #[test]
+fn jobs_run_beside_a_wider_group_where_all_gain() {
+    // The narrow jobs load data while the wide one computes; e, which computes too, waits.
+    let jobs = "0 submit wide gpus=2 work=10s stages=10/80/0
+         1 submit b gpus=1 work=120s stages=80/10/0
+         1 submit c gpus=1 work=120s stages=80/10/0
+         2 submit e gpus=1 work=300s stages=10/80/0";
+    check(
+        &format!("cluster 1x2\n policy muri-s:size=2\n {jobs}"),
+        "0 launch wide on 0:[0-1]
+         10 done wide
+         10 launch b on 0:[0]
+         10 launch c on 0:[1]
+         10 launch e on 0:[0]
+         130 done b
+         130 done c
+         310 done e",
+    );
+    check(
+        &format!("cluster 1x2\n policy muri-s:size=2,unequal=true\n {jobs}"),
+        "0 launch wide on 0:[0-1]
+         1 launch b on 0:[0]
+         1 launch c on 0:[1]
+         10 done wide
+         10 launch e on 0:[0]
+         121 done b
+         121 done c
+         310 done e",
+    );
+}
+
+#[test]
 fn jobs_go_where_the_memory_is() {
     check(
         "cluster 1x1,gpumem=8000 1x1,gpumem=16000

@@ -41,6 +41,8 @@ const DISCIPLINES: &[&str] = &[
 const GROUPINGS: &[&str] = &[
     "muri",
     "muri:size=2",
+    "muri:unequal=true",
+    "muri:size=3,stable=0.1,unequal=true",
     "pair",
     "pair:by=ffs",
     "pair:by=ffs,consolidate=false",

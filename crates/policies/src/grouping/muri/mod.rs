@@ -4,19 +4,22 @@
 //! GPUs took `size` of them. If they ask for no more GPUs than there are, nobody shares. Otherwise groups are merged in
 //! rounds: inside each bucket a maximum-weight matching pairs groups by the interleaving efficiency of the merged
 //! group, and pairs are merged, most efficient first, until all fit; of equal ones those that run together stay together.
-//! `autopack` takes groups apart again whose members would be faster one after the other.
+//! `autopack` takes groups apart again whose members would be faster one after the other. With `unequal`, jobs that found
+//! no place so run beside wider groups.
 
+mod guests;
 mod kinds;
 mod merge;
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Claim, Cluster, Grouping, Job, Knowledge, Part};
+use dovetail_engine::{Ask, Claim, Cluster, Grouping, Job, Knowledge, Part, Sharers};
 use dovetail_model::stages::MOST_SHARERS;
-use dovetail_model::{Terms, Time};
+use dovetail_model::{Allocation, Terms, Time};
 
 use smallvec::{SmallVec, smallvec};
 
+use guests::Guests;
 use kinds::{Kinds, size};
 use merge::{Buckets, Group, Home, Merger};
 
@@ -38,6 +41,11 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
             default: "0",
             what: "running groups stay together unless new ones are faster by this share; 0: plan anew, inf: always stay",
         },
+        Knob {
+            name: "unequal",
+            default: "false",
+            what: "true: who finds no group of its own width runs on some GPUs of a wider one, where all gain by it",
+        },
         sharing_knobs::MATCHING,
         sharing_knobs::ORDERING,
     ],
@@ -49,6 +57,9 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
                 stable if stable >= 0.0 => stable,
                 _ => return Err(knobs.bad("stable", "a number of at least 0, or inf")),
             },
+            guests: knobs
+                .get::<bool>("unequal", "true or false")?
+                .then(Guests::default),
             merger: Merger::new(
                 size,
                 knobs.get("matching", "true or false")?,
@@ -65,6 +76,8 @@ pub struct Muri {
     autopack: bool,
     /// How much faster new groups must be, all together, before running ones are taken apart for them.
     stable: f64,
+    /// Jobs beside wider groups, where there are to be any.
+    guests: Option<Guests>,
     merger: Merger,
     name: String,
 }
@@ -79,12 +92,21 @@ impl Grouping for Muri {
     fn terms(&self) -> Terms {
         Terms {
             most: self.merger.size as u32,
+            overlap: self.guests.is_some(),
             ..Terms::GROUPS
         }
     }
 
     fn see(&mut self, cluster: &Cluster) {
         self.merger.gpu_memory_mib = cluster.least_gpu_memory_mib();
+        if let Some(guests) = &mut self.guests {
+            guests.begin();
+        }
+    }
+
+    fn beside(&mut self, job: &Job, ask: &Ask, view: &Sharers<'_>, _now: Time) -> Option<Allocation> {
+        let Merger { size, kinds, .. } = &mut self.merger;
+        self.guests.as_mut()?.seat(kinds, *size, job, ask, view)
     }
 
     fn group(&mut self, line: &[(&Job, u32)], gpus: u32, _now: Time) -> Vec<Claim> {
@@ -146,11 +168,13 @@ fn home(job: &Job, width: u32) -> Option<Home> {
 
 /// The chosen jobs, those together that share GPUs now.
 fn running_groups(line: &[(&Job, u32)], chosen: &[usize]) -> Vec<Places> {
-    let mut homes: BTreeMap<Home, usize> = BTreeMap::new();
+    let mut homes: BTreeMap<(Home, u32), usize> = BTreeMap::new();
     let mut groups: Vec<Places> = Vec::new();
     for i in chosen {
         let (job, width) = line[*i];
-        let home = home(job, width).filter(|_| job.spec.stages.is_some());
+        let home = home(job, width)
+            .filter(|_| job.spec.stages.is_some())
+            .map(|home| (home, width));
         match home.and_then(|home| homes.get(&home)) {
             Some(group) => groups[*group].push(*i),
             None => {
