@@ -3,5 +3,6 @@
 //! Everything here is a pure function of its arguments: no clock, no I/O, no hash order, no randomness, and integers
 //! throughout, so that the same input gives the same answer on every machine.
 
+pub mod choice;
 pub mod knapsack;
 pub mod matching;

@@ -1,0 +1,103 @@
+//! Prices for the two capacities, and the bound that follows from them.
+
+use super::{Kind, Point};
+
+/// Prices count in parts of one, so that they can be whole numbers.
+const SCALE: i128 = 1 << 20;
+
+/// Prices of one unit of each weight, in parts of a unit of gain, and what they say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prices {
+    /// The prices.
+    pub(super) price: [i128; 2],
+    /// What all items could bring at most at these prices, in the same parts.
+    pub(super) total: i128,
+}
+
+impl Prices {
+    /// No choice within the capacities brings more than this.
+    pub fn bound(&self) -> u64 {
+        u64::try_from(self.total / SCALE).unwrap_or(u64::MAX)
+    }
+
+    /// Whole gain in the parts that prices count in.
+    pub(super) fn scaled(gain: u64) -> i128 {
+        i128::from(gain) * SCALE
+    }
+
+    /// What a point brings beyond what it costs.
+    pub(super) fn profit(&self, point: &Point) -> i128 {
+        profit(point, self.price)
+    }
+
+    /// What these weights cost.
+    pub(super) fn cost(&self, weight: [u64; 2]) -> i128 {
+        (0..2).map(|d| self.price[d] * i128::from(weight[d])).sum()
+    }
+}
+
+fn profit(point: &Point, price: [i128; 2]) -> i128 {
+    let cost: i128 = (0..2).map(|d| price[d] * i128::from(point.weight[d])).sum();
+    Prices::scaled(point.gain) - cost
+}
+
+/// The points of the kinds, one behind the other, and how many items want one of them.
+struct Offers<'a> {
+    kinds: Vec<(i128, Vec<&'a Point>)>,
+    capacity: [u64; 2],
+}
+
+impl Offers<'_> {
+    fn total(&self, price: [i128; 2]) -> i128 {
+        let capacity: i128 = (0..2).map(|d| price[d] * i128::from(self.capacity[d])).sum();
+        let best = |points: &Vec<&Point>| points.iter().map(|p| profit(p, price)).max();
+        let items = self.kinds.iter().map(|(n, points)| n * best(points).unwrap_or(0));
+        capacity + items.sum::<i128>()
+    }
+
+    /// The best price of the second capacity, given that of the first.
+    fn second(&self, first: i128, most: i128) -> (i128, i128) {
+        least(most, |second| self.total([first, second]))
+    }
+}
+
+/// The prices at which the bound is least. The bound is convex in both, so that each is found by cutting its range.
+pub fn prices(kinds: &[Kind], useful: &[Vec<usize>], capacity: [u64; 2]) -> Prices {
+    let points = |(kind, useful): (&'_ Kind, &'_ Vec<usize>)| {
+        let points: Vec<Point> = useful.iter().map(|i| kind.points[*i]).collect();
+        (i128::from(kind.count), points)
+    };
+    let owned: Vec<_> = kinds.iter().zip(useful).map(points).collect();
+    let offers = Offers {
+        kinds: owned
+            .iter()
+            .map(|(n, points)| (*n, points.iter().collect()))
+            .collect(),
+        capacity,
+    };
+    let range = |points: &Vec<Point>| {
+        let gains = || points.iter().map(|p| p.gain);
+        gains().max().unwrap_or(0) - gains().min().unwrap_or(0)
+    };
+    let most = Prices::scaled(owned.iter().map(|(_, points)| range(points)).max().unwrap_or(0));
+    let (first, total) = least(most, |first| offers.second(first, most).1);
+    let (second, _) = offers.second(first, most);
+    Prices {
+        price: [first, second],
+        total,
+    }
+}
+
+/// Where from zero to `most` a convex function is least, and what it is there.
+fn least(most: i128, mut value: impl FnMut(i128) -> i128) -> (i128, i128) {
+    let (mut low, mut high) = (0, most);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if value(middle) <= value(middle + 1) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    (low, value(low))
+}

@@ -1,0 +1,184 @@
+//! The second phase: items with slots into bins, whole, and in each bin the best points that fit there.
+//!
+//! A choice for all bins together is a bound, not an answer: the last bins may have no room for the points it names.
+//! Items are dealt out by what they were chosen to weigh, the widest first and then the heaviest, each into the bin
+//! that is emptiest in the weight it has most of. Then every bin is an exact choice of its own.
+
+use super::{Choice, Kind, choose};
+
+/// A bin: slots, and capacities beside them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bin {
+    /// Slots.
+    pub slots: u32,
+    /// Capacities.
+    pub capacity: [u64; 2],
+}
+
+/// One item, its point, and its bins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packed {
+    /// The kind it is of.
+    pub kind: usize,
+    /// Its point.
+    pub point: usize,
+    /// Bins with the slots it has there; more than one only where no bin had slots enough.
+    pub bins: Vec<(usize, u32)>,
+}
+
+/// Every item of a choice in bins; `slots` are those of an item of each kind. None where the slots do not suffice, or
+/// the floors do not fit beside them.
+///
+/// An item that has to be split over bins gets its floor.
+pub fn pack(kinds: &[Kind], slots: &[u32], chosen: &Choice, bins: &[Bin]) -> Option<Vec<Packed>> {
+    let mut room = Room::new(bins);
+    let mut packed = Vec::new();
+    let mut guests: Vec<Vec<usize>> = vec![Vec::new(); bins.len()];
+    for (kind, point) in dealt_order(kinds, slots, chosen, bins) {
+        let mut item = Packed {
+            kind,
+            point,
+            bins: Vec::new(),
+        };
+        let wide = slots[kind];
+        match room.best(wide, kinds[kind].points[point].weight) {
+            Some(bin) => {
+                room.take(bin, wide, kinds[kind].points[point].weight);
+                item.bins.push((bin, wide));
+                guests[bin].push(packed.len());
+            }
+            None => {
+                item.point = kinds[kind].floor;
+                item.bins = room.split(wide, kinds[kind].points[item.point].weight)?;
+            }
+        }
+        packed.push(item);
+    }
+    for (bin, guests) in guests.iter().enumerate() {
+        settle(kinds, room.beside_split(bin)?, guests, &mut packed)?;
+    }
+    Some(packed)
+}
+
+/// Gains of packed items.
+pub fn gain(kinds: &[Kind], packed: &[Packed]) -> u64 {
+    packed.iter().map(|p| kinds[p.kind].points[p.point].gain).sum()
+}
+
+/// The best points for the items of one bin.
+fn settle(kinds: &[Kind], capacity: [u64; 2], guests: &[usize], packed: &mut [Packed]) -> Option<()> {
+    let mut order: Vec<usize> = guests.to_vec();
+    order.sort_by_key(|i| packed[*i].kind);
+    let mut here: Vec<(usize, Kind)> = Vec::new();
+    for guest in &order {
+        let kind = packed[*guest].kind;
+        match here.last_mut().filter(|(k, _)| *k == kind) {
+            Some((_, known)) => known.count += 1,
+            None => here.push((
+                kind,
+                Kind {
+                    count: 1,
+                    ..kinds[kind].clone()
+                },
+            )),
+        }
+    }
+    let here: Vec<Kind> = here.into_iter().map(|(_, kind)| kind).collect();
+    let choice = choose(&here, capacity, super::BUDGET)?;
+    let points = choice.chosen.iter().flat_map(|counts| {
+        let each = counts.iter().enumerate();
+        each.flat_map(|(point, count)| std::iter::repeat_n(point, *count as usize))
+    });
+    for (guest, point) in order.iter().zip(points) {
+        packed[*guest].point = point;
+    }
+    Some(())
+}
+
+/// Items with the points they were chosen to have: the widest first, then the heaviest.
+fn dealt_order(kinds: &[Kind], slots: &[u32], chosen: &Choice, bins: &[Bin]) -> Vec<(usize, usize)> {
+    let all: [u128; 2] = [0, 1].map(|d| {
+        let sum: u128 = bins.iter().map(|b| u128::from(b.capacity[d])).sum();
+        sum.max(1)
+    });
+    let mut items = Vec::new();
+    for (k, counts) in chosen.chosen.iter().enumerate() {
+        for (point, count) in counts.iter().enumerate() {
+            let weight = kinds[k].points[point].weight;
+            // The share of all capacity in the scarcer weight, in parts of 2^40.
+            let heavy = (0..2).map(|d| (u128::from(weight[d]) << 40) / all[d]).max();
+            items.extend((0..*count).map(|_| (slots[k], heavy, k, point)));
+        }
+    }
+    items.sort_by(|a, b| {
+        b.0.cmp(&a.0)
+            .then(b.1.cmp(&a.1))
+            .then((a.2, a.3).cmp(&(b.2, b.3)))
+    });
+    items.into_iter().map(|(_, _, k, point)| (k, point)).collect()
+}
+
+/// What is left in the bins.
+struct Room<'a> {
+    bins: &'a [Bin],
+    slots: Vec<u32>,
+    /// Weights of what was dealt here, which may be more than fits.
+    dealt: Vec<[u64; 2]>,
+    /// Weights of parts of split items, which stay.
+    split: Vec<[u64; 2]>,
+}
+
+impl<'a> Room<'a> {
+    fn new(bins: &'a [Bin]) -> Self {
+        Self {
+            bins,
+            slots: bins.iter().map(|b| b.slots).collect(),
+            dealt: vec![[0; 2]; bins.len()],
+            split: vec![[0; 2]; bins.len()],
+        }
+    }
+
+    /// The bin that is emptiest with this item in it, of those with slots enough.
+    fn best(&self, slots: u32, weight: [u64; 2]) -> Option<usize> {
+        let fullness = |i: usize| {
+            let share = |d: usize| {
+                let used = u128::from(self.dealt[i][d] + weight[d]) << 40;
+                used / u128::from(self.bins[i].capacity[d].max(1))
+            };
+            share(0).max(share(1))
+        };
+        let fitting = (0..self.bins.len()).filter(|i| self.slots[*i] >= slots);
+        fitting.min_by_key(|i| (fullness(*i), *i))
+    }
+
+    fn take(&mut self, bin: usize, slots: u32, weight: [u64; 2]) {
+        self.slots[bin] -= slots;
+        (0..2).for_each(|d| self.dealt[bin][d] += weight[d]);
+    }
+
+    /// Puts an item on several bins, those with the most free slots first.
+    fn split(&mut self, slots: u32, weight: [u64; 2]) -> Option<Vec<(usize, u32)>> {
+        let mut order: Vec<usize> = (0..self.bins.len()).filter(|i| self.slots[*i] > 0).collect();
+        order.sort_by_key(|i| (std::cmp::Reverse(self.slots[*i]), *i));
+        let mut left = slots;
+        let mut parts = Vec::new();
+        for bin in order {
+            let here = self.slots[bin].min(left);
+            if here == 0 {
+                break;
+            }
+            left -= here;
+            let part = weight.map(|w| (w * u64::from(here)).div_ceil(u64::from(slots)));
+            self.take(bin, here, part);
+            (0..2).for_each(|d| self.split[bin][d] += part[d]);
+            parts.push((bin, here));
+        }
+        (left == 0).then_some(parts)
+    }
+
+    /// What a bin has beside parts of split items.
+    fn beside_split(&self, bin: usize) -> Option<[u64; 2]> {
+        let [a, b] = [0, 1].map(|d| self.bins[bin].capacity[d].checked_sub(self.split[bin][d]));
+        Some([a?, b?])
+    }
+}

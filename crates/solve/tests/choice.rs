@@ -1,0 +1,185 @@
+//! The multiple-choice knapsack against trying everything.
+
+use dovetail_solve::choice::pack::{Bin, gain, pack};
+use dovetail_solve::choice::{BUDGET, Choice, Kind, Point, choose};
+use proptest::prelude::*;
+
+fn kinds(most_weight: u64, kinds: usize, count: u32) -> impl Strategy<Value = Vec<Kind>> {
+    let point =
+        (0..=most_weight, 0..=most_weight, 0..40u64).prop_map(|(a, b, gain)| Point { weight: [a, b], gain });
+    let kind = (
+        1..=count,
+        prop::collection::vec(point, 1..=4),
+        any::<prop::sample::Index>(),
+    )
+        .prop_map(|(count, points, floor)| Kind {
+            count,
+            floor: floor.index(points.len()),
+            points,
+        });
+    prop::collection::vec(kind, 1..=kinds)
+}
+
+/// Capacities between what the floors weigh and half again as much.
+fn capacities(kinds: &[Kind], extra: [u64; 2]) -> [u64; 2] {
+    let floor = |d: usize| -> u64 {
+        kinds
+            .iter()
+            .map(|k| k.points[k.floor].weight[d] * u64::from(k.count))
+            .sum()
+    };
+    [floor(0) + extra[0], floor(1) + extra[1]]
+}
+
+/// The largest gain, by trying every point for every item.
+fn by_force(kinds: &[Kind], capacity: [u64; 2]) -> u64 {
+    let items: Vec<&Kind> = kinds
+        .iter()
+        .flat_map(|k| std::iter::repeat_n(k, k.count as usize))
+        .collect();
+    fn go(items: &[&Kind], left: [u64; 2]) -> Option<u64> {
+        let Some((first, rest)) = items.split_first() else {
+            return Some(0);
+        };
+        let with = |p: &Point| {
+            let left = [
+                left[0].checked_sub(p.weight[0])?,
+                left[1].checked_sub(p.weight[1])?,
+            ];
+            Some(p.gain + go(rest, left)?)
+        };
+        first.points.iter().filter_map(with).max()
+    }
+    go(&items, capacity).expect("the floors fit")
+}
+
+fn is_sound(kinds: &[Kind], capacity: [u64; 2], choice: &Choice) {
+    for (kind, chosen) in kinds.iter().zip(&choice.chosen) {
+        assert_eq!(chosen.iter().sum::<u32>(), kind.count, "every item has one point");
+    }
+    let weight = choice.weight(kinds);
+    assert!(
+        (0..2).all(|d| weight[d] <= capacity[d]),
+        "{weight:?} of {capacity:?}"
+    );
+    let gain: u64 = kinds
+        .iter()
+        .zip(&choice.chosen)
+        .flat_map(|(k, c)| k.points.iter().zip(c))
+        .map(|(p, n)| p.gain * u64::from(*n))
+        .sum();
+    assert_eq!(gain, choice.gain);
+    assert!(choice.gain <= choice.bound);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn as_good_as_trying_everything(kinds in kinds(9, 4, 2), extra in [0..25u64, 0..25u64]) {
+        let capacity = capacities(&kinds, extra);
+        let choice = choose(&kinds, capacity, BUDGET).expect("the floors fit");
+        is_sound(&kinds, capacity, &choice);
+        let best = by_force(&kinds, capacity);
+        prop_assert!(choice.exact);
+        prop_assert_eq!(choice.gain, best);
+    }
+
+    #[test]
+    fn with_no_budget_still_sound_and_bounded(kinds in kinds(1000, 12, 30), extra in [0..9000u64, 0..9000u64]) {
+        let capacity = capacities(&kinds, extra);
+        let poor = choose(&kinds, capacity, 0).expect("the floors fit");
+        is_sound(&kinds, capacity, &poor);
+        let rich = choose(&kinds, capacity, 1 << 14).expect("the floors fit");
+        is_sound(&kinds, capacity, &rich);
+        prop_assert_eq!(poor.bound, rich.bound);
+        prop_assert!(rich.gain >= poor.gain || !poor.exact);
+        if poor.exact && rich.exact {
+            prop_assert_eq!(poor.gain, rich.gain);
+        }
+    }
+
+    #[test]
+    fn none_where_the_floors_do_not_fit(kinds in kinds(9, 3, 3)) {
+        let capacity = capacities(&kinds, [0, 0]);
+        prop_assert!(choose(&kinds, capacity, BUDGET).is_some());
+        if capacity[0] > 0 {
+            prop_assert!(choose(&kinds, [capacity[0] - 1, capacity[1]], BUDGET).is_none());
+        }
+    }
+}
+
+#[test]
+fn nothing_to_choose_is_an_answer() {
+    let choice = choose(&[], [0, 0], BUDGET).expect("nothing fits");
+    assert!(choice.exact && choice.gain == 0 && choice.chosen.is_empty());
+}
+
+/// A cluster of equal bins, items of one, two and four slots that fill it, and floors in proportion to slots.
+fn filled(bins: u32, seed: &[(u8, u8)]) -> (Vec<Kind>, Vec<u32>, Vec<Bin>) {
+    let mut left = bins * 8;
+    let (mut kinds, mut slots) = (Vec::new(), Vec::new());
+    for (shape, width) in seed.iter().cycle() {
+        let wide = [1, 2, 4, 1][usize::from(width % 4)].min(left);
+        if wide == 0 {
+            break;
+        }
+        left -= wide;
+        let n = u64::from(wide);
+        let steep = u64::from(shape % 5);
+        let point = |cpu: u64, memory: u64, gain: u64| Point {
+            weight: [n * cpu, n * memory],
+            gain: n * gain,
+        };
+        let points = vec![
+            point(3, 62, 100),
+            point(6, 62, 100 + 20 * steep),
+            point(12, 125, 100 + 50 * steep),
+            point(2, 100, 90 + 10 * steep),
+        ];
+        kinds.push(Kind {
+            count: 1,
+            points,
+            floor: 0,
+        });
+        slots.push(wide);
+    }
+    let bin = Bin {
+        slots: 8,
+        capacity: [24, 500],
+    };
+    (kinds, slots, vec![bin; bins as usize])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn bins_are_never_overfull_and_nobody_is_below_the_floor(
+        bins in 1..12u32,
+        seed in prop::collection::vec((any::<u8>(), any::<u8>()), 1..30),
+    ) {
+        let (kinds, slots, bins) = filled(bins, &seed);
+        let all = bins.iter().fold([0, 0], |a: [u64; 2], b| [a[0] + b.capacity[0], a[1] + b.capacity[1]]);
+        let choice = choose(&kinds, all, BUDGET).expect("the floors fit");
+        let packed = pack(&kinds, &slots, &choice, &bins).expect("the slots suffice");
+        prop_assert_eq!(packed.len(), kinds.len());
+        for (i, bin) in bins.iter().enumerate() {
+            let mut used = ([0u64; 2], 0);
+            for item in &packed {
+                for (_, here) in item.bins.iter().filter(|(b, _)| *b == i) {
+                    let weight = kinds[item.kind].points[item.point].weight;
+                    (0..2).for_each(|d| used.0[d] += (weight[d] * u64::from(*here)) / u64::from(slots[item.kind]));
+                    used.1 += here;
+                }
+            }
+            prop_assert!(used.1 <= bin.slots && (0..2).all(|d| used.0[d] <= bin.capacity[d]), "{:?}", used);
+        }
+        for item in &packed {
+            prop_assert_eq!(item.bins.iter().map(|b| b.1).sum::<u32>(), slots[item.kind]);
+        }
+        let placed = gain(&kinds, &packed);
+        let floors: u64 = kinds.iter().map(|k| k.points[k.floor].gain).sum();
+        prop_assert!(floors <= placed && placed <= choice.bound);
+    }
+}
