@@ -212,6 +212,9 @@ pub struct SimulateArgs {
     /// A preset: see `dovetail policies` [default: fifo-backfill]
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
+    /// Write the workload of this run as a replay file of Synergy, for `--trace FILE --trace-format synergy`
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// The rest.
     #[command(flatten)]
     pub run: RunArgs,
@@ -361,6 +364,98 @@ pub enum ProfileCommand {
     },
     /// Draw how models interleave their stages on the same GPUs, and what that costs each
     Show(Box<ProfileShowArgs>),
+    /// Measure how fast a command runs with how many CPUs, and write it as a table for --sensitivity
+    Run(Box<ProfileRunArgs>),
+}
+
+/// `dovetail profile run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  dovetail profile run -- python train.py
+  dovetail profile run --model resnet50 --pattern 'step (\\d+)' --out mine.yaml -- python train.py --steps 100000
+  dovetail profile run --cpus 8,4,2,1 --dataset-gb 140 --epoch-iterations 2500 --disk-mbps 400 -- ./train.sh
+
+The command is bound to so many CPUs (affinity; DOVETAIL_CPUS tells it the number) and ended when the time is over.")]
+pub struct ProfileRunArgs {
+    /// The command and its arguments, after --
+    #[arg(required = true, last = true, value_name = "CMD")]
+    pub command: Vec<String>,
+    /// Name of the model in the table [default: the name of the command]
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// GPUs the command uses: amounts in the table are for each of them
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub gpus: u32,
+    /// Measure at these numbers of CPUs, whatever comes out [default: from all downwards, where it makes a difference]
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    pub cpus: Vec<u32>,
+    /// Watch it for so many seconds at each point, from its first iteration on
+    #[arg(long, value_name = "N", default_value_t = 10.0)]
+    pub seconds: f64,
+    /// The first iteration may take so many seconds
+    #[arg(long, value_name = "N", default_value_t = 120.0)]
+    pub patience: f64,
+    /// Lines of either output that match are iterations; with a group, the group is their number so far
+    /// [default: every line of standard output is one]
+    #[arg(long, value_name = "REGEX", conflicts_with = "progress")]
+    pub pattern: Option<String>,
+    /// The command keeps the number of its iterations so far in this file
+    #[arg(long, value_name = "FILE")]
+    pub progress: Option<PathBuf>,
+    /// Size of the data set read in each epoch; without it memory is taken not to matter
+    #[arg(
+        long,
+        value_name = "GB",
+        help_heading = "Memory, by arithmetic",
+        requires = "epoch_iterations"
+    )]
+    pub dataset_gb: Option<f64>,
+    /// Iterations of one epoch
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Memory, by arithmetic",
+        requires = "dataset_gb"
+    )]
+    pub epoch_iterations: Option<f64>,
+    /// Shares of the data set that a cache could hold, in percent
+    #[arg(
+        long,
+        value_name = "A,B,C",
+        value_delimiter = ',',
+        help_heading = "Memory, by arithmetic",
+        default_value = "0,10,20,30,40,50,60,70,80,90,100"
+    )]
+    pub cache: Vec<f64>,
+    /// Bandwidth of the disk in MB/s; it is not measured, since the cache of the system would be measured with it
+    #[arg(
+        long,
+        value_name = "X",
+        help_heading = "Memory, by arithmetic",
+        default_value_t = 500.0
+    )]
+    pub disk_mbps: f64,
+    /// Bandwidth of memory in GB/s [default: measured, one thread]
+    #[arg(long, value_name = "X", help_heading = "Memory, by arithmetic")]
+    pub mem_gbps: Option<f64>,
+    /// CPUs beside each GPU at which speed is 1 [default: the most that is measured]
+    #[arg(long, value_name = "X", help_heading = "The table")]
+    pub share_cpus: Option<f64>,
+    /// GB beside each GPU at which speed is 1 [default: all memory of this machine]
+    #[arg(long, value_name = "X", help_heading = "The table")]
+    pub share_gb: Option<f64>,
+    /// Write the table to this file; a table of the same share gets the model added
+    #[arg(long, value_name = "FILE", help_heading = "The table")]
+    pub out: Option<PathBuf>,
+    /// Draw the curve into this file, as SVG
+    #[arg(long, value_name = "FILE", help_heading = "The table")]
+    pub svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 /// Where stages come from.

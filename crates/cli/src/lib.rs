@@ -7,6 +7,7 @@ pub mod args;
 pub mod commands;
 pub mod failure;
 pub mod lanes;
+pub mod profiler;
 pub mod progress;
 pub mod scenario;
 pub mod setup;

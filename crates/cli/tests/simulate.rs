@@ -165,3 +165,88 @@ fn what_is_wrong_is_named() {
     }
     assert_snapshot!(shown.join("\n"));
 }
+
+/// Four jobs, then a week in which the cluster is empty, then two more.
+const GAP: &str = "0,alexnet,0,3349,4\n1,gnmt,.286,26435,1\n2,res18,30.5,9000,2\n3,m5,44,2000,8\n\
+                   4,transformer,700000,500,1\n5,lstm,700100.25,90000,8\n";
+
+fn replay(dir: &std::path::Path, trace: &str, out: &str, more: &[&str]) -> String {
+    let base = [
+        "simulate",
+        "--trace",
+        trace,
+        "--trace-format",
+        "synergy",
+        "--cluster",
+        "2x4",
+        "--policy",
+        "las",
+    ];
+    let rest = ["--out", out, "--json", "--quiet", "--check"];
+    let shown = dovetail_in(dir, &[&base[..], &rest, more].concat());
+    assert!(shown.contains("exit code 0"), "{shown}");
+    std::fs::read_to_string(dir.join(out).join("jobs.csv")).unwrap()
+}
+
+#[test]
+fn a_replay_of_a_record_gives_the_same_jobs_across_gaps() {
+    for clock in ["events", "rounds:300s"] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("gap.csv"), GAP).unwrap();
+        let first = run(
+            dir.path(),
+            "gap.csv",
+            "a",
+            &["--record", "again.csv", "--clock", clock],
+        );
+        let again = replay(dir.path(), "again.csv", "b", &["--clock", clock]);
+        assert_eq!(first, again);
+        assert_eq!(
+            first.lines().count(),
+            7,
+            "all jobs finish, those after the gap too:\n{first}"
+        );
+        let recorded = std::fs::read_to_string(dir.path().join("again.csv")).unwrap();
+        assert_eq!(recorded.lines().next(), Some("0,alexnet,0,3349,4"));
+        assert_eq!(recorded.lines().last(), Some("5,lstm,700100.25,90000,8"));
+    }
+}
+
+#[test]
+fn a_record_of_generated_jobs_can_be_replayed_and_what_it_lacks_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = [
+        "simulate",
+        "--generate",
+        "blox-small",
+        "--jobs",
+        "30",
+        "--cluster",
+        "2x8",
+        "--record",
+        "r.csv.gz",
+    ];
+    let shown = dovetail_in(dir.path(), &args);
+    assert!(
+        shown.contains("! note: r.csv.gz does not hold: model of 30 jobs"),
+        "{shown}"
+    );
+    let again = replay(dir.path(), "r.csv.gz", "b", &[]);
+    assert_eq!(again.lines().count(), 31);
+}
+
+#[test]
+fn a_model_nobody_knows_is_an_error_with_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("t.csv"), "0,alexnet,0,10,1\n1,alexnetz,0,10,1\n").unwrap();
+    let shown = dovetail_in(
+        dir.path(),
+        &["simulate", "--trace", "t.csv", "--trace-format", "synergy"],
+    );
+    let line = shown.lines().find(|l| l.starts_with("! ")).unwrap_or_default();
+    assert!(
+        line.contains("t.csv:2: field model: found \"alexnetz\", expected a model"),
+        "{shown}"
+    );
+    assert!(shown.contains("exit code 2"), "{shown}");
+}

@@ -14,6 +14,7 @@ pub mod format;
 pub mod generate;
 pub mod job;
 pub mod profiles;
+pub mod profiling;
 pub mod read;
 pub mod rescale;
 pub mod sensitivity;

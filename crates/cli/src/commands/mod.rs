@@ -6,6 +6,7 @@ pub mod compare;
 pub mod completions;
 pub mod policies;
 pub mod profile;
+pub mod profile_run;
 pub mod report;
 pub mod reproduce;
 pub mod simulate;

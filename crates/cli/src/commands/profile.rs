@@ -1,4 +1,4 @@
-//! `dovetail profile list|show`: stages of models, and how jobs interleave theirs.
+//! `dovetail profile list|show`: stages of models, and how jobs interleave theirs. `run` is [`super::profile_run`].
 
 use dovetail_model::layout::{Layout, layout};
 use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, efficiency, shared_period_us};
@@ -18,6 +18,7 @@ pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
     match &args.command {
         ProfileCommand::List { from, json } => list(&stage_table(from)?, *json),
         ProfileCommand::Show(args) => show_group(args),
+        ProfileCommand::Run(args) => super::profile_run::run(args),
     }
 }
 

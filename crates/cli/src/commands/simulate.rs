@@ -5,7 +5,9 @@ use std::path::Path;
 use dovetail_model::run::{RunRecord, Summary};
 use dovetail_report::format::{count, significant, span};
 use dovetail_sim::simulate_with;
+use dovetail_workload::Format;
 
+use super::trace;
 use crate::args::{EmitArg, SimulateArgs};
 use crate::failure::{Blame, Failure};
 use crate::{progress, scenario, setup, show};
@@ -21,6 +23,7 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
     let SimulateArgs {
         scenario,
         policy,
+        record,
         run,
     } = *args;
     let file = scenario
@@ -45,6 +48,13 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
         workload.notes.iter().for_each(|note| eprintln!("note: {note}"));
         if let Some(warning) = setup::short_turns(&policy, &workload, &config) {
             eprintln!("warning: {warning}");
+        }
+    }
+    if let Some(path) = &record {
+        let lost = trace::save_as(&workload, path, Format::Synergy)?;
+        if !args.quiet {
+            lost.iter()
+                .for_each(|what| eprintln!("note: {} does not hold: {what}", path.display()));
         }
     }
     let bar = progress::bar(workload.jobs.len() as u64, &policy.name, args.quiet);

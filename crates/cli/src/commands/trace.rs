@@ -79,10 +79,7 @@ fn save(workload: &Workload, path: &Path, to: Option<&str>) -> Result<(), Failur
         lost.iter().for_each(|what| eprintln!("lost: {what}"));
         return Ok(());
     }
-    let mut bytes = Vec::new();
-    let lost = write(workload, format, &mut bytes).or_work()?;
-    let bytes = compress(bytes, &name).or_work()?;
-    dovetail_report::files::write_file(path, &bytes).or_work()?;
+    let lost = save_as(workload, path, format)?;
     lost.iter().for_each(|what| eprintln!("lost: {what}"));
     show::print(format!(
         "{}: {} jobs, {}",
@@ -90,6 +87,18 @@ fn save(workload: &Workload, path: &Path, to: Option<&str>) -> Result<(), Failur
         count(workload.jobs.len() as u64),
         format.name()
     ))
+}
+
+/// Writes a workload into a file, compressed if its name says so, and returns what the format has no place for.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn save_as(workload: &Workload, path: &Path, format: Format) -> Result<Vec<String>, Failure> {
+    let mut bytes = Vec::new();
+    let lost = write(workload, format, &mut bytes).or_work()?;
+    let bytes = compress(bytes, &path.to_string_lossy()).or_work()?;
+    dovetail_report::files::write_file(path, &bytes).or_work()?;
+    Ok(lost)
 }
 
 fn compress(bytes: Vec<u8>, name: &str) -> std::io::Result<Vec<u8>> {

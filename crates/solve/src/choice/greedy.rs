@@ -68,9 +68,9 @@ fn step(
     let (before, after) = (&kind.points[from], &kind.points[to]);
     let gain = after.gain.checked_sub(before.gain).filter(|g| *g > 0)?;
     let mut items = u64::from(there);
-    for d in 0..2 {
+    for (d, left) in left.into_iter().enumerate() {
         let more = after.weight[d].saturating_sub(before.weight[d]);
-        items = items.min(left[d].checked_div(more).unwrap_or(items));
+        items = items.min(left.checked_div(more).unwrap_or(items));
     }
     let items = items as u32;
     (items > 0).then(|| Step {

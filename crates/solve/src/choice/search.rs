@@ -114,11 +114,16 @@ fn best_profit(kind: &Kind, useful: &[usize], prices: &Prices) -> i128 {
 fn rest(kinds: &[Kind], items: &[Item]) -> Vec<[[u64; 2]; 2]> {
     let mut rest = vec![[[0; 2]; 2]; items.len() + 1];
     for (i, item) in items.iter().enumerate().rev() {
-        for d in 0..2 {
-            let weights = || item.points.iter().map(|p| kinds[item.kind].points[*p].weight[d]);
-            rest[i][0][d] = rest[i + 1][0][d] + weights().min().unwrap_or(0);
-            rest[i][1][d] = rest[i + 1][1][d] + weights().max().unwrap_or(0);
-        }
+        let weights = |d: usize| {
+            item.points
+                .iter()
+                .map(move |p| kinds[item.kind].points[*p].weight[d])
+        };
+        let [least, most] = rest[i + 1];
+        rest[i] = [
+            [0, 1].map(|d| least[d] + weights(d).min().unwrap_or(0)),
+            [0, 1].map(|d| most[d] + weights(d).max().unwrap_or(0)),
+        ];
     }
     rest
 }
