@@ -193,7 +193,7 @@ fn a_replay_of_a_record_gives_the_same_jobs_across_gaps() {
     for clock in ["events", "rounds:300s"] {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("gap.csv"), GAP).unwrap();
-        let first = run(
+        let first = replay(
             dir.path(),
             "gap.csv",
             "a",
