@@ -3,7 +3,7 @@
 use super::{Kind, Point};
 
 /// Prices count in parts of one, so that they can be whole numbers.
-const SCALE: i128 = 1 << 20;
+const SCALE: i128 = 1 << 12;
 
 /// Prices of one unit of each weight, in parts of a unit of gain, and what they say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,9 +55,50 @@ impl Offers<'_> {
         capacity + items.sum::<i128>()
     }
 
-    /// The best price of the second capacity, given that of the first.
+    /// The best price of the second capacity, given that of the first, and the bound there.
     fn second(&self, first: i128, most: i128) -> (i128, i128) {
-        least(most, |second| self.total([first, second]))
+        let (mut low, mut high) = (0, most);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.rises([first, middle]) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        (low, self.total([first, low]))
+    }
+
+    /// Whether the bound does not fall when the second price rises from here on: what the items take then fits.
+    fn rises(&self, price: [i128; 2]) -> bool {
+        let taken = |points: &Vec<&Point>| {
+            let best = points
+                .iter()
+                .map(|p| (profit(p, price), -i128::from(p.weight[1])))
+                .max();
+            best.map_or(0, |(_, weight)| -weight)
+        };
+        let all: i128 = self.kinds.iter().map(|(n, points)| n * taken(points)).sum();
+        all <= i128::from(self.capacity[1])
+    }
+
+    /// A price of one capacity at which nobody takes more than he has to, but for the other price.
+    fn most(&self, d: usize) -> i128 {
+        let steepest = |points: &Vec<&Point>| {
+            let gains = || points.iter().map(|p| p.gain);
+            let range = gains().max().unwrap_or(0) - gains().min().unwrap_or(0);
+            let mut weights: Vec<u64> = points.iter().map(|p| p.weight[d]).collect();
+            weights.sort_unstable();
+            let steps = weights.windows(2).map(|w| w[1] - w[0]).filter(|step| *step > 0);
+            steps
+                .min()
+                .map_or(0, |step| Prices::scaled(range) / i128::from(step) + 1)
+        };
+        self.kinds
+            .iter()
+            .map(|(_, points)| steepest(points))
+            .max()
+            .unwrap_or(0)
     }
 }
 
@@ -75,29 +116,19 @@ pub fn prices(kinds: &[Kind], useful: &[Vec<usize>], capacity: [u64; 2]) -> Pric
             .collect(),
         capacity,
     };
-    let range = |points: &Vec<Point>| {
-        let gains = || points.iter().map(|p| p.gain);
-        gains().max().unwrap_or(0) - gains().min().unwrap_or(0)
-    };
-    let most = Prices::scaled(owned.iter().map(|(_, points)| range(points)).max().unwrap_or(0));
-    let (first, total) = least(most, |first| offers.second(first, most).1);
-    let (second, _) = offers.second(first, most);
-    Prices {
-        price: [first, second],
-        total,
-    }
-}
-
-/// Where from zero to `most` a convex function is least, and what it is there.
-fn least(most: i128, mut value: impl FnMut(i128) -> i128) -> (i128, i128) {
-    let (mut low, mut high) = (0, most);
+    let [first_most, second_most] = [offers.most(0), offers.most(1)];
+    let (mut low, mut high) = (0, first_most);
     while low < high {
         let middle = low + (high - low) / 2;
-        if value(middle) <= value(middle + 1) {
+        if offers.second(middle, second_most).1 <= offers.second(middle + 1, second_most).1 {
             high = middle;
         } else {
             low = middle + 1;
         }
     }
-    (low, value(low))
+    let (second, total) = offers.second(low, second_most);
+    Prices {
+        price: [low, second],
+        total,
+    }
 }
