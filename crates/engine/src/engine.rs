@@ -49,6 +49,9 @@ pub(crate) struct Books {
     pub(crate) kept_for: Option<(JobId, Option<Time>)>,
     pub(crate) decisions: u64,
     pub(crate) redraw: bool,
+    /// An operator wants no decisions for now.
+    #[serde(default)]
+    pub(crate) paused: bool,
 }
 
 /// Everything it takes to go on later, or elsewhere, exactly as before.
@@ -73,6 +76,7 @@ impl Engine {
             kept_for: None,
             decisions: 0,
             redraw: false,
+            paused: false,
         };
         Self {
             state,
@@ -162,7 +166,7 @@ impl Engine {
 
     /// What should be done next, if anything. Takes a decision first when one is due.
     pub fn poll(&mut self) -> Option<Command> {
-        if self.commands.is_empty() && self.books.dirty && self.decision_is_due() {
+        if self.commands.is_empty() && self.books.dirty && !self.books.paused && self.decision_is_due() {
             self.decide();
         }
         let command = self.commands.pop_front();
@@ -175,6 +179,9 @@ impl Engine {
 
     /// The moment at which `Wake` should be told, if nothing happens before.
     pub fn wake_at(&self) -> Option<Time> {
+        if self.books.paused {
+            return None;
+        }
         let asked = self
             .books
             .wake

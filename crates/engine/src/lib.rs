@@ -25,6 +25,7 @@ pub mod line;
 pub mod lineup;
 pub mod node_set;
 mod nodes;
+mod operate;
 pub mod parts;
 mod replan;
 pub mod round;

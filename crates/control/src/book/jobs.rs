@@ -1,0 +1,454 @@
+//! Jobs: what is known of each, and how they come, wait, and go.
+
+use dovetail_model::{
+    Allocation, Event, Generation, GpuTypeId, JobId, JobSpec, NodeId, TenantId, Time, UserId, Work,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Book, Names, What};
+use crate::fact::{Fact, TaskEnd};
+use crate::request::{AfterWhen, JobRequest};
+use crate::{JobNo, Launch};
+
+/// Why a job waits although it is not in line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hold {
+    /// Somebody wants it to.
+    User(String),
+    /// For other jobs.
+    After(Vec<JobNo>),
+    /// As many of its array run as may.
+    Array,
+}
+
+/// Why an attempt was stopped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Jobs ahead of it in line need its GPUs: this one, where it can be told.
+    Preempted(Option<JobNo>),
+    /// It goes on on other GPUs.
+    Moved,
+    /// It goes on on more or fewer GPUs.
+    Resized,
+    /// A node is gone.
+    NodeLost(NodeId),
+    /// Somebody does not want it any more.
+    Cancelled(String),
+    /// Somebody wants it to wait.
+    Held(String),
+    /// It has run for as long as it may.
+    TimeLimit,
+    /// It failed on its own, and may try again.
+    Failed,
+    /// The platform failed it: it could not be started, or was lost.
+    Platform(String),
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// All its processes ended well.
+    Completed,
+    /// A process of it failed.
+    Failed {
+        /// Its exit code.
+        exit_code: i32,
+        /// The signal that ended it; zero if none did.
+        signal: i32,
+        /// What it means, as far as can be told.
+        why: String,
+    },
+    /// Somebody did not want it any more.
+    Cancelled(String),
+    /// It ran for as long as it may.
+    TimeLimit,
+    /// It could never run here.
+    Rejected(String),
+    /// A job it waited for did not end as it should have.
+    DependencyFailed(JobNo),
+}
+
+/// Where a job is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// It waits for something other than GPUs.
+    Held(Hold),
+    /// It stands in line.
+    Queued,
+    /// Its processes are being started.
+    Starting,
+    /// It runs.
+    Running,
+    /// It was told to stop.
+    Stopping(Cause),
+    /// It is over.
+    Ended(End),
+}
+
+impl JobState {
+    /// Whether the engine knows of it.
+    pub(super) fn is_in_engine(&self) -> bool {
+        !matches!(self, Self::Held(_) | Self::Ended(_))
+    }
+
+    /// Whether it holds GPUs.
+    pub fn is_up(&self) -> bool {
+        matches!(self, Self::Starting | Self::Running | Self::Stopping(_))
+    }
+
+    /// Whether it is over.
+    pub fn is_over(&self) -> bool {
+        matches!(self, Self::Ended(_))
+    }
+}
+
+/// Where the task of an attempt on one node is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskState {
+    /// Its agent was told to start it.
+    Starting,
+    /// Its processes run.
+    Running,
+    /// They have ended.
+    Ended(Box<TaskEnd>),
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptEnd {
+    /// Well.
+    Completed,
+    /// It was stopped.
+    Stopped(Cause),
+    /// It failed.
+    Failed(String),
+}
+
+/// One launch of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Which.
+    pub launch: Launch,
+    /// The engine's number for it.
+    pub(super) generation: Generation,
+    /// When its GPUs were given.
+    pub since: Time,
+    /// When all its processes ran.
+    pub running_since: Option<Time>,
+    /// When the last of them ended.
+    pub until: Option<Time>,
+    /// What it holds.
+    pub allocation: Allocation,
+    /// Its task on each node of the allocation, in that order.
+    pub tasks: Vec<TaskState>,
+    /// Why it was told to stop, if it was.
+    pub cause: Option<Cause>,
+    /// How GPUs are shared, where they are.
+    pub sharing: String,
+    /// How it ended.
+    pub end: Option<AttemptEnd>,
+}
+
+/// How far a job is, as it says itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Steps {
+    /// Steps done.
+    pub step: u64,
+    /// Of how many; zero if not known.
+    pub total: u64,
+    /// Time of a step.
+    pub step_time: Time,
+    /// The last step whose checkpoint is whole.
+    pub checkpoint: u64,
+}
+
+/// Failures so far, by whose fault they were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Failures {
+    /// Its own.
+    pub user: u32,
+    /// The platform's.
+    pub platform: u32,
+    /// Nodes that were lost.
+    pub node: u32,
+}
+
+/// All that is known of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobRecord {
+    /// Its number.
+    pub no: JobNo,
+    /// Who sent it.
+    pub user: String,
+    /// What was asked for.
+    pub request: Box<JobRequest>,
+    /// When it came.
+    pub submitted: Time,
+    /// Where it is.
+    pub state: JobState,
+    /// Since when.
+    pub since: Time,
+    /// The engine's number for it, of the last time it stood in line.
+    pub(super) ticket: Option<JobId>,
+    /// Its launches, oldest first.
+    pub attempts: Vec<Attempt>,
+    /// How far it is.
+    pub steps: Steps,
+    /// What went wrong so far.
+    pub failures: Failures,
+    /// Who cancelled it while it held GPUs.
+    pub(super) cancelled: Option<String>,
+    /// Who wants it to wait once it has stopped.
+    pub(super) hold_after_stop: Option<String>,
+}
+
+impl JobRecord {
+    /// Its last launch.
+    pub fn attempt(&self) -> Option<&Attempt> {
+        self.attempts.last()
+    }
+
+    pub(super) fn attempt_of(&mut self, launch: Launch) -> Option<&mut Attempt> {
+        self.attempts
+            .last_mut()
+            .filter(|a| a.launch == launch && a.end.is_none())
+    }
+
+    /// GPU time of all its launches up to now, in GPU-microseconds.
+    pub fn gpu_time(&self, now: Time) -> i128 {
+        let one = |a: &Attempt| {
+            let span = a.until.unwrap_or(now).since(a.since);
+            i128::from(span.0) * i128::from(a.allocation.gpus())
+        };
+        self.attempts.iter().map(one).sum()
+    }
+}
+
+impl Book {
+    pub(super) fn submitted(&mut self, no: JobNo, user: &str, request: &JobRequest) {
+        if no < self.next_job() {
+            return;
+        }
+        let record = JobRecord {
+            no,
+            user: user.to_owned(),
+            request: Box::new(request.clone()),
+            submitted: self.now,
+            state: JobState::Queued,
+            since: self.now,
+            ticket: None,
+            attempts: Vec::new(),
+            steps: Steps::default(),
+            failures: Failures::default(),
+            cancelled: None,
+            hold_after_stop: None,
+        };
+        self.jobs.insert(no, record);
+        for after in &request.after {
+            self.waiting_for.entry(after.job).or_default().push(no);
+        }
+        self.notice(Some(no), What::Submitted);
+        if request.hold {
+            self.set(no, JobState::Held(Hold::User(user.to_owned())));
+        } else {
+            self.line_up(no);
+        }
+    }
+
+    /// Puts a job in line, unless something else must happen first.
+    pub(super) fn line_up(&mut self, no: JobNo) {
+        match self.what_is_missing(no) {
+            Ok(None) => self.enter_engine(no),
+            Ok(Some(hold)) => self.set(no, JobState::Held(hold)),
+            Err(other) => self.end(no, End::DependencyFailed(other)),
+        }
+    }
+
+    /// What the job has to wait for; or the job for which it waits in vain.
+    fn what_is_missing(&self, no: JobNo) -> Result<Option<Hold>, JobNo> {
+        let request = &self.jobs[&no].request;
+        let mut open = Vec::new();
+        for after in &request.after {
+            let end = self.jobs.get(&after.job).map(|j| &j.state);
+            match (end, after.when) {
+                (Some(JobState::Ended(End::Completed)), AfterWhen::Ok | AfterWhen::Any) => {}
+                (Some(JobState::Ended(End::Completed)), AfterWhen::NotOk) => return Err(after.job),
+                (Some(JobState::Ended(_)), AfterWhen::Any | AfterWhen::NotOk) => {}
+                (Some(JobState::Ended(_)), AfterWhen::Ok) | (None, _) => return Err(after.job),
+                (Some(_), _) => open.push(after.job),
+            }
+        }
+        if !open.is_empty() {
+            return Ok(Some(Hold::After(open)));
+        }
+        Ok(self.array_is_full(no).then_some(Hold::Array))
+    }
+
+    fn enter_engine(&mut self, no: JobNo) {
+        let ticket = self.tickets.push(no);
+        let spec = self.spec(no, ticket);
+        let record = self.known(no);
+        record.ticket = Some(ticket);
+        self.set(no, JobState::Queued);
+        self.tell(Event::Submitted(spec));
+    }
+
+    /// What the engine is told of the job.
+    fn spec(&mut self, no: JobNo, ticket: JobId) -> JobSpec {
+        let (names, record) = (&mut self.names, &self.jobs[&no]);
+        let request = &record.request;
+        let gpu_type = request.gpu_type.as_ref();
+        JobSpec {
+            tenant: TenantId(Names::number(&mut names.tenants, &request.tenant)),
+            user: UserId(Names::number(&mut names.users, &record.user)),
+            priority: request.priority,
+            min_gpus: request.min_gpus.unwrap_or(request.gpus),
+            max_gpus: request.max_gpus.unwrap_or(request.gpus),
+            gpu_type: gpu_type.map(|name| GpuTypeId(Names::number(&mut names.gpu_types, name))),
+            cpu_milli_per_gpu: (request.cpus_per_gpu * 1000.0) as u32,
+            memory_mib_per_gpu: request.memory_mib_per_gpu,
+            gpu_memory_mib: request.gpu_memory_mib,
+            submit: record.submitted,
+            expected: request.expected_s.map(|s| Work((s * 1e6) as u64)),
+            ..JobSpec::new(ticket, request.gpus)
+        }
+    }
+
+    pub(super) fn cancelled(&mut self, no: JobNo, by: &str) {
+        let Some(record) = self.jobs.get_mut(&no) else {
+            return;
+        };
+        match &record.state {
+            JobState::Ended(_) => {}
+            JobState::Held(_) => self.end(no, End::Cancelled(by.to_owned())),
+            JobState::Queued => {
+                let ticket = record.ticket.expect("a job in line has a ticket");
+                self.tell(Event::Cancelled { job: ticket });
+                self.end(no, End::Cancelled(by.to_owned()));
+            }
+            JobState::Starting | JobState::Running | JobState::Stopping(_) => {
+                record.cancelled.get_or_insert_with(|| by.to_owned());
+                let ticket = record.ticket.expect("a job that is up has a ticket");
+                self.tell(Event::Cancelled { job: ticket });
+            }
+        }
+    }
+
+    pub(super) fn held(&mut self, no: JobNo, by: &str) {
+        let Some(record) = self.jobs.get_mut(&no) else {
+            return;
+        };
+        match &record.state {
+            JobState::Ended(_) | JobState::Held(Hold::User(_)) => {}
+            JobState::Held(_) => self.set(no, JobState::Held(Hold::User(by.to_owned()))),
+            JobState::Queued => {
+                let ticket = record.ticket.expect("a job in line has a ticket");
+                self.tell(Event::Cancelled { job: ticket });
+                self.set(no, JobState::Held(Hold::User(by.to_owned())));
+            }
+            JobState::Starting | JobState::Running | JobState::Stopping(_) => {
+                record.hold_after_stop.get_or_insert_with(|| by.to_owned());
+                let ticket = record.ticket.expect("a job that is up has a ticket");
+                self.tell(Event::Cancelled { job: ticket });
+            }
+        }
+    }
+
+    pub(super) fn released(&mut self, no: JobNo, _by: &str) {
+        let Some(record) = self.jobs.get_mut(&no) else {
+            return;
+        };
+        record.hold_after_stop = None;
+        if matches!(record.state, JobState::Held(Hold::User(_))) {
+            self.line_up(no);
+        }
+    }
+
+    pub(super) fn rejected(&mut self, ticket: JobId, why: &str) {
+        let no = self.tickets[ticket];
+        self.end(no, End::Rejected(why.to_owned()));
+    }
+
+    pub(super) fn progressed(&mut self, fact: &Fact) {
+        let Fact::Progressed {
+            job,
+            launch,
+            step,
+            total_steps,
+            step_time,
+            checkpoint_step,
+        } = fact
+        else {
+            return;
+        };
+        let Some(record) = self.jobs.get_mut(job) else {
+            return;
+        };
+        if record.attempt_of(*launch).is_some() {
+            record.steps = Steps {
+                step: *step,
+                total: *total_steps,
+                step_time: *step_time,
+                checkpoint: (*checkpoint_step).max(record.steps.checkpoint),
+            };
+        }
+    }
+
+    pub(super) fn known(&mut self, no: JobNo) -> &mut JobRecord {
+        self.jobs.get_mut(&no).expect("a job that is dealt with is known")
+    }
+
+    /// The job is here now.
+    pub(super) fn set(&mut self, no: JobNo, state: JobState) {
+        let now = self.now;
+        let record = self.known(no);
+        (record.state, record.since) = (state.clone(), now);
+        let what = match state {
+            JobState::Held(hold) => What::Held(hold),
+            JobState::Queued => What::Queued,
+            JobState::Running => What::Running,
+            JobState::Stopping(cause) => What::Stopping(cause),
+            JobState::Ended(end) => What::Ended(end),
+            JobState::Starting => {
+                let allocation = record.attempt().map(|a| a.allocation.clone()).unwrap_or_default();
+                What::Starting {
+                    nodes: allocation.shares.iter().map(|s| s.node).collect(),
+                    gpus: allocation.gpus(),
+                }
+            }
+        };
+        self.notice(Some(no), what);
+    }
+
+    /// The job is over; those who waited for that are looked at.
+    pub(super) fn end(&mut self, no: JobNo, end: End) {
+        self.set(no, JobState::Ended(end));
+        for waiting in self.waiting_for.remove(&no).unwrap_or_default() {
+            if matches!(self.jobs[&waiting].state, JobState::Held(Hold::After(_))) {
+                self.line_up(waiting);
+            }
+        }
+        self.next_of_array(no);
+    }
+
+    /// Builds what can be found by other keys, after loading.
+    pub(super) fn index(&mut self) {
+        for record in self.jobs.values().filter(|j| !j.state.is_over()) {
+            for after in &record.request.after {
+                self.waiting_for.entry(after.job).or_default().push(record.no);
+            }
+            let running = record.attempt().filter(|_| record.state == JobState::Running);
+            let since = running.and_then(|a| Some((a.launch, a.running_since?)));
+            if let (Some(limit), Some((launch, since))) = (record.request.time_limit_s, since) {
+                let at = since + Time::from_secs_f64(limit);
+                self.limits.insert((at, record.no), launch);
+            }
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The book: all jobs, all nodes and the engine, as they follow from the facts so far.
+
+mod arrays;
+mod jobs;
+mod nodes;
+mod notices;
+mod orders;
+mod policy;
+mod tasks;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use dovetail_engine::{Clock, Engine, Snapshot};
+use dovetail_model::{Command, Event, IdVec, JobId, NodeId, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::JobNo;
+use crate::fact::{Fact, Operate, PolicyText};
+
+pub use jobs::{Attempt, AttemptEnd, Cause, End, Hold, JobRecord, JobState, TaskState};
+pub use nodes::{NodeRecord, NodeState};
+pub use notices::{Notice, What};
+pub use orders::{Order, StartTask, TaskPeer};
+
+/// Names that are numbers in the engine.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Names {
+    tenants: Vec<String>,
+    users: Vec<String>,
+    gpu_types: Vec<String>,
+    racks: Vec<String>,
+}
+
+impl Names {
+    fn number(table: &mut Vec<String>, name: &str) -> u32 {
+        let known = table.iter().position(|n| n == name);
+        let number = known.unwrap_or_else(|| {
+            table.push(name.to_owned());
+            table.len() - 1
+        });
+        number as u32
+    }
+}
+
+/// Everything that follows from the facts so far.
+#[derive(Debug)]
+pub struct Book {
+    engine: Engine,
+    policy: PolicyText,
+    jobs: BTreeMap<JobNo, JobRecord>,
+    nodes: IdVec<NodeId, NodeRecord>,
+    names: Names,
+    /// The number of each job that is in the engine, by its number there.
+    tickets: IdVec<JobId, JobNo>,
+    /// Jobs that wait for another, by that other.
+    waiting_for: BTreeMap<JobNo, Vec<JobNo>>,
+    /// When running jobs have had their time, with the launch.
+    limits: BTreeMap<(Time, JobNo), u64>,
+    now: Time,
+    /// What happened lately, for people who watch.
+    notices: VecDeque<Notice>,
+    next_notice: u64,
+    /// What agents are to be told.
+    orders: Vec<(NodeId, Order)>,
+}
+
+/// A book on paper.
+#[derive(Debug, Serialize, Deserialize)]
+struct Saved {
+    engine: Snapshot,
+    policy: PolicyText,
+    jobs: Vec<JobRecord>,
+    nodes: IdVec<NodeId, NodeRecord>,
+    names: Names,
+    tickets: IdVec<JobId, JobNo>,
+    now: Time,
+    next_notice: u64,
+}
+
+impl Book {
+    /// An empty book.
+    ///
+    /// # Errors
+    /// Names the part of the policy that does not exist.
+    pub fn new(policy: PolicyText, clock: Clock) -> Result<Self, String> {
+        let engine = Engine::new(policy::build(&policy)?, clock);
+        Ok(Self {
+            engine,
+            policy,
+            jobs: BTreeMap::new(),
+            nodes: IdVec::default(),
+            names: Names::default(),
+            tickets: IdVec::default(),
+            waiting_for: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            now: Time::ZERO,
+            notices: VecDeque::new(),
+            next_notice: 1,
+            orders: Vec::new(),
+        })
+    }
+
+    /// The book as bytes.
+    ///
+    /// # Errors
+    /// When a value cannot be written as JSON, which would be a bug.
+    pub fn save(&self) -> Result<Vec<u8>, String> {
+        let saved = Saved {
+            engine: self.engine.snapshot(),
+            policy: self.policy.clone(),
+            jobs: self.jobs.values().cloned().collect(),
+            nodes: self.nodes.clone(),
+            names: self.names.clone(),
+            tickets: self.tickets.clone(),
+            now: self.now,
+            next_notice: self.next_notice,
+        };
+        serde_json::to_vec(&saved).map_err(|e| e.to_string())
+    }
+
+    /// The book that [`Book::save`] gave the bytes of.
+    ///
+    /// # Errors
+    /// Says what is wrong with them.
+    pub fn load(bytes: &[u8]) -> Result<Self, String> {
+        let saved: Saved = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        let engine = Engine::restore(saved.engine, policy::build(&saved.policy)?)?;
+        let mut book = Self {
+            engine,
+            policy: saved.policy,
+            jobs: saved.jobs.into_iter().map(|job| (job.no, job)).collect(),
+            nodes: saved.nodes,
+            names: saved.names,
+            tickets: saved.tickets,
+            waiting_for: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            now: saved.now,
+            notices: VecDeque::new(),
+            next_notice: saved.next_notice,
+            orders: Vec::new(),
+        };
+        book.index();
+        Ok(book)
+    }
+
+    /// Learns a fact. Orders and notices that follow from it can be taken afterwards.
+    pub fn apply(&mut self, at: Time, fact: &Fact) {
+        self.now = self.now.max(at);
+        match fact {
+            Fact::Submitted { job, user, request } => self.submitted(*job, user, request),
+            Fact::Cancelled { job, by } => self.cancelled(*job, by),
+            Fact::Held { job, by } => self.held(*job, by),
+            Fact::Released { job, by } => self.released(*job, by),
+            Fact::NodeJoined { .. } => self.node_joined(fact),
+            Fact::NodeLost { node } => self.node_lost(*node),
+            Fact::NodeDrained { node, by, why } => self.node_drained(*node, by, why),
+            Fact::NodeResumed { node, by } => self.node_resumed(*node, by),
+            Fact::TaskStarted {
+                job,
+                launch,
+                node,
+                sharing,
+            } => self.task_started(*job, *launch, *node, sharing),
+            Fact::TaskEnded {
+                job,
+                launch,
+                node,
+                end,
+            } => self.task_ended(*job, *launch, *node, end),
+            Fact::Progressed { .. } => self.progressed(fact),
+            Fact::TimeIsUp { job, launch } => self.time_is_up(*job, *launch),
+            Fact::Operated { what, by } => self.operated(what, by),
+            Fact::Woke => self.tell(Event::Wake),
+        }
+        self.pump();
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.engine.handle(self.now, event);
+    }
+
+    /// Does what the engine wants, until it wants nothing more.
+    fn pump(&mut self) {
+        while let Some(command) = self.engine.poll() {
+            match command {
+                Command::Launch {
+                    job,
+                    generation,
+                    allocation,
+                } => self.launch(job, generation, allocation),
+                Command::Stop {
+                    job,
+                    generation,
+                    reason,
+                } => self.stop(job, generation, reason),
+                Command::Reject { job, reason } => self.rejected(job, &reason.to_string()),
+            }
+        }
+    }
+
+    fn operated(&mut self, what: &Operate, by: &str) {
+        match what {
+            Operate::Policy(text) => {
+                // It was checked before it was written down; a book from elsewhere may still not know it.
+                let changed = policy::build(text).and_then(|policy| self.engine.set_policy(policy));
+                match changed {
+                    Ok(()) => self.policy = text.clone(),
+                    Err(why) => {
+                        return self.notice(None, What::Refused(format!("policy {}: {why}", text.policy)));
+                    }
+                }
+            }
+            Operate::Round(None) => self.engine.set_clock(Clock::Events),
+            Operate::Round(Some(period)) => self.engine.set_clock(Clock::Rounds { period: *period }),
+            Operate::Pause => self.engine.set_paused(true),
+            Operate::Resume => self.engine.set_paused(false),
+        }
+        self.notice(
+            None,
+            What::Operated {
+                what: what.clone(),
+                by: by.to_owned(),
+            },
+        );
+    }
+
+    /// Whether another policy would be taken.
+    ///
+    /// # Errors
+    /// Says why not.
+    pub fn would_take_policy(&self, text: &PolicyText) -> Result<(), String> {
+        self.engine.clone().set_policy(policy::build(text)?)
+    }
+
+    /// The moment at which [`Fact::Woke`] or [`Fact::TimeIsUp`] is due, if nothing happens before.
+    pub fn wake_at(&self) -> Option<Time> {
+        let limit = self.limits.keys().next().map(|(at, _)| *at);
+        self.engine.wake_at().into_iter().chain(limit).min()
+    }
+
+    /// What is due now because time has passed.
+    pub fn due(&self, now: Time) -> Vec<Fact> {
+        let over = self.limits.iter().take_while(|((at, _), _)| *at <= now);
+        let mut due: Vec<Fact> = over
+            .map(|((_, job), launch)| Fact::TimeIsUp {
+                job: *job,
+                launch: *launch,
+            })
+            .collect();
+        if self.engine.wake_at().is_some_and(|at| at <= now) {
+            due.push(Fact::Woke);
+        }
+        due
+    }
+
+    /// What agents are to be told since the last time.
+    pub fn take_orders(&mut self) -> Vec<(NodeId, Order)> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// The number the next job gets.
+    pub fn next_job(&self) -> JobNo {
+        self.jobs.last_key_value().map_or(1, |(no, _)| no + 1)
+    }
+
+    /// A job.
+    pub fn job(&self, no: JobNo) -> Option<&JobRecord> {
+        self.jobs.get(&no)
+    }
+
+    /// All jobs, oldest first.
+    pub fn jobs(&self) -> impl DoubleEndedIterator<Item = &JobRecord> {
+        self.jobs.values()
+    }
+
+    /// All nodes that ever joined.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeRecord)> {
+        self.nodes.iter()
+    }
+
+    /// A node.
+    pub fn node(&self, id: NodeId) -> Option<&NodeRecord> {
+        self.nodes.get(id)
+    }
+
+    /// The node of this name.
+    pub fn node_named(&self, name: &str) -> Option<NodeId> {
+        self.nodes
+            .iter()
+            .find(|(_, node)| node.spec.name == name)
+            .map(|(id, _)| id)
+    }
+
+    /// The engine, to look into.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The policy, as it was written.
+    pub fn policy(&self) -> &PolicyText {
+        &self.policy
+    }
+
+    /// The time of the last fact.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Whether everything agrees: the engine with itself, and every record with the engine.
+    ///
+    /// # Errors
+    /// Says what does not.
+    pub fn check(&self) -> Result<(), String> {
+        self.engine.check()?;
+        for job in self.jobs.values() {
+            let lives = job.ticket.is_some_and(|t| self.engine.job(t).is_some());
+            if lives != job.state.is_in_engine() {
+                return Err(format!(
+                    "job {} is {:?}, but the engine {}",
+                    job.no,
+                    job.state,
+                    if lives { "has it" } else { "has not" }
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! What agents are told. Orders follow from the book, so that they can be given again to an agent that comes back.
+
+use dovetail_model::{NodeId, NodeShare};
+use serde::{Deserialize, Serialize};
+
+use super::{Attempt, Book, JobRecord, TaskState};
+use crate::fact::{Fact, TaskEnd};
+use crate::{JobNo, Launch};
+
+/// One node of a gang.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskPeer {
+    /// Its name.
+    pub node: String,
+    /// Where others reach it.
+    pub address: String,
+    /// GPU slots of the gang there.
+    pub gpus: Vec<u32>,
+}
+
+/// All an agent needs to start a task, beside the job's request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StartTask {
+    /// The job.
+    pub job: JobNo,
+    /// The launch.
+    pub launch: Launch,
+    /// What was asked for, and by whom.
+    pub request: Box<crate::JobRequest>,
+    /// Who sent it.
+    pub user: String,
+    /// What it holds on this node.
+    pub share: NodeShare,
+    /// This node's place in the gang.
+    pub node_rank: u32,
+    /// GPUs on the nodes before it.
+    pub first_rank: u32,
+    /// The whole gang.
+    pub peers: Vec<TaskPeer>,
+    /// A port for the gang to meet at on its first node.
+    pub master_port: u16,
+    /// The last step whose checkpoint is whole.
+    pub resume_step: u64,
+    /// Whether others may be on the same GPUs.
+    pub shared: bool,
+}
+
+/// What an agent is to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Order {
+    /// Start this, unless it was started already.
+    Start(Box<StartTask>),
+    /// Stop this, with notice or at once.
+    Stop {
+        /// The job.
+        job: JobNo,
+        /// The launch.
+        launch: Launch,
+        /// Why, in a word.
+        reason: String,
+        /// Without notice.
+        kill: bool,
+    },
+}
+
+/// Ports at which gangs meet: above those that systems give out by default on Linux.
+const PORTS: std::ops::Range<u64> = 61_000..65_000;
+
+impl Book {
+    pub(super) fn order(&mut self, node: NodeId, order: Order) {
+        self.orders.push((node, order));
+    }
+
+    /// The order that starts the task of the job's last launch on one of its nodes.
+    pub(super) fn start_order(&self, record: &JobRecord, attempt: &Attempt, place: usize) -> Order {
+        let shares = &attempt.allocation.shares;
+        let peer = |share: &NodeShare| {
+            let node = &self.nodes[share.node];
+            TaskPeer {
+                node: node.spec.name.clone(),
+                address: node.address.clone(),
+                gpus: share.gpus.iter().collect(),
+            }
+        };
+        let before = shares[..place].iter().map(|s| s.gpus.count()).sum();
+        let span = PORTS.end - PORTS.start;
+        Order::Start(Box::new(StartTask {
+            job: record.no,
+            launch: attempt.launch,
+            request: record.request.clone(),
+            user: record.user.clone(),
+            share: shares[place].clone(),
+            node_rank: place as u32,
+            first_rank: before,
+            peers: shares.iter().map(peer).collect(),
+            master_port: (PORTS.start + (record.no * 31 + attempt.launch) % span) as u16,
+            resume_step: record.steps.checkpoint,
+            shared: self.engine.policy().grouping.shares(),
+        }))
+    }
+
+    pub(super) fn stop_order(job: JobNo, launch: Launch, reason: &str, kill: bool) -> Order {
+        Order::Stop {
+            job,
+            launch,
+            reason: reason.to_owned(),
+            kill,
+        }
+    }
+
+    /// All orders that stand for a node, for an agent that has just come back.
+    pub fn orders_for(&self, node: NodeId) -> Vec<Order> {
+        let mut orders = Vec::new();
+        for (record, attempt, place) in self.tasks_on(node) {
+            if attempt.tasks[place] == TaskState::Starting {
+                orders.push(self.start_order(record, attempt, place));
+            }
+            if let Some(cause) = &attempt.cause {
+                orders.push(Self::stop_order(record.no, attempt.launch, cause.word(), false));
+            }
+        }
+        orders
+    }
+
+    /// What must have happened on a node, given what runs there now: tasks that ran and are not there have been lost.
+    /// To be asked when the agent has told everything it kept while it was away.
+    pub fn reconcile(&self, node: NodeId, running: &[(JobNo, Launch)]) -> Vec<Fact> {
+        let tasks = self.tasks_on(node).into_iter();
+        tasks
+            .filter(|(job, attempt, place)| {
+                attempt.tasks[*place] == TaskState::Running && !running.contains(&(job.no, attempt.launch))
+            })
+            .map(|(job, attempt, _)| Fact::TaskEnded {
+                job: job.no,
+                launch: attempt.launch,
+                node,
+                end: Box::new(TaskEnd {
+                    platform_error: Some("its agent does not know of it any more".to_owned()),
+                    ..TaskEnd::default()
+                }),
+            })
+            .collect()
+    }
+
+    /// Tasks on a node that have not ended, with the launch and the place in its allocation.
+    pub fn tasks_on(&self, node: NodeId) -> Vec<(&JobRecord, &Attempt, usize)> {
+        let up = self.jobs.values().filter(|job| job.state.is_up());
+        up.filter_map(|job| {
+            let attempt = job.attempt()?;
+            let place = attempt.allocation.shares.iter().position(|s| s.node == node)?;
+            let lives = attempt.end.is_none() && !matches!(attempt.tasks[place], TaskState::Ended(_));
+            lives.then_some((job, attempt, place))
+        })
+        .collect()
+    }
+}

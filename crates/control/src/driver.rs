@@ -1,0 +1,275 @@
+//! One task owns the book. What people and agents tell it is written down, made durable in one go with everything else
+//! that waits, and only then answered and acted upon.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use dovetail_engine::Clock;
+use dovetail_journal::{Journal, JournalError, Repair};
+use dovetail_model::{NodeId, Time};
+
+use crate::book::{Book, Order};
+use crate::fact::{Fact, PolicyText, Record};
+use crate::handle::Handle;
+
+/// Where orders go, and news.
+pub trait Backend: Send + 'static {
+    /// Tells agents what to do. An agent that is not there is told when it comes back.
+    fn orders(&mut self, orders: Vec<(NodeId, Order)>);
+
+    /// Something happened: notices up to this number are in the book.
+    fn noticed(&mut self, last: u64);
+
+    /// The journal cannot be written (why), or can be again (none).
+    fn stuck(&mut self, _why: Option<&str>) {}
+}
+
+/// How a driver is started.
+#[derive(Debug, Clone)]
+pub struct DriverConfig {
+    /// The folder of the journal.
+    pub dir: PathBuf,
+    /// The policy of a new journal. An old one remembers its own.
+    pub policy: PolicyText,
+    /// When a new journal's engine decides.
+    pub clock: Clock,
+    /// A snapshot is taken after so many records.
+    pub snapshot_every: u64,
+}
+
+/// What cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A record of it.
+    #[error("record {seq} of the journal: {what}")]
+    Record {
+        /// Which.
+        seq: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// Its snapshot.
+    #[error("the snapshot at record {seq}: {what}")]
+    Snapshot {
+        /// The last record it stands for.
+        seq: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// The policy.
+    #[error("policy: {0}")]
+    Policy(String),
+}
+
+/// What a driver found when it started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// Records that were applied, after the snapshot if there was one.
+    pub records: u64,
+    /// Whether there was a snapshot.
+    pub snapshot: bool,
+    /// What had to be mended.
+    pub repairs: Vec<Repair>,
+}
+
+/// A driver that is ready to go.
+#[derive(Debug)]
+pub struct Driver {
+    book: Arc<RwLock<Book>>,
+    journal: Journal,
+    inbox: Receiver<Box<dyn Work>>,
+    snapshot_every: u64,
+    since_snapshot: u64,
+}
+
+/// Something to do at the desk.
+pub(crate) trait Work: Send {
+    /// Does it, and returns how to answer once everything is durable.
+    fn run(self: Box<Self>, desk: &mut Desk<'_>) -> Box<dyn FnOnce() + Send>;
+    /// Answers that it cannot be done now.
+    fn refuse(self: Box<Self>, why: &str);
+    /// Whether this is the last thing to do.
+    fn is_last(&self) -> bool {
+        false
+    }
+}
+
+impl std::fmt::Debug for dyn Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Work")
+    }
+}
+
+/// What work is done with: the book, and the journal to write facts into.
+pub(crate) struct Desk<'a> {
+    pub(crate) book: &'a mut Book,
+    now: Time,
+    written: &'a mut Vec<Vec<u8>>,
+}
+
+impl Desk<'_> {
+    /// Writes a fact down and applies it.
+    pub(crate) fn record(&mut self, fact: Fact) {
+        let record = Record { at: self.now, fact };
+        let bytes = serde_json::to_vec(&record).expect("facts are plain data");
+        self.written.push(bytes);
+        self.book.apply(record.at, &record.fact);
+    }
+}
+
+/// Work that waits at most, before whoever brings more has to wait.
+const INBOX: usize = 65_536;
+/// Work that is made durable together at most.
+const BATCH: usize = 4_096;
+/// How long to wait before a full disk is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+impl Driver {
+    /// Opens the journal and comes back to where it ended.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub fn open(config: &DriverConfig) -> Result<(Self, Handle, Start), DriverError> {
+        let (journal, recovered) = Journal::open(&config.dir)?;
+        let mut book = match &recovered.snapshot {
+            Some((seq, bytes)) => {
+                Book::load(bytes).map_err(|what| DriverError::Snapshot { seq: *seq, what })?
+            }
+            None => Book::new(config.policy.clone(), config.clock).map_err(DriverError::Policy)?,
+        };
+        for (seq, bytes) in &recovered.records {
+            let record: Record = serde_json::from_slice(bytes).map_err(|e| DriverError::Record {
+                seq: *seq,
+                what: e.to_string(),
+            })?;
+            book.apply(record.at, &record.fact);
+        }
+        // Agents that come back are told what still stands.
+        book.take_orders();
+        let start = Start {
+            records: recovered.records.len() as u64,
+            snapshot: recovered.snapshot.is_some(),
+            repairs: recovered.repairs,
+        };
+        let (sender, inbox): (SyncSender<Box<dyn Work>>, _) = sync_channel(INBOX);
+        let book = Arc::new(RwLock::new(book));
+        let handle = Handle::new(sender, Arc::clone(&book));
+        let driver = Self {
+            book,
+            journal,
+            inbox,
+            snapshot_every: config.snapshot_every.max(1),
+            since_snapshot: start.records,
+        };
+        Ok((driver, handle, start))
+    }
+
+    /// Runs in a thread of its own until [`Handle::shut_down`], or until nobody can send work any more.
+    pub fn spawn(self, backend: impl Backend) -> JoinHandle<()> {
+        std::thread::spawn(move || self.run(backend))
+    }
+
+    /// Works until the last handle says so.
+    pub fn run(mut self, mut backend: impl Backend) {
+        let mut last_notice = 0;
+        loop {
+            let mut batch = Vec::new();
+            match self.inbox.recv_timeout(self.until_due()) {
+                Ok(work) => batch.push(work),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            batch.extend(self.inbox.try_iter().take(BATCH));
+            let is_last = batch.iter().any(|work| work.is_last());
+            let mut written = Vec::new();
+            let (answers, orders, noticed) = {
+                let mut book = self.book.write().unwrap_or_else(|e| e.into_inner());
+                let now = now().max(book.now());
+                let mut desk = Desk {
+                    book: &mut book,
+                    now,
+                    written: &mut written,
+                };
+                let answers: Vec<_> = batch.into_iter().map(|work| work.run(&mut desk)).collect();
+                for fact in desk.book.due(now) {
+                    desk.record(fact);
+                }
+                (answers, book.take_orders(), book.last_notice())
+            };
+            self.make_durable(&written, &mut backend);
+            answers.into_iter().for_each(|answer| answer());
+            if !orders.is_empty() {
+                backend.orders(orders);
+            }
+            if noticed != last_notice {
+                last_notice = noticed;
+                backend.noticed(noticed);
+            }
+            self.since_snapshot += written.len() as u64;
+            if is_last || self.since_snapshot >= self.snapshot_every {
+                self.snapshot(&mut backend);
+            }
+            if is_last {
+                break;
+            }
+        }
+    }
+
+    /// How long nothing is due.
+    fn until_due(&self) -> Duration {
+        const LONGEST: Duration = Duration::from_secs(60);
+        let book = self.book.read().unwrap_or_else(|e| e.into_inner());
+        let Some(at) = book.wake_at() else { return LONGEST };
+        let left = at.since(now());
+        Duration::from_micros(left.0.unsigned_abs()).min(LONGEST)
+    }
+
+    /// Writes the records to the disk, however long it takes. While it cannot, everything else is refused.
+    fn make_durable(&mut self, written: &[Vec<u8>], backend: &mut impl Backend) {
+        let mut was_stuck = false;
+        while let Err(error) = self.write(written) {
+            let why = error.to_string();
+            if !was_stuck {
+                backend.stuck(Some(&why));
+                was_stuck = true;
+            }
+            match self.inbox.recv_timeout(TRY_AGAIN) {
+                Ok(work) => work.refuse(&why),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TRY_AGAIN),
+            }
+        }
+        if was_stuck {
+            backend.stuck(None);
+        }
+    }
+
+    fn write(&mut self, written: &[Vec<u8>]) -> Result<(), JournalError> {
+        for bytes in written {
+            self.journal.append(bytes)?;
+        }
+        self.journal.commit()
+    }
+
+    fn snapshot(&mut self, backend: &mut impl Backend) {
+        let saved = self.book.read().unwrap_or_else(|e| e.into_inner()).save();
+        let kept = saved.and_then(|bytes| self.journal.snapshot(&bytes).map_err(|e| e.to_string()));
+        // Without a snapshot the next start takes longer, and nothing else.
+        if let Err(why) = kept {
+            backend.stuck(Some(&format!("no snapshot: {why}")));
+        }
+        self.since_snapshot = 0;
+    }
+}
+
+/// Microseconds since 1970.
+pub(crate) fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,199 @@
+//! What goes into the journal: everything that happened, and nothing that follows from it.
+
+use std::collections::BTreeMap;
+
+use dovetail_model::{NodeId, NodeSpec, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::request::JobRequest;
+use crate::{JobNo, Launch};
+
+/// A fact and its time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Microseconds since 1970.
+    pub at: Time,
+    /// What happened.
+    pub fact: Fact,
+}
+
+/// How the task of a job on one node ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TaskEnd {
+    /// Of the first process that failed, else zero.
+    pub exit_code: i32,
+    /// The signal that ended it; zero if none did.
+    pub signal: i32,
+    /// It could not be started, or was lost: why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub platform_error: Option<String>,
+    /// It ended because it was told to.
+    pub was_stopped: bool,
+    /// The last step whose checkpoint is whole.
+    pub checkpoint_step: u64,
+    /// What it printed last.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub last_words: String,
+    /// The kernel killed it for want of memory.
+    pub out_of_memory: bool,
+}
+
+/// A policy as people write it: a preset, and parts that replace its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyText {
+    /// The preset, with knobs: `tiresias:limits=3600`.
+    pub policy: String,
+    /// Parts by kind: `placement` to `spread`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parts: BTreeMap<String, String>,
+}
+
+impl Default for PolicyText {
+    fn default() -> Self {
+        Self {
+            policy: "fifo-backfill".to_owned(),
+            parts: BTreeMap::new(),
+        }
+    }
+}
+
+/// What an operator changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operate {
+    /// Another policy.
+    Policy(PolicyText),
+    /// Decide in rounds of this length, or whenever something happens.
+    Round(Option<Time>),
+    /// Decide nothing for now.
+    Pause,
+    /// Decide again.
+    Resume,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fact {
+    /// A job came in.
+    Submitted {
+        /// Its number: one more than the last.
+        job: JobNo,
+        /// Who sent it.
+        user: String,
+        /// What is asked for.
+        request: Box<JobRequest>,
+    },
+    /// Someone does not want it any more.
+    Cancelled {
+        /// The job.
+        job: JobNo,
+        /// Who.
+        by: String,
+    },
+    /// Someone wants it to wait.
+    Held {
+        /// The job.
+        job: JobNo,
+        /// Who.
+        by: String,
+    },
+    /// It need not wait any more.
+    Released {
+        /// The job.
+        job: JobNo,
+        /// Who.
+        by: String,
+    },
+    /// A node joined, came back, or changed.
+    NodeJoined {
+        /// Its id: the next free one for a new name.
+        node: NodeId,
+        /// What it has.
+        spec: Box<NodeSpec>,
+        /// The kind of its GPUs.
+        gpu_type: String,
+        /// The rack it is in.
+        rack: String,
+        /// Where other nodes reach it.
+        address: String,
+        /// Drawn when its agent first started.
+        identity: u64,
+    },
+    /// A node has not been heard of for too long: its tasks have ended by now.
+    NodeLost {
+        /// The node.
+        node: NodeId,
+    },
+    /// A node takes no new jobs.
+    NodeDrained {
+        /// The node.
+        node: NodeId,
+        /// Who, or which rule.
+        by: String,
+        /// Why.
+        why: String,
+    },
+    /// A node takes jobs again.
+    NodeResumed {
+        /// The node.
+        node: NodeId,
+        /// Who.
+        by: String,
+    },
+    /// The processes of a launch run on a node.
+    TaskStarted {
+        /// The job.
+        job: JobNo,
+        /// The launch.
+        launch: Launch,
+        /// The node.
+        node: NodeId,
+        /// How its GPUs are shared, where they are.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        sharing: String,
+    },
+    /// They have ended.
+    TaskEnded {
+        /// The job.
+        job: JobNo,
+        /// The launch.
+        launch: Launch,
+        /// The node.
+        node: NodeId,
+        /// How.
+        end: Box<TaskEnd>,
+    },
+    /// A job told how far it is.
+    Progressed {
+        /// The job.
+        job: JobNo,
+        /// The launch.
+        launch: Launch,
+        /// Steps done.
+        step: u64,
+        /// Of how many; zero if not known.
+        total_steps: u64,
+        /// Time of a step.
+        step_time: Time,
+        /// The last step whose checkpoint is whole.
+        checkpoint_step: u64,
+    },
+    /// A job has run for as long as it may.
+    TimeIsUp {
+        /// The job.
+        job: JobNo,
+        /// The launch.
+        launch: Launch,
+    },
+    /// An operator changed something.
+    Operated {
+        /// What.
+        what: Operate,
+        /// Who.
+        by: String,
+    },
+    /// The moment came at which the engine wanted to look again.
+    Woke,
+}

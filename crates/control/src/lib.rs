@@ -1,0 +1,28 @@
+//! The live driver: one task owns one engine, and everything it learns is in a journal before anything is done about it.
+//!
+//! ```text
+//!  people ──▶ Handle ─┐                    ┌─▶ journal (durable)
+//!                     ├─▶ Driver (1 task) ─┤
+//!  agents ──▶ Handle ─┘                    └─▶ Book: jobs, nodes, engine ──▶ orders ──▶ Backend ──▶ agents
+//! ```
+//!
+//! The [`Book`] is a plain value that facts are applied to, in order. The same facts give the same book, so a restart
+//! is a replay. Orders follow from the book: a backend that has lost some asks for them again.
+
+pub mod book;
+mod driver;
+mod fact;
+mod handle;
+mod request;
+
+pub use book::{Book, Notice, Order, StartTask};
+pub use driver::{Backend, Driver, DriverConfig, DriverError, Start};
+pub use fact::{Fact, Operate, PolicyText, Record, TaskEnd};
+pub use handle::{Admittance, Arrival, Ask, Handle, Refusal};
+pub use request::{After, AfterWhen, ArrayPart, JobRequest, Processes, Retries};
+
+/// The number of a job, as people see it: 1, 2, 3, ...
+pub type JobNo = u64;
+
+/// How often a job was launched; it fences off what an older launch left behind.
+pub type Launch = u64;

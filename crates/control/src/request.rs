@@ -1,0 +1,229 @@
+//! A job as a person asks for it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::JobNo;
+
+/// How many processes a task has on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Processes {
+    /// One on each node.
+    #[default]
+    PerNode,
+    /// One for each GPU, as `torchrun` would start them.
+    PerGpu,
+    /// One on the first node, which starts the others itself, as `mpirun` does.
+    FirstNode,
+}
+
+/// How often a job is started again, by what went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Retries {
+    /// Its own fault: an exit code other than zero, or out of memory.
+    pub user: u32,
+    /// The platform's fault: a task that could not be started, or was killed by nobody knows whom.
+    pub platform: u32,
+    /// A node was lost.
+    pub node: u32,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self {
+            user: 0,
+            platform: 3,
+            node: 10,
+        }
+    }
+}
+
+/// When a job may start that waits for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AfterWhen {
+    /// The other has completed. If it fails, this one is cancelled.
+    #[default]
+    Ok,
+    /// The other is over, however it went.
+    Any,
+    /// The other has failed. If it completes, this one is cancelled.
+    NotOk,
+}
+
+/// A job to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct After {
+    /// Its number.
+    pub job: JobNo,
+    /// How it must have ended.
+    #[serde(default)]
+    pub when: AfterWhen,
+}
+
+/// A place in an array of jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArrayPart {
+    /// The first job of the array.
+    pub array: JobNo,
+    /// Its index in the array.
+    pub index: u32,
+    /// So many of the array run at once at most.
+    #[serde(default)]
+    pub at_most: Option<u32>,
+}
+
+/// What a person asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct JobRequest {
+    /// A name; several jobs may have the same.
+    pub name: String,
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// Where it runs; empty for the agent's own folder for the job.
+    pub workdir: String,
+    /// Variables on top of those the agent gives.
+    pub env: BTreeMap<String, String>,
+    /// The tenant that pays.
+    pub tenant: String,
+    /// The gang: so many GPUs at once, or nothing.
+    pub gpus: u32,
+    /// As few as this, for jobs that can shrink.
+    pub min_gpus: Option<u32>,
+    /// As many as this, for jobs that can grow.
+    pub max_gpus: Option<u32>,
+    /// Only this kind of GPU.
+    pub gpu_type: Option<String>,
+    /// Memory it fills on each GPU, in MiB.
+    pub gpu_memory_mib: u64,
+    /// CPUs beside each GPU.
+    pub cpus_per_gpu: f64,
+    /// Memory beside each GPU, in MiB.
+    pub memory_mib_per_gpu: u64,
+    /// Larger is more urgent.
+    pub priority: i32,
+    /// Processes on each node.
+    pub processes: Processes,
+    /// It is stopped after so many seconds of running.
+    pub time_limit_s: Option<f64>,
+    /// How long it will run on the GPUs it asks for, as its owner thinks.
+    pub expected_s: Option<f64>,
+    /// Seconds between the notice to stop and the kill.
+    pub grace_s: f64,
+    /// How often it is started again.
+    pub retries: Retries,
+    /// Jobs it waits for.
+    pub after: Vec<After>,
+    /// Marks of its owner.
+    pub labels: BTreeMap<String, String>,
+    /// It waits until it is released.
+    pub hold: bool,
+    /// The account it runs as on the nodes, where the agent may.
+    pub run_as: Option<String>,
+    /// Its place in an array.
+    pub array: Option<ArrayPart>,
+    /// Only its owner and administrators see it.
+    pub private: bool,
+}
+
+impl Default for JobRequest {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            command: Vec::new(),
+            workdir: String::new(),
+            env: BTreeMap::new(),
+            tenant: "default".to_owned(),
+            gpus: 1,
+            min_gpus: None,
+            max_gpus: None,
+            gpu_type: None,
+            gpu_memory_mib: 0,
+            cpus_per_gpu: 0.0,
+            memory_mib_per_gpu: 0,
+            priority: 0,
+            processes: Processes::default(),
+            time_limit_s: None,
+            expected_s: None,
+            grace_s: 30.0,
+            retries: Retries::default(),
+            after: Vec::new(),
+            labels: BTreeMap::new(),
+            hold: false,
+            run_as: None,
+            array: None,
+            private: false,
+        }
+    }
+}
+
+/// The longest span a job may name, in seconds: ten years.
+const LONGEST_S: f64 = 315_576_000.0;
+
+impl JobRequest {
+    /// Checks what can be checked without knowing the cluster.
+    ///
+    /// # Errors
+    /// Names the field and what would be accepted.
+    pub fn validate(&self) -> Result<(), String> {
+        let bad = |field: &str, what: &str| Err(format!("{field}: {what}"));
+        if self.command.first().is_none_or(String::is_empty) {
+            return bad(
+                "command",
+                "a program and its arguments are needed, such as [python3, train.py]",
+            );
+        }
+        if self.gpus == 0 || self.gpus > 1_000_000 {
+            return bad("gpus", "must be from 1 to 1000000");
+        }
+        let (least, most) = (
+            self.min_gpus.unwrap_or(self.gpus),
+            self.max_gpus.unwrap_or(self.gpus),
+        );
+        if least == 0 || least > self.gpus || most < self.gpus {
+            return bad(
+                "min_gpus, max_gpus",
+                &format!(
+                    "must have 1 <= min_gpus <= gpus <= max_gpus, but are {least}, {} and {most}",
+                    self.gpus
+                ),
+            );
+        }
+        if self.tenant.is_empty() {
+            return bad("tenant", "must not be empty");
+        }
+        if !(0.0..=100_000.0).contains(&self.cpus_per_gpu) {
+            return bad("cpus_per_gpu", "must be from 0 to 100000");
+        }
+        let spans = [
+            ("time_limit_s", self.time_limit_s),
+            ("expected_s", self.expected_s),
+        ];
+        for (field, span) in spans {
+            if span.is_some_and(|s| !(s > 0.0 && s <= LONGEST_S)) {
+                return bad(field, "must be more than 0 and at most ten years, in seconds");
+            }
+        }
+        if !(0.0..=86_400.0).contains(&self.grace_s) {
+            return bad("grace_s", "must be from 0 to 86400 seconds");
+        }
+        if let Some(name) = self
+            .env
+            .keys()
+            .find(|k| k.is_empty() || k.contains('=') || k.contains('\0'))
+        {
+            return bad("env", &format!("{name:?} is not the name of a variable"));
+        }
+        let has_nul = |s: &String| s.contains('\0');
+        if self.command.iter().any(has_nul) || self.env.values().any(has_nul) || has_nul(&self.workdir) {
+            return bad("command, env, workdir", "must not contain a zero byte");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,476 @@
+//! Random histories of people, agents and failures: nothing is lost, nothing runs twice, no GPU is given twice, and the
+//! same facts give the same book.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, VecDeque};
+
+use dovetail_control::book::{Hold, JobState, NodeState};
+use dovetail_control::{
+    After, AfterWhen, Book, Fact, JobNo, JobRequest, Launch, Operate, Order, PolicyText, Record, Retries,
+    TaskEnd,
+};
+use dovetail_engine::Clock;
+use dovetail_model::{NodeId, NodeSpec, Time};
+use proptest::prelude::*;
+
+const NODES: u32 = 3;
+const GPUS: u32 = 4;
+
+#[derive(Debug, Clone)]
+struct Task {
+    launch: Launch,
+    gpus: Vec<u32>,
+    told_to_stop: bool,
+}
+
+/// An agent as the protocol wants it to be.
+#[derive(Debug, Default)]
+struct Agent {
+    connected: bool,
+    tasks: BTreeMap<JobNo, Task>,
+    newest: BTreeMap<JobNo, Launch>,
+    /// Facts that were not acknowledged.
+    kept: VecDeque<Fact>,
+    /// Orders on their way.
+    mail: VecDeque<Order>,
+}
+
+impl Agent {
+    /// What is on its way through a connection is lost with it.
+    fn disconnect(&mut self) {
+        self.connected = false;
+        self.mail.clear();
+    }
+}
+
+#[derive(Debug)]
+struct World {
+    book: Book,
+    records: Vec<Record>,
+    agents: Vec<Agent>,
+    now: Time,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Submit {
+        gpus: u32,
+        user: u32,
+        platform: u32,
+        limit: bool,
+        after: Option<(u8, u8)>,
+        hold: bool,
+    },
+    Cancel(u8),
+    Hold(u8),
+    Release(u8),
+    Deliver(u8),
+    Start(u8),
+    Finish(u8, u8, bool),
+    Report(u8, bool),
+    Disconnect(u8),
+    Connect(u8),
+    Lose(u8),
+    Forget(u8),
+    Drain(u8),
+    Resume(u8),
+    Operate(u8),
+    Crash(bool),
+    Pass(u16),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (1..=10u32, 0..3u32, 0..3u32, any::<bool>(), prop::option::of((any::<u8>(), 0..3u8)), prop::bool::weighted(0.1))
+            .prop_map(|(gpus, user, platform, limit, after, hold)| Step::Submit { gpus, user, platform, limit, after, hold }),
+        1 => any::<u8>().prop_map(Step::Cancel),
+        1 => any::<u8>().prop_map(Step::Hold),
+        2 => any::<u8>().prop_map(Step::Release),
+        12 => any::<u8>().prop_map(Step::Deliver),
+        8 => any::<u8>().prop_map(Step::Start),
+        8 => (any::<u8>(), any::<u8>(), any::<bool>()).prop_map(|(a, b, c)| Step::Finish(a, b, c)),
+        12 => (any::<u8>(), prop::bool::weighted(0.2)).prop_map(|(a, b)| Step::Report(a, b)),
+        1 => any::<u8>().prop_map(Step::Disconnect),
+        2 => any::<u8>().prop_map(Step::Connect),
+        1 => any::<u8>().prop_map(Step::Lose),
+        1 => any::<u8>().prop_map(Step::Forget),
+        1 => any::<u8>().prop_map(Step::Drain),
+        1 => any::<u8>().prop_map(Step::Resume),
+        1 => any::<u8>().prop_map(Step::Operate),
+        1 => any::<bool>().prop_map(Step::Crash),
+        4 => any::<u16>().prop_map(Step::Pass),
+    ];
+    prop::collection::vec(step, 1..200)
+}
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self {
+            book: Book::new(PolicyText::default(), Clock::Events).unwrap(),
+            records: Vec::new(),
+            agents: (0..NODES).map(|_| Agent::default()).collect(),
+            now: Time::from_secs(1_000_000),
+        };
+        (0..NODES as usize).for_each(|i| world.connect(i));
+        world
+    }
+
+    fn record(&mut self, fact: Fact) {
+        let record = Record { at: self.now, fact };
+        // What is written is what is applied.
+        let record: Record = serde_json::from_slice(&serde_json::to_vec(&record).unwrap()).unwrap();
+        self.book.apply(record.at, &record.fact);
+        self.records.push(record);
+        self.book.check().unwrap();
+        self.post();
+    }
+
+    /// Puts orders on their way; those to agents that are away are lost.
+    fn post(&mut self) {
+        for (node, order) in self.book.take_orders() {
+            let agent = &mut self.agents[node.0 as usize];
+            if agent.connected {
+                agent.mail.push_back(order);
+            }
+        }
+    }
+
+    fn connect(&mut self, i: usize) {
+        if self.agents[i].connected {
+            return;
+        }
+        let node = NodeId(i as u32);
+        let lost = self.book.node(node).is_none_or(|n| n.state == NodeState::Lost);
+        if lost {
+            self.record(Fact::NodeJoined {
+                node,
+                spec: Box::new(NodeSpec::plain(format!("node-{i}"), GPUS)),
+                gpu_type: "virtual".to_owned(),
+                rack: "rack".to_owned(),
+                address: format!("10.0.0.{i}"),
+                identity: i as u64,
+            });
+        }
+        self.agents[i].connected = true;
+        let keep: Vec<(JobNo, Launch)> = self
+            .book
+            .tasks_on(node)
+            .iter()
+            .map(|(job, a, _)| (job.no, a.launch))
+            .collect();
+        let agent = &mut self.agents[i];
+        agent.mail.clear();
+        agent
+            .tasks
+            .retain(|job, task| keep.contains(&(*job, task.launch)));
+        // The agent tells what it kept, then what it has.
+        while let Some(fact) = self.agents[i].kept.pop_front() {
+            self.record(fact);
+        }
+        let running: Vec<(JobNo, Launch)> =
+            self.agents[i].tasks.iter().map(|(j, t)| (*j, t.launch)).collect();
+        for fact in self.book.reconcile(node, &running) {
+            self.record(fact);
+        }
+        let orders = self.book.orders_for(node);
+        self.agents[i].mail.extend(orders);
+    }
+
+    fn deliver(&mut self, i: usize) {
+        let agent = &mut self.agents[i];
+        let Some(order) = agent.mail.pop_front() else {
+            return;
+        };
+        match order {
+            Order::Start(start) => {
+                let newest = agent.newest.entry(start.job).or_default();
+                if start.launch > *newest {
+                    *newest = start.launch;
+                    let gpus: Vec<u32> = start.share.gpus.iter().collect();
+                    for (other, task) in &agent.tasks {
+                        assert!(
+                            task.gpus.iter().all(|slot| !gpus.contains(slot)),
+                            "jobs {other} and {} on one GPU",
+                            start.job
+                        );
+                    }
+                    let task = Task {
+                        launch: start.launch,
+                        gpus,
+                        told_to_stop: false,
+                    };
+                    assert!(
+                        agent.tasks.insert(start.job, task).is_none(),
+                        "job {} twice",
+                        start.job
+                    );
+                    agent.kept.push_back(Fact::TaskStarted {
+                        job: start.job,
+                        launch: start.launch,
+                        node: NodeId(i as u32),
+                        sharing: String::new(),
+                    });
+                }
+            }
+            Order::Stop { job, launch, .. } => {
+                let known = agent.newest.get(&job).copied().unwrap_or(0);
+                match agent.tasks.get_mut(&job).filter(|t| t.launch == launch) {
+                    Some(task) => task.told_to_stop = true,
+                    // The order to start it was overtaken by the one to stop it: it will not be started any more.
+                    None if known < launch => {
+                        agent.newest.insert(job, launch);
+                        agent.kept.push_back(ended(job, launch, i, 0, true));
+                    }
+                    None => {}
+                }
+            }
+        }
+        let mut seen: BTreeMap<JobNo, Launch> = BTreeMap::new();
+        for (job, task) in self.agents.iter().flat_map(|a| &a.tasks) {
+            let first = *seen.entry(*job).or_insert(task.launch);
+            assert_eq!(first, task.launch, "two launches of job {job} at once");
+        }
+    }
+
+    fn finish(&mut self, i: usize, pick: u8, code: i32) {
+        let agent = &mut self.agents[i];
+        let Some((job, task)) = nth(&agent.tasks, pick) else {
+            return;
+        };
+        agent.tasks.remove(&job);
+        let code = if task.told_to_stop { 0 } else { code };
+        agent
+            .kept
+            .push_back(ended(job, task.launch, i, code, task.told_to_stop));
+    }
+
+    fn report(&mut self, i: usize, twice: bool) {
+        if !self.agents[i].connected {
+            return;
+        }
+        let Some(fact) = self.agents[i].kept.pop_front() else {
+            return;
+        };
+        if twice {
+            self.record(fact.clone());
+        }
+        self.record(fact);
+    }
+
+    fn pass(&mut self, seconds: u16) {
+        self.now = self.now + Time::from_secs(i64::from(seconds));
+        while let Some(fact) = self.book.due(self.now).into_iter().next() {
+            self.record(fact);
+        }
+    }
+
+    fn crash(&mut self, from_snapshot: bool) {
+        let saved = self.book.save().unwrap();
+        self.book = if from_snapshot {
+            Book::load(&saved).unwrap()
+        } else {
+            replay(&self.records)
+        };
+        self.book.take_orders();
+        assert_eq!(
+            text(&self.book.save().unwrap()),
+            text(&saved),
+            "a restart is a replay"
+        );
+        self.book.check().unwrap();
+        for i in 0..self.agents.len() {
+            let was = std::mem::take(&mut self.agents[i].connected);
+            if was {
+                self.connect(i);
+            }
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let agent = |i: &u8| usize::from(*i) % NODES as usize;
+        let node = |i: &u8| NodeId(u32::from(*i) % NODES);
+        let by = || "ann".to_owned();
+        let last = self.book.next_job() - 1;
+        let job = |i: &u8| u64::from(*i) % last.max(1) + 1;
+        match step {
+            Step::Submit {
+                gpus,
+                user,
+                platform,
+                limit,
+                after,
+                hold,
+            } => {
+                let request = JobRequest {
+                    command: vec!["true".to_owned()],
+                    gpus: *gpus,
+                    time_limit_s: limit.then_some(500.0),
+                    retries: Retries {
+                        user: *user,
+                        platform: *platform,
+                        node: 1,
+                    },
+                    after: after
+                        .iter()
+                        .filter(|_| last > 0)
+                        .map(|(i, when)| After {
+                            job: job(i),
+                            when: [AfterWhen::Ok, AfterWhen::Any, AfterWhen::NotOk][usize::from(*when)],
+                        })
+                        .collect(),
+                    hold: *hold,
+                    ..JobRequest::default()
+                };
+                self.record(Fact::Submitted {
+                    job: last + 1,
+                    user: by(),
+                    request: Box::new(request),
+                });
+            }
+            Step::Cancel(i) => self.record(Fact::Cancelled {
+                job: job(i),
+                by: by(),
+            }),
+            Step::Hold(i) => self.record(Fact::Held {
+                job: job(i),
+                by: by(),
+            }),
+            Step::Release(i) => self.record(Fact::Released {
+                job: job(i),
+                by: by(),
+            }),
+            Step::Deliver(i) => self.deliver(agent(i)),
+            Step::Start(i) => self.deliver(agent(i)),
+            Step::Finish(i, pick, well) => self.finish(agent(i), *pick, i32::from(!well)),
+            Step::Report(i, twice) => self.report(agent(i), *twice),
+            Step::Disconnect(i) => self.agents[agent(i)].disconnect(),
+            Step::Connect(i) => self.connect(agent(i)),
+            Step::Lose(i) => {
+                // By then the agent has ended its tasks, wherever it is.
+                let away = &mut self.agents[agent(i)];
+                away.disconnect();
+                away.tasks.clear();
+                self.record(Fact::NodeLost { node: node(i) });
+            }
+            Step::Forget(i) => {
+                // The machine was started again: nothing runs there, and nobody knows what did.
+                let away = &mut self.agents[agent(i)];
+                away.tasks.clear();
+                away.disconnect();
+            }
+            Step::Drain(i) => self.record(Fact::NodeDrained {
+                node: node(i),
+                by: by(),
+                why: "test".to_owned(),
+            }),
+            Step::Resume(i) => self.record(Fact::NodeResumed {
+                node: node(i),
+                by: by(),
+            }),
+            Step::Operate(i) => {
+                let policies = ["fifo", "srtf", "las:quantum=30s", "tiresias", "fifo-easy"];
+                let what = match i % 8 {
+                    n @ 0..5 => Operate::Policy(PolicyText {
+                        policy: policies[usize::from(n)].to_owned(),
+                        parts: BTreeMap::new(),
+                    }),
+                    5 => Operate::Pause,
+                    6 => Operate::Resume,
+                    _ => Operate::Round((i % 16 == 7).then_some(Time::from_secs(60))),
+                };
+                self.record(Fact::Operated { what, by: by() });
+            }
+            Step::Crash(from_snapshot) => self.crash(*from_snapshot),
+            Step::Pass(seconds) => self.pass(*seconds),
+        }
+    }
+
+    /// Everything goes well from now on: everybody who can must come to an end.
+    fn come_to_an_end(&mut self) {
+        self.record(Fact::Operated {
+            what: Operate::Resume,
+            by: "ann".to_owned(),
+        });
+        for i in 0..NODES {
+            self.connect(i as usize);
+            self.record(Fact::NodeResumed {
+                node: NodeId(i),
+                by: "ann".to_owned(),
+            });
+        }
+        for _ in 0..10_000 {
+            for i in 0..NODES as usize {
+                while !self.agents[i].mail.is_empty() {
+                    self.deliver(i);
+                }
+                while !self.agents[i].tasks.is_empty() {
+                    self.finish(i, 0, 0);
+                }
+                while !self.agents[i].kept.is_empty() {
+                    self.report(i, false);
+                }
+            }
+            if self.book.jobs().all(|job| is_settled(&self.book, job.no)) {
+                return;
+            }
+            self.pass(61);
+        }
+        let open: Vec<_> = self.book.jobs().filter(|j| !j.state.is_over()).collect();
+        panic!("some jobs never end: {open:#?}");
+    }
+}
+
+fn ended(job: JobNo, launch: Launch, i: usize, exit_code: i32, was_stopped: bool) -> Fact {
+    Fact::TaskEnded {
+        job,
+        launch,
+        node: NodeId(i as u32),
+        end: Box::new(TaskEnd {
+            exit_code,
+            was_stopped,
+            ..TaskEnd::default()
+        }),
+    }
+}
+
+fn nth(tasks: &BTreeMap<JobNo, Task>, pick: u8) -> Option<(JobNo, Task)> {
+    let at = usize::from(pick).checked_rem(tasks.len())?;
+    tasks.iter().nth(at).map(|(job, task)| (*job, task.clone()))
+}
+
+/// Over, or waiting for people.
+fn is_settled(book: &Book, no: JobNo) -> bool {
+    match &book.job(no).unwrap().state {
+        JobState::Ended(_) | JobState::Held(Hold::User(_)) => true,
+        JobState::Held(Hold::After(others)) => others.iter().any(|o| is_settled(book, *o)),
+        _ => false,
+    }
+}
+
+fn replay(records: &[Record]) -> Book {
+    let mut book = Book::new(PolicyText::default(), Clock::Events).unwrap();
+    for record in records {
+        book.apply(record.at, &record.fact);
+    }
+    book
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_lost_and_nothing_runs_twice(steps in steps()) {
+        let mut world = World::new();
+        for step in &steps {
+            world.step(step);
+        }
+        let saved = world.book.save().unwrap();
+        prop_assert_eq!(text(&replay(&world.records).save().unwrap()), text(&saved));
+        world.come_to_an_end();
+    }
+}
