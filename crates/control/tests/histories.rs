@@ -259,7 +259,7 @@ impl World {
     }
 
     fn pass(&mut self, seconds: u16) {
-        self.now = self.now + Time::from_secs(i64::from(seconds));
+        self.now += Time::from_secs(i64::from(seconds));
         while let Some(fact) = self.book.due(self.now).into_iter().next() {
             self.record(fact);
         }
