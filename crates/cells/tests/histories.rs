@@ -1,0 +1,330 @@
+//! Random histories on small clusters: requests, ends, failures, claims that are met or given up, new configurations.
+//! After each step the promise to every virtual cluster holds; again and again everything is counted from scratch.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use dovetail_cells::{
+    CellType, Cells, ChainId, Config, Denied, GroupId, GroupState, MachineId, MachineSet, Outcome, Part, PhysicalCell,
+    Request, Target, Terms, VcId, VirtualCells, VirtualCluster,
+};
+
+/// Steps in the normal test run, over all seeds.
+const STEPS: u64 = 1_000_000;
+
+/// A small generator: the same seed gives the same history.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn one_in(&mut self, chances: u64) -> bool {
+        self.below(chances) == 0
+    }
+}
+
+/// A random configuration over the same machines: two kinds of chains, three virtual clusters, perhaps a pinned cell.
+fn config(dice: &mut Dice) -> Config {
+    let mut config = Config::default();
+    let kinds = [
+        ("SWITCH", "GPU", 2, false),
+        ("NODE", "SWITCH", 2, true),
+        ("PAIR", "NODE", 2, false),
+        ("RACK", "PAIR", 2, false),
+        ("SHARE-NODE", "SHARE", 3, true),
+        ("POOL", "SHARE-NODE", 4, false),
+    ];
+    for (name, child, children, is_node) in kinds {
+        let child = child.to_owned();
+        config.cell_types.insert(name.to_owned(), CellType { child, children, is_node });
+    }
+    let node = |name: String| PhysicalCell {
+        address: Some(name),
+        ..PhysicalCell::default()
+    };
+    let mut pins = Vec::new();
+    let racks = 1 + dice.below(2);
+    for rack in 0..racks {
+        let pairs = (0..2).map(|pair| PhysicalCell {
+            children: (0..2).map(|n| node(format!("m{rack}-{pair}-{n}"))).collect(),
+            ..PhysicalCell::default()
+        });
+        let mut top = PhysicalCell {
+            cell_type: Some("RACK".to_owned()),
+            children: pairs.collect(),
+            ..PhysicalCell::default()
+        };
+        if dice.one_in(3) {
+            let name = format!("pin{rack}");
+            top.children[1].children[1].pinned = Some(name.clone());
+            pins.push(name);
+        }
+        config.physical_cells.push(top);
+    }
+    let mut lone = node("lone".to_owned());
+    lone.cell_type = Some("NODE".to_owned());
+    config.physical_cells.push(lone);
+    config.physical_cells.push(PhysicalCell {
+        cell_type: Some("POOL".to_owned()),
+        children: (0..4).map(|n| node(format!("m0-{}-{}", n / 2, n % 2))).collect(),
+        ..PhysicalCell::default()
+    });
+    let paths = [
+        "RACK", "RACK.PAIR", "RACK.PAIR.NODE", "RACK.PAIR.NODE", "RACK.PAIR.NODE.SWITCH", "RACK.PAIR.NODE.SWITCH.GPU",
+        "NODE", "NODE.SWITCH", "POOL.SHARE-NODE", "POOL.SHARE-NODE.SHARE",
+    ];
+    for vc in ["a", "b", "c"] {
+        config.virtual_clusters.insert(vc.to_owned(), VirtualCluster::default());
+    }
+    if dice.one_in(2) {
+        config.virtual_clusters.get_mut("b").unwrap().leaves_per_user = Some(6);
+    }
+    let names: Vec<String> = config.virtual_clusters.keys().cloned().collect();
+    for pin in pins {
+        let owner = &names[dice.below(3) as usize];
+        config.virtual_clusters.get_mut(owner).unwrap().pinned.push(pin);
+    }
+    // Promise cells until something does not fit any more.
+    for _ in 0..12 {
+        let owner = &names[dice.below(3) as usize];
+        let path = paths[dice.below(paths.len() as u64) as usize].to_owned();
+        let mut more = config.clone();
+        let cells = VirtualCells { path, number: 1 };
+        more.virtual_clusters.get_mut(owner).unwrap().cells.push(cells);
+        if more.compile().is_ok() {
+            config = more;
+        }
+    }
+    config
+}
+
+fn request(dice: &mut Dice, cells: &mut Cells, key: u64) -> Request {
+    let layout = cells.layout();
+    let vc = VcId(dice.below(layout.vcs.len() as u64) as u32);
+    let pins: Vec<_> = layout.vcs[vc.index()].pinned.values().copied().collect();
+    let leaf = dice.below(layout.leaf_types.len() as u64) as u32;
+    let target = match dice.below(8) {
+        0 => Target::Any,
+        1 | 2 if !pins.is_empty() => Target::Pinned(pins[0]),
+        _ => Target::Leaf(dovetail_cells::LeafType(leaf)),
+    };
+    let pods = |dice: &mut Dice| {
+        let number = 1 + dice.below(3);
+        let same = 1 + dice.below(4) as u32;
+        (0..number)
+            .map(|_| if dice.one_in(3) { 1 + dice.below(4) as u32 } else { same })
+            .collect::<Vec<_>>()
+    };
+    let mut parts = vec![Part { target, pods: pods(dice) }];
+    if dice.one_in(10) {
+        parts.push(Part { target: Target::Leaf(dovetail_cells::LeafType(1 - leaf)), pods: pods(dice) });
+    }
+    let user = dice.one_in(2).then(|| format!("user{}", dice.below(3)));
+    Request {
+        key,
+        vc,
+        user: user.map(|u| cells.user(&u)),
+        priority: [-1, -1, 0, 1, 2, 5][dice.below(6) as usize],
+        lazy: dice.one_in(2),
+        several_chains: dice.one_in(4),
+        parts,
+    }
+}
+
+struct History {
+    dice: Dice,
+    cells: Cells,
+    key: u64,
+    seen: BTreeMap<&'static str, u64>,
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let mut dice = Dice(seed);
+        let mut cells = Cells::new(config(&mut dice).compile().unwrap().layout);
+        cells.set_repromotion(dice.one_in(2));
+        Self {
+            dice,
+            cells,
+            key: 0,
+            seen: BTreeMap::new(),
+        }
+    }
+
+    fn saw(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+
+    fn any_group(&mut self) -> Option<GroupId> {
+        let groups: Vec<GroupId> = self.cells.groups().map(|(id, _)| id).collect();
+        (!groups.is_empty()).then(|| groups[self.dice.below(groups.len() as u64) as usize])
+    }
+
+    fn ask(&mut self, thorough: bool) {
+        self.key += 1;
+        let request = request(&mut self.dice, &mut self.cells, self.key);
+        let machines = self.cells.layout().machines.len();
+        let mut some = MachineSet::new(machines);
+        for at in 0..machines {
+            if !self.dice.one_in(4) {
+                some.insert(MachineId(at as u32));
+            }
+        }
+        let lost = |id: GroupId, _: &dovetail_cells::Group| u64::from(id.0 % 5) * 100;
+        let terms = Terms {
+            machines: self.dice.one_in(5).then_some(&some),
+            lost: self.dice.one_in(2).then_some(&lost),
+        };
+        let keep = !self.dice.one_in(4);
+        let before = (thorough || !keep && self.dice.one_in(8)).then(|| self.cells.clone());
+        let what = match self.cells.attempt(&request, &terms) {
+            Ok(attempt) => {
+                let placed = *attempt.outcome() == Outcome::Placed;
+                let group = attempt.group();
+                assert_eq!(group.leaves(), request.leaves(), "a gang is placed whole");
+                if let Outcome::Preempting { victims } = attempt.outcome() {
+                    for victim in victims {
+                        let victim = attempt.cells().group(*victim).unwrap();
+                        assert!(victim.effective() < request.priority, "only lower priorities give way");
+                    }
+                }
+                if keep {
+                    attempt.commit();
+                }
+                match (keep, placed) {
+                    (false, _) => "dropped",
+                    (true, true) => "placed",
+                    (true, false) => "claimed",
+                }
+            }
+            Err(Denied::Refused(_)) => "refused",
+            Err(Denied::Waits(_)) => "waits",
+        };
+        if let Some(before) = before.filter(|_| !matches!(what, "placed" | "claimed")) {
+            assert!(self.cells.is_same_as(&before), "a decision that is not kept left a trace ({what})");
+        }
+        self.saw(what);
+    }
+
+    fn step(&mut self, thorough: bool) {
+        match self.dice.below(40) {
+            0..=17 => self.ask(thorough),
+            18..=29 => {
+                if let Some(id) = self.any_group() {
+                    self.cells.release(id);
+                    self.saw("released");
+                }
+            }
+            30..=32 => {
+                // The victims of somebody go, and the claim is met.
+                let claims = |g: &&(GroupId, GroupState)| g.1 == GroupState::Preempting;
+                let groups: Vec<_> = self.cells.groups().map(|(id, g)| (id, g.state)).collect();
+                if let Some((id, _)) = groups.iter().find(claims) {
+                    for victim in self.cells.victims(*id) {
+                        self.cells.release(victim);
+                    }
+                    assert!(self.cells.proceed(*id), "nobody is in the way any more");
+                    self.saw("proceeded");
+                }
+            }
+            33..=37 => {
+                let machine = MachineId(self.dice.below(self.cells.layout().machines.len() as u64) as u32);
+                let healthy = !self.cells.is_healthy(machine) || self.dice.one_in(3);
+                self.cells.set_health(machine, healthy);
+                self.saw(if healthy { "recovered" } else { "failed" });
+            }
+            38 => {
+                // A caller that goes back over several steps.
+                let before = self.cells.clone();
+                let mark = self.cells.checkpoint();
+                let mut some = self.dice.below(4);
+                while some > 0 {
+                    some -= 1;
+                    if self.dice.one_in(2) {
+                        self.ask(false);
+                    } else if let Some(id) = self.any_group() {
+                        self.cells.release(id);
+                    }
+                }
+                self.cells.rollback(mark);
+                self.cells.seal();
+                assert!(self.cells.is_same_as(&before), "going back left a trace");
+                self.saw("rolled back");
+            }
+            _ => {
+                if self.dice.one_in(20) {
+                    let layout = config(&mut self.dice).compile().unwrap().layout;
+                    let before = self.cells.groups().count();
+                    let (cells, fates) = self.cells.reconfigured(layout);
+                    assert_eq!(fates.len(), before, "every group is accounted for");
+                    self.cells = cells;
+                    self.saw("reconfigured");
+                }
+            }
+        }
+    }
+}
+
+/// Runs so many steps of one history.
+fn run(seed: u64, steps: u64) -> (Cells, BTreeMap<&'static str, u64>) {
+    let mut history = History::new(seed);
+    for at in 0..steps {
+        let thorough = at % 50 == 0;
+        history.step(thorough);
+        for chain in 0..history.cells.layout().chains.len() {
+            let slack = history.cells.slack_of(ChainId(chain as u32));
+            assert!(slack.iter().all(|s| *s >= 0), "seed {seed} step {at}: the promise is broken: {slack:?}");
+        }
+        if thorough && let Err(what) = history.cells.check() {
+            panic!("seed {seed} step {at}: {what}");
+        }
+    }
+    if let Err(what) = history.cells.check() {
+        panic!("seed {seed}: {what}");
+    }
+    (history.cells, history.seen)
+}
+
+/// How many times the normal number of steps; `DOVETAIL_HISTORY_SCALE=10` for the long run.
+fn scale() -> u64 {
+    std::env::var("DOVETAIL_HISTORY_SCALE").ok().and_then(|s| s.parse().ok()).unwrap_or(1)
+}
+
+#[test]
+fn whatever_happens_every_virtual_cluster_can_get_what_it_owns() {
+    let each = 5_000;
+    let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+    for seed in 0..STEPS * scale() / each {
+        for (what, number) in run(seed, each).1 {
+            *seen.entry(what).or_default() += number;
+        }
+    }
+    println!("{seen:?}");
+    let all = [
+        "placed", "claimed", "dropped", "waits", "refused", "released", "proceeded", "failed", "recovered", "rolled back",
+        "reconfigured",
+    ];
+    for what in all {
+        assert!(seen.get(what).is_some_and(|n| *n > 100), "{what} hardly ever happened: {seen:?}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_cells() {
+    for seed in 0..20 {
+        let (a, b) = (run(seed, 2_000), run(seed, 2_000));
+        assert_eq!(a.1, b.1);
+        assert!(a.0.is_same_as(&b.0));
+    }
+}
