@@ -112,7 +112,6 @@ impl Bits {
             Some(found)
         })
     }
-
 }
 
 #[cfg(test)]

@@ -29,7 +29,9 @@ impl Cells {
             self.check_nodes(chain)?;
             for (level, slack) in self.slack(chain).iter().enumerate() {
                 if *slack < 0 {
-                    return Err(format!("chain {at} level {level}: the promise is broken, slack {slack}"));
+                    return Err(format!(
+                        "chain {at} level {level}: the promise is broken, slack {slack}"
+                    ));
                 }
             }
         }
@@ -96,7 +98,9 @@ impl Cells {
         same!("leaves by user", self.by_user, by_user);
         same!("downgraded groups", self.downgraded, downgraded);
         let vacant: BTreeSet<u32> = self.vacant.iter().copied().collect();
-        let gone: BTreeSet<u32> = (0..self.groups.len() as u32).filter(|g| self.groups[*g as usize].is_none()).collect();
+        let gone: BTreeSet<u32> = (0..self.groups.len() as u32)
+            .filter(|g| self.groups[*g as usize].is_none())
+            .collect();
         same!("vacant ids", vacant, gone);
         Ok(())
     }
@@ -125,13 +129,20 @@ impl Cells {
             for index in 0..layout.cells[level] {
                 let leaves = layout.inside(index, level, 0);
                 let name = format!("chain {} level {level} cell {index}", layout.name);
-                let lent = leaves.clone().filter(|l| self.owner(chain, *l).is_some_and(|(_, p)| p < 0)).count() as u32;
+                let lent = leaves
+                    .clone()
+                    .filter(|l| self.owner(chain, *l).is_some_and(|(_, p)| p < 0))
+                    .count() as u32;
                 same!(format!("{name}: lent"), state.lent[index as usize], lent);
                 let nodes: BTreeSet<u32> = leaves.map(|l| l / layout.node_leaves()).collect();
                 let bad = nodes.iter().filter(|n| c.nodes[**n as usize].bad).count();
                 if level >= layout.node_level {
                     same!(format!("{name}: bad"), state.bad[index as usize] as usize, bad);
-                    same!(format!("{name}: in bad cells"), state.bad_cells.contains(&index), bad > 0);
+                    same!(
+                        format!("{name}: in bad cells"),
+                        state.bad_cells.contains(&index),
+                        bad > 0
+                    );
                 }
                 let whole = self.plainly_free(chain, level, index);
                 let larger = level < layout.top()
@@ -140,7 +151,11 @@ impl Cells {
                 free += u32::from(listed);
                 bad_free += u32::from(whole && bad > 0);
                 let usable = bad < nodes.len();
-                same!(format!("{name}: offer"), state.offer.contains(index), listed && usable && lent == 0);
+                same!(
+                    format!("{name}: offer"),
+                    state.offer.contains(index),
+                    listed && usable && lent == 0
+                );
                 if listed && usable && lent > 0 {
                     occupied.insert((lent, index));
                 }
@@ -159,13 +174,24 @@ impl Cells {
         let mut roaming = BTreeSet::new();
         for (at, node) in c.nodes.iter().enumerate() {
             let leaves = layout.inside(at as u32, layout.node_level, 0);
-            let owners: Vec<i16> = leaves.filter_map(|l| self.owner(chain, l)).map(|(_, p)| p).collect();
+            let owners: Vec<i16> = leaves
+                .filter_map(|l| self.owner(chain, l))
+                .map(|(_, p)| p)
+                .collect();
             let lent = owners.iter().filter(|p| **p < 0).count() as u32;
             let guaranteed = owners.len() as u32 - lent;
             same!(format!("node {at}: lent"), node.lent, lent);
             same!(format!("node {at}: guaranteed"), node.guaranteed, guaranteed);
-            same!(format!("node {at}: idle"), c.idle.contains(at as u32), !node.bad && guaranteed == 0);
-            same!(format!("node {at}: fresh"), c.fresh.contains(at as u32), !node.bad && owners.is_empty());
+            same!(
+                format!("node {at}: idle"),
+                c.idle.contains(at as u32),
+                !node.bad && guaranteed == 0
+            );
+            same!(
+                format!("node {at}: fresh"),
+                c.fresh.contains(at as u32),
+                !node.bad && owners.is_empty()
+            );
             if !node.bad && (owners.len() as u32) < layout.node_leaves() {
                 roaming.insert((layout.node_leaves() - lent, guaranteed, at as u32));
             }
@@ -198,7 +224,11 @@ impl Cells {
         for (at, c) in self.chains.iter().enumerate() {
             for (level, state) in c.levels.iter().enumerate() {
                 let counted = promised.get(&(at as u32, level)).copied().unwrap_or(0);
-                same!(format!("chain {at} level {level}: promised"), state.promised, counted);
+                same!(
+                    format!("chain {at} level {level}: promised"),
+                    state.promised,
+                    counted
+                );
             }
         }
         Ok(())
@@ -211,10 +241,18 @@ impl Cells {
         let c = &self.chains[spec.chain.index()];
         if state.cell == NONE {
             view.unbound[spec.level].insert(slot.0);
-            same!(format!("slot {}: unbound and used", slot.0), (state.used, state.idle, state.doomed), (0, 0, false));
+            same!(
+                format!("slot {}: unbound and used", slot.0),
+                (state.used, state.idle, state.doomed),
+                (0, 0, false)
+            );
             return Ok(());
         }
-        same!(format!("slot {}: its cell", slot.0), c.levels[spec.level].bound[state.cell as usize], slot.0);
+        same!(
+            format!("slot {}: its cell", slot.0),
+            c.levels[spec.level].bound[state.cell as usize],
+            slot.0
+        );
         if state.doomed {
             view.doomed_at[spec.level].insert(slot.0);
         }
@@ -223,7 +261,11 @@ impl Cells {
             if let Some((owner, p)) = self.owner(spec.chain, leaf).filter(|(_, p)| *p >= 0) {
                 used += 1;
                 *view.used_at.entry(p).or_default() += 1;
-                same!(format!("slot {}: the owner of leaf {leaf}", slot.0), self.group_at(owner).vc, spec.vc);
+                same!(
+                    format!("slot {}: the owner of leaf {leaf}", slot.0),
+                    self.group_at(owner).vc,
+                    spec.vc
+                );
             }
         }
         if used == 0 && !state.doomed && spec.pinned.is_none() {
@@ -251,7 +293,11 @@ impl Cells {
         if idle > 0 {
             view.roomy.insert(slot.0);
         }
-        same!(format!("slot {}: used and idle", slot.0), (state.used, state.idle), (used, idle));
+        same!(
+            format!("slot {}: used and idle", slot.0),
+            (state.used, state.idle),
+            (used, idle)
+        );
         Ok(())
     }
 }

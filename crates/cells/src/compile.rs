@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::{Config, PhysicalCell};
 use crate::layout::{
-    Chain, ChainId, Layout, LeafType, Machine, MachineId, Part, SlotId, SlotSpec, VcId, VcSpec, ViewId, ViewSpec,
+    Chain, ChainId, Layout, LeafType, Machine, MachineId, Part, SlotId, SlotSpec, VcId, VcSpec, ViewId,
+    ViewSpec,
 };
 use crate::types::{MAX_LEAVES, TypeTable, listed};
 
@@ -98,7 +99,10 @@ impl Compiler<'_> {
             match &cell.cell_type {
                 None => self.fault(
                     path,
-                    format!("it is missing; expected the type of the cell, one of {}", self.types.names()),
+                    format!(
+                        "it is missing; expected the type of the cell, one of {}",
+                        self.types.names()
+                    ),
                 ),
                 Some(name) => match self.types.get(name) {
                     None => {
@@ -122,7 +126,11 @@ impl Compiler<'_> {
             );
         }
         let leaves = |name: &str, cells: &[usize]| {
-            let each = self.types.get(name).and_then(|t| t.leaves.last().copied()).unwrap_or(0);
+            let each = self
+                .types
+                .get(name)
+                .and_then(|t| t.leaves.last().copied())
+                .unwrap_or(0);
             u64::from(each) * cells.len() as u64
         };
         let all: u64 = tops.iter().map(|(name, cells)| leaves(name, cells)).sum();
@@ -187,7 +195,10 @@ impl Compiler<'_> {
         let kind = chain.types[level].clone();
         let (node_level, fanout) = (chain.node_level, chain.fanout[level]);
         let index = chain.parts[level].len() as u32;
-        let part = cell.address.as_deref().map_or(Part::Number(number), |a| Part::Name(a.into()));
+        let part = cell
+            .address
+            .as_deref()
+            .map_or(Part::Number(number), |a| Part::Name(a.into()));
         chain.parts[level].push(part);
         if let Some(given) = cell.cell_type.as_ref().filter(|t| **t != kind) {
             self.fault(
@@ -258,9 +269,17 @@ impl Compiler<'_> {
             );
         }
         let owner = None;
-        let entry = Pin { chain, level, index, owner };
+        let entry = Pin {
+            chain,
+            level,
+            index,
+            owner,
+        };
         if self.pins.insert(pin.to_owned(), entry).is_some() {
-            self.fault(&here, format!("{pin:?} is there twice; expected each pinnedCellId once"));
+            self.fault(
+                &here,
+                format!("{pin:?} is there twice; expected each pinnedCellId once"),
+            );
         }
     }
 
@@ -294,7 +313,8 @@ impl Compiler<'_> {
                 let kind = chain.leaf_type;
                 let indices: Vec<i32> = leaves.map(|l| chain.leaf_indices[l as usize]).collect();
                 if twice {
-                    let what = format!("machine {name:?} is there twice in the chain; expected each machine once");
+                    let what =
+                        format!("machine {name:?} is there twice in the chain; expected each machine once");
                     self.fault(format!("physicalCluster.physicalCells (cell {address})"), what);
                     continue;
                 }
@@ -337,8 +357,10 @@ impl Compiler<'_> {
             for (at, cells) in vc.cells.iter().enumerate() {
                 let path = format!("{path}.virtualCells[{at}]");
                 if cells.number == 0 {
-                    self.notes
-                        .push(Fault::new(format!("{path}.cellNumber"), "it is 0, so this line gives nothing"));
+                    self.notes.push(Fault::new(
+                        format!("{path}.cellNumber"),
+                        "it is 0, so this line gives nothing",
+                    ));
                 }
                 if let Some((chain, level)) = self.resolve(&cells.path, &path) {
                     for _ in 0..cells.number {
@@ -378,9 +400,15 @@ impl Compiler<'_> {
             let Some(at) = chain.types[..level].iter().position(|t| t == part) else {
                 let below = listed(chain.types[..level].iter().rev().map(String::as_str));
                 let what = if below.is_empty() {
-                    format!("there is nothing below {}, but {part:?} follows", chain.types[level])
+                    format!(
+                        "there is nothing below {}, but {part:?} follows",
+                        chain.types[level]
+                    )
                 } else {
-                    format!("found {part:?} below {}, expected one of {below}", chain.types[level])
+                    format!(
+                        "found {part:?} below {}, expected one of {below}",
+                        chain.types[level]
+                    )
                 };
                 self.fault(path, what);
                 return None;

@@ -33,7 +33,10 @@ impl Cells {
     /// Gives the physical cell of an unused slot back, and merges what can be merged.
     pub(crate) fn unbind(&mut self, slot: SlotId) {
         let cell = self.slots[slot.index()].cell;
-        debug_assert!(self.slots[slot.index()].used == 0, "a used cell is not given back");
+        debug_assert!(
+            self.slots[slot.index()].used == 0,
+            "a used cell is not given back"
+        );
         self.log.push(Step::Unbound(slot, cell));
         let spec = &self.layout.slots[slot.index()];
         let (chain, level, view) = (spec.chain, spec.level, spec.view);
@@ -151,7 +154,11 @@ impl Cells {
         let layout = self.layout.chain(chain);
         let node_level = layout.node_level;
         let levels = &mut self.chains[chain.index()].levels;
-        let bad_nodes = if level >= node_level { levels[level].bad[cell as usize] } else { 1 };
+        let bad_nodes = if level >= node_level {
+            levels[level].bad[cell as usize]
+        } else {
+            1
+        };
         for l in 0..=level {
             let number = if l >= node_level {
                 levels[l].bad_cells.range(layout.inside(cell, level, l)).count() as u32

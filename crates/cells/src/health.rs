@@ -20,7 +20,9 @@ impl Cells {
     /// Whether a machine can be used.
     pub fn is_healthy(&self, machine: MachineId) -> bool {
         let nodes = &self.layout.machines[machine.index()].nodes;
-        nodes.iter().all(|(c, n)| !self.chains[c.index()].nodes[*n as usize].bad)
+        nodes
+            .iter()
+            .all(|(c, n)| !self.chains[c.index()].nodes[*n as usize].bad)
     }
 
     fn turn(&mut self, chain: ChainId, node: u32, bad: bool) {
@@ -51,7 +53,11 @@ impl Cells {
                     }
                 }
                 if turned && free {
-                    state.bad_free = if bad { state.bad_free + 1 } else { state.bad_free - 1 };
+                    state.bad_free = if bad {
+                        state.bad_free + 1
+                    } else {
+                        state.bad_free - 1
+                    };
                 }
                 self.file_cell(chain, level, cell);
             }
@@ -76,7 +82,12 @@ impl Cells {
         if c.bad_nodes == 0 && c.doomed == 0 {
             return;
         }
-        let views: Vec<ViewId> = self.layout.vcs.iter().filter_map(|vc| vc.views.get(&chain).copied()).collect();
+        let views: Vec<ViewId> = self
+            .layout
+            .vcs
+            .iter()
+            .filter_map(|vc| vc.views.get(&chain).copied())
+            .collect();
         let top = self.layout.chain(chain).top();
         for level in (0..=top).rev() {
             for view in &views {
@@ -104,7 +115,10 @@ impl Cells {
 
     /// Frees doomed slots of a view that could get a healthy cell now, or whose own cell is healthy.
     fn spare(&mut self, chain: ChainId, level: Level, view: ViewId) {
-        let doomed: Vec<u32> = self.views[view.index()].doomed_at[level].iter().copied().collect();
+        let doomed: Vec<u32> = self.views[view.index()].doomed_at[level]
+            .iter()
+            .copied()
+            .collect();
         for slot in doomed {
             let cell = self.slots[slot as usize].cell;
             let room = self.unbound_at(view, level) < self.healthy_left(chain, level);
@@ -119,7 +133,11 @@ impl Cells {
 
     /// Binds one slot of a view to a bad cell, if that breaks no promise to anybody.
     fn doom_one(&mut self, chain: ChainId, level: Level, view: ViewId) -> bool {
-        let Some(slot) = self.views[view.index()].unbound[level].first().copied().map(SlotId) else {
+        let Some(slot) = self.views[view.index()].unbound[level]
+            .first()
+            .copied()
+            .map(SlotId)
+        else {
             return false;
         };
         let slack = self.slack(chain);

@@ -53,8 +53,10 @@ impl Cells {
             self.count_guaranteed(chain, leaf, cover, after, true);
         }
         if lent != 0 {
-            self.chains[chain.index()].nodes[node as usize].lent =
-                self.chains[chain.index()].nodes[node as usize].lent.wrapping_add_signed(lent);
+            self.chains[chain.index()].nodes[node as usize].lent = self.chains[chain.index()].nodes
+                [node as usize]
+                .lent
+                .wrapping_add_signed(lent);
             self.lend_above(chain, node, lent);
         }
     }
@@ -68,7 +70,9 @@ impl Cells {
         priority: Option<i16>,
         add: bool,
     ) {
-        let Some(priority) = priority.filter(|p| *p >= 0) else { return };
+        let Some(priority) = priority.filter(|p| *p >= 0) else {
+            return;
+        };
         let slot = cover
             .or_else(|| self.slot_over(chain, 0, leaf))
             .expect("a guaranteed leaf is in a bound cell");
@@ -216,7 +220,10 @@ impl Cells {
 
     pub(crate) fn file_cell(&mut self, chain: ChainId, level: Level, index: u32) {
         let state = &self.chains[chain.index()].levels[level];
-        if state.bound[index as usize] != NONE || state.split_of(index) > 0 || self.wholly_bad(chain, level, index) {
+        if state.bound[index as usize] != NONE
+            || state.split_of(index) > 0
+            || self.wholly_bad(chain, level, index)
+        {
             return;
         }
         let listed = self.is_listed(chain, level, index);

@@ -20,9 +20,11 @@ mod bits;
 mod check;
 mod compile;
 mod config;
+mod explain;
 mod free;
 mod group;
 mod health;
+pub mod hived;
 mod layout;
 mod leaves;
 mod life;
@@ -35,9 +37,11 @@ mod undo;
 
 pub use compile::{Compiled, Fault};
 pub use config::{CellType, Config, PhysicalCell, Sku, VirtualCells, VirtualCluster};
+pub use explain::{Explanation, Holder, LevelReport, Remedy};
 pub use group::{Downgrade, GUARANTEED_MAX, GUARANTEED_MIN, Group, GroupId, GroupState, OPPORTUNISTIC, Pod};
 pub use layout::{
-    Cell, Chain, ChainId, Layout, LeafType, Level, Machine, MachineId, SlotId, SlotSpec, VcId, VcSpec, ViewId, ViewSpec,
+    Cell, Chain, ChainId, Layout, LeafType, Level, Machine, MachineId, SlotId, SlotSpec, VcId, VcSpec,
+    ViewId, ViewSpec,
 };
 pub use place::Attempt;
 pub use reconfigure::{Carried, Fate};

@@ -56,8 +56,12 @@ impl Cells {
 
     /// Changes leaves of a group, one machine at a time.
     fn rewrite(&mut self, id: GroupId, change: impl Fn(u32, u32, u32) -> Option<Write>) {
-        let pods: Vec<(ChainId, SmallVec<[u32; 8]>)> =
-            self.group_at(id.0).pods.iter().map(|p| (p.chain, p.leaves.clone())).collect();
+        let pods: Vec<(ChainId, SmallVec<[u32; 8]>)> = self
+            .group_at(id.0)
+            .pods
+            .iter()
+            .map(|p| (p.chain, p.leaves.clone()))
+            .collect();
         for (chain, leaves) in pods {
             let c = &self.chains[chain.index()];
             let writes: SmallVec<[Write; 8]> = leaves
@@ -71,7 +75,9 @@ impl Cells {
     /// A preempting group gives up: those it waited for have their cells back, and are not to go for it any more.
     pub(crate) fn drop_claims(&mut self, id: GroupId) {
         let victims = self.victims(id);
-        self.rewrite(id, |leaf, using, holding| (holding == id.0).then_some((leaf, using, NONE)));
+        self.rewrite(id, |leaf, using, holding| {
+            (holding == id.0).then_some((leaf, using, NONE))
+        });
         self.remove_group(id);
         for victim in victims {
             let group = self.group_at(victim.0);
@@ -89,7 +95,9 @@ impl Cells {
 
     /// A group leaves its virtual cluster and runs on as a borrower, where it is.
     pub(crate) fn downgrade(&mut self, id: GroupId, downgrade: Downgrade) {
-        self.rewrite(id, |leaf, using, holding| (using == id.0).then_some((leaf, NONE, holding)));
+        self.rewrite(id, |leaf, using, holding| {
+            (using == id.0).then_some((leaf, NONE, holding))
+        });
         let state = self.group_at(id.0).state;
         self.mark_group(id, state, Some(downgrade));
         self.rewrite(id, |leaf, _, holding| Some((leaf, id.0, holding)));
@@ -133,7 +141,8 @@ impl Cells {
     fn restored(&mut self, id: GroupId, force: bool) -> bool {
         let group = self.group_at(id.0);
         let (priority, key) = (group.priority, group.key);
-        if group.pods.iter().any(|p| p.home.is_none()) || !self.room_for_user(id) {
+        let homeless = |p: &crate::group::Pod| p.home.is_none() && !p.leaves.is_empty();
+        if group.pods.iter().any(homeless) || !self.room_for_user(id) {
             return false;
         }
         let places: BTreeSet<(ViewId, Level, ChainId, u32)> = group
@@ -142,7 +151,9 @@ impl Cells {
             .filter_map(|p| Some((p.home?, p)))
             .flat_map(|((view, level), p)| {
                 let layout = self.layout.chain(p.chain);
-                p.leaves.iter().map(move |leaf| (view, level, p.chain, layout.ancestor(*leaf, 0, level)))
+                p.leaves
+                    .iter()
+                    .map(move |leaf| (view, level, p.chain, layout.ancestor(*leaf, 0, level)))
             })
             .collect();
         for (view, level, chain, cell) in places {
@@ -220,7 +231,9 @@ impl Cells {
                     groups.insert(owner);
                 }
             }
-            let settled = groups.iter().all(|g| self.group_at(*g).state == GroupState::Allocated);
+            let settled = groups
+                .iter()
+                .all(|g| self.group_at(*g).state == GroupState::Allocated);
             if settled && highest < priority && best.as_ref().is_none_or(|(p, _, _)| highest < *p) {
                 best = Some((highest, slot, groups));
             }

@@ -44,7 +44,10 @@ impl Cells {
             new.user(name);
         }
         for machine in &self.layout.machines {
-            let healthy = machine.nodes.iter().all(|(c, n)| !self.chains[c.index()].nodes[*n as usize].bad);
+            let healthy = machine
+                .nodes
+                .iter()
+                .all(|(c, n)| !self.chains[c.index()].nodes[*n as usize].bad);
             if let Some(known) = new.layout.machine_named(&machine.name).filter(|_| !healthy) {
                 new.set_health(known, false);
             }
@@ -114,19 +117,29 @@ impl Cells {
     fn move_pod(&self, new: &Cells, group: &Group, pod: &Pod) -> Pod {
         let old = self.layout.chain(pod.chain);
         let same = new.layout.chain_named(&old.name);
-        let kind = new.layout.leaf_type_named(&self.layout.leaf_types[old.leaf_type.index()]);
-        let others = kind.map(|k| new.layout.chains_of[k.index()].as_slice()).unwrap_or_default();
+        let kind = new
+            .layout
+            .leaf_type_named(&self.layout.leaf_types[old.leaf_type.index()]);
+        let others = kind
+            .map(|k| new.layout.chains_of[k.index()].as_slice())
+            .unwrap_or_default();
         let find = |chain: ChainId| {
             let found = pod.leaves.iter().filter_map(|leaf| {
                 let machine = &self.layout.machines[self.layout.machine_of(pod.chain, *leaf).index()].name;
                 let machine = new.layout.machine_named(machine)?;
-                let leaf = new.layout.leaf_at(chain, machine, old.leaf_indices[*leaf as usize])?;
+                let leaf = new
+                    .layout
+                    .leaf_at(chain, machine, old.leaf_indices[*leaf as usize])?;
                 new.owner(chain, leaf).is_none().then_some(leaf)
             });
             found.collect::<smallvec::SmallVec<[u32; 8]>>()
         };
-        let tried = same.into_iter().chain(others.iter().copied().filter(|c| Some(*c) != same));
-        let best = tried.map(|chain| (chain, find(chain))).find(|(_, leaves)| !leaves.is_empty());
+        let tried = same
+            .into_iter()
+            .chain(others.iter().copied().filter(|c| Some(*c) != same));
+        let best = tried
+            .map(|chain| (chain, find(chain)))
+            .find(|(_, leaves)| !leaves.is_empty());
         let (chain, leaves) = best.unwrap_or_default();
         let home = pod.home.and_then(|home| self.new_home(new, group, home, chain));
         Pod {
@@ -138,7 +151,13 @@ impl Cells {
     }
 
     /// Where a pod belongs in the new configuration: the same pinned cell, or the level of the same type.
-    fn new_home(&self, new: &Cells, group: &Group, home: (ViewId, Level), chain: ChainId) -> Option<(ViewId, Level)> {
+    fn new_home(
+        &self,
+        new: &Cells,
+        group: &Group,
+        home: (ViewId, Level),
+        chain: ChainId,
+    ) -> Option<(ViewId, Level)> {
         let (view, level) = home;
         let spec = &self.layout.views[view.index()];
         let kind = &self.layout.chain(spec.chain).types[level];

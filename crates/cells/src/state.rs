@@ -267,7 +267,9 @@ impl Cells {
     }
 
     pub(crate) fn group_at(&self, at: u32) -> &Group {
-        self.groups[at as usize].as_ref().expect("a group on a leaf exists")
+        self.groups[at as usize]
+            .as_ref()
+            .expect("a group on a leaf exists")
     }
 
     /// The priority a leaf is held at, and by whom: the claimant first, then the user.

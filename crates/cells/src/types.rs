@@ -33,7 +33,11 @@ impl TypeTable {
                 Err(_) => {}
             }
         }
-        for name in config.sku_types.keys().filter(|n| config.cell_types.contains_key(*n)) {
+        for name in config
+            .sku_types
+            .keys()
+            .filter(|n| config.cell_types.contains_key(*n))
+        {
             faults.push(Fault::new(
                 format!("physicalCluster.skuTypes.{name}"),
                 format!("{name} is also in cellTypes; expected the name of a leaf, which has no children"),
@@ -76,11 +80,18 @@ fn follow(config: &Config, top: &str) -> Result<Kind, Fault> {
         fanout.push(kind.children);
         name = &kind.child;
         if down.iter().any(|d| d == name) {
-            let ring = down.iter().skip_while(|d| *d != name).cloned().collect::<Vec<_>>();
+            let ring = down
+                .iter()
+                .skip_while(|d| *d != name)
+                .cloned()
+                .collect::<Vec<_>>();
             let first = ring.iter().min().map_or(name, String::as_str);
             return Err(Fault::new(
                 path(first, "childCellType"),
-                format!("{} go round in a ring; expected types that end in a leaf", ring_text(&ring)),
+                format!(
+                    "{} go round in a ring; expected types that end in a leaf",
+                    ring_text(&ring)
+                ),
             ));
         }
         down.push(name.to_owned());

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use dovetail_cells::{
-    CellType, Cells, ChainId, Config, Denied, GroupId, GroupState, MachineId, MachineSet, Outcome, Part, PhysicalCell,
-    Request, Target, Terms, VcId, VirtualCells, VirtualCluster,
+    CellType, Cells, ChainId, Config, Denied, GroupId, GroupState, MachineId, MachineSet, Outcome, Part,
+    PhysicalCell, Request, Target, Terms, VcId, VirtualCells, VirtualCluster,
 };
 
 /// Steps in the normal test run, over all seeds.
@@ -47,7 +47,14 @@ fn config(dice: &mut Dice) -> Config {
     ];
     for (name, child, children, is_node) in kinds {
         let child = child.to_owned();
-        config.cell_types.insert(name.to_owned(), CellType { child, children, is_node });
+        config.cell_types.insert(
+            name.to_owned(),
+            CellType {
+                child,
+                children,
+                is_node,
+            },
+        );
     }
     let node = |name: String| PhysicalCell {
         address: Some(name),
@@ -81,11 +88,21 @@ fn config(dice: &mut Dice) -> Config {
         ..PhysicalCell::default()
     });
     let paths = [
-        "RACK", "RACK.PAIR", "RACK.PAIR.NODE", "RACK.PAIR.NODE", "RACK.PAIR.NODE.SWITCH", "RACK.PAIR.NODE.SWITCH.GPU",
-        "NODE", "NODE.SWITCH", "POOL.SHARE-NODE", "POOL.SHARE-NODE.SHARE",
+        "RACK",
+        "RACK.PAIR",
+        "RACK.PAIR.NODE",
+        "RACK.PAIR.NODE",
+        "RACK.PAIR.NODE.SWITCH",
+        "RACK.PAIR.NODE.SWITCH.GPU",
+        "NODE",
+        "NODE.SWITCH",
+        "POOL.SHARE-NODE",
+        "POOL.SHARE-NODE.SHARE",
     ];
     for vc in ["a", "b", "c"] {
-        config.virtual_clusters.insert(vc.to_owned(), VirtualCluster::default());
+        config
+            .virtual_clusters
+            .insert(vc.to_owned(), VirtualCluster::default());
     }
     if dice.one_in(2) {
         config.virtual_clusters.get_mut("b").unwrap().leaves_per_user = Some(6);
@@ -123,12 +140,24 @@ fn request(dice: &mut Dice, cells: &mut Cells, key: u64) -> Request {
         let number = 1 + dice.below(3);
         let same = 1 + dice.below(4) as u32;
         (0..number)
-            .map(|_| if dice.one_in(3) { 1 + dice.below(4) as u32 } else { same })
+            .map(|_| {
+                if dice.one_in(3) {
+                    1 + dice.below(4) as u32
+                } else {
+                    same
+                }
+            })
             .collect::<Vec<_>>()
     };
-    let mut parts = vec![Part { target, pods: pods(dice) }];
+    let mut parts = vec![Part {
+        target,
+        pods: pods(dice),
+    }];
     if dice.one_in(10) {
-        parts.push(Part { target: Target::Leaf(dovetail_cells::LeafType(1 - leaf)), pods: pods(dice) });
+        parts.push(Part {
+            target: Target::Leaf(dovetail_cells::LeafType(1 - leaf)),
+            pods: pods(dice),
+        });
     }
     let user = dice.one_in(2).then(|| format!("user{}", dice.below(3)));
     Request {
@@ -196,7 +225,10 @@ impl History {
                 if let Outcome::Preempting { victims } = attempt.outcome() {
                     for victim in victims {
                         let victim = attempt.cells().group(*victim).unwrap();
-                        assert!(victim.effective() < request.priority, "only lower priorities give way");
+                        assert!(
+                            victim.effective() < request.priority,
+                            "only lower priorities give way"
+                        );
                     }
                 }
                 if keep {
@@ -212,7 +244,10 @@ impl History {
             Err(Denied::Waits(_)) => "waits",
         };
         if let Some(before) = before.filter(|_| !matches!(what, "placed" | "claimed")) {
-            assert!(self.cells.is_same_as(&before), "a decision that is not kept left a trace ({what})");
+            assert!(
+                self.cells.is_same_as(&before),
+                "a decision that is not kept left a trace ({what})"
+            );
         }
         self.saw(what);
     }
@@ -284,7 +319,10 @@ fn run(seed: u64, steps: u64) -> (Cells, BTreeMap<&'static str, u64>) {
         history.step(thorough);
         for chain in 0..history.cells.layout().chains.len() {
             let slack = history.cells.slack_of(ChainId(chain as u32));
-            assert!(slack.iter().all(|s| *s >= 0), "seed {seed} step {at}: the promise is broken: {slack:?}");
+            assert!(
+                slack.iter().all(|s| *s >= 0),
+                "seed {seed} step {at}: the promise is broken: {slack:?}"
+            );
         }
         if thorough && let Err(what) = history.cells.check() {
             panic!("seed {seed} step {at}: {what}");
@@ -298,7 +336,10 @@ fn run(seed: u64, steps: u64) -> (Cells, BTreeMap<&'static str, u64>) {
 
 /// How many times the normal number of steps; `DOVETAIL_HISTORY_SCALE=10` for the long run.
 fn scale() -> u64 {
-    std::env::var("DOVETAIL_HISTORY_SCALE").ok().and_then(|s| s.parse().ok()).unwrap_or(1)
+    std::env::var("DOVETAIL_HISTORY_SCALE")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(1)
 }
 
 #[test]
@@ -312,11 +353,23 @@ fn whatever_happens_every_virtual_cluster_can_get_what_it_owns() {
     }
     println!("{seen:?}");
     let all = [
-        "placed", "claimed", "dropped", "waits", "refused", "released", "proceeded", "failed", "recovered", "rolled back",
+        "placed",
+        "claimed",
+        "dropped",
+        "waits",
+        "refused",
+        "released",
+        "proceeded",
+        "failed",
+        "recovered",
+        "rolled back",
         "reconfigured",
     ];
     for what in all {
-        assert!(seen.get(what).is_some_and(|n| *n > 100), "{what} hardly ever happened: {seen:?}");
+        assert!(
+            seen.get(what).is_some_and(|n| *n > 100),
+            "{what} hardly ever happened: {seen:?}"
+        );
     }
 }
 

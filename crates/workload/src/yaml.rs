@@ -30,7 +30,9 @@ pub enum YamlError {
 
 /// The content of a YAML file.
 pub(crate) fn parse(text: &str, file: &str) -> Result<Value, YamlError> {
-    serde_saphyr::from_str(text).map_err(|e| YamlError::NotYaml {
+    // Only true and false are booleans: a cell type may well be called N.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|e| YamlError::NotYaml {
         file: file.to_owned(),
         reason: first_line(&e.to_string()),
     })
@@ -116,6 +118,16 @@ impl<'a> Entry<'a> {
             Value::Number(number) => Ok(number.to_string()),
             _ => Err(self.expected("a name")),
         }
+    }
+
+    /// Yes or no.
+    pub(crate) fn flag(&self) -> Result<bool, YamlError> {
+        self.value.as_bool().ok_or_else(|| self.expected("true or false"))
+    }
+
+    /// Whether the key is there without a value.
+    pub(crate) fn is_null(&self) -> bool {
+        self.value.is_null()
     }
 
     /// A whole number.

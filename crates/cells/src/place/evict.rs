@@ -43,7 +43,11 @@ impl Cells {
         priority: i16,
         terms: &Terms<'_>,
     ) -> Option<(Vec<Use>, Vec<u32>)> {
-        let lower: u32 = self.views[view.index()].used_at.range(..priority).map(|(_, n)| *n).sum();
+        let lower: u32 = self.views[view.index()]
+            .used_at
+            .range(..priority)
+            .map(|(_, n)| *n)
+            .sum();
         if lower == 0 {
             return None;
         }
@@ -74,9 +78,16 @@ impl Cells {
             let cell = self.slots[slot.index()].cell;
             let small = level < layout.node_level;
             if cell == NONE {
-                let number = if small { 1 } else { layout.cells_in(level, layout.node_level) };
+                let number = if small {
+                    1
+                } else {
+                    layout.cells_in(level, layout.node_level)
+                };
                 for _ in 0..number {
-                    bins.push(Candidate::empty(Bin::Fresh(slot), layout.leaves[level.min(layout.node_level)]));
+                    bins.push(Candidate::empty(
+                        Bin::Fresh(slot),
+                        layout.leaves[level.min(layout.node_level)],
+                    ));
                 }
             } else if small {
                 let node = layout.ancestor(cell, level, layout.node_level);
@@ -118,8 +129,13 @@ impl Cells {
         terms: &Terms<'_>,
     ) -> Candidate {
         let layout = self.layout.chain(chain);
-        let idle = level == layout.node_level && self.chains[chain.index()].nodes[index as usize].guaranteed == 0;
-        let bin = if idle { Bin::Idle(slot) } else { Bin::Cell(level, index) };
+        let idle =
+            level == layout.node_level && self.chains[chain.index()].nodes[index as usize].guaranteed == 0;
+        let bin = if idle {
+            Bin::Idle(slot)
+        } else {
+            Bin::Cell(level, index)
+        };
         let mut candidate = Candidate::empty(bin, 0);
         for leaf in layout.inside(index, level, 0) {
             match self.owner(chain, leaf) {
@@ -163,7 +179,11 @@ impl Candidate {
 
     /// Leaves that can be had if all these groups go.
     fn room(&self, victims: &BTreeSet<u32>) -> u32 {
-        let freed = self.tenants.iter().filter(|t| victims.contains(&t.1)).map(|t| t.2);
+        let freed = self
+            .tenants
+            .iter()
+            .filter(|t| victims.contains(&t.1))
+            .map(|t| t.2);
         (self.free + freed.sum::<u32>()).saturating_sub(self.taken)
     }
 
@@ -188,7 +208,9 @@ impl Candidate {
                 chosen.remove(at);
             }
         }
-        let cost = chosen.iter().fold((0, 0), |sum, t| (sum.0 + t.0.0, sum.1 + t.0.1));
+        let cost = chosen
+            .iter()
+            .fold((0, 0), |sum, t| (sum.0 + t.0.0, sum.1 + t.0.1));
         Some((cost, chosen.iter().map(|t| t.1).collect()))
     }
 }
@@ -201,7 +223,9 @@ impl Plan {
         for &(wanted, pod) in pods {
             if wanted != size {
                 size = wanted;
-                heap = (0..self.bins.len()).filter_map(|at| self.entry(at, size)).collect();
+                heap = (0..self.bins.len())
+                    .filter_map(|at| self.entry(at, size))
+                    .collect();
             }
             let (at, chosen) = loop {
                 let Some(Reverse((cost, room, at))) = heap.pop() else {
@@ -254,7 +278,12 @@ impl Plan {
     fn spare_the_superfluous(&mut self) {
         let mut order: Vec<(Cost, u32)> = Vec::new();
         for bin in &self.bins {
-            order.extend(bin.tenants.iter().filter(|t| self.victims.contains(&t.1)).map(|t| (t.0, t.1)));
+            order.extend(
+                bin.tenants
+                    .iter()
+                    .filter(|t| self.victims.contains(&t.1))
+                    .map(|t| (t.0, t.1)),
+            );
         }
         order.sort_unstable();
         order.dedup();
@@ -262,10 +291,18 @@ impl Plan {
             self.victims.remove(&victim);
             let fits = |at: &usize| {
                 let bin = &self.bins[*at];
-                let freed = bin.tenants.iter().filter(|t| self.victims.contains(&t.1)).map(|t| t.2);
+                let freed = bin
+                    .tenants
+                    .iter()
+                    .filter(|t| self.victims.contains(&t.1))
+                    .map(|t| t.2);
                 bin.free + freed.sum::<u32>() >= bin.taken
             };
-            if !self.places.get(&victim).is_none_or(|places| places.iter().all(fits)) {
+            if !self
+                .places
+                .get(&victim)
+                .is_none_or(|places| places.iter().all(fits))
+            {
                 self.victims.insert(victim);
             }
         }

@@ -21,7 +21,11 @@ impl Cells {
             return Some(uses);
         }
         let mixed = pods.first().map(|p| p.0) != pods.last().map(|p| p.0);
-        if mixed { self.fit_exactly(view, pods, terms) } else { None }
+        if mixed {
+            self.fit_exactly(view, pods, terms)
+        } else {
+            None
+        }
     }
 
     /// One pass over all bins, placing as many pods as fit in order.
@@ -160,7 +164,9 @@ impl Cells {
         let spec = &self.layout.slots[slot.index()];
         let layout = self.layout.chain(spec.chain);
         let nodes = layout.inside(self.slots[slot.index()].cell, spec.level, layout.node_level);
-        let idle = self.chains[spec.chain.index()].idle.iter_in(nodes.start, nodes.end);
+        let idle = self.chains[spec.chain.index()]
+            .idle
+            .iter_in(nodes.start, nodes.end);
         idle.filter(|n| self.allowed(spec.chain, *n, terms)).count() as u32
     }
 }

@@ -123,7 +123,13 @@ impl Cells {
     }
 
     /// Spreads pods over several chains.
-    fn spread(&mut self, views: &[ViewId], part: &Part, pods: &[Sized], terms: &Terms<'_>) -> Option<Vec<Picked>> {
+    fn spread(
+        &mut self,
+        views: &[ViewId],
+        part: &Part,
+        pods: &[Sized],
+        terms: &Terms<'_>,
+    ) -> Option<Vec<Picked>> {
         let mut left = pods.to_vec();
         let mut all: Vec<Use> = Vec::new();
         for view in views {
@@ -169,7 +175,11 @@ impl Cells {
 
 /// Sizes with their numbers, smallest first.
 pub(crate) fn ascending(sizes: &[u32]) -> Vec<Sized> {
-    let mut pods: Vec<Sized> = sizes.iter().enumerate().map(|(at, size)| (*size, at as u32)).collect();
+    let mut pods: Vec<Sized> = sizes
+        .iter()
+        .enumerate()
+        .map(|(at, size)| (*size, at as u32))
+        .collect();
     if !pods.is_sorted() {
         pods.sort_unstable();
     }

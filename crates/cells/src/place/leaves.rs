@@ -51,7 +51,12 @@ pub(crate) fn pick(
         let usable = |leaf: u32| rank(leaf).filter(|r| !only_free || *r == 0);
         let inside = layout.inside(cell, l, 0);
         if l == 0 || key[1] == size {
-            return Some(inside.filter(|leaf| usable(*leaf).is_some()).take(size as usize).collect());
+            return Some(
+                inside
+                    .filter(|leaf| usable(*leaf).is_some())
+                    .take(size as usize)
+                    .collect(),
+            );
         }
         return Some(fill(cells, chain, (l, cell), size, &usable));
     }
@@ -72,7 +77,10 @@ fn fill(
         .inside(index, level, below)
         .map(|child| {
             let leaves = layout.inside(child, below, 0);
-            (leaves.filter(|leaf| usable(*leaf).is_some()).count() as u32, child)
+            (
+                leaves.filter(|leaf| usable(*leaf).is_some()).count() as u32,
+                child,
+            )
         })
         .collect();
     children.sort_by_key(|(there, child)| (std::cmp::Reverse(*there), *child));

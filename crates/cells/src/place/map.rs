@@ -36,7 +36,10 @@ impl Cells {
             machines.entry(slot).or_default();
         }
         for (slot, nodes) in &mut machines {
-            let number = uses.iter().filter(|u| self.big_slot(u.bin) == Some(*slot)).count();
+            let number = uses
+                .iter()
+                .filter(|u| self.big_slot(u.bin) == Some(*slot))
+                .count();
             *nodes = self.pick_nodes(*slot, number, terms);
             nodes.reverse();
         }
@@ -46,7 +49,10 @@ impl Cells {
                 Bin::Cell(level, index) => (level, index),
                 Bin::Idle(slot) | Bin::Fresh(slot) => match machines.get_mut(&slot) {
                     Some(nodes) => (layout.node_level, nodes.pop().expect("counted before")),
-                    None => (self.layout.slots[slot.index()].level, self.slots[slot.index()].cell),
+                    None => (
+                        self.layout.slots[slot.index()].level,
+                        self.slots[slot.index()].cell,
+                    ),
                 },
             };
             self.pick_pods(one, (level, index), sizes, victims, &mut picked);
@@ -56,7 +62,9 @@ impl Cells {
 
     /// The slot of a bin that is some machine in a slot.
     fn big_slot(&self, bin: Bin) -> Option<SlotId> {
-        let (Bin::Idle(slot) | Bin::Fresh(slot)) = bin else { return None };
+        let (Bin::Idle(slot) | Bin::Fresh(slot)) = bin else {
+            return None;
+        };
         let spec = &self.layout.slots[slot.index()];
         (spec.level >= self.layout.chain(spec.chain).node_level).then_some(slot)
     }
@@ -70,7 +78,9 @@ impl Cells {
         picked: &mut Vec<Picked>,
     ) {
         let chain = one.chain;
-        let slot = self.slot_over(chain, bin.0, bin.1).expect("a bin is in a bound cell");
+        let slot = self
+            .slot_over(chain, bin.0, bin.1)
+            .expect("a bin is in a bound cell");
         let home = one.view.map(|v| (v, self.layout.slots[slot.index()].level));
         let mut taken: SmallVec<[u32; 16]> = SmallVec::new();
         for &pod in &one.pods {
@@ -268,7 +278,11 @@ impl Look<'_> {
             return false;
         }
         let lent = self.cells.chains[self.chain.index()].levels[self.level].lent[cell as usize];
-        let tightness = if self.tight { u64::from(usable - self.machines) } else { 0 };
+        let tightness = if self.tight {
+            u64::from(usable - self.machines)
+        } else {
+            0
+        };
         let lost = if lent > 0 {
             let leaves = self.cells.layout.chain(self.chain).inside(cell, self.level, 0);
             self.cells.lost_on(self.chain, leaves, self.terms)

@@ -136,7 +136,11 @@ impl Cells {
                         return Err(Refusal::NotOwned {
                             vc: vc.name.clone(),
                             leaf: self.layout.leaf_types[leaf.index()].clone(),
-                            owned: if owned.is_empty() { "none that is not pinned".to_owned() } else { owned.join(", ") },
+                            owned: if owned.is_empty() {
+                                "none that is not pinned".to_owned()
+                            } else {
+                                owned.join(", ")
+                            },
                         });
                     }
                 }
@@ -157,7 +161,9 @@ impl Cells {
         };
         let vc = &self.layout.vcs[request.vc.index()];
         let own = vc.user_limits.get(&self.user_names[user as usize]).copied();
-        let Some(limit) = own.or(vc.leaves_per_user) else { return Ok(()) };
+        let Some(limit) = own.or(vc.leaves_per_user) else {
+            return Ok(());
+        };
         let held = self.by_user.get(&(request.vc.0, user)).copied().unwrap_or(0);
         let asked = request.leaves();
         if held + asked > limit {
@@ -181,9 +187,7 @@ impl Cells {
         let mut victims: Vec<GroupId> = Vec::new();
         let several = request.parts.len() > 1;
         for part in &request.parts {
-            let mut picked = self
-                .place_part(id, request, part, terms)
-                .map_err(Denied::Waits)?;
+            let mut picked = self.place_part(id, request, part, terms).map_err(Denied::Waits)?;
             picked.sort_unstable_by_key(|p| p.pod);
             let found = self.users_of(&picked);
             let claim = several || !found.is_empty();
@@ -270,8 +274,12 @@ impl Cells {
 
     /// All claims of a group become its own; nobody is on those leaves any more.
     pub(crate) fn convert_claims(&mut self, id: GroupId) {
-        let pods: Vec<(ChainId, SmallVec<[u32; 8]>)> =
-            self.group_at(id.0).pods.iter().map(|p| (p.chain, p.leaves.clone())).collect();
+        let pods: Vec<(ChainId, SmallVec<[u32; 8]>)> = self
+            .group_at(id.0)
+            .pods
+            .iter()
+            .map(|p| (p.chain, p.leaves.clone()))
+            .collect();
         for (chain, leaves) in pods {
             let writes: SmallVec<[_; 8]> = leaves.iter().map(|leaf| (*leaf, id.0, NONE)).collect();
             self.write(chain, &writes);

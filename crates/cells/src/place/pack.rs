@@ -29,7 +29,12 @@ impl Search {
         let Some((&size, rest)) = pods.split_first() else {
             return true;
         };
-        let mut candidates: Vec<usize> = self.order.iter().copied().filter(|b| self.rooms[*b] >= size).collect();
+        let mut candidates: Vec<usize> = self
+            .order
+            .iter()
+            .copied()
+            .filter(|b| self.rooms[*b] >= size)
+            .collect();
         candidates.sort_by_key(|b| (self.rooms[*b], *b));
         // Bins of equal room are equal: one of them stands for all.
         candidates.dedup_by_key(|b| self.rooms[*b]);
@@ -63,7 +68,9 @@ mod tests {
 
     /// Every way to put pods into bins.
     fn fits(rooms: &mut Vec<u32>, pods: &[u32]) -> bool {
-        let Some((size, rest)) = pods.split_first() else { return true };
+        let Some((size, rest)) = pods.split_first() else {
+            return true;
+        };
         (0..rooms.len()).any(|bin| {
             if rooms[bin] < *size {
                 return false;

@@ -2,11 +2,11 @@
 
 use smallvec::SmallVec;
 
+use super::Picked;
 use super::fit::Sized;
 use super::guaranteed::ascending;
 use super::leaves::pick;
 use super::pack::pack;
-use super::Picked;
 use crate::layout::ChainId;
 use crate::request::{Part, Request, Terms, Wait};
 use crate::state::Cells;
@@ -152,7 +152,8 @@ impl Cells {
         for (node, pods) in loads {
             let mut taken: SmallVec<[u32; 16]> = SmallVec::new();
             for pod in pods {
-                let free = |leaf: u32| (self.owner(chain, leaf).is_none() && !taken.contains(&leaf)).then_some(0);
+                let free =
+                    |leaf: u32| (self.owner(chain, leaf).is_none() && !taken.contains(&leaf)).then_some(0);
                 let size = sizes[pod as usize];
                 let leaves = pick(self, chain, (node_level, node), size, free).expect("the machine has room");
                 taken.extend_from_slice(&leaves);

@@ -5,9 +5,11 @@
 //! | `32x4` | 32 nodes with 4 GPUs each, in one rack |
 //! | `pool:534` | one node with 534 GPUs, so that placement sets no limit |
 //! | `*.yaml` | the native description, see [`yaml`] |
+//! | `*.yaml` | HiveD's configuration: its physical cells, see [`hived`](crate::hived) |
 //! | `*.ini` | Synergy's configuration, see [`ini`] |
 //! | `*.csv` | Muri's cluster_spec, an openb node list, Alibaba's spot `node_info_df`, or Lingjun's `topo` |
 
+mod hived;
 pub mod ini;
 mod numa;
 mod tables;
@@ -20,6 +22,7 @@ use dovetail_model::ids::IdVec;
 use dovetail_model::{ClusterSpec, NodeId, NodeSpec};
 
 use crate::error::TraceError;
+use crate::hived::HivedError;
 use crate::yaml::YamlError;
 
 /// The largest node a description may have.
@@ -29,8 +32,9 @@ const MAX_POOL_GPUS: u32 = 100_000;
 /// The largest cluster.
 const MAX_NODES: u32 = 1_000_000;
 
-const ACCEPTED: &str = "NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Synergy .ini, Muri \
-                        cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv";
+const ACCEPTED: &str = "NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, HiveD YAML, Synergy \
+                        .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun \
+                        topo.csv";
 
 /// A cluster that cannot be understood.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +63,9 @@ pub enum ClusterError {
         /// What is wrong with it.
         what: String,
     },
+    /// What a HiveD configuration says is wrong.
+    #[error(transparent)]
+    Hived(#[from] HivedError),
     /// The file can be read but does not hold a cluster.
     #[error("{file}: {what}")]
     Content {

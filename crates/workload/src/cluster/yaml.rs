@@ -52,11 +52,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<ClusterSpec, ClusterError>
     let value = parse_yaml(text, file)?;
     let top = Entry::top(file, &value);
     if top.get("physicalCluster")?.is_some() || top.get("virtualClusters")?.is_some() {
-        let what = "this is a HiveD configuration, which is not read yet".to_owned();
-        return Err(ClusterError::Unsupported {
-            file: file.to_owned(),
-            what,
-        });
+        return super::hived::cluster(&top, file);
     }
     top.entries(&["defaults", "racks", "zones", "nodes"])?;
     let mut kind = Kind::default();
