@@ -156,6 +156,11 @@ impl Cells {
                     state.offer.contains(index),
                     listed && usable && lent == 0
                 );
+                same!(
+                    format!("{name}: sick and free"),
+                    state.sick_listed.contains(index),
+                    listed && bad > 0
+                );
                 if listed && usable && lent > 0 {
                     occupied.insert((lent, index));
                 }

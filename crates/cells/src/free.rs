@@ -215,6 +215,7 @@ impl crate::state::LevelState {
     /// The whole cells of a range join the free list.
     fn list_range(&mut self, from: u32, to: u32) {
         self.offer.copy_range(&self.clean, from, to);
+        self.sick_listed.copy_range(&self.sick, from, to);
         for cell in self.crowded.iter_in(from, to) {
             self.occupied.insert((self.lent[cell as usize], cell));
         }
@@ -223,6 +224,7 @@ impl crate::state::LevelState {
     /// The cells of a range leave the free list.
     fn unlist_range(&mut self, from: u32, to: u32) {
         self.offer.clear_range(from, to);
+        self.sick_listed.clear_range(from, to);
         for cell in self.crowded.iter_in(from, to) {
             self.occupied.remove(&(self.lent[cell as usize], cell));
         }

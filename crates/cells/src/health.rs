@@ -10,6 +10,7 @@ impl Cells {
         for (chain, node) in nodes {
             if self.chains[chain.index()].nodes[node as usize].bad == healthy {
                 self.turn(chain, node, !healthy);
+                self.undoom_healed(chain, node);
                 self.settle(chain);
             }
         }
@@ -23,6 +24,24 @@ impl Cells {
         nodes
             .iter()
             .all(|(c, n)| !self.chains[c.index()].nodes[*n as usize].bad)
+    }
+
+    /// A slot that was doomed with a cell that is whole again is as any other.
+    fn undoom_healed(&mut self, chain: ChainId, node: u32) {
+        let layout = self.layout.chain(chain);
+        let node_level = layout.node_level;
+        let mut over: smallvec::SmallVec<[SlotId; 4]> =
+            self.slot_over(chain, node_level, node).into_iter().collect();
+        over.extend(self.small_slots(chain, node).into_iter().map(|(slot, _, _)| slot));
+        for slot in over {
+            let (level, cell) = (
+                self.layout.slots[slot.index()].level,
+                self.slots[slot.index()].cell,
+            );
+            if self.slots[slot.index()].doomed && !self.is_bad(chain, level, cell) {
+                self.undoom(slot);
+            }
+        }
     }
 
     fn turn(&mut self, chain: ChainId, node: u32, bad: bool) {
@@ -113,21 +132,20 @@ impl Cells {
         self.total_left(chain, level).saturating_sub(bad)
     }
 
-    /// Frees doomed slots of a view that could get a healthy cell now, or whose own cell is healthy.
+    /// Frees doomed slots of a view that could get a healthy cell now.
     fn spare(&mut self, chain: ChainId, level: Level, view: ViewId) {
-        let doomed: Vec<u32> = self.views[view.index()].doomed_at[level]
-            .iter()
-            .copied()
-            .collect();
-        for slot in doomed {
-            let cell = self.slots[slot as usize].cell;
-            let room = self.unbound_at(view, level) < self.healthy_left(chain, level);
-            if room || !self.is_bad(chain, level, cell) {
-                self.doom(SlotId(slot), false);
-                if self.slots[slot as usize].used == 0 {
-                    self.unbind(SlotId(slot));
-                }
+        while let Some(&slot) = self.views[view.index()].doomed_at[level].first() {
+            if self.unbound_at(view, level) >= self.healthy_left(chain, level) {
+                break;
             }
+            self.undoom(SlotId(slot));
+        }
+    }
+
+    fn undoom(&mut self, slot: SlotId) {
+        self.doom(slot, false);
+        if self.slots[slot.index()].used == 0 {
+            self.unbind(slot);
         }
     }
 
@@ -142,24 +160,19 @@ impl Cells {
         };
         let slack = self.slack(chain);
         let layout = self.layout.chain(chain);
-        let node_level = layout.node_level;
-        let above = level.max(node_level);
-        let mut best: Option<(Level, u32)> = None;
-        for &bad in &self.chains[chain.index()].levels[above].bad_cells {
-            for cell in layout.inside(bad, above, level) {
-                if !self.in_free_area(chain, level, cell) {
-                    continue;
-                }
-                let listed = (level..=layout.top())
-                    .find(|l| self.is_listed(chain, *l, layout.ancestor(cell, level, *l)));
-                let Some(listed) = listed else { continue };
-                let safe = (level + 1..=listed).all(|l| slack[l] > 0);
-                if safe && best.is_none_or(|(l, _)| listed < l) {
-                    best = Some((listed, cell));
-                }
+        let levels = &self.chains[chain.index()].levels;
+        let mut found = None;
+        for from in level..=layout.top() {
+            if from > level && slack[from] < 1 {
+                break;
+            }
+            if let Some(whole) = levels[from].sick_listed.first_in(0, layout.cells[from]) {
+                let inside = layout.inside(whole, from, level);
+                found = levels[level].sick.first_in(inside.start, inside.end);
+                break;
             }
         }
-        let Some((_, cell)) = best else { return false };
+        let Some(cell) = found else { return false };
         self.bind(slot, cell);
         self.doom(slot, true);
         true

@@ -212,6 +212,8 @@ impl Cells {
         state.clean.set(index, false);
         state.crowded.set(index, false);
         state.offer.set(index, false);
+        state.sick.set(index, false);
+        state.sick_listed.set(index, false);
         let lent = state.lent[index as usize];
         if lent > 0 {
             state.occupied.remove(&(lent, index));
@@ -220,14 +222,22 @@ impl Cells {
 
     pub(crate) fn file_cell(&mut self, chain: ChainId, level: Level, index: u32) {
         let state = &self.chains[chain.index()].levels[level];
-        if state.bound[index as usize] != NONE
-            || state.split_of(index) > 0
-            || self.wholly_bad(chain, level, index)
-        {
+        if state.bound[index as usize] != NONE || state.split_of(index) > 0 {
             return;
         }
         let listed = self.is_listed(chain, level, index);
+        let (sick, lost) = (
+            self.is_bad(chain, level, index),
+            self.wholly_bad(chain, level, index),
+        );
         let state = &mut self.chains[chain.index()].levels[level];
+        if sick {
+            state.sick.set(index, true);
+            state.sick_listed.set(index, listed);
+        }
+        if lost {
+            return;
+        }
         let lent = state.lent[index as usize];
         if lent == 0 {
             state.clean.set(index, true);

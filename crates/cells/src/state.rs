@@ -33,6 +33,10 @@ pub(crate) struct LevelState {
     pub(crate) offer: Bits,
     /// Crowded cells in the free list, fewest borrowed leaves first.
     pub(crate) occupied: BTreeSet<(u32, u32)>,
+    /// Neither bound nor split, but with bad machines.
+    pub(crate) sick: Bits,
+    /// Sick cells in the free list.
+    pub(crate) sick_listed: Bits,
     /// Cells in the free list, bad ones too: the largest cells without anything bound in them.
     pub(crate) free: u32,
     /// Slots of this level that are not bound.
@@ -157,6 +161,8 @@ impl LevelState {
             crowded: Bits::new(cells),
             offer: if top { Bits::full(cells) } else { Bits::new(cells) },
             occupied: BTreeSet::new(),
+            sick: Bits::new(cells),
+            sick_listed: Bits::new(cells),
             free: if top { cells as u32 } else { 0 },
             promised: 0,
             bad_free: 0,

@@ -32,6 +32,8 @@ pub enum Command {
     Policies(PoliciesArgs),
     /// Stages of models, and how jobs interleave theirs on shared GPUs
     Profile(ProfileArgs),
+    /// Virtual clusters that own cells: check, compare and try out a configuration
+    Vc(VcArgs),
     /// Averages out of job files: ours, or job.csv of Muri
     Calc(CalcArgs),
     /// Make one self-contained HTML page of earlier runs
@@ -85,7 +87,7 @@ pub struct RunArgs {
     /// Seed of everything random [default: 1]
     #[arg(long, value_name = "N", help_heading = "Workload")]
     pub seed: Option<u64>,
-    /// 32x4 (nodes x GPUs), pool:534 (GPUs without nodes), or a file: native YAML, Synergy .ini, Muri cluster_spec .csv [default: 16x8]
+    /// 32x4 (nodes x GPUs), pool:534 (GPUs without nodes), or a file: native YAML, HiveD YAML, Synergy .ini, Muri cluster_spec .csv [default: 16x8]
     #[arg(long, value_name = "SPEC", help_heading = "Cluster")]
     pub cluster: Option<String>,
     /// Outages: a CSV of node,down_s,up_s
@@ -581,6 +583,73 @@ pub enum BenchArg {
     Sim,
     /// Sharing GPUs: a regrouping, and all policies over Muri's traces
     Grouping,
+    /// Cells of virtual clusters: decisions, failures and starts, beside HiveD's figures
+    Cells,
+}
+
+/// `dovetail vc`.
+#[derive(Debug, Args)]
+pub struct VcArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: VcCommand,
+}
+
+/// What to do with virtual clusters.
+#[derive(Debug, Subcommand)]
+pub enum VcCommand {
+    /// Check a configuration (HiveD's YAML) and draw its physical and virtual cells
+    #[command(after_help = "Examples:
+  dovetail vc check cluster.yaml
+  dovetail vc check cluster.yaml --json | jq .virtual_clusters")]
+    Check {
+        /// The configuration
+        #[arg(value_name = "FILE")]
+        config: PathBuf,
+        /// Draw every cell, however many there are
+        #[arg(long)]
+        all: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what a new configuration changes, and what becomes of running groups
+    #[command(after_help = "Examples:
+  dovetail vc diff now.yaml next.yaml
+  dovetail vc diff now.yaml next.yaml --running scenario.json")]
+    Diff {
+        /// The configuration now
+        #[arg(value_name = "OLD")]
+        old: PathBuf,
+        /// The configuration to come
+        #[arg(value_name = "NEW")]
+        new: PathBuf,
+        /// What runs now: a scenario that is played with the old configuration first
+        #[arg(long, value_name = "SCENARIO")]
+        running: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Play scenarios recorded from HiveD and print the first difference; exit code 1 if there is one
+    #[command(after_help = "Examples:
+  dovetail vc replay scenarios/lab6__4-gang.json
+  dovetail vc replay scenarios/*.json --configs configs
+  dovetail vc replay scenarios/lab6__1-vc-safety.json --explain")]
+    Replay {
+        /// Scenario files
+        #[arg(required = true, value_name = "SCENARIO")]
+        scenarios: Vec<PathBuf>,
+        /// Where the configurations are [default: configs beside the folder of each scenario]
+        #[arg(long, value_name = "DIR")]
+        configs: Option<PathBuf>,
+        /// Say for each pod that waits why it does, and what would let it start
+        #[arg(long)]
+        explain: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// `dovetail completions`.

@@ -40,6 +40,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Trace(args) => commands::trace::run(args),
         Command::Policies(args) => commands::policies::run(&args),
         Command::Profile(args) => commands::profile::run(&args),
+        Command::Vc(args) => commands::vc::run(&args),
         Command::Calc(args) => commands::calc::run(&args),
         Command::Report(args) => commands::report::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),

@@ -26,12 +26,12 @@ fn shapes() {
     let pool = parse_cluster("pool:534").unwrap();
     assert_eq!((pool.nodes.len(), pool.gpus()), (1, 534));
     let wrong = |spec: &str| parse_cluster(spec).unwrap_err();
-    insta::assert_snapshot!(wrong("32*4"), @r#"found cluster "32*4", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv"#);
-    insta::assert_snapshot!(wrong("0x4"), @r#"found cluster "0x4", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv; the nodes: found "0", expected a whole number from 1 to 1000000"#);
-    insta::assert_snapshot!(wrong("4x2000"), @r#"found cluster "4x2000", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv; the GPUs of a node: found "2000", expected a whole number from 1 to 1024"#);
-    insta::assert_snapshot!(wrong("pool:all"), @r#"found cluster "pool:all", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv; the GPUs of the pool: found "all", expected a whole number from 1 to 100000"#);
-    insta::assert_snapshot!(wrong("no/such.yaml"), @r#"found cluster "no/such.yaml", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv; there is no such file"#);
-    insta::assert_snapshot!(wrong(""), @r#"found cluster "", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv"#);
+    insta::assert_snapshot!(wrong("32*4"), @r#"found cluster "32*4", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, HiveD YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv"#);
+    insta::assert_snapshot!(wrong("0x4"), @r#"found cluster "0x4", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, HiveD YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv; the nodes: found "0", expected a whole number from 1 to 1000000"#);
+    insta::assert_snapshot!(wrong("4x2000"), @r#"found cluster "4x2000", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, HiveD YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv; the GPUs of a node: found "2000", expected a whole number from 1 to 1024"#);
+    insta::assert_snapshot!(wrong("pool:all"), @r#"found cluster "pool:all", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, HiveD YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv; the GPUs of the pool: found "all", expected a whole number from 1 to 100000"#);
+    insta::assert_snapshot!(wrong("no/such.yaml"), @r#"found cluster "no/such.yaml", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, HiveD YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv; there is no such file"#);
+    insta::assert_snapshot!(wrong(""), @r#"found cluster "", expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, HiveD YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv"#);
 }
 
 #[test]
@@ -107,8 +107,8 @@ fn wrong_yaml() {
     insta::assert_snapshot!(wrong("[1, 2]\n"), @"c.yaml: top level: found [1,2], expected keys with values");
     insta::assert_snapshot!(wrong("racks: [\n"), @"c.yaml: not YAML: line 1 column 8: unclosed bracket '['");
     insta::assert_snapshot!(wrong("racks: [{count: 1000000, nodes: 1000000, gpus: 8}]\n"), @"c.yaml: racks[0].nodes: more than 1000000 nodes");
-    insta::assert_snapshot!(wrong("physicalCluster: {}\n"), @"c.yaml: this is a HiveD configuration, which is not read yet; accepted are NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv");
-    insta::assert_snapshot!(wrong(" "), @"c.yaml: the file is empty; accepted are NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv");
+    insta::assert_snapshot!(wrong("physicalCluster: {}\n"), @"c.yaml: physicalCluster.physicalCells: there is no cell; expected at least one");
+    insta::assert_snapshot!(wrong(" "), @"c.yaml: the file is empty; accepted are NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, HiveD YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn tables() {
     insta::assert_snapshot!(wrong("num_switch,num_node_p_switch,num_gpu_p_node\n"), @"c.csv: there is no machine with a GPU in it, expected at least one");
     insta::assert_snapshot!(wrong("sn,cpu_milli,memory_mib,gpu,model\na,1,1,0,\n"), @"c.csv: there is no machine with a GPU in it, expected at least one");
     insta::assert_snapshot!(wrong("sn,cpu_milli,memory_mib,gpu,model\na,1,1,1,\na,1,1,1,\n"), @r#"c.csv: two machines are called "a", expected each name once"#);
-    insta::assert_snapshot!(wrong("a,b\n1,2\n"), @"c.csv: the columns a, b are of no cluster file that is known; accepted are NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv");
+    insta::assert_snapshot!(wrong("a,b\n1,2\n"), @"c.csv: the columns a, b are of no cluster file that is known; accepted are NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, HiveD YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv");
     let muri = describe_bytes(
         b"num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n2,4,8,92,520\n",
         "n.csv",

@@ -43,7 +43,7 @@ fn every_scenario_goes_as_it_went_in_hived() {
     let mut met = BTreeSet::new();
     for file in files {
         let scenario: Scenario = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        let played = match scenario.play(&mut |name| layout(&folder, name)) {
+        let played = match scenario.play(&mut |name| layout(&folder, name), &mut |_, _, _, _| {}) {
             Ok(played) => played,
             Err(what) => {
                 wrong.push(format!("{}: {what}", scenario.name));

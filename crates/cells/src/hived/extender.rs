@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::explain::Explanation;
 use crate::group::{GroupId, GroupState};
 use crate::layout::{Layout, MachineId};
 use crate::reconfigure::Carried;
@@ -211,13 +212,7 @@ impl Extender {
         suggested: Option<&[String]>,
         keep: bool,
     ) -> Result<Answer, UserError> {
-        let group = spec.affinity_group.clone().unwrap_or_else(|| PodGroup {
-            name: pod.to_owned(),
-            members: vec![Member {
-                pod_number: 1,
-                leaf_cell_number: spec.leaf_cell_number,
-            }],
-        });
+        let group = spec.affinity_group.clone().unwrap_or_else(|| alone(pod, spec));
         let machines = suggested
             .filter(|_| !spec.ignore_k8s_suggested_nodes)
             .map(|names| self.machines(names));
@@ -272,6 +267,21 @@ impl Extender {
                 })
             }
         }
+    }
+
+    /// Why the group of a pod waits; nothing if it does not.
+    pub fn explain(&self, pod: &str, spec: &PodSpec, suggested: Option<&[String]>) -> Option<Explanation> {
+        let mut trial = self.clone();
+        let group = spec.affinity_group.clone().unwrap_or_else(|| alone(pod, spec));
+        let request = trial.request(spec, &group).ok()?;
+        let machines = suggested
+            .filter(|_| !spec.ignore_k8s_suggested_nodes)
+            .map(|names| self.machines(names));
+        let terms = Terms {
+            machines: machines.as_ref(),
+            lost: None,
+        };
+        trial.cells.explain(&request, &terms)
     }
 
     /// The answer for a pod whose group has or claims cells already.
@@ -503,6 +513,17 @@ impl Extender {
         for at in 0..self.cells.layout().machines.len() {
             self.cells.set_health(MachineId(at as u32), true);
         }
+    }
+}
+
+/// A pod that is a group of its own.
+fn alone(pod: &str, spec: &PodSpec) -> PodGroup {
+    PodGroup {
+        name: pod.to_owned(),
+        members: vec![Member {
+            pod_number: 1,
+            leaf_cell_number: spec.leaf_cell_number,
+        }],
     }
 }
 

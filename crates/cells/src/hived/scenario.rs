@@ -140,11 +140,16 @@ pub struct Played {
 }
 
 impl Scenario {
-    /// Plays all steps and compares. `configs` gives the compiled configuration of a name, or what is wrong with it.
+    /// Plays all steps and compares. `configs` gives the compiled configuration of a name, or what is wrong with it;
+    /// `watch` sees every step after it was played, and what it came to.
     ///
     /// # Errors
     /// A sentence when the scenario itself cannot be played.
-    pub fn play(&self, configs: &mut dyn FnMut(&str) -> Result<Layout, String>) -> Result<Played, String> {
+    pub fn play(
+        &self,
+        configs: &mut dyn FnMut(&str) -> Result<Layout, String>,
+        watch: &mut dyn FnMut(usize, &Extender, &Step, Option<&Result<Answer, UserError>>),
+    ) -> Result<Played, String> {
         let mut played = Played::default();
         let layout = match (configs(&self.config), self.steps.first()) {
             (Err(_), Some(step)) if step.op == "init" => {
@@ -161,6 +166,7 @@ impl Scenario {
         let mut differs = false;
         for (at, step) in self.steps.iter().enumerate() {
             let ours = play_step(&mut extender, step, configs)?;
+            watch(at, &extender, step, ours.as_ref());
             if let Err(what) = extender.cells().check() {
                 return Err(format!("step {at}: the books do not agree: {what}"));
             }

@@ -29,8 +29,8 @@ struct Candidate {
 struct Plan {
     bins: Vec<Candidate>,
     victims: BTreeSet<u32>,
-    /// Which bins a group is in.
-    places: BTreeMap<u32, Vec<usize>>,
+    /// Which bins a group is in: (group, bin), sorted.
+    places: Vec<(u32, usize)>,
 }
 
 impl Cells {
@@ -104,12 +104,11 @@ impl Cells {
                 }
             }
         }
-        let mut places: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        let mut places: Vec<(u32, usize)> = Vec::new();
         for (at, bin) in bins.iter().enumerate() {
-            for (_, group, _) in &bin.tenants {
-                places.entry(*group).or_default().push(at);
-            }
+            places.extend(bin.tenants.iter().map(|(_, group, _)| (*group, at)));
         }
+        places.sort_unstable();
         Plan {
             bins,
             victims: BTreeSet::new(),
@@ -137,20 +136,42 @@ impl Cells {
             Bin::Cell(level, index)
         };
         let mut candidate = Candidate::empty(bin, 0);
+        let c = &self.chains[chain.index()];
+        // Leaves beside each other mostly have the same owner.
+        let mut last = (NONE, false);
         for leaf in layout.inside(index, level, 0) {
-            match self.owner(chain, leaf) {
-                None => candidate.free += 1,
-                Some((_, p)) if p < 0 => candidate.free += 1,
-                Some((owner, p)) if p < priority && owner != id.0 => {
-                    match candidate.tenants.iter_mut().find(|t| t.1 == owner) {
-                        Some(tenant) => tenant.2 += 1,
-                        None => {
-                            let cost = *costs.entry(owner).or_insert_with(|| self.cost(owner, terms));
-                            candidate.tenants.push((cost, owner, 1));
-                        }
+            let owner = match c.holding[leaf as usize] {
+                NONE => c.using[leaf as usize],
+                holder => holder,
+            };
+            if owner == NONE {
+                candidate.free += 1;
+                continue;
+            }
+            if owner == last.0 {
+                match candidate.tenants.iter_mut().find(|t| t.1 == owner) {
+                    Some(tenant) => tenant.2 += 1,
+                    None => candidate.free += u32::from(last.1),
+                }
+                continue;
+            }
+            let group = self.group_at(owner);
+            let held_at = group.effective();
+            last = (owner, held_at < 0);
+            if held_at < 0 {
+                candidate.free += 1;
+            } else if held_at < priority && owner != id.0 {
+                match candidate.tenants.iter_mut().find(|t| t.1 == owner) {
+                    Some(tenant) => tenant.2 += 1,
+                    None => {
+                        let cost = if group.pods.len() == 1 {
+                            self.cost(owner, terms)
+                        } else {
+                            *costs.entry(owner).or_insert_with(|| self.cost(owner, terms))
+                        };
+                        candidate.tenants.push((cost, owner, 1));
                     }
                 }
-                Some(_) => {}
             }
         }
         candidate.tenants.sort_unstable();
@@ -245,11 +266,21 @@ impl Plan {
             heap.extend(self.entry(at, size));
             for victim in chosen {
                 self.victims.insert(victim);
-                let places = self.places.get(&victim).cloned().unwrap_or_default();
-                heap.extend(places.into_iter().filter_map(|place| self.entry(place, size)));
+                heap.extend(
+                    self.places_of(victim)
+                        .iter()
+                        .filter_map(|(_, place)| self.entry(*place, size)),
+                );
             }
         }
         true
+    }
+
+    /// The bins a group is in.
+    fn places_of(&self, group: u32) -> &[(u32, usize)] {
+        let from = self.places.partition_point(|(g, _)| *g < group);
+        let to = self.places.partition_point(|(g, _)| *g <= group);
+        &self.places[from..to]
     }
 
     /// Cost first, then the fullest bin.
@@ -260,7 +291,7 @@ impl Plan {
 
     /// Packs as if everybody who may be thrown out were: for groups of several sizes that just fit.
     fn pack_all(&mut self, pods: &[Sized]) -> Option<()> {
-        self.victims = self.places.keys().copied().collect();
+        self.victims = self.places.iter().map(|(group, _)| *group).collect();
         for bin in &mut self.bins {
             bin.taken = 0;
             bin.pods.clear();
@@ -298,11 +329,7 @@ impl Plan {
                     .map(|t| t.2);
                 bin.free + freed.sum::<u32>() >= bin.taken
             };
-            if !self
-                .places
-                .get(&victim)
-                .is_none_or(|places| places.iter().all(fits))
-            {
+            if !self.places_of(victim).iter().map(|(_, at)| at).all(fits) {
                 self.victims.insert(victim);
             }
         }

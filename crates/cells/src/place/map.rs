@@ -23,24 +23,19 @@ impl Cells {
         terms: &Terms<'_>,
     ) -> Result<Vec<Picked>, Wait> {
         let mut fresh: BTreeMap<SlotId, u32> = BTreeMap::new();
-        for slot in uses.iter().filter_map(|u| match u.bin {
-            Bin::Fresh(slot) => Some(slot),
-            Bin::Cell(..) | Bin::Idle(_) => None,
-        }) {
-            *fresh.entry(slot).or_default() += 1;
+        let mut machines: BTreeMap<SlotId, (usize, SmallVec<[u32; 4]>)> = BTreeMap::new();
+        for one in uses {
+            if let Bin::Fresh(slot) = one.bin {
+                *fresh.entry(slot).or_default() += 1;
+            }
+            if let Some(slot) = self.big_slot(one.bin) {
+                machines.entry(slot).or_default().0 += 1;
+            }
         }
         self.bind_all(&fresh, terms)?;
         let mut picked = Vec::with_capacity(sizes.len());
-        let mut machines: BTreeMap<SlotId, SmallVec<[u32; 4]>> = BTreeMap::new();
-        for slot in uses.iter().filter_map(|u| self.big_slot(u.bin)) {
-            machines.entry(slot).or_default();
-        }
-        for (slot, nodes) in &mut machines {
-            let number = uses
-                .iter()
-                .filter(|u| self.big_slot(u.bin) == Some(*slot))
-                .count();
-            *nodes = self.pick_nodes(*slot, number, terms);
+        for (slot, (number, nodes)) in &mut machines {
+            *nodes = self.pick_nodes(*slot, *number, terms);
             nodes.reverse();
         }
         for one in uses {
@@ -48,7 +43,7 @@ impl Cells {
             let (level, index) = match one.bin {
                 Bin::Cell(level, index) => (level, index),
                 Bin::Idle(slot) | Bin::Fresh(slot) => match machines.get_mut(&slot) {
-                    Some(nodes) => (layout.node_level, nodes.pop().expect("counted before")),
+                    Some((_, nodes)) => (layout.node_level, nodes.pop().expect("counted before")),
                     None => (
                         self.layout.slots[slot.index()].level,
                         self.slots[slot.index()].cell,

@@ -11,3 +11,4 @@ pub mod report;
 pub mod reproduce;
 pub mod simulate;
 pub mod trace;
+pub mod vc;

@@ -1,5 +1,6 @@
 //! `dovetail bench`: what decisions and replays cost on this machine, on one core.
 
+mod cells;
 mod grouping;
 
 use std::time::Instant;
@@ -34,6 +35,7 @@ struct Figure {
 /// When a trace cannot be read.
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     let figures = match args.what {
+        BenchArg::Cells => return cells::run(args),
         BenchArg::Sim => simulation(args)?,
         BenchArg::Grouping => grouping::figures(args.trace.as_ref())?,
     };

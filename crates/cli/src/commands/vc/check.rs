@@ -1,0 +1,308 @@
+//! `dovetail vc check`: is a configuration sound, and what does it say?
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use dovetail_cells::{Cells, Chain, ChainId, Compiled, Layout, VcSpec};
+use dovetail_workload::{HivedError, read_hived};
+use serde_json::{Value, json};
+
+use super::number;
+use crate::failure::{Blame, Failure};
+use crate::show;
+
+/// Children of a cell that are drawn unless all are asked for.
+const DRAWN: u32 = 16;
+
+pub(super) fn run(path: &Path, all: bool, as_json: bool) -> Result<(), Failure> {
+    let compiled = match read_hived(path) {
+        Ok((_, compiled)) => compiled,
+        Err(HivedError::Faults { file, faults }) if as_json => {
+            let list: Vec<Value> = faults
+                .iter()
+                .map(|f| json!({"path": f.path, "what": f.what}))
+                .collect();
+            let report = json!({"ok": false, "file": file, "faults": list});
+            show::print(serde_json::to_string_pretty(&report).or_work()?)?;
+            return Err(Failure::request(HivedError::Faults { file, faults }));
+        }
+        Err(error) => return Err(error).or_request(),
+    };
+    if as_json {
+        return show::print(serde_json::to_string_pretty(&as_value(&compiled)).or_work()?);
+    }
+    show::print(text(&compiled, if all { u32::MAX } else { DRAWN }).trim_end())
+}
+
+fn text(compiled: &Compiled, drawn: u32) -> String {
+    let layout = &compiled.layout;
+    let leaves: u64 = layout.chains.iter().map(|c| u64::from(c.cells[0])).sum();
+    let mut out = format!(
+        "The configuration is sound: {}, {}, {}, {}.\n",
+        number(layout.machines.len() as u64, "machine"),
+        number(leaves, "leaf cell"),
+        number(layout.chains.len() as u64, "chain"),
+        number(layout.vcs.len() as u64, "virtual cluster"),
+    );
+    for note in &compiled.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out.push_str("\nPhysical cells\n");
+    for (at, chain) in layout.chains.iter().enumerate() {
+        draw_chain(&mut out, layout, ChainId(at as u32), chain, drawn);
+    }
+    out.push_str("\nVirtual clusters\n");
+    for vc in &layout.vcs {
+        draw_vc(&mut out, layout, vc);
+    }
+    out.push_str("\nWhat is promised\n");
+    let _ = writeln!(out, "{}", promises(layout));
+    out
+}
+
+/// A chain, from its top cells down to machines; what is in a machine is said in words.
+fn draw_chain(out: &mut String, layout: &Layout, id: ChainId, chain: &Chain, drawn: u32) {
+    let top = chain.top();
+    let _ = writeln!(
+        out,
+        "{}: {}, {}, {} {}; a machine is {}",
+        chain.name,
+        number(chain.cells[top], "cell"),
+        number(chain.cells[chain.node_level], "machine"),
+        chain.cells[0],
+        chain.types[0],
+        inside_machine(chain),
+    );
+    let number = chain.cells[top];
+    for cell in 0..number.min(drawn) {
+        let last = cell + 1 == number.min(drawn) && number <= drawn;
+        draw_cell(out, layout, id, top, cell, "", last, drawn);
+    }
+    if number > drawn {
+        let _ = writeln!(out, "└─ … {} more (--all draws them)", number - drawn);
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "a cell and where it is drawn")]
+fn draw_cell(
+    out: &mut String,
+    layout: &Layout,
+    id: ChainId,
+    level: usize,
+    cell: u32,
+    before: &str,
+    last: bool,
+    drawn: u32,
+) {
+    let chain = layout.chain(id);
+    let (here, below) = if last {
+        ("└─ ", "   ")
+    } else {
+        ("├─ ", "│  ")
+    };
+    let address = chain.address(level, cell);
+    let shown = if level == chain.node_level {
+        address.rsplit('/').next().unwrap_or_default()
+    } else {
+        &address
+    };
+    let _ = write!(out, "{before}{here}{shown}");
+    if level > chain.node_level {
+        let _ = write!(out, "  {}", chain.types[level]);
+    }
+    let pins = layout
+        .slots
+        .iter()
+        .filter(|s| s.chain == id && s.pinned.is_some());
+    for pin in pins {
+        let index = pin.pinned.unwrap_or_default();
+        let name = layout.views[pin.view.index()]
+            .pinned
+            .as_deref()
+            .unwrap_or_default();
+        let owner = &layout.vcs[pin.vc.index()].name;
+        if pin.level == level && index == cell {
+            let _ = write!(out, "  pinned: {name}, of {owner}");
+        } else if level == chain.node_level
+            && pin.level < level
+            && chain.ancestor(index, pin.level, level) == cell
+        {
+            let inner = chain.address(pin.level, index);
+            let _ = write!(out, "  pinned in it: {name} ({inner}), of {owner}");
+        }
+    }
+    out.push('\n');
+    if level == chain.node_level {
+        return;
+    }
+    let before = format!("{before}{below}");
+    let children = chain.inside(cell, level, level - 1);
+    let number = children.end - children.start;
+    for child in children.clone().take(drawn as usize) {
+        let last = child + 1 == children.end;
+        draw_cell(out, layout, id, level - 1, child, &before, last, drawn);
+    }
+    if number > drawn {
+        let _ = writeln!(out, "{before}└─ … {} more", number - drawn);
+    }
+}
+
+/// `2 SOCKET × 2 SWITCH × 2 GPU`.
+fn inside_machine(chain: &Chain) -> String {
+    let parts = (0..chain.node_level)
+        .rev()
+        .map(|level| format!("{} {}", chain.fanout[level + 1], chain.types[level]));
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() {
+        "one leaf".to_owned()
+    } else {
+        parts.join(" × ")
+    }
+}
+
+/// What a virtual cluster owns; equal cells in a row are drawn as one line.
+fn draw_vc(out: &mut String, layout: &Layout, vc: &VcSpec) {
+    let id = layout.vc_named(&vc.name).unwrap_or_default();
+    let _ = write!(out, "{}: {}", vc.name, number(layout.leaves_of(id), "leaf cell"));
+    if let Some(limit) = vc.leaves_per_user {
+        let _ = write!(out, ", at most {limit} for one user");
+    }
+    for (user, limit) in &vc.user_limits {
+        let _ = write!(out, ", {limit} for {user}");
+    }
+    out.push('\n');
+    let mut lines: Vec<(u32, u32, String)> = Vec::new();
+    for slot in &vc.slots {
+        let spec = &layout.slots[slot.index()];
+        let chain = layout.chain(spec.chain);
+        let kind = &chain.types[spec.level];
+        let leaves = format!("{} {}", chain.leaves[spec.level], chain.types[0]);
+        let what = match spec.pinned {
+            Some(cell) => {
+                let name = layout.views[spec.view.index()]
+                    .pinned
+                    .as_deref()
+                    .unwrap_or_default();
+                format!(
+                    "{kind} ({leaves}), pinned: {name} at {}",
+                    chain.address(spec.level, cell)
+                )
+            }
+            None if spec.level == chain.top() => format!("{kind} ({leaves})"),
+            None => format!("{kind} ({leaves}) of {}", chain.name),
+        };
+        match lines.last_mut() {
+            Some((_, to, same)) if *same == what && spec.pinned.is_none() => *to = spec.number,
+            _ => lines.push((spec.number, spec.number, what)),
+        }
+    }
+    let all = lines.len();
+    for (at, (from, to, what)) in lines.into_iter().enumerate() {
+        let branch = if at + 1 == all { "└─" } else { "├─" };
+        let name = &vc.name;
+        let _ = if from == to {
+            writeln!(out, "{branch} {name}/{from}  {what}")
+        } else {
+            writeln!(out, "{branch} {name}/{from} to {to}  {} × {what}", to - from + 1)
+        };
+    }
+}
+
+/// Cells, promised and pinned ones, and what is left over, by chain and level.
+fn promises(layout: &Layout) -> comfy_table::Table {
+    let mut table = show::table(&[
+        "chain, cell type",
+        "level",
+        "cells",
+        "promised",
+        "pinned",
+        "nobody's",
+    ]);
+    // Levels below the smallest cell anybody owns say nothing new.
+    for row in rows(layout).into_iter().filter(|r| r.matters) {
+        let [level, cells, promised, pinned, left] = row.numbers;
+        let numbers = [level, cells, promised, pinned, left].map(|n| n.to_string());
+        let mut line = vec![format!("{}, {}", row.chain, row.kind)];
+        line.extend(numbers);
+        table.add_row(line);
+    }
+    show::align_numbers(&mut table);
+    table
+}
+
+struct Row {
+    chain: String,
+    kind: String,
+    /// Level from 1, cells, promised, pinned, left over.
+    numbers: [i64; 5],
+    /// Whether it is a machine or larger, or somebody owns cells of it.
+    matters: bool,
+}
+
+fn rows(layout: &Layout) -> Vec<Row> {
+    let cells = Cells::new(layout.clone());
+    let mut rows = Vec::new();
+    for (at, chain) in layout.chains.iter().enumerate() {
+        let id = ChainId(at as u32);
+        let slack = cells.slack_of(id);
+        for level in (0..=chain.top()).rev() {
+            let of = |pinned: bool| {
+                let slots = layout.slots.iter().filter(|s| s.chain == id && s.level == level);
+                slots.filter(|s| s.pinned.is_some() == pinned).count() as i64
+            };
+            let numbers = [
+                level as i64 + 1,
+                i64::from(chain.cells[level]),
+                of(false),
+                of(true),
+                slack[level],
+            ];
+            rows.push(Row {
+                matters: level >= chain.node_level || numbers[2] + numbers[3] > 0,
+                chain: chain.name.clone(),
+                kind: chain.types[level].clone(),
+                numbers,
+            });
+        }
+    }
+    rows
+}
+
+fn as_value(compiled: &Compiled) -> Value {
+    let layout = &compiled.layout;
+    let chains: Vec<Value> = rows(layout)
+        .into_iter()
+        .map(|row| {
+            let [level, cells, promised, pinned, left] = row.numbers;
+            json!({"chain": row.chain, "level": level, "cell_type": row.kind, "cells": cells, "promised": promised,
+                   "pinned": pinned, "left": left})
+        })
+        .collect();
+    let vcs: Vec<Value> = layout
+        .vcs
+        .iter()
+        .map(|vc| {
+            let id = layout.vc_named(&vc.name).unwrap_or_default();
+            let cells: Vec<Value> = vc
+                .slots
+                .iter()
+                .map(|slot| {
+                    let spec = &layout.slots[slot.index()];
+                    let chain = layout.chain(spec.chain);
+                    json!({"address": layout.slot_address(*slot), "chain": chain.name,
+                           "cell_type": chain.types[spec.level], "leaf_cells": chain.leaves[spec.level],
+                           "pinned": layout.views[spec.view.index()].pinned})
+                })
+                .collect();
+            json!({"name": vc.name, "leaf_cells": layout.leaves_of(id), "cells": cells,
+                   "leaf_cells_per_user": vc.leaves_per_user, "user_limits": vc.user_limits})
+        })
+        .collect();
+    let machines: Vec<&str> = layout.machines.iter().map(|m| m.name.as_str()).collect();
+    let notes: Vec<Value> = compiled
+        .notes
+        .iter()
+        .map(|f| json!({"path": f.path, "what": f.what}))
+        .collect();
+    json!({"ok": true, "machines": machines, "chains": chains, "virtual_clusters": vcs, "notes": notes})
+}

@@ -1,0 +1,167 @@
+//! `dovetail vc replay`: scenarios recorded from HiveD, played again.
+
+use std::path::{Path, PathBuf};
+
+use dovetail_cells::Layout;
+use dovetail_cells::hived::{Answer, Extender, Played, Scenario, Step, UserError};
+use dovetail_workload::read_hived;
+use serde_json::{Value, json};
+
+use super::why;
+use crate::failure::{Blame, Failure};
+use crate::show;
+
+pub(super) fn run(
+    files: &[PathBuf],
+    configs: Option<&Path>,
+    explain: bool,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let mut table = show::table(&[
+        "scenario",
+        "steps",
+        "exact",
+        "up to symmetry",
+        "on purpose",
+        "differs",
+    ]);
+    let mut rows: Vec<Value> = Vec::new();
+    let mut first = None;
+    for file in files {
+        let scenario = read_scenario(file)?;
+        let folder = match configs {
+            Some(folder) => folder.to_owned(),
+            None => file.parent().unwrap_or(Path::new(".")).join("../configs"),
+        };
+        let mut told = Vec::new();
+        let mut watch =
+            |at: usize, extender: &Extender, step: &Step, ours: Option<&Result<Answer, UserError>>| {
+                if explain {
+                    told.extend(waiting(at, extender, step, ours));
+                }
+            };
+        let played = scenario
+            .play(&mut |name| layout(&folder, name), &mut watch)
+            .map_err(|what| Failure::request(format!("{}: {what}", file.display())))?;
+        if explain && !as_json {
+            show::print(format!("{}: {}", scenario.name, scenario.note))?;
+            for line in &told {
+                show::print(format!("  {line}"))?;
+            }
+        }
+        let mismatch = played
+            .mismatch
+            .as_ref()
+            .map(|(at, m)| describe(&scenario, *at, &m.to_string()));
+        table.add_row([
+            scenario.name.clone(),
+            played.steps.to_string(),
+            played.exact.to_string(),
+            played.symmetric.to_string(),
+            played.exceptions.len().to_string(),
+            mismatch
+                .as_ref()
+                .map_or("–".to_owned(), |_| format!("step {}", played.steps - 1)),
+        ]);
+        rows.push(as_value(&scenario, &played, &told, mismatch.as_deref()));
+        if first.is_none() {
+            first = mismatch;
+        }
+    }
+    if as_json {
+        show::print(serde_json::to_string_pretty(&rows).or_work()?)?;
+    } else {
+        show::align_numbers(&mut table);
+        show::print(table)?;
+        for row in &rows {
+            for exception in row["exceptions"]
+                .as_array()
+                .map(Vec::as_slice)
+                .unwrap_or_default()
+            {
+                let (name, step) = (&row["scenario"], &exception["step"]);
+                let why = exception["why"].as_str().unwrap_or_default();
+                show::print(format!(
+                    "on purpose: {} step {step}: {why}",
+                    name.as_str().unwrap_or_default()
+                ))?;
+            }
+        }
+    }
+    match first {
+        Some(what) => Err(Failure::Work(anyhow::anyhow!("the first difference: {what}"))),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn read_scenario(file: &Path) -> Result<Scenario, Failure> {
+    let shown = file.display();
+    let bytes =
+        std::fs::read(file).map_err(|e| Failure::request(format!("{shown}: cannot be opened: {e}")))?;
+    serde_json::from_slice(&bytes).map_err(|e| {
+        Failure::request(format!(
+            "{shown}: not a scenario: {e}; expected JSON with name, config and steps"
+        ))
+    })
+}
+
+pub(super) fn layout(folder: &Path, name: &str) -> Result<Layout, String> {
+    let read = read_hived(&folder.join(name));
+    read.map(|(_, compiled)| compiled.layout)
+        .map_err(|e| e.to_string())
+}
+
+fn describe(scenario: &Scenario, at: usize, what: &str) -> String {
+    let step = &scenario.steps[at];
+    let subject = if step.pod.is_empty() {
+        &step.node
+    } else {
+        &step.pod
+    };
+    format!("{}, step {at} ({} {subject}): {what}", scenario.name, step.op)
+}
+
+/// Why a pod waits, in lines.
+fn waiting(
+    at: usize,
+    extender: &Extender,
+    step: &Step,
+    ours: Option<&Result<Answer, UserError>>,
+) -> Vec<String> {
+    let Some(spec) = &step.spec else { return Vec::new() };
+    match ours {
+        Some(Ok(Answer::Wait { why: None })) => {
+            vec![format!(
+                "step {at}: {} waits: its group is being preempted",
+                step.pod
+            )]
+        }
+        Some(Ok(Answer::Wait { why: Some(_) })) => {
+            let Some(explanation) = extender.explain(&step.pod, spec, step.suggested_nodes.as_deref()) else {
+                return Vec::new();
+            };
+            let name = |key: u64| extender.name_of(key).to_owned();
+            let lines = why::lines(&explanation, extender.cells(), &spec.virtual_cluster, &name);
+            let head = format!("step {at}: {} waits", step.pod);
+            std::iter::once(head)
+                .chain(lines.into_iter().map(|l| format!("  {l}")))
+                .collect()
+        }
+        Some(Err(error)) => vec![format!("step {at}: {} is refused: {error}", step.pod)],
+        Some(Ok(Answer::Bind { .. } | Answer::Preempt { .. })) | None => Vec::new(),
+    }
+}
+
+fn as_value(scenario: &Scenario, played: &Played, told: &[String], mismatch: Option<&str>) -> Value {
+    let exceptions: Vec<Value> = played
+        .exceptions
+        .iter()
+        .map(|(step, why)| json!({"step": step, "why": why}))
+        .collect();
+    let mut row = json!({"scenario": scenario.name, "steps": played.steps, "exact": played.exact,
+           "symmetric": played.symmetric, "exceptions": exceptions, "difference": mismatch});
+    if !told.is_empty() {
+        row["explanations"] = json!(told);
+    }
+    row
+}
