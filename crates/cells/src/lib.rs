@@ -28,6 +28,7 @@ pub mod hived;
 mod layout;
 mod leaves;
 mod life;
+mod occupy;
 mod place;
 mod reconfigure;
 mod request;

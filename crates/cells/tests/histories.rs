@@ -252,6 +252,40 @@ impl History {
         self.saw(what);
     }
 
+    /// A group is taken out and put back where it was.
+    fn put_back(&mut self) {
+        let Some(id) = self.any_group() else { return };
+        let group = self.cells.group(id).unwrap().clone();
+        if group.state != GroupState::Allocated || group.downgraded.is_some() {
+            return;
+        }
+        let request = Request {
+            key: group.key,
+            vc: group.vc,
+            user: group.user,
+            priority: group.priority,
+            lazy: group.lazy,
+            several_chains: false,
+            parts: Vec::new(),
+        };
+        let healthy = (0..self.cells.layout().machines.len()).all(|m| self.cells.is_healthy(MachineId(m as u32)));
+        let quiet = self.cells.groups().all(|(_, g)| g.downgraded.is_none());
+        self.cells.release(id);
+        let mut pods = group.pods.clone();
+        let told = self.dice.one_in(2);
+        if !told {
+            pods.iter_mut().for_each(|p| p.home = None);
+        }
+        match self.cells.occupy(&request, &pods) {
+            Some(id) => {
+                let now = self.cells.group(id).unwrap();
+                assert!(now.downgraded.is_none() && now.leaves() == group.leaves());
+                self.saw("put back");
+            }
+            None => assert!(!(healthy && quiet && told), "what was there a moment ago cannot be put back"),
+        }
+    }
+
     fn step(&mut self, thorough: bool) {
         match self.dice.below(40) {
             0..=17 => self.ask(thorough),
@@ -297,8 +331,9 @@ impl History {
                 assert!(self.cells.is_same_as(&before), "going back left a trace");
                 self.saw("rolled back");
             }
+            _ if self.dice.one_in(2) => self.put_back(),
             _ => {
-                if self.dice.one_in(20) {
+                if self.dice.one_in(10) {
                     let layout = config(&mut self.dice).compile().unwrap().layout;
                     let before = self.cells.groups().count();
                     let (cells, fates) = self.cells.reconfigured(layout);
@@ -364,6 +399,7 @@ fn whatever_happens_every_virtual_cluster_can_get_what_it_owns() {
         "recovered",
         "rolled back",
         "reconfigured",
+        "put back",
     ];
     for what in all {
         assert!(
