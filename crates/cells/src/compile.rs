@@ -428,6 +428,7 @@ impl Compiler<'_> {
                 chain,
                 pinned: None,
                 slots: Vec::new(),
+                leaves: 0,
             });
         }
         view
@@ -439,6 +440,7 @@ impl Compiler<'_> {
         let number = owned.len() as u32;
         owned.push(slot);
         self.layout.views[view.index()].slots.push(slot);
+        self.layout.views[view.index()].leaves += self.layout.chains[chain.index()].leaves[level];
         self.layout.slots.push(SlotSpec {
             vc,
             number,
@@ -470,6 +472,7 @@ impl Compiler<'_> {
             chain,
             pinned: Some(pin.to_owned()),
             slots: Vec::new(),
+            leaves: 0,
         });
         self.layout.vcs[vc.index()].pinned.insert(pin.to_owned(), view);
         self.slot(vc, chain, level, view, Some(index));

@@ -163,6 +163,8 @@ pub struct ViewSpec {
     pub pinned: Option<String>,
     /// Its slots, in order.
     pub slots: Vec<SlotId>,
+    /// Leaves of all of them.
+    pub leaves: u32,
 }
 
 /// A virtual cluster.

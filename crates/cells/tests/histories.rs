@@ -268,7 +268,8 @@ impl History {
             several_chains: false,
             parts: Vec::new(),
         };
-        let healthy = (0..self.cells.layout().machines.len()).all(|m| self.cells.is_healthy(MachineId(m as u32)));
+        let healthy =
+            (0..self.cells.layout().machines.len()).all(|m| self.cells.is_healthy(MachineId(m as u32)));
         let quiet = self.cells.groups().all(|(_, g)| g.downgraded.is_none());
         self.cells.release(id);
         let mut pods = group.pods.clone();
@@ -282,7 +283,10 @@ impl History {
                 assert!(now.downgraded.is_none() && now.leaves() == group.leaves());
                 self.saw("put back");
             }
-            None => assert!(!(healthy && quiet && told), "what was there a moment ago cannot be put back"),
+            None => assert!(
+                !(healthy && quiet && told),
+                "what was there a moment ago cannot be put back"
+            ),
         }
     }
 

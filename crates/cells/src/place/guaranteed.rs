@@ -148,17 +148,11 @@ impl Cells {
     }
 
     fn no_room(&self, view: ViewId, priority: i16, part: &Part, terms: &Terms<'_>) -> Wait {
-        let (mut available, mut unusable) = (0, 0);
         let spec = &self.layout.views[view.index()];
-        let layout = self.layout.chain(spec.chain);
         let state = &self.views[view.index()];
         let lower: u32 = state.used_at.range(..priority).map(|(_, n)| *n).sum();
-        for slot in &spec.slots {
-            let slot = &self.layout.slots[slot.index()];
-            available += layout.leaves[slot.level];
-        }
-        available -= state.used_at.values().sum::<u32>();
-        available += lower;
+        let available = spec.leaves - state.used_at.values().sum::<u32>() + lower;
+        let mut unusable = 0;
         if self.chains[spec.chain.index()].bad_nodes > 0 || terms.machines.is_some() {
             for slot in &spec.slots {
                 unusable += self.unusable_in(*slot, terms);
