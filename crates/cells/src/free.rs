@@ -68,11 +68,11 @@ impl Cells {
         let levels = &self.chains[chain.index()].levels;
         let layout = self.layout.chain(chain);
         let mut at = index;
-        for l in level..=layout.top() {
-            if levels[l].bound[at as usize] != NONE {
+        for (l, state) in levels.iter().enumerate().skip(level) {
+            if state.bound[at as usize] != NONE {
                 return false;
             }
-            if levels[l].split_of(at) > 0 {
+            if state.split_of(at) > 0 {
                 return l > level;
             }
             if l < layout.top() {
@@ -159,16 +159,16 @@ impl Cells {
         } else {
             1
         };
-        for l in 0..=level {
+        for (l, state) in levels.iter_mut().enumerate().take(level + 1) {
             let number = if l >= node_level {
-                levels[l].bad_cells.range(layout.inside(cell, level, l)).count() as u32
+                state.bad_cells.range(layout.inside(cell, level, l)).count() as u32
             } else {
                 bad_nodes * layout.cells_in(level.min(node_level), l)
             };
             if add {
-                levels[l].bad_free += number;
+                state.bad_free += number;
             } else {
-                levels[l].bad_free -= number;
+                state.bad_free -= number;
             }
         }
     }

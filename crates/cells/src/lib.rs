@@ -46,5 +46,5 @@ pub use layout::{
 };
 pub use place::Attempt;
 pub use reconfigure::{Carried, Fate};
-pub use request::{Denied, MachineSet, Outcome, Part, Refusal, Request, Target, Terms, Wait};
+pub use request::{Denied, Lost, MachineSet, Outcome, Part, Refusal, Request, Target, Terms, Wait};
 pub use state::{Cells, Mark};

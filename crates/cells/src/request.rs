@@ -89,6 +89,9 @@ impl MachineSet {
     }
 }
 
+/// Tells the work that would be lost with a group.
+pub type Lost<'a> = dyn Fn(GroupId, &Group) -> u64 + 'a;
+
 /// What else bears on a decision.
 #[derive(Clone, Copy, Default)]
 pub struct Terms<'a> {
@@ -96,7 +99,7 @@ pub struct Terms<'a> {
     pub machines: Option<&'a MachineSet>,
     /// The work that would be lost if a group were stopped; nothing if there is none. Victims are chosen so that
     /// little is lost.
-    pub lost: Option<&'a dyn Fn(GroupId, &Group) -> u64>,
+    pub lost: Option<&'a Lost<'a>>,
 }
 
 /// A request that can never be met as it is.

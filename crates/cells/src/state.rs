@@ -293,8 +293,8 @@ impl Cells {
         let layout = self.layout.chain(chain);
         let levels = &self.chains[chain.index()].levels;
         let mut at = index;
-        for l in level..=layout.top() {
-            let slot = levels[l].bound[at as usize];
+        for (l, state) in levels.iter().enumerate().skip(level) {
+            let slot = state.bound[at as usize];
             if slot != NONE {
                 return Some(SlotId(slot));
             }
@@ -317,9 +317,9 @@ impl Cells {
         if levels[layout.node_level].split_of(node) == 0 {
             return found;
         }
-        for level in 0..layout.node_level {
+        for (level, state) in levels.iter().enumerate().take(layout.node_level) {
             for cell in layout.inside(node, layout.node_level, level) {
-                let slot = levels[level].bound[cell as usize];
+                let slot = state.bound[cell as usize];
                 if slot != NONE {
                     found.push((SlotId(slot), level, cell));
                 }

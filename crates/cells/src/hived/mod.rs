@@ -7,4 +7,4 @@ mod scenario;
 
 pub use compare::Mismatch;
 pub use extender::{Answer, Extender, Member, Phase, PodGroup, PodSpec, UserError};
-pub use scenario::{EXCEPTIONS, Exception, Played, Scenario, Step};
+pub use scenario::{EXCEPTIONS, Exception, Played, Scenario, Step, Watch};

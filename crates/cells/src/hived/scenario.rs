@@ -139,6 +139,9 @@ pub struct Played {
     pub mismatch: Option<(usize, Mismatch)>,
 }
 
+/// Sees a step after it was played: its number, the cells, the step, and the answer if there is one.
+pub type Watch<'a> = dyn FnMut(usize, &Extender, &Step, Option<&Result<Answer, UserError>>) + 'a;
+
 impl Scenario {
     /// Plays all steps and compares. `configs` gives the compiled configuration of a name, or what is wrong with it;
     /// `watch` sees every step after it was played, and what it came to.
@@ -148,7 +151,7 @@ impl Scenario {
     pub fn play(
         &self,
         configs: &mut dyn FnMut(&str) -> Result<Layout, String>,
-        watch: &mut dyn FnMut(usize, &Extender, &Step, Option<&Result<Answer, UserError>>),
+        watch: &mut Watch<'_>,
     ) -> Result<Played, String> {
         let mut played = Played::default();
         let layout = match (configs(&self.config), self.steps.first()) {
