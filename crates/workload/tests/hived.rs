@@ -1,6 +1,10 @@
 //! HiveD's configurations and scenarios: everything HiveD was seen to do, done again.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says what it leaves out"
+)]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
