@@ -316,6 +316,16 @@ impl Handle {
         })
     }
 
+    /// An agent that came has told everything it kept. What it should run and does not is lost; the orders that stand.
+    pub fn node_settles(&self, node: NodeId, running: Vec<(JobNo, Launch)>) -> Ask<'_, Vec<Order>> {
+        self.ask(move |desk| {
+            for fact in desk.book.reconcile(node, &running) {
+                desk.record(fact);
+            }
+            Ok(desk.book.orders_for(node))
+        })
+    }
+
     /// An agent has not been heard of for so long that its tasks have ended.
     pub fn node_lost(&self, node: NodeId) -> Ask<'_, ()> {
         self.ask(move |desk| {
