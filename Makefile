@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DOVETAIL = $(or $(CARGO_TARGET_DIR),target)/release/dovetail
 
-.PHONY: help demo test build lint unit doc bench clean
+.PHONY: help demo test build lint unit python doc bench clean
 
 help: ## What can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/'
@@ -15,7 +15,7 @@ demo: build ## Build, compare nine policies on a Philly-like workload, and write
 build: ## Build the binary
 	$(CARGO) build --release --locked -p dovetail
 
-test: lint unit doc ## Everything that has to pass
+test: lint unit python doc ## Everything that has to pass
 
 lint: ## Format and lints
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
@@ -25,6 +25,10 @@ lint: ## Format and lints
 
 unit: ## All tests, doc tests included
 	$(CARGO) test --locked --workspace
+
+python: ## Tests of the package for training scripts
+	@if python3 --version >/dev/null 2>&1; then python3 -m unittest discover -q -s python/tests -t python; \
+	else echo "SKIPPED: python3 is not installed"; fi
 
 doc: ## The API documentation, without warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps

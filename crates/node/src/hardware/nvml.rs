@@ -1,0 +1,79 @@
+//! GPUs through the driver's management library, which is looked for when the agent starts.
+
+use dovetail_proto::v1::Gpu;
+use nvml_wrapper::Nvml;
+use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError};
+
+use crate::hardware::gpus::GpuDriver;
+
+/// The library, loaded.
+pub(super) struct NvmlGpus {
+    nvml: Nvml,
+    count: u32,
+}
+
+impl NvmlGpus {
+    /// Loads the library; the error says why there is none.
+    pub(super) fn open() -> Result<Self, String> {
+        let nvml = Nvml::init().map_err(|e| e.to_string())?;
+        let count = nvml.device_count().map_err(|e| e.to_string())?;
+        Ok(Self { nvml, count })
+    }
+
+    fn gpu(&self, index: u32) -> Gpu {
+        let device = match self.nvml.device_by_index(index) {
+            Ok(device) => device,
+            // It fell off the bus: its slot stays, so that the others keep their numbers.
+            Err(e) => {
+                return Gpu {
+                    uuid: format!("GPU-lost-{index}"),
+                    fault: e.to_string(),
+                    ..Default::default()
+                };
+            }
+        };
+        let mut gpu = Gpu::default();
+        match (device.uuid(), device.name(), device.memory_info()) {
+            (Ok(uuid), Ok(name), Ok(memory)) => {
+                gpu.uuid = uuid;
+                gpu.r#type = name;
+                gpu.memory_mib = memory.total >> 20;
+            }
+            (Err(e), _, _) | (_, Err(e), _) | (_, _, Err(e)) => gpu.fault = e.to_string(),
+        }
+        if let Ok(pci) = device.pci_info() {
+            gpu.numa = numa_of(&pci.bus_id);
+        }
+        // Cards without error correction say that they have no count.
+        if let Ok(count) = device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile)
+            && count > 0
+        {
+            gpu.fault = format!("{count} memory errors that could not be corrected");
+        }
+        gpu
+    }
+}
+
+/// The NUMA domain of a card, counted from 1; zero if the machine does not say. The library writes eight digits of the
+/// domain of the bus, the kernel four.
+fn numa_of(bus_id: &str) -> u32 {
+    let id = bus_id.to_ascii_lowercase();
+    let short = id.get(id.len().saturating_sub(12)..).unwrap_or(&id);
+    let path = format!("/sys/bus/pci/devices/{short}/numa_node");
+    let said = std::fs::read_to_string(path).unwrap_or_default();
+    said.trim().parse::<u32>().map_or(0, |domain| domain + 1)
+}
+
+impl GpuDriver for NvmlGpus {
+    fn gpus(&mut self) -> Vec<Gpu> {
+        (0..self.count).map(|i| self.gpu(i)).collect()
+    }
+
+    fn busy(&mut self) -> Vec<u32> {
+        let busy = |index| {
+            let device = self.nvml.device_by_index(index).ok()?;
+            Some(device.utilization_rates().ok()?.gpu)
+        };
+        (0..self.count).map(|i| busy(i).unwrap_or(0)).collect()
+    }
+}

@@ -1,0 +1,8 @@
+//! A task on disk: what it runs, its environment, its folder, its log.
+
+pub(crate) mod cgroup;
+pub(crate) mod cpus;
+pub(crate) mod environment;
+pub(crate) mod folder;
+pub(crate) mod log;
+pub(crate) mod record;

@@ -1,0 +1,49 @@
+//! A small scheduler that speaks the protocol and can misbehave, and agents as processes of their own.
+
+#![allow(
+    clippy::unwrap_used,
+    dead_code,
+    reason = "a test fails by panicking, and uses what it needs"
+)]
+
+pub(crate) mod agent;
+pub(crate) mod scheduler;
+
+use dovetail_proto::v1::{Peer, Processes, StartTask, TaskKey};
+
+pub(crate) fn key(job: u64, generation: u64) -> TaskKey {
+    TaskKey { job, generation }
+}
+
+/// An order for a shell script.
+pub(crate) fn script(job: u64, text: &str) -> StartTask {
+    StartTask {
+        task: Some(key(job, 1)),
+        job_name: format!("job-{job}"),
+        command: vec!["sh".into(), "-c".into(), text.into()],
+        workdir: "/".into(),
+        processes: Processes::PerNode.into(),
+        grace_ms: 30_000,
+        master_port: 29500,
+        ..Default::default()
+    }
+}
+
+pub(crate) fn peer(node: &str, gpus: &[u32]) -> Peer {
+    Peer {
+        node: node.into(),
+        address: "127.0.0.1".into(),
+        gpus: gpus.to_vec(),
+    }
+}
+
+/// Waits until something is there. The limit is only for a test that has failed.
+pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..6000 {
+        if let Some(found) = look() {
+            return found;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("waited in vain for {what}");
+}
