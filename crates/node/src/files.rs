@@ -18,7 +18,12 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), NodeError> {
     write_with(path, bytes, 0o600, true).at(path)
 }
 
-/// The same for a file that others may read, and that need not outlive a power cut.
+/// The same for a file that need not outlive a power cut, because the processes it tells of do not either.
+pub(crate) fn write_quick(path: &Path, bytes: &[u8]) -> Result<(), NodeError> {
+    write_with(path, bytes, 0o600, false).at(path)
+}
+
+/// The same for a file that others may read.
 pub(crate) fn write_public(path: &Path, bytes: &[u8]) -> Result<(), NodeError> {
     write_with(path, bytes, 0o644, false).at(path)
 }
@@ -58,8 +63,16 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32, durable: bool) -> io::Result<
 
 /// Writes a value as JSON.
 pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), NodeError> {
-    let text = serde_json::to_vec_pretty(value).map_err(|e| damaged(path, &e.to_string()))?;
-    write(path, &text)
+    write(path, &to_json(path, value)?)
+}
+
+/// Writes a value as JSON that need not outlive a power cut.
+pub(crate) fn write_json_quick<T: Serialize>(path: &Path, value: &T) -> Result<(), NodeError> {
+    write_quick(path, &to_json(path, value)?)
+}
+
+fn to_json<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>, NodeError> {
+    serde_json::to_vec_pretty(value).map_err(|e| damaged(path, &e.to_string()))
 }
 
 /// Reads a value back; `None` if there is no file.

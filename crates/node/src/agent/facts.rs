@@ -10,6 +10,9 @@ use crate::link::{self, Sender};
 use crate::store::lease;
 use crate::task::record::{Key, STOPPED_CODE};
 
+/// Facts that are not acknowledged are told again after so many heartbeats.
+const REPEAT_BEATS: u32 = 10;
+
 impl Agent {
     /// A connection is being opened: say who we are.
     pub(super) fn dialled(&mut self, sender: Sender) {
@@ -76,6 +79,10 @@ impl Agent {
         self.link.beats.insert(number, self.now_ms());
         self.link.next_beat = Some(Instant::now() + Duration::from_millis(self.link.beat_ms));
         self.say_numbered(number, What::Heartbeat(beat));
+        self.link.beats_since_facts += 1;
+        if self.link.beats_since_facts > REPEAT_BEATS {
+            self.send_facts();
+        }
     }
 
     /// The scheduler has heard of a fact or a heartbeat.
@@ -175,6 +182,7 @@ impl Agent {
 
     /// Everything that is not acknowledged, in the order of tasks.
     pub(super) fn send_facts(&mut self) {
+        self.link.beats_since_facts = 0;
         let keys: Vec<Key> = self.tasks.keys().copied().collect();
         for key in keys {
             self.send_started(key);

@@ -81,6 +81,7 @@ pub(crate) struct Link {
     pub(crate) beat_ms: u64,
     pub(crate) lease_ms: u64,
     pub(crate) next_beat: Option<Instant>,
+    pub(crate) beats_since_facts: u32,
     /// When heartbeats were sent that are not answered yet.
     pub(crate) beats: BTreeMap<u64, u64>,
 }

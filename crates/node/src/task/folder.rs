@@ -56,7 +56,7 @@ impl TaskFolder {
     }
 
     pub(crate) fn write_spec(&self, spec: &Spec) -> Result<(), NodeError> {
-        files::write_json(&self.path.join("spec.json"), spec)
+        files::write_json_quick(&self.path.join("spec.json"), spec)
     }
 
     pub(crate) fn running(&self) -> Result<Option<Running>, NodeError> {
@@ -64,7 +64,7 @@ impl TaskFolder {
     }
 
     pub(crate) fn write_running(&self, running: &Running) -> Result<(), NodeError> {
-        files::write_json(&self.path.join("shim.json"), running)
+        files::write_json_quick(&self.path.join("shim.json"), running)
     }
 
     pub(crate) fn stop(&self) -> Result<Option<Stop>, NodeError> {
@@ -72,7 +72,7 @@ impl TaskFolder {
     }
 
     pub(crate) fn write_stop(&self, stop: &Stop) -> Result<(), NodeError> {
-        files::write_json(&self.path.join("stop.json"), stop)?;
+        files::write_json_quick(&self.path.join("stop.json"), stop)?;
         files::write_public(&self.notice(), format!("{}\n", stop.reason).as_bytes())
     }
 
@@ -93,7 +93,7 @@ impl TaskFolder {
 
     /// Keeps room on the disk for the end.
     pub(crate) fn reserve(&self) -> Result<(), NodeError> {
-        files::write(&self.path.join("reserve"), &[b' '; 8192])
+        files::write_quick(&self.path.join("reserve"), &[b' '; 8192])
     }
 
     /// Whether its end is written down.
