@@ -12,6 +12,7 @@ pub mod progress;
 pub mod scenario;
 pub mod setup;
 pub mod show;
+pub mod tenancy;
 
 use std::process::ExitCode;
 

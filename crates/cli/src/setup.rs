@@ -15,6 +15,7 @@ use dovetail_workload::{Format, SensitivityTable, Workload, describe_cluster, re
 
 use crate::args::{CompatArg, KnowledgeArg, RunArgs};
 use crate::failure::{Blame, Failure};
+use crate::tenancy;
 
 /// The cluster when none is given.
 const DEFAULT_CLUSTER: &str = "16x8";
@@ -307,7 +308,7 @@ fn track(text: &str) -> Result<(u32, u32), Failure> {
 }
 
 /// The parts that replace those of the preset.
-pub fn overrides(args: &RunArgs) -> Overrides {
+fn overrides(args: &RunArgs) -> Overrides {
     Overrides {
         admission: args.admission.clone(),
         order: args.order.clone(),
@@ -316,6 +317,7 @@ pub fn overrides(args: &RunArgs) -> Overrides {
         grouping: args.grouping.clone(),
         placement: args.placement.clone(),
         tenancy: args.tenancy.clone(),
+        ..Overrides::default()
     }
 }
 
@@ -329,14 +331,21 @@ pub fn policy(
     workload: &Workload,
     config: &mut SimConfig,
 ) -> Result<(Policy, Knowledge), Failure> {
-    match args.compat {
-        None => build(name, &overrides(args)).or_request(),
+    let mut parts = overrides(args);
+    tenancy::resolve(&mut parts, workload, config)?;
+    let (mut policy, needs) = match args.compat {
+        None => build(name, &parts).or_request(),
         Some(CompatArg::Blox) => {
             let rate = args.jobs_per_hour.or(args.load);
-            compat::blox(name, &overrides(args), workload, rate, config).or_request()
+            compat::blox(name, &parts, workload, rate, config).or_request()
         }
-        Some(CompatArg::Muri) => compat::muri(name, &overrides(args), workload, config).or_request(),
+        Some(CompatArg::Muri) => compat::muri(name, &parts, workload, config).or_request(),
+    }?;
+    // What was read from a file is called by the name of the file.
+    if let (Some(read), Some(given)) = (&parts.tenancy, &args.tenancy) {
+        policy.name = policy.name.replace(read.as_str(), given);
     }
+    Ok((policy, needs))
 }
 
 /// A sentence where jobs take turns that are no longer than it takes to start again, so that they get nowhere.

@@ -250,3 +250,49 @@ fn a_model_nobody_knows_is_an_error_with_its_line() {
     );
     assert!(shown.contains("exit code 2"), "{shown}");
 }
+
+#[test]
+fn a_quota_comes_from_the_command_line_or_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = "submit_s,duration_s,gpus,job_id,tenant,priority\n0,100,8,a,red,-1\n10,50,4,b,blue,0\n20,10,6,c,red,0\n";
+    std::fs::write(dir.path().join("jobs.csv"), trace).unwrap();
+    std::fs::write(
+        dir.path().join("shares.yaml"),
+        "tenants: {red: 4, blue: {guaranteed: 4, borrow: 0}}\n",
+    )
+    .unwrap();
+    let run = |tenancy: &str| {
+        let args = [
+            "simulate",
+            "--trace",
+            "jobs.csv",
+            "--cluster",
+            "1x8",
+            "--policy",
+            "srsf",
+            "--check",
+            "--tenancy",
+        ];
+        dovetail_in(dir.path(), &[&args[..], &[tenancy]].concat())
+    };
+    assert_snapshot!(
+        [
+            run("quota:shares.yaml"),
+            run("quota:red=4"),
+            run("quota:red=8,default=4"),
+            run("quota:red=four"),
+            run("quota"),
+        ]
+        .join("\n")
+    );
+    std::fs::write(
+        dir.path().join("shares.yaml"),
+        "tenants: {red: 4, blue: {borrow: 0}}\n",
+    )
+    .unwrap();
+    let shown = run("quota:shares.yaml");
+    assert!(
+        shown.contains("shares.yaml") && shown.contains("guaranteed"),
+        "{shown}"
+    );
+}

@@ -66,6 +66,9 @@ impl Engine {
             min_gpus: self.policy.sizing.least(spec),
             ..spec.clone()
         };
+        if let Err(reason) = self.policy.tenancy.ever(&spec) {
+            return Verdict::Reject(reason);
+        }
         self.policy
             .admission
             .admit(&spec, &self.state.demand, &self.state.cluster)

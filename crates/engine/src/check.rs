@@ -17,7 +17,9 @@ impl Engine {
     pub fn check(&self) -> Result<(), String> {
         self.state.check_jobs()?;
         self.state.check_gpus(self.policy.grouping.terms())?;
-        self.state.check_lines()
+        self.state.check_lines()?;
+        let mut holders = self.state.jobs().filter(|j| j.allocation.is_some());
+        self.policy.tenancy.check(&mut holders)
     }
 }
 

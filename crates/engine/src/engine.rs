@@ -256,6 +256,7 @@ impl Engine {
             }
             self.launch_what_can_start();
         }
+        self.policy.tenancy.decided();
     }
 
     /// Brings every line that has run out, or whose job changed, up to date.

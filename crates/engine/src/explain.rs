@@ -93,7 +93,7 @@ impl Engine {
                 largest: total,
                 gpu_type: ask.gpu_type,
             });
-        } else if free < ask.gpus {
+        } else if free < ask.gpus && !self.policy.tenancy.limits() {
             reasons.push(Reason::NotEnoughFreeGpus {
                 asked: ask.gpus,
                 free,

@@ -54,6 +54,13 @@ impl Line {
         Self { band, ..self }
     }
 
+    /// The same line behind all lines of lower classes, and ahead of all of higher ones.
+    pub(crate) fn of_class(self, class: u8) -> Self {
+        const WIDTH: i32 = 1 << 22;
+        let band = self.band.clamp(-WIDTH, WIDTH) + i32::from(class) * (2 * WIDTH + 1);
+        Self { band, ..self }
+    }
+
     /// The same line, to be looked at again at `until`.
     pub fn until(self, until: Option<Time>) -> Self {
         Self { until, ..self }

@@ -11,11 +11,34 @@ impl Engine {
         if let Some(known) = self.state.cluster.node(node) {
             if known.up && known.spec == spec {
                 self.state.cluster.set_node(node, true, false);
+                self.tell_of_node(node);
                 return;
             }
             self.node_down(node);
         }
         self.state.cluster.node_up(node, spec);
+        self.tell_of_node(node);
+    }
+
+    /// Tells the tenancy how the node is now.
+    fn tell_of_node(&mut self, node: NodeId) {
+        if let Some(known) = self.state.cluster.node(node) {
+            self.policy.tenancy.node(node, &known.spec, known.is_open());
+        }
+    }
+
+    /// Tells a tenancy that knows nothing yet of all nodes, and of all jobs that hold GPUs.
+    pub(crate) fn tell_tenancy(&mut self) {
+        let tenancy = &mut self.policy.tenancy;
+        for (id, node) in self.state.cluster.nodes() {
+            tenancy.node(id, &node.spec, node.is_open());
+        }
+        for job in self.state.jobs() {
+            if let Some(allocation) = &job.allocation {
+                tenancy.taken(&job.spec, allocation);
+            }
+        }
+        tenancy.decided();
     }
 
     pub(crate) fn node_down(&mut self, node: NodeId) {
@@ -43,6 +66,7 @@ impl Engine {
             }
         }
         self.state.cluster.set_node(node, false, false);
+        self.tell_of_node(node);
     }
 
     pub(crate) fn node_open(&mut self, node: NodeId, draining: bool) {
@@ -53,6 +77,7 @@ impl Engine {
             .is_some_and(|n| n.up && n.draining != draining)
         {
             self.state.cluster.set_node(node, true, draining);
+            self.tell_of_node(node);
             self.books.dirty = true;
             if draining {
                 self.unplace_from(node);

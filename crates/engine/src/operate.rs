@@ -29,12 +29,11 @@ impl Engine {
         for id in all {
             let job = self.state.known(id);
             if let Some(allocation) = job.allocation.clone() {
-                let spec = job.spec.clone();
                 self.state.occupants.come(id, &allocation);
-                self.policy.tenancy.taken(&spec, &allocation);
             }
             self.state.mark_stale(id);
         }
+        self.tell_tenancy();
         self.books.wake = None;
         self.books.kept_for = None;
         self.books.dirty = true;

@@ -5,7 +5,7 @@
 
 use std::fmt::Debug;
 
-use dovetail_model::{Allocation, GpuTypeId, JobId, JobSpec, Reason, Terms, Time};
+use dovetail_model::{Allocation, GpuTypeId, JobId, JobSpec, NodeId, NodeSpec, Reason, Terms, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -272,7 +272,25 @@ pub trait Tenancy: Part + CloneTenancy {
         placement.place(ask, cluster)
     }
 
-    /// Whether the job may have these GPUs, which a grouping chose beside others.
+    /// Whether it ever keeps a job from GPUs that are free, or tells classes of jobs apart.
+    fn limits(&self) -> bool {
+        false
+    }
+
+    /// Whether the job could ever run.
+    ///
+    /// # Errors
+    /// The reason with numbers when it could not, whoever gave way.
+    fn ever(&self, _job: &JobSpec) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    /// The class of the job: all of a lower class stand ahead of it, whatever the order says.
+    fn class(&self, _job: &JobSpec) -> u8 {
+        0
+    }
+
+    /// Whether the job may have these free GPUs, which it had before or which a grouping chose beside others.
     fn may_use(&self, _job: &Job, _allocation: &Allocation) -> bool {
         true
     }
@@ -292,6 +310,20 @@ pub trait Tenancy: Part + CloneTenancy {
 
     /// A draft, or the end of the job, gave it back.
     fn released(&mut self, _job: &JobSpec, _allocation: &Allocation) {}
+
+    /// A node is there, and takes new jobs or does not. Told before any job is placed on it, and at every change.
+    fn node(&mut self, _node: NodeId, _spec: &NodeSpec, _open: bool) {}
+
+    /// A decision is over: what was drafted stands.
+    fn decided(&mut self) {}
+
+    /// Whether its own books are right, and agree with what these jobs hold.
+    ///
+    /// # Errors
+    /// Says what is wrong with them.
+    fn check(&self, _holders: &mut dyn Iterator<Item = &Job>) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// A whole policy: one of each part.

@@ -207,13 +207,18 @@ impl<'a> Round<'a> {
     pub fn start(&mut self, candidate: &Candidate) -> Result<(), Reason> {
         let back = self.position_in_returned(candidate);
         let allocation = match back {
-            Some(i) if self.state.cluster.is_free(&self.returned[i].original) => {
+            Some(i) if self.may_have_back(candidate.job, &self.returned[i].original) => {
                 self.returned[i].original.clone()
             }
             _ => self.find_place(candidate.job)?,
         };
         self.give(candidate, back, allocation, false);
         Ok(())
+    }
+
+    /// Whether what a job lost in this round is still free, and its tenant may still use it.
+    fn may_have_back(&self, id: JobId, own: &Allocation) -> bool {
+        self.state.cluster.is_free(own) && self.tenancy.may_use(self.state.known(id), own)
     }
 
     /// Like [`Round::start`], but a job that was thrown out in this round is placed like any other.
@@ -291,7 +296,7 @@ impl<'a> Round<'a> {
         let job = self.state.known(id);
         let ask = self.sizing.ask(job);
         let free = self.state.cluster.free_gpus(ask.gpu_type);
-        if free < ask.gpus {
+        if free < ask.gpus && !self.tenancy.limits() {
             return Err(Reason::NotEnoughFreeGpus {
                 asked: ask.gpus,
                 free,
@@ -304,12 +309,8 @@ impl<'a> Round<'a> {
     pub fn last_behind(&mut self, candidate: &Candidate, may_go: impl Fn(&Job) -> bool) -> Option<JobId> {
         let mut i = self.tail_first;
         loop {
-            if i == self.tail.len() {
-                let next = self.pull_tail()?;
-                self.tail.push(Tail {
-                    rank: next,
-                    evicted: self.evicted.contains(&next.job),
-                });
+            if i == self.tail.len() && !self.lengthen_tail() {
+                return None;
             }
             let tail = self.tail[i];
             if tail.rank <= candidate.rank {
@@ -325,9 +326,33 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Whether any holder stands behind the candidate.
+    /// Whether any holder stands behind the candidate, be it one that may be thrown out for it or not: where none does,
+    /// none stands behind later candidates either.
     pub fn anyone_behind(&mut self, candidate: &Candidate) -> bool {
-        self.last_behind(candidate, |_| true).is_some()
+        let mut i = self.tail_first;
+        loop {
+            if i == self.tail.len() && !self.lengthen_tail() {
+                return false;
+            }
+            let tail = self.tail[i];
+            if tail.rank <= candidate.rank {
+                return false;
+            }
+            if !tail.evicted {
+                return true;
+            }
+            i += 1;
+        }
+    }
+
+    /// Looks at one more holder from the end of the line.
+    fn lengthen_tail(&mut self) -> bool {
+        let Some(rank) = self.pull_tail() else {
+            return false;
+        };
+        let evicted = self.evicted.contains(&rank.job);
+        self.tail.push(Tail { rank, evicted });
+        true
     }
 
     /// Whether enough GPUs are free, or held by jobs behind the candidate that `may_go` lets go.
@@ -337,14 +362,8 @@ impl<'a> Round<'a> {
         let mut gpus = self.state.cluster.free_gpus(ask.gpu_type);
         let mut i = self.tail_first;
         while gpus < ask.gpus {
-            if i == self.tail.len() {
-                let Some(next) = self.pull_tail() else {
-                    return false;
-                };
-                self.tail.push(Tail {
-                    rank: next,
-                    evicted: self.evicted.contains(&next.job),
-                });
+            if i == self.tail.len() && !self.lengthen_tail() {
+                return false;
             }
             let tail = self.tail[i];
             if tail.rank <= candidate.rank {

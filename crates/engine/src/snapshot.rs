@@ -33,6 +33,7 @@ impl Engine {
         };
         engine.state.suit(&engine.policy);
         engine.state.rebuild(&*engine.policy.tenancy);
+        engine.tell_tenancy();
         Ok(engine)
     }
 }

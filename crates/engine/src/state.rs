@@ -206,6 +206,10 @@ impl State {
                 Some(crowd) => order.line_among(&entry.job, crowd, now),
                 None => order.line(&entry.job, now),
             };
+            let line = match tenancy.limits() {
+                true => line.of_class(tenancy.class(&entry.job.spec)),
+                false => line,
+            };
             if crowd.is_some() && entry.seat == seat && entry.job.line == line && line.until.is_none() {
                 continue;
             }

@@ -83,6 +83,19 @@ pub enum Reason {
         /// The cap.
         cap: u64,
     },
+    /// Its tenant holds too much already, of what is its own or of what it may borrow.
+    TenantQuota {
+        /// The tenant.
+        tenant: TenantId,
+        /// Whether the job borrows.
+        borrows: bool,
+        /// GPUs asked for.
+        asked: u32,
+        /// GPUs held by jobs of the tenant that borrow, or by those that do not.
+        held: u32,
+        /// The most they may hold.
+        most: u32,
+    },
     /// Its user has reached a cap.
     UserCap {
         /// The user.
@@ -173,6 +186,19 @@ impl fmt::Display for Reason {
                 write!(
                     f,
                     "held by admission: tenant {tenant} asks for {demand} GPUs, its cap is {cap}"
+                )
+            }
+            Self::TenantQuota {
+                tenant,
+                borrows,
+                asked,
+                held,
+                most,
+            } => {
+                let what = if *borrows { "may borrow" } else { "is guaranteed" };
+                write!(
+                    f,
+                    "asks for {asked} GPUs; tenant {tenant} {what} {most} and holds {held} of them"
                 )
             }
             Self::UserCap { user, demand, cap } => {

@@ -75,6 +75,20 @@ pub enum PolicyError {
         /// The discipline that was given.
         discipline: String,
     },
+    /// A tenancy with limits, with a walk that does not ask it about every job.
+    #[error("a tenancy with limits needs discipline `preempt`, `backfill` or `strict`, found `{discipline}`")]
+    NeedsPlainWalk {
+        /// The discipline that was given.
+        discipline: String,
+    },
+    /// The quota leaves tenants out.
+    #[error(
+        "tenancy `quota`: no share for tenant {tenants}; add TENANT=GPUS for it, or default=GPUS for all others"
+    )]
+    NoShare {
+        /// Those without a share.
+        tenants: String,
+    },
     /// The text is not of the form `name:key=value,...`.
     #[error("cannot read `{text}`: expected NAME, NAME:VALUE or NAME:KEY=VALUE,KEY=VALUE")]
     Malformed {

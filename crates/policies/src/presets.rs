@@ -205,6 +205,8 @@ pub struct Overrides {
     pub placement: Option<String>,
     /// What a tenant may use.
     pub tenancy: Option<String>,
+    /// The names of the tenants in the order of their ids, for a tenancy that knows them by name.
+    pub tenants: Vec<String>,
 }
 
 impl Overrides {
@@ -331,11 +333,8 @@ pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), P
         registry::ORDERS,
         &pick(&overrides.order, parts.order),
     )?;
-    let (discipline, d) = registry::build(
-        Kind::Discipline,
-        registry::DISCIPLINES,
-        &pick(&overrides.discipline, walk),
-    )?;
+    let walk = pick(&overrides.discipline, walk);
+    let (discipline, d) = registry::build(Kind::Discipline, registry::DISCIPLINES, &walk)?;
     let (sizing, s) = registry::build(
         Kind::Sizing,
         registry::SIZINGS,
@@ -351,11 +350,7 @@ pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), P
         registry::PLACEMENTS,
         &pick(&overrides.placement, "consolidate".to_owned()),
     )?;
-    let (tenancy, t) = registry::build(
-        Kind::Tenancy,
-        registry::TENANCIES,
-        &pick(&overrides.tenancy, "none".to_owned()),
-    )?;
+    let (tenancy, t) = crate::tenancy::build(overrides, &walk)?;
     let name = format!("{text}{}", overrides.suffix());
     let knowledge = [a, o, d, s, g, p, t].into_iter().max().unwrap_or(Knowledge::None);
     Ok((

@@ -63,6 +63,9 @@ fn read_line(scenario: &mut Scenario, line: &str) -> Result<(), String> {
             scenario.happenings.push((at, happening));
         }
     }
+    if scenario.policy.overrides.tenancy.is_some() {
+        scenario.policy.overrides.tenants = scenario.names.tenants.values().cloned().collect();
+    }
     Ok(())
 }
 

@@ -16,6 +16,7 @@ pub mod hived;
 pub mod job;
 pub mod profiles;
 pub mod profiling;
+pub mod quota;
 pub mod read;
 pub mod rescale;
 pub mod sensitivity;

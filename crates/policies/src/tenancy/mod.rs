@@ -1,19 +1,50 @@
 //! What a tenant may use.
 
+mod quota;
+
 use dovetail_engine::{Knowledge, Part, Tenancy};
 
-use crate::registry::Entry;
+use crate::knobs::PolicyError;
+use crate::presets::Overrides;
+use crate::registry::{self, Entry, Kind};
+
+pub use quota::{Quota, Share, Shares};
 
 /// All of them.
-pub const ALL: &[Entry<dyn Tenancy>] = &[Entry {
-    name: "none",
-    what: "every tenant may use every GPU",
-    source: "rule",
-    key: "no limits",
-    knowledge: Knowledge::None,
-    knobs: &[],
-    build: |_| Ok(Box::new(Shared)),
-}];
+pub const ALL: &[Entry<dyn Tenancy>] = &[
+    Entry {
+        name: "none",
+        what: "every tenant may use every GPU",
+        source: "rule",
+        key: "no limits",
+        knowledge: Knowledge::None,
+        knobs: &[],
+        build: |_| Ok(Box::new(Shared)),
+    },
+    quota::ENTRY,
+];
+
+/// Disciplines under which a tenancy with limits keeps its promise. The others keep or share GPUs without asking it.
+const DISCIPLINES: [&str; 3] = ["preempt", "backfill", "strict"];
+
+/// Builds the tenancy that is asked for. One with limits also needs what else the overrides say of tenants.
+pub(crate) fn build(
+    overrides: &Overrides,
+    discipline: &str,
+) -> Result<(Box<dyn Tenancy>, Knowledge), PolicyError> {
+    let text = overrides.tenancy.as_deref().unwrap_or("none");
+    let tenancy: Box<dyn Tenancy> = match text.split_once(':') {
+        Some(("quota", shares)) => Box::new(Shares::parse(shares)?.of(&overrides.tenants)?),
+        _ => return registry::build(Kind::Tenancy, ALL, text),
+    };
+    let walk = discipline.split(':').next().unwrap_or_default();
+    if !DISCIPLINES.contains(&walk) {
+        return Err(PolicyError::NeedsPlainWalk {
+            discipline: walk.to_owned(),
+        });
+    }
+    Ok((tenancy, Knowledge::None))
+}
 
 /// One pool for all.
 #[derive(Debug, Clone)]

@@ -7,4 +7,5 @@ mod orders;
 mod placements;
 mod sharing;
 mod sizings;
+mod tenancies;
 mod themis;

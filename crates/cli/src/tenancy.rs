@@ -1,0 +1,78 @@
+//! `--tenancy`: what tenants may use, with the files it names.
+
+use std::path::Path;
+
+use dovetail_model::TenantId;
+use dovetail_policies::Overrides;
+use dovetail_policies::tenancy::{Share, Shares};
+use dovetail_sim::SimConfig;
+use dovetail_workload::{Workload, quota::read_quota};
+
+use crate::failure::{Blame, Failure};
+
+/// Fills in what a tenancy has to know of the tenants of the workload, and of the files it names.
+///
+/// # Errors
+/// What is wrong with the file, or with what it promises.
+pub fn resolve(overrides: &mut Overrides, workload: &Workload, config: &SimConfig) -> Result<(), Failure> {
+    let Some(text) = &overrides.tenancy else {
+        return Ok(());
+    };
+    overrides.tenants = workload.names.tenants.values().cloned().collect();
+    if let Some(("quota", what)) = text.split_once(':') {
+        let shares = shares(what)?;
+        keepable(&shares, workload, config)?;
+        overrides.tenancy = Some(format!("quota:{shares}"));
+    }
+    Ok(())
+}
+
+/// The shares as they were written, or as the file has them.
+fn shares(what: &str) -> Result<Shares, Failure> {
+    if what.contains('=') {
+        return Shares::parse(what).or_request();
+    }
+    let mut shares = Shares::default();
+    for (name, guaranteed, borrowed) in read_quota(Path::new(what)).or_request()? {
+        let share = Share {
+            guaranteed,
+            borrowed: borrowed.unwrap_or(u32::MAX),
+        };
+        match name.as_str() {
+            "default" => shares.default = Some(share),
+            _ => drop(shares.named.insert(name, share)),
+        }
+    }
+    Ok(shares)
+}
+
+/// No more may be promised than there is, and every tenant with jobs has to have a share.
+fn keepable(shares: &Shares, workload: &Workload, config: &SimConfig) -> Result<(), Failure> {
+    let promised: u64 = shares.named.values().map(|s| u64::from(s.guaranteed)).sum();
+    let others = |name: &String| !shares.named.contains_key(name);
+    let has_jobs = |tenant: TenantId| workload.jobs.iter().any(|j| j.tenant == tenant);
+    let others = workload.names.tenants.iter().filter(|(_, name)| others(name));
+    let others: Vec<&String> = others
+        .filter(|(id, _)| has_jobs(*id))
+        .map(|(_, name)| name)
+        .collect();
+    let each = shares.default.map_or(0, |s| u64::from(s.guaranteed));
+    let (promised, gpus) = (promised + each * others.len() as u64, config.cluster.gpus());
+    if promised > u64::from(gpus) {
+        return Err(Failure::request(format!(
+            "--tenancy quota: {promised} GPUs are guaranteed in all, but the cluster has {gpus}; expected no more than that"
+        )));
+    }
+    match shares.default {
+        None if !others.is_empty() => Err(Failure::request(format!(
+            "--tenancy quota: no share for {}; add TENANT=GPUS for {}, or default=GPUS for all others",
+            others
+                .iter()
+                .map(|n| format!("`{n}`"))
+                .collect::<Vec<_>>()
+                .join(", "),
+            if others.len() == 1 { "it" } else { "each" },
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,118 @@
+//! A file that says how many GPUs each tenant is guaranteed.
+//!
+//! ```yaml
+//! tenants:
+//!   vision: 8                              # may borrow whatever is idle
+//!   speech: {guaranteed: 16, borrow: 4}    # at most four more
+//! default: 0                               # every other tenant
+//! ```
+
+use std::path::Path;
+
+use crate::error::TraceError;
+use crate::yaml::{Entry, YamlError, parse as parse_yaml};
+
+/// GPUs guaranteed to a tenant (or to every other one, under the name `default`), and the most it may borrow.
+pub type TenantShare = (String, u32, Option<u32>);
+
+/// A file of shares that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum QuotaError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] TraceError),
+    /// It is not YAML, or not of the right shape.
+    #[error(transparent)]
+    Yaml(#[from] YamlError),
+}
+
+/// Reads a file of shares.
+///
+/// # Errors
+/// What is wrong, with file and path.
+pub fn read_quota(path: &Path) -> Result<Vec<TenantShare>, QuotaError> {
+    let file = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|reason| TraceError::Open {
+        file: file.clone(),
+        reason,
+    })?;
+    Ok(parse_quota(&text, &file)?)
+}
+
+/// The shares in a text; `file` is what errors call it.
+///
+/// # Errors
+/// What is wrong with its shape.
+pub fn parse_quota(text: &str, file: &str) -> Result<Vec<TenantShare>, YamlError> {
+    let value = parse_yaml(text, file)?;
+    let top = Entry::top(file, &value);
+    let mut shares = Vec::new();
+    for (key, entry) in top.entries(&["tenants", "default"])? {
+        if key == "default" {
+            shares.push(share("default", &entry)?);
+            continue;
+        }
+        for (name, entry) in entry.all_entries()? {
+            if name.is_empty() || name == "default" || name.contains([',', '=']) {
+                return Err(entry.wrong(
+                    "this is no name of a tenant; expected one without `,` and `=`, and `default` beside `tenants`",
+                ));
+            }
+            shares.push(share(name, &entry)?);
+        }
+    }
+    match shares.is_empty() {
+        false => Ok(shares),
+        true => Err(top.wrong("it names no tenant; expected `tenants: {NAME: GPUS}`")),
+    }
+}
+
+fn share(name: &str, entry: &Entry<'_>) -> Result<TenantShare, YamlError> {
+    const MOST: u64 = 1 << 30;
+    if let Ok(gpus) = entry.whole(0, MOST) {
+        return Ok((name.to_owned(), gpus as u32, None));
+    }
+    let Ok(parts) = entry.entries(&["guaranteed", "borrow"]) else {
+        return Err(entry.expected("a number of GPUs, or {guaranteed: GPUS, borrow: GPUS}"));
+    };
+    let (mut guaranteed, mut borrow) = (None, None);
+    for (key, part) in parts {
+        let gpus = Some(part.whole(0, MOST)? as u32);
+        match key {
+            "guaranteed" => guaranteed = gpus,
+            _ => borrow = gpus,
+        }
+    }
+    let Some(guaranteed) = guaranteed else {
+        return Err(entry.wrong("it does not say how many GPUs are `guaranteed`"));
+    };
+    Ok((name.to_owned(), guaranteed, borrow))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_read_in_both_forms() {
+        let text = "tenants: {vision: 8, speech: {guaranteed: 16, borrow: 4}}\ndefault: {guaranteed: 0}";
+        let shares = parse_quota(text, "q.yaml").unwrap();
+        let expected = [("vision", 8, None), ("speech", 16, Some(4)), ("default", 0, None)];
+        assert_eq!(shares, expected.map(|(n, g, b)| (n.to_owned(), g, b)));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, part) in [
+            ("tenants: {a: many}", "a number of GPUs"),
+            ("tenants: {a: {borrow: 4}}", "does not say how many GPUs"),
+            ("tenants: {a: {guaranteed: -1}}", "tenants.a.guaranteed"),
+            ("tenants: {default: 4}", "no name of a tenant"),
+            ("tenants: {}", "names no tenant"),
+            ("tenant: {a: 1}", "tenants"),
+        ] {
+            let said = parse_quota(text, "q.yaml").unwrap_err().to_string();
+            assert!(said.contains(part) && said.contains("q.yaml"), "{text}: {said}");
+        }
+    }
+}
