@@ -22,7 +22,7 @@ impl Round<'_> {
         let sized: Vec<(&Job, u32)> = line
             .iter()
             .map(|id| state.known(*id))
-            .map(|job| (job, self.sizing.ask(job).gpus))
+            .map(|job| (job, self.sizing.ask(job, &state.cluster).gpus))
             .collect();
         self.grouping.see(&state.cluster);
         self.grouping.group(&sized, gpus, state.now)
@@ -38,13 +38,16 @@ impl Round<'_> {
         let ask = Ask {
             gpus: claim.gpus,
             gpu_memory_mib: claim.members.iter().map(fills).sum(),
-            ..self.sizing.ask(first)
+            ..self.sizing.ask(first, &self.state.cluster)
         };
         let place = self
             .tenancy
             .place(first, &ask, &self.state.cluster, self.placement)?;
         for (i, member) in claim.members.iter().enumerate() {
-            let share = resized(&place, &self.sizing.ask(self.state.known(*member)));
+            let share = resized(
+                &place,
+                &self.sizing.ask(self.state.known(*member), &self.state.cluster),
+            );
             self.put_on(*member, share, i > 0);
         }
         Ok(())

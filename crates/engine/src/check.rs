@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_model::{GpuSet, JobId, NodeId, NodeShare, Terms};
+use dovetail_model::{Allocation, GpuSet, JobId, NodeId, NodeShare, Share, Terms};
 
 use crate::cluster::Cluster;
 use crate::engine::Engine;
@@ -128,6 +128,7 @@ impl State {
             if node.free != expected || node.free_gpus != expected.count() {
                 return Err(format!("node {id} has lost count of its free GPUs"));
             }
+            self.check_granted(id)?;
             if (node.free_cpu_milli + cpu, node.free_memory_mib + memory)
                 != (node.spec.cpu_milli, node.spec.memory_mib)
             {
@@ -145,6 +146,44 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Nobody has less than he was promised, and all together no more than there is, with what lingers.
+    fn check_granted(&self, id: NodeId) -> Result<(), String> {
+        if !self.fills || self.touched.contains(&id) {
+            return Ok(());
+        }
+        let Some(node) = self.cluster.node(id).filter(|n| n.up) else {
+            return Ok(());
+        };
+        let mut beyond = Share::default();
+        for job in self.occupants.on_node(id) {
+            let job = self.known(job);
+            let on = |a: Option<&Allocation>| {
+                let part = a?.shares.iter().find(|s| s.node == id)?;
+                Some((part.gpus.clone(), Share::new(part.cpu_milli, part.memory_mib)))
+            };
+            let (Some(promised), Some(has)) = (on(job.allocation.as_ref()), on(job.holds())) else {
+                return Err(format!(
+                    "job {} is on node {id} without a share of it",
+                    job.spec.id
+                ));
+            };
+            if promised.0 != has.0 || !has.1.covers(promised.1) {
+                return Err(format!(
+                    "job {} has less than it was promised on node {id}",
+                    job.spec.id
+                ));
+            }
+            beyond = beyond.plus(has.1.minus(promised.1));
+        }
+        if beyond == Share::default() || node.left().covers(beyond) {
+            Ok(())
+        } else {
+            Err(format!(
+                "node {id} has granted more CPU or memory than it has left"
+            ))
+        }
     }
 
     fn check_lines(&self) -> Result<(), String> {

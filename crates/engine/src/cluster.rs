@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dovetail_model::ids::IdVec;
-use dovetail_model::{Allocation, GpuSet, GpuTypeId, NodeId, NodeSpec, Zone, ZoneId};
+use dovetail_model::{Allocation, GpuSet, GpuTypeId, NodeId, NodeSpec, Share, Zone, ZoneId};
 use serde::{Deserialize, Serialize};
 
 use crate::node_set::NodeSet;
@@ -25,6 +25,9 @@ pub struct NodeState {
     pub free_cpu_milli: u32,
     /// Memory nobody is meant to hold, in MiB.
     pub free_memory_mib: u64,
+    /// CPU and memory that would make all jobs here fastest, together: it may be more than there is.
+    #[serde(default)]
+    pub wished: Share,
     /// Slots that jobs told to stop have not given up yet.
     pub lingering: GpuSet,
     /// How many such jobs beyond the first are on a slot; those that shared it.
@@ -49,6 +52,7 @@ impl NodeState {
             free_gpus: spec.gpus,
             free_cpu_milli: spec.cpu_milli,
             free_memory_mib: spec.memory_mib,
+            wished: Share::default(),
             lingering: GpuSet::empty(spec.gpus),
             also_lingering: BTreeMap::new(),
             lingering_cpu_milli: 0,
@@ -62,6 +66,12 @@ impl NodeState {
     /// Whether it takes new jobs.
     pub fn is_open(&self) -> bool {
         self.up && !self.draining
+    }
+
+    /// CPU and memory that are promised to nobody and that no job told to stop still has.
+    pub fn left(&self) -> Share {
+        Share::new(self.free_cpu_milli, self.free_memory_mib)
+            .minus(Share::new(self.lingering_cpu_milli, self.lingering_memory_mib))
     }
 
     /// How many GPUs with so much CPU and memory beside each are free.
@@ -220,9 +230,17 @@ pub struct Cluster {
     #[serde(skip)]
     fragments: u32,
     lingering: u32,
+    /// The least that any node has beside a GPU.
+    #[serde(skip)]
+    least_share: Share,
 }
 
 impl Cluster {
+    /// CPU and memory beside each GPU when they are shared out in proportion, on the node that has least of each.
+    pub fn least_share(&self) -> Share {
+        self.least_share
+    }
+
     /// The node, if it ever joined.
     pub fn node(&self, id: NodeId) -> Option<&NodeState> {
         self.nodes.get(id)?.as_ref()
@@ -321,6 +339,15 @@ impl Cluster {
         self.lingering -= self.node(id).map_or(0, |n| n.lingering.count());
         *self.entry(id) = Some(NodeState::new(spec));
         self.index(id);
+        self.find_least_share();
+    }
+
+    fn find_least_share(&mut self) {
+        let with_gpus = self.nodes().map(|(_, n)| &n.spec).filter(|n| n.gpus > 0);
+        self.least_share = with_gpus
+            .map(NodeSpec::proportional)
+            .reduce(Share::at_most)
+            .unwrap_or_default();
     }
 
     /// Changes whether a node is up or draining.
@@ -341,7 +368,7 @@ impl Cluster {
     }
 
     /// Takes what an allocation names; with `share`, GPUs may be held already.
-    pub(crate) fn take(&mut self, allocation: &Allocation, share: bool, gpu_memory_mib: u64) {
+    pub(crate) fn take(&mut self, allocation: &Allocation, share: bool, gpu_memory_mib: u64, wish: Share) {
         for part in &allocation.shares {
             self.unindex(part.node);
             let node = self.existing(part.node);
@@ -357,12 +384,13 @@ impl Cluster {
             node.free_gpus = node.free.count();
             node.free_cpu_milli -= part.cpu_milli;
             node.free_memory_mib -= part.memory_mib;
+            node.wished = node.wished.plus(wish.times(part.gpus.count()));
             self.index(part.node);
         }
     }
 
     /// Gives back what an allocation names.
-    pub(crate) fn release(&mut self, allocation: &Allocation, gpu_memory_mib: u64) {
+    pub(crate) fn release(&mut self, allocation: &Allocation, gpu_memory_mib: u64, wish: Share) {
         for part in &allocation.shares {
             self.unindex(part.node);
             let node = self.existing(part.node);
@@ -385,6 +413,7 @@ impl Cluster {
             node.free_gpus = node.free.count();
             node.free_cpu_milli += part.cpu_milli;
             node.free_memory_mib += part.memory_mib;
+            node.wished = node.wished.minus(wish.times(part.gpus.count()));
             self.index(part.node);
         }
     }
@@ -513,6 +542,7 @@ impl Cluster {
         for id in ids {
             self.index(id);
         }
+        self.find_least_share();
     }
 
     fn entry(&mut self, id: NodeId) -> &mut Option<NodeState> {

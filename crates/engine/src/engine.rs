@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::draft::Changed;
 use crate::job::{Job, Live};
 use crate::parts::Policy;
+use crate::replan::same_gpus;
 use crate::round::Round;
 use crate::state::{Entry, Seat, State};
 
@@ -250,10 +251,14 @@ impl Engine {
         policy.discipline.walk(&mut round);
         let (draft, wake, kept_for) = round.finish();
         (self.books.wake, self.books.kept_for) = (wake, kept_for);
-        if !draft.is_empty() {
+        let changed = !draft.is_empty();
+        if changed {
             for change in draft.changes(&self.state) {
                 self.carry_out(change);
             }
+        }
+        self.share_out();
+        if changed {
             self.launch_what_can_start();
         }
         self.policy.tenancy.decided();
@@ -287,7 +292,13 @@ impl Engine {
                 if self.state.known(id).is_up() {
                     self.stop(id, before, StopReason::Preempted);
                 } else {
+                    self.state.entry(id).job.granted = None;
                     self.state.mark_stale(id);
+                }
+            }
+            (Some(before), Some(target)) if same_gpus(&before, &target) && self.state.known(id).is_up() => {
+                if !self.state.fills {
+                    self.resize(id, target);
                 }
             }
             (Some(before), Some(target)) => {
@@ -309,7 +320,9 @@ impl Engine {
     /// Tells a job to stop. Its GPUs are no longer its own, but not free either until it has stopped.
     pub(crate) fn stop(&mut self, id: JobId, held: Allocation, reason: StopReason) {
         let now = self.state.now;
+        let held = self.state.entry(id).job.granted.take().unwrap_or(held);
         self.state.cluster.linger(&held);
+        self.state.touch(&held);
         let job = &mut self.state.entry(id).job;
         let span = now.since(job.held_since);
         job.done = job.done(now);
@@ -347,7 +360,7 @@ impl Engine {
             job.live = Live::Launched;
             job.held_since = now;
             job.first_start.get_or_insert(now);
-            let allocation = job.allocation.clone().expect("looked at above");
+            let allocation = job.holds().cloned().expect("looked at above");
             self.commands.push_back(Command::Launch {
                 job: id,
                 generation: job.generation,
@@ -418,6 +431,7 @@ impl Engine {
         let job = self.forget(id);
         if let Live::Stopping(held) = &job.live {
             self.state.cluster.unlinger(held);
+            self.state.touch(held);
         }
         if outcome == Outcome::Completed {
             self.books.redraw |= self.policy.order.finished(&job, self.state.now);
@@ -441,6 +455,7 @@ impl Engine {
         (job.done, job.done_at, job.waiting_since) = (done, now, now);
         let (cancelled, stopped_in) = (job.cancelled, job.stopped_in);
         self.state.cluster.unlinger(&held);
+        self.state.touch(&held);
         if cancelled {
             self.forget(id);
         } else {
@@ -463,6 +478,10 @@ impl Engine {
         self.state.give_back(id, &held, &mut *self.policy.tenancy);
         self.state.unpend(id);
         self.state.mark_stale(id);
+        let job = &mut self.state.entry(id).job;
+        if !job.is_up() {
+            job.granted = None;
+        }
         held
     }
 

@@ -84,7 +84,7 @@ impl Engine {
     /// How many wait ahead, and why the job could not start on what is free now.
     fn standing_ahead(&self, id: JobId, reasons: &mut Vec<Reason>) -> u32 {
         let job = self.state.known(id);
-        let ask = self.policy.sizing.ask(job);
+        let ask = self.policy.sizing.ask(job, &self.state.cluster);
         let free = self.state.cluster.free_gpus(ask.gpu_type);
         let total = self.state.cluster.total_gpus(ask.gpu_type);
         if total < ask.gpus {

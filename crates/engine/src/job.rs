@@ -39,6 +39,9 @@ pub struct Job {
     pub stage: Stage,
     /// What it should hold.
     pub allocation: Option<Allocation>,
+    /// The same GPUs with the CPU and memory it has there for now, where that is more than it was promised.
+    #[serde(default)]
+    pub granted: Option<Allocation>,
     /// What is there.
     pub live: Live,
     /// How often it was launched.
@@ -84,6 +87,7 @@ impl Job {
             spec,
             stage: Stage::Arrived,
             allocation: None,
+            granted: None,
             live: Live::Nothing,
             generation: Generation(0),
             line: Line::fixed(0),
@@ -103,6 +107,11 @@ impl Job {
             first_start: None,
             cancelled: false,
         }
+    }
+
+    /// Its GPUs, and the CPU and memory it has beside them for now.
+    pub fn holds(&self) -> Option<&Allocation> {
+        self.granted.as_ref().or(self.allocation.as_ref())
     }
 
     /// Whether it was told to start and not yet to stop.

@@ -20,6 +20,7 @@ pub mod crowd;
 pub mod draft;
 pub mod engine;
 pub mod explain;
+mod fill;
 pub mod job;
 pub mod line;
 pub mod lineup;
@@ -34,15 +35,15 @@ pub mod sharers;
 mod snapshot;
 pub mod state;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, NodeState};
 pub use crowd::Crowd;
 pub use engine::{Clock, Engine, Snapshot};
 pub use explain::Explanation;
 pub use job::{Job, Live};
 pub use line::{Line, Rank};
 pub use parts::{
-    Admission, Ask, Claim, Discipline, Grouping, Knowledge, Order, Part, Placement, Policy, Sizing, Tenancy,
-    Verdict,
+    Admission, Ask, Claim, Discipline, Grouping, Guest, Knowledge, Order, Part, Placement, Policy, Sizing,
+    Tenancy, Verdict,
 };
 pub use round::{Candidate, Round};
 pub use shape::{Shape, ShapeId};

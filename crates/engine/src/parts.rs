@@ -5,11 +5,11 @@
 
 use std::fmt::Debug;
 
-use dovetail_model::{Allocation, GpuTypeId, JobId, JobSpec, NodeId, NodeSpec, Reason, Terms, Time};
+use dovetail_model::{Allocation, GpuTypeId, JobId, JobSpec, NodeId, NodeSpec, Reason, Share, Terms, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, NodeState};
 use crate::crowd::Crowd;
 use crate::job::Job;
 use crate::line::Line;
@@ -174,6 +174,8 @@ pub struct Ask {
     pub memory_mib_per_gpu: u64,
     /// Memory it fills on each GPU, in MiB.
     pub gpu_memory_mib: u64,
+    /// What would make it fastest, beside each GPU: nothing has to be there, but it may be worth a look where it is.
+    pub wish: Share,
 }
 
 impl Ask {
@@ -186,15 +188,40 @@ impl Ask {
             cpu_milli_per_gpu: spec.cpu_milli_per_gpu,
             memory_mib_per_gpu: spec.memory_mib_per_gpu,
             gpu_memory_mib: spec.gpu_memory_mib,
+            wish: spec.wish(),
         }
     }
 }
 
+/// A job on a node, as a sizing sees it that shares out what is left there.
+#[derive(Debug, Clone, Copy)]
+pub struct Guest<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// GPUs it has on the node.
+    pub gpus: u32,
+    /// What it was promised there, all GPUs together.
+    pub promised: Share,
+    /// What it gets for each GPU and no more: another of its nodes has no more for it.
+    pub bound: Option<Share>,
+}
+
 /// **Sizing**: how wide a job runs, and how much CPU and memory it gets.
 pub trait Sizing: Part + CloneSizing {
-    /// What to ask for when the job is looked at alone.
-    fn ask(&self, job: &Job) -> Ask {
+    /// What to ask for when the job is looked at alone. What is placed is promised: it cannot be taken back.
+    fn ask(&self, job: &Job, _cluster: &Cluster) -> Ask {
         Ask::of(&job.spec)
+    }
+
+    /// Whether CPU and memory of running jobs change with who is beside them: [`Sizing::fill`] is asked then.
+    fn fills(&self) -> bool {
+        false
+    }
+
+    /// CPU and memory on one node for each of the jobs on it, all GPUs of a job there together: at least what it was
+    /// promised, and no more than the node has left with all promises kept.
+    fn fill(&self, _node: &NodeState, _left: Share, _guests: &[Guest<'_>]) -> Vec<Share> {
+        Vec::new()
     }
 
     /// The fewest GPUs the job would ever be given.

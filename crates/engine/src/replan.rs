@@ -23,7 +23,10 @@ impl Round<'_> {
             rigid = widths.is_none();
             again = self.sizing.changes_at(&jobs, now);
             let sized: Vec<(&Job, u32)> = match widths {
-                None => jobs.iter().map(|j| (*j, self.sizing.ask(j).gpus)).collect(),
+                None => jobs
+                    .iter()
+                    .map(|j| (*j, self.sizing.ask(j, &self.state.cluster).gpus))
+                    .collect(),
                 Some(widths) => jobs.iter().copied().zip(widths).filter(|(_, w)| *w > 0).collect(),
             };
             self.grouping.see(&self.state.cluster);
@@ -143,7 +146,7 @@ impl Round<'_> {
         let ask = Ask {
             gpus: claim.gpus,
             gpu_memory_mib: claim.members.iter().map(fills).sum(),
-            ..self.sizing.ask(first)
+            ..self.sizing.ask(first, &self.state.cluster)
         };
         let own = claim.members.iter().filter_map(|m| before.get(m)).find(|a| {
             a.gpus() == claim.gpus
@@ -165,7 +168,10 @@ impl Round<'_> {
             return self.stay(claim, before);
         };
         for (i, member) in claim.members.iter().enumerate() {
-            let share = resized(&place, &self.sizing.ask(self.state.known(*member)));
+            let share = resized(
+                &place,
+                &self.sizing.ask(self.state.known(*member), &self.state.cluster),
+            );
             let fills = self.state.known(*member).spec.gpu_memory_mib;
             if i == 0 || self.state.cluster.has_room_beside(&share, fills) {
                 self.draft.assign(self.state, self.tenancy, *member, share, i > 0);
@@ -193,7 +199,7 @@ impl Round<'_> {
     /// before, it stays where it was.
     fn start_claim(&mut self, claim: &Claim, least: u32, before: Option<&Allocation>) {
         let job = self.state.known(claim.members[0]);
-        let mut ask = self.sizing.ask(job);
+        let mut ask = self.sizing.ask(job, &self.state.cluster);
         let most = claim.gpus.min(self.state.cluster.free_gpus(ask.gpu_type));
         let found = (least..=most).rev().find_map(|gpus| {
             ask.gpus = gpus;
@@ -216,7 +222,8 @@ impl Round<'_> {
     }
 }
 
-fn same_gpus(a: &Allocation, b: &Allocation) -> bool {
+/// Whether both name the same GPUs, whatever is beside them.
+pub(crate) fn same_gpus(a: &Allocation, b: &Allocation) -> bool {
     a.shares.len() == b.shares.len()
         && a.shares
             .iter()

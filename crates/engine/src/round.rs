@@ -250,7 +250,7 @@ impl<'a> Round<'a> {
     /// GPUs that others hold, as the grouping chooses.
     pub(crate) fn find_beside(&mut self, id: JobId) -> Option<Allocation> {
         let job = self.state.known(id);
-        let ask = self.sizing.ask(job);
+        let ask = self.sizing.ask(job, &self.state.cluster);
         let view = Sharers::new(self.state);
         let found = self.grouping.beside(job, &ask, &view, self.state.now)?;
         self.tenancy.may_use(job, &found).then_some(found)
@@ -294,7 +294,7 @@ impl<'a> Round<'a> {
 
     fn find_place(&mut self, id: JobId) -> Result<Allocation, Reason> {
         let job = self.state.known(id);
-        let ask = self.sizing.ask(job);
+        let ask = self.sizing.ask(job, &self.state.cluster);
         let free = self.state.cluster.free_gpus(ask.gpu_type);
         if free < ask.gpus && !self.tenancy.limits() {
             return Err(Reason::NotEnoughFreeGpus {
@@ -358,7 +358,7 @@ impl<'a> Round<'a> {
     /// Whether enough GPUs are free, or held by jobs behind the candidate that `may_go` lets go.
     pub fn enough_behind(&mut self, candidate: &Candidate, may_go: impl Fn(&Job) -> bool) -> bool {
         let job = self.state.known(candidate.job);
-        let ask = self.sizing.ask(job);
+        let ask = self.sizing.ask(job, &self.state.cluster);
         let mut gpus = self.state.cluster.free_gpus(ask.gpu_type);
         let mut i = self.tail_first;
         while gpus < ask.gpus {

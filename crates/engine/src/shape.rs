@@ -18,6 +18,8 @@ pub struct Shape {
     pub memory_mib_per_gpu: u64,
     /// Memory it fills on each GPU, in MiB.
     pub gpu_memory_mib: u64,
+    /// Its curve over CPU and memory, by fingerprint; zero where it was not measured.
+    pub curve: u64,
     /// Whatever else the tenancy tells apart.
     pub tenancy_key: u64,
 }
@@ -31,6 +33,7 @@ impl Shape {
             cpu_milli_per_gpu: spec.cpu_milli_per_gpu,
             memory_mib_per_gpu: spec.memory_mib_per_gpu,
             gpu_memory_mib: spec.gpu_memory_mib,
+            curve: spec.sensitivity.as_ref().map_or(0, |s| s.fingerprint()),
             tenancy_key,
         }
     }

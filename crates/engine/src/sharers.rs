@@ -43,6 +43,12 @@ impl Occupants {
         }
     }
 
+    /// Everyone on a node, each once.
+    pub(crate) fn on_node(&self, node: NodeId) -> std::collections::BTreeSet<JobId> {
+        let slots = self.nodes.get(node);
+        slots.into_iter().flatten().flatten().copied().collect()
+    }
+
     fn on(&self, node: NodeId, slot: u32) -> &[JobId] {
         let slots = self.nodes.get(node);
         slots.and_then(|s| s.get(slot as usize)).map_or(&[], |here| here)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dovetail_model::ids::IdVec;
-use dovetail_model::{Allocation, JobId, JobSpec, Slowdowns, TenantId, Time, UserId};
+use dovetail_model::{Allocation, JobId, JobSpec, NodeId, Slowdowns, TenantId, Time, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
@@ -93,6 +93,12 @@ pub struct State {
     pub(crate) stale: Vec<JobId>,
     #[serde(skip)]
     pub(crate) keep_holders: bool,
+    /// Whether CPU and memory change with who is beside whom.
+    #[serde(skip)]
+    pub(crate) fills: bool,
+    /// Nodes where someone came or went since what is left there was last shared out.
+    #[serde(default)]
+    pub(crate) touched: BTreeSet<NodeId>,
     #[serde(skip)]
     pub(crate) occupants: Occupants,
     /// What was measured of jobs that share GPUs.
@@ -104,7 +110,8 @@ impl State {
     /// Keeps the books this policy looks into, and no others.
     pub(crate) fn suit(&mut self, policy: &Policy) {
         self.keep_holders = policy.discipline.looks_at_holders();
-        self.occupants.kept = policy.grouping.terms().overlap;
+        self.fills = policy.sizing.fills();
+        self.occupants.kept = policy.grouping.terms().overlap || self.fills;
     }
 
     /// The job, while it lives.
@@ -279,6 +286,13 @@ impl State {
         job
     }
 
+    /// What is left on these nodes is to be shared out anew.
+    pub(crate) fn touch(&mut self, allocation: &Allocation) {
+        if self.fills {
+            self.touched.extend(allocation.shares.iter().map(|s| s.node));
+        }
+    }
+
     /// The cluster gives `allocation` to a job that holds nothing.
     pub(crate) fn hand_out(
         &mut self,
@@ -288,8 +302,10 @@ impl State {
         tenancy: &mut dyn Tenancy,
     ) {
         let gpu_memory_mib = self.known(id).spec.gpu_memory_mib;
-        self.cluster.take(&allocation, share, gpu_memory_mib);
+        let wish = self.known(id).spec.wish();
+        self.cluster.take(&allocation, share, gpu_memory_mib, wish);
         self.occupants.come(id, &allocation);
+        self.touch(&allocation);
         let entry = self.entry(id);
         tenancy.taken(&entry.job.spec, &allocation);
         let gpus = entry.job.spec.gpus;
@@ -303,8 +319,10 @@ impl State {
     /// The cluster takes back what the job held; the caller has taken it out of the job.
     pub(crate) fn give_back(&mut self, id: JobId, allocation: &Allocation, tenancy: &mut dyn Tenancy) {
         let gpu_memory_mib = self.known(id).spec.gpu_memory_mib;
-        self.cluster.release(allocation, gpu_memory_mib);
+        let wish = self.known(id).spec.wish();
+        self.cluster.release(allocation, gpu_memory_mib, wish);
         self.occupants.go(id, allocation);
+        self.touch(allocation);
         let entry = self.entry(id);
         tenancy.released(&entry.job.spec, allocation);
         let gpus = entry.job.spec.gpus;

@@ -33,6 +33,16 @@ pub enum Command {
         /// Where.
         allocation: Allocation,
     },
+    /// Give the running job this CPU and memory beside the GPUs it has; it is not stopped for it. A node does so before
+    /// anything it is told later, and within one decision what gets less comes before what gets more.
+    Resize {
+        /// The job.
+        job: JobId,
+        /// The launch that runs.
+        generation: Generation,
+        /// The same GPUs, with what is beside them from now on.
+        allocation: Allocation,
+    },
     /// Stop the job and answer with `Stopped` when its GPUs are free.
     Stop {
         /// The job.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{GpuTypeId, JobId, ModelId, TenantId, UserId};
-use crate::sensitivity::Sensitivity;
+use crate::sensitivity::{Sensitivity, Share};
 use crate::stages::Stages;
 use crate::units::{Rate, Time, Work};
 
@@ -85,6 +85,14 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// CPU and memory beside each GPU that would make it fastest; what it asks for where it was not measured.
+    pub fn wish(&self) -> Share {
+        match &self.sensitivity {
+            Some(sensitivity) => sensitivity.ideal(),
+            None => Share::new(self.cpu_milli_per_gpu, self.memory_mib_per_gpu),
+        }
+    }
+
     /// A job of one GPU that is submitted at the epoch and of which nothing else is known.
     pub fn new(id: JobId, gpus: u32) -> Self {
         Self {

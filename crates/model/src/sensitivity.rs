@@ -31,8 +31,46 @@ impl Share {
         self.cpu_milli >= other.cpu_milli && self.memory_mib >= other.memory_mib
     }
 
+    /// Both together.
+    pub fn plus(self, other: Share) -> Share {
+        Share::new(
+            self.cpu_milli.saturating_add(other.cpu_milli),
+            self.memory_mib.saturating_add(other.memory_mib),
+        )
+    }
+
+    /// What is left of it; nothing where there is less.
+    pub fn minus(self, other: Share) -> Share {
+        Share::new(
+            self.cpu_milli.saturating_sub(other.cpu_milli),
+            self.memory_mib.saturating_sub(other.memory_mib),
+        )
+    }
+
+    /// So many of them.
+    pub fn times(self, count: u32) -> Share {
+        Share::new(
+            self.cpu_milli.saturating_mul(count),
+            self.memory_mib.saturating_mul(u64::from(count)),
+        )
+    }
+
+    /// An equal part of it, rounded down.
+    pub fn over(self, count: u32) -> Share {
+        let count = count.max(1);
+        Share::new(self.cpu_milli / count, self.memory_mib / u64::from(count))
+    }
+
+    /// The more of each.
+    pub fn at_least(self, other: Share) -> Share {
+        Share::new(
+            self.cpu_milli.max(other.cpu_milli),
+            self.memory_mib.max(other.memory_mib),
+        )
+    }
+
     /// The less of each.
-    pub fn min(self, other: Share) -> Share {
+    pub fn at_most(self, other: Share) -> Share {
         Share::new(
             self.cpu_milli.min(other.cpu_milli),
             self.memory_mib.min(other.memory_mib),
@@ -48,6 +86,8 @@ pub struct Sensitivity {
     points: Points,
     ideal: Share,
     top: Rate,
+    steps: Vec<(Share, Rate)>,
+    fingerprint: u64,
 }
 
 /// The measured points: what a file says.
@@ -129,6 +169,8 @@ impl TryFrom<Points> for Sensitivity {
         let top = points.at(rows - 1, columns - 1);
         let mut sensitivity = Self {
             ideal: Share::new(points.cpu_milli[rows - 1], points.memory_mib[columns - 1]),
+            steps: points.frontier(),
+            fingerprint: points.fingerprint(),
             points,
             top,
         };
@@ -144,6 +186,34 @@ impl From<Sensitivity> for Points {
 }
 
 impl Points {
+    /// A number that curves of different points hardly ever share (FNV-1a).
+    fn fingerprint(&self) -> u64 {
+        let cpus = self.cpu_milli.iter().map(|c| u64::from(*c));
+        let rates = self.rates.iter().map(|r| u64::from(r.0));
+        let all = cpus.chain(self.memory_mib.iter().copied()).chain(rates);
+        all.fold(0xcbf2_9ce4_8422_2325, |hash, number| {
+            (hash ^ number).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
+    /// The points that no other one beats: as fast or faster with no more of anything.
+    fn frontier(&self) -> Vec<(Share, Rate)> {
+        let all = |row: usize| {
+            let cpu = self.cpu_milli[row];
+            self.memory_mib
+                .iter()
+                .enumerate()
+                .map(move |(column, memory)| (Share::new(cpu, *memory), self.at(row, column)))
+        };
+        let points: Vec<(Share, Rate)> = (0..self.cpu_milli.len()).flat_map(all).collect();
+        let beaten = |(share, rate): &(Share, Rate)| {
+            points
+                .iter()
+                .any(|(other, faster)| other != share && share.covers(*other) && faster >= rate)
+        };
+        points.iter().copied().filter(|p| !beaten(p)).collect()
+    }
+
     fn at(&self, row: usize, column: usize) -> Rate {
         self.rates[row * self.memory_mib.len() + column]
     }
@@ -220,6 +290,16 @@ impl Sensitivity {
     /// The top speed.
     pub fn top(&self) -> Rate {
         self.top
+    }
+
+    /// A number that tells curves apart.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// The measured points that are worth their share: no other one is as fast with no more of anything.
+    pub fn steps(&self) -> &[(Share, Rate)] {
+        &self.steps
     }
 
     /// The measured points.

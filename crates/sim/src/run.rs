@@ -335,6 +335,7 @@ impl<'a> Run<'a> {
                     generation,
                     reason,
                 } => self.stop(job, generation, reason),
+                Command::Resize { job, allocation, .. } => self.resize(job, &allocation),
                 Command::Reject { job, .. } => {
                     self.blocking
                         .leave(self.waited(job), self.truths[job.0 as usize].left);
@@ -397,25 +398,13 @@ impl<'a> Run<'a> {
     }
 
     fn launch(&mut self, id: JobId, generation: Generation, allocation: Allocation) {
-        let job = &self.workload.jobs[id.0 as usize];
-        let checkpoint = (
-            job.checkpoint.or(self.config.checkpoint),
-            self.config.checkpoint_cost,
-        );
-        let rate = match self.config.compat {
-            Compat::Exact => self
-                .config
-                .speeds
-                .rate(job, &allocation, &self.config.cluster, checkpoint),
-            Compat::Blox { speed } => speed,
-            Compat::Muri(_) => Rate::FULL,
-        };
+        let rate = self.rate_on(id, &allocation);
         self.blocking
             .leave(self.waited(id), self.truths[id.0 as usize].left);
         let again = generation.0 > 1 && self.config.restart_cost > Time::ZERO;
         let truth = &mut self.truths[id.0 as usize];
         truth.generation = generation;
-        (truth.rate, truth.alone) = (rate, rate);
+        (truth.rate, truth.alone, truth.kept) = (rate, rate, Rate::FULL);
         truth.launched = self.now;
         truth.width = allocation.gpus();
         truth.first_start.get_or_insert(self.now);

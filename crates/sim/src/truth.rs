@@ -28,6 +28,8 @@ pub(crate) struct Truth {
     pub(crate) rate: Rate,
     /// Its speed on its GPUs if it had them to itself.
     pub(crate) alone: Rate,
+    /// The share of that speed it keeps beside others.
+    pub(crate) kept: Rate,
     /// How often its end was foreseen; only the last time counts.
     pub(crate) epoch: u32,
     /// Since when it makes progress at `rate`.
@@ -57,6 +59,7 @@ impl Truth {
             generation: Generation(0),
             rate: Rate::FULL,
             alone: Rate::FULL,
+            kept: Rate::FULL,
             epoch: 0,
             since: Time::ZERO,
             launched: Time::ZERO,

@@ -257,7 +257,7 @@ fn again(scenario: &Scenario, clock: Clock, journal: &Journal) -> Vec<(Time, Com
         match command {
             Command::Launch { job, generation, .. } => drop(launched.insert(job, generation)),
             Command::Stop { job, generation, .. } => drop(stopped.insert(job, generation)),
-            Command::Reject { .. } => {}
+            Command::Resize { .. } | Command::Reject { .. } => {}
         }
         commands.push((now, command));
         (launched.clone(), stopped.clone())

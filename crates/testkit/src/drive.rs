@@ -63,6 +63,11 @@ impl World {
                     done: self.reality.done(job, self.now),
                 }),
             },
+            Command::Resize {
+                job,
+                generation,
+                allocation,
+            } => self.reality.resize(job, generation, &allocation),
             Command::Reject { .. } => {}
         }
     }

@@ -69,6 +69,14 @@ impl Reality {
         }
     }
 
+    /// Gives a job that is there other CPU and memory beside its GPUs.
+    pub(crate) fn resize(&mut self, job: JobId, generation: Generation, allocation: &Allocation) {
+        let process = self.jobs[job.0 as usize].process.as_mut();
+        if let Some(process) = process.filter(|p| p.generation == generation) {
+            process.allocation = allocation.clone();
+        }
+    }
+
     /// Puts a job on its GPUs; false if that launch is old news, or a node of it is gone.
     pub(crate) fn launch(&mut self, job: JobId, generation: Generation, allocation: &Allocation) -> bool {
         let truth = &mut self.jobs[job.0 as usize];

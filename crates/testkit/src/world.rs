@@ -180,6 +180,9 @@ impl World {
                 format!("launch {} on {}", self.name(*job), words::place(allocation))
             }
             Command::Stop { job, reason, .. } => format!("stop {} {}", self.name(*job), words::stop(*reason)),
+            Command::Resize { job, allocation, .. } => {
+                format!("resize {} on {}", self.name(*job), words::place(allocation))
+            }
             Command::Reject { job, reason } => format!("reject {}: {reason}", self.name(*job)),
         };
         self.quiet = 0;

@@ -40,6 +40,16 @@ pub struct Consolidate {
     name: String,
 }
 
+impl Consolidate {
+    /// One that spans as many nodes as it takes.
+    pub(super) fn lenient() -> Self {
+        Self {
+            strict: false,
+            name: "consolidate".to_owned(),
+        }
+    }
+}
+
 impl Part for Consolidate {
     fn name(&self) -> String {
         self.name.clone()

@@ -1,6 +1,7 @@
 //! Which GPUs.
 
 mod blox_scatter;
+mod complement;
 mod consolidate;
 mod first_free;
 mod rack_aware;
@@ -13,6 +14,7 @@ use dovetail_engine::{Ask, Placement};
 use dovetail_model::{Allocation, NodeId, NodeShare, NodeSpec, Reason};
 
 pub use blox_scatter::BloxScatter;
+pub use complement::Complement;
 pub use consolidate::Consolidate;
 pub use first_free::FirstFree;
 pub use rack_aware::RackAware;
@@ -29,6 +31,7 @@ pub const ALL: &[Entry<dyn Placement>] = &[
     first_free::ENTRY,
     random::ENTRY,
     rack_aware::ENTRY,
+    complement::ENTRY,
     blox_scatter::ENTRY,
     yarn::ENTRY,
 ];

@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 
 use dovetail_model::sharing::Member;
-use dovetail_model::{Event, JobId, Rate};
+use dovetail_model::{Allocation, Event, JobId, Rate};
 
 use super::{Coming, Run};
+use crate::config::Compat;
 use crate::sharing::{Guest, Rule};
 use crate::truth::Doing;
 
@@ -45,10 +46,37 @@ impl Run<'_> {
         }
     }
 
+    /// How fast the job goes with all this to itself.
+    pub(super) fn rate_on(&self, id: JobId, allocation: &Allocation) -> Rate {
+        let job = &self.workload.jobs[id.0 as usize];
+        let checkpoint = (
+            job.checkpoint.or(self.config.checkpoint),
+            self.config.checkpoint_cost,
+        );
+        match self.config.compat {
+            Compat::Exact => self
+                .config
+                .speeds
+                .rate(job, allocation, &self.config.cluster, checkpoint),
+            Compat::Blox { speed } => speed,
+            Compat::Muri(_) => Rate::FULL,
+        }
+    }
+
+    /// The job has other CPU or memory beside its GPUs from now on.
+    pub(super) fn resize(&mut self, id: JobId, allocation: &Allocation) {
+        let rate = self.rate_on(id, allocation);
+        let truth = &mut self.truths[id.0 as usize];
+        truth.alone = rate;
+        let kept = truth.kept;
+        self.change_speed(id, kept);
+    }
+
     /// The job goes on at this share of its own speed.
     pub(super) fn change_speed(&mut self, id: JobId, kept: Rate) {
         let now = self.now;
         let truth = &mut self.truths[id.0 as usize];
+        truth.kept = kept;
         let rate = truth.alone.times(kept);
         if rate == truth.rate {
             return;

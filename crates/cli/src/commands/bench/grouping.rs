@@ -140,7 +140,7 @@ fn answer(engine: &mut Engine, now: Time, commands: Vec<Command>) {
                         done: Work(0),
                     },
                 ),
-                Command::Reject { .. } => {}
+                Command::Resize { .. } | Command::Reject { .. } => {}
             }
         }
         while let Some(command) = engine.poll() {

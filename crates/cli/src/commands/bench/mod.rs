@@ -297,7 +297,7 @@ fn settle(engine: &mut Engine, running: &mut Vec<(JobId, dovetail_model::Generat
                     },
                 );
             }
-            Command::Reject { .. } => {}
+            Command::Resize { .. } | Command::Reject { .. } => {}
         }
     }
 }

@@ -1,0 +1,147 @@
+//! Sharing out the CPU and memory that nobody was promised, node by node, among the jobs that are there.
+//!
+//! Placement, draft and books know only what jobs were promised, so whatever is granted beyond that never stands in the
+//! way of another job: it is taken back by not being granted again. Only nodes where someone came or went are looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dovetail_model::{Allocation, Command, JobId, NodeId, Share};
+
+use crate::engine::Engine;
+use crate::parts::Guest;
+
+/// What each job gets on each node, all GPUs there together.
+type Shares = BTreeMap<(JobId, NodeId), Share>;
+
+impl Engine {
+    /// Asks the sizing for new shares on every node where someone came or went, and tells running jobs of theirs.
+    pub(crate) fn share_out(&mut self) {
+        if self.state.touched.is_empty() {
+            return;
+        }
+        let mut nodes = std::mem::take(&mut self.state.touched);
+        let mut jobs: BTreeSet<JobId> = self.on(&nodes);
+        // A job on several nodes goes as fast as the slowest of them lets it: all of them are looked at.
+        let wide: Vec<JobId> = jobs
+            .iter()
+            .copied()
+            .filter(|id| self.placed(*id).nodes() > 1)
+            .collect();
+        if !wide.is_empty() {
+            for id in &wide {
+                nodes.extend(self.placed(*id).shares.iter().map(|s| s.node));
+            }
+            jobs = self.on(&nodes);
+        }
+        let mut shares = Shares::new();
+        for node in &nodes {
+            self.fill_node(*node, &BTreeMap::new(), &mut shares);
+        }
+        let bounds: BTreeMap<JobId, Share> = jobs
+            .iter()
+            .filter(|id| self.placed(**id).nodes() > 1)
+            .map(|id| (*id, self.least_on_any(*id, &shares)))
+            .collect();
+        if !bounds.is_empty() {
+            for node in &nodes {
+                self.fill_node(*node, &bounds, &mut shares);
+            }
+        }
+        self.grant(jobs, &shares);
+    }
+
+    fn on(&self, nodes: &BTreeSet<NodeId>) -> BTreeSet<JobId> {
+        nodes
+            .iter()
+            .flat_map(|n| self.state.occupants.on_node(*n))
+            .collect()
+    }
+
+    fn placed(&self, id: JobId) -> &Allocation {
+        let job = self.state.known(id);
+        job.allocation
+            .as_ref()
+            .expect("who is on a node was placed there")
+    }
+
+    /// Asks the sizing about one node.
+    fn fill_node(&self, id: NodeId, bounds: &BTreeMap<JobId, Share>, shares: &mut Shares) {
+        let Some(node) = self.state.cluster.node(id).filter(|n| n.up) else {
+            return;
+        };
+        let here = self.state.occupants.on_node(id);
+        let guests: Vec<Guest<'_>> = here
+            .iter()
+            .map(|job| {
+                let part = self.placed(*job).shares.iter().find(|s| s.node == id);
+                let part = part.expect("who is on a node has a share of it");
+                Guest {
+                    job: self.state.known(*job),
+                    gpus: part.gpus.count(),
+                    promised: Share::new(part.cpu_milli, part.memory_mib),
+                    bound: bounds.get(job).copied(),
+                }
+            })
+            .collect();
+        let given = self.policy.sizing.fill(node, node.left(), &guests);
+        debug_assert_eq!(given.len(), here.len(), "every job on the node has a share");
+        shares.extend(here.into_iter().map(|job| (job, id)).zip(given));
+    }
+
+    /// The least that a job on several nodes has for each GPU on any of them.
+    fn least_on_any(&self, id: JobId, shares: &Shares) -> Share {
+        let held = self.state.known(id).holds();
+        let parts = held.into_iter().flat_map(|a| &a.shares);
+        let each = parts.map(|part| {
+            let now = Share::new(part.cpu_milli, part.memory_mib);
+            shares
+                .get(&(id, part.node))
+                .copied()
+                .unwrap_or(now)
+                .over(part.gpus.count())
+        });
+        each.reduce(Share::at_most).unwrap_or_default()
+    }
+
+    /// Writes down what everyone has now and tells those who run: first who has less of anything, then the others.
+    fn grant(&mut self, jobs: BTreeSet<JobId>, shares: &Shares) {
+        let (mut less, mut more) = (Vec::new(), Vec::new());
+        for id in jobs {
+            let mut target = self.placed(id).clone();
+            for part in &mut target.shares {
+                if let Some(share) = shares.get(&(id, part.node)) {
+                    (part.cpu_milli, part.memory_mib) = (share.cpu_milli, share.memory_mib);
+                }
+            }
+            let job = self.state.known(id);
+            let before = job.holds().expect("who is on a node was placed there");
+            if *before == target {
+                continue;
+            }
+            let shrinks = before
+                .shares
+                .iter()
+                .zip(&target.shares)
+                .any(|(a, b)| b.cpu_milli < a.cpu_milli || b.memory_mib < a.memory_mib);
+            match (job.is_up(), shrinks) {
+                (false, _) => self.state.entry(id).job.granted = Some(target),
+                (true, true) => less.push((id, target)),
+                (true, false) => more.push((id, target)),
+            }
+        }
+        for (id, target) in less.into_iter().chain(more) {
+            self.state.entry(id).job.granted = Some(target.clone());
+            self.resize(id, target);
+        }
+    }
+
+    /// Tells a running job what it has beside its GPUs from now on.
+    pub(crate) fn resize(&mut self, id: JobId, allocation: Allocation) {
+        let generation = self.state.known(id).generation;
+        self.commands.push_back(Command::Resize {
+            job: id,
+            generation,
+            allocation,
+        });
+    }
+}

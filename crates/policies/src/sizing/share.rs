@@ -1,0 +1,49 @@
+//! What the sizings that give CPU and memory by need have in common.
+
+use dovetail_engine::{Ask, Cluster, Job};
+use dovetail_model::{JobSpec, Share};
+
+/// The ask of a job with this share beside each GPU.
+pub(super) fn ask_for(job: &Job, share: Share) -> Ask {
+    Ask {
+        cpu_milli_per_gpu: share.cpu_milli,
+        memory_mib_per_gpu: share.memory_mib,
+        ..Ask::of(&job.spec)
+    }
+}
+
+/// What a job without a measured curve has beside each GPU: what it asks for, or its proportional share where it does not
+/// say.
+pub(super) fn said_or(spec: &JobSpec, proportional: Share) -> Share {
+    let or = |said: u64, fair: u64| if said == 0 { fair } else { said };
+    Share::new(
+        or(
+            u64::from(spec.cpu_milli_per_gpu),
+            u64::from(proportional.cpu_milli),
+        ) as u32,
+        or(spec.memory_mib_per_gpu, proportional.memory_mib),
+    )
+}
+
+/// The least beside each GPU with which the job is as fast as with this proportional share.
+pub(super) fn floor(spec: &JobSpec, proportional: Share) -> Share {
+    match &spec.sensitivity {
+        Some(sensitivity) => sensitivity.trimmed(proportional),
+        None => said_or(spec, proportional),
+    }
+}
+
+/// What makes the job fastest, as far as it fits on a node: no more than all of one for all its GPUs together, and a
+/// job that is wider than a node has its proportional share.
+pub(super) fn ideal(spec: &JobSpec, cluster: &Cluster) -> Share {
+    let fair = cluster.least_share();
+    let Some(sensitivity) = &spec.sensitivity else {
+        return said_or(spec, fair);
+    };
+    let widest = cluster.nodes().map(|(_, n)| n.spec.gpus).max().unwrap_or(0);
+    if spec.gpus > widest {
+        return floor(spec, fair);
+    }
+    let whole = fair.times(widest).over(spec.gpus);
+    sensitivity.trimmed(sensitivity.ideal().at_most(whole))
+}

@@ -1,0 +1,167 @@
+//! Tune: nobody is slower than with his proportional share, and what that leaves over goes where it speeds up most.
+//!
+//! A job is promised its *floor*: the least CPU and memory with which it is as fast as with its proportional share. No
+//! floor is above that share, so a job can always start where GPUs are free. What the floors on a node leave over is
+//! shared out among its jobs, step by step along their curves, to whoever gains most speed for the part of the rest it
+//! takes. Who comes later gets his floor out of what was shared out, without stopping anybody.
+
+use dovetail_engine::{Ask, Cluster, Guest, Job, Knowledge, NodeState, Part, Sizing};
+use dovetail_model::{Rate, Sensitivity, Share};
+
+use super::share::{ask_for, floor};
+use crate::registry::Entry;
+
+pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
+    name: "tune",
+    what: "no job is slower than with its proportional share of CPU and memory; the rest goes where it speeds up most",
+    source: "Synergy (OSDI'22), Synergy-TUNE, along the whole curve",
+    key: "floors first, then the largest gain in speed for the part of the rest it takes",
+    knowledge: Knowledge::None,
+    knobs: &[],
+    build: |_| Ok(Box::new(Tune)),
+};
+
+/// Floors for all, the rest by gain.
+#[derive(Debug, Clone)]
+pub struct Tune;
+
+impl Part for Tune {
+    fn name(&self) -> String {
+        "tune".to_owned()
+    }
+}
+
+impl Sizing for Tune {
+    fn ask(&self, job: &Job, cluster: &Cluster) -> Ask {
+        ask_for(job, floor(&job.spec, cluster.least_share()))
+    }
+
+    fn fills(&self) -> bool {
+        true
+    }
+
+    fn fill(&self, node: &NodeState, left: Share, guests: &[Guest<'_>]) -> Vec<Share> {
+        let fair = node.spec.proportional();
+        let mut rest = left;
+        let mut runners: Vec<Runner<'_>> = guests
+            .iter()
+            .map(|guest| Runner::at_floor(guest, fair, &mut rest))
+            .collect();
+        let scarce = rest;
+        while let Some((i, to)) = best_step(&runners, rest, scarce) {
+            runners[i].go(to, &mut rest);
+        }
+        // Nobody can take a whole step any more: what is left goes to parts of steps.
+        while let Some((i, to)) = best_part(&runners, rest, scarce) {
+            runners[i].go(to, &mut rest);
+        }
+        runners
+            .iter()
+            .map(|r| r.share.times(r.gpus).plus(r.odd))
+            .collect()
+    }
+}
+
+/// A job that may get more.
+struct Runner<'a> {
+    curve: Option<&'a Sensitivity>,
+    gpus: u32,
+    /// For each GPU.
+    share: Share,
+    /// What was promised beyond that, where GPUs do not divide it.
+    odd: Share,
+    rate: Rate,
+}
+
+impl<'a> Runner<'a> {
+    /// With its floor on this node, which may be more than it was promised: nodes may have more than the least.
+    fn at_floor(guest: &Guest<'a>, fair: Share, rest: &mut Share) -> Self {
+        let curve = guest.job.spec.sensitivity.as_deref();
+        let promised = guest.promised.over(guest.gpus);
+        let odd = guest.promised.minus(promised.times(guest.gpus));
+        let mut runner = Self {
+            curve: curve.filter(|_| guest.bound.is_none()),
+            gpus: guest.gpus,
+            share: promised,
+            odd,
+            rate: curve.map_or(Rate::FULL, |c| c.rate(promised)),
+        };
+        let wanted = guest
+            .bound
+            .unwrap_or_else(|| floor(&guest.job.spec, fair))
+            .at_least(promised);
+        if rest.covers(wanted.minus(promised).times(guest.gpus)) {
+            runner.rate = curve.map_or(Rate::FULL, |c| c.rate(wanted));
+            runner.take(wanted, rest);
+        }
+        runner
+    }
+
+    fn cost(&self, to: Share) -> Share {
+        to.minus(self.share).times(self.gpus)
+    }
+
+    fn take(&mut self, to: Share, rest: &mut Share) {
+        *rest = rest.minus(self.cost(to));
+        self.share = to;
+    }
+
+    fn go(&mut self, to: (Share, Rate), rest: &mut Share) {
+        self.take(to.0, rest);
+        self.rate = to.1;
+    }
+
+    /// Every faster point of its curve, at least what it has.
+    fn steps(&self) -> impl Iterator<Item = (Share, Rate)> + '_ {
+        let steps = self.curve.into_iter().flat_map(|c| c.steps());
+        steps
+            .filter(|(_, rate)| *rate > self.rate)
+            .map(|(share, rate)| (share.at_least(self.share), *rate))
+    }
+}
+
+/// Gain in speed for the part of what there was to share out; more is better.
+fn worth(runner: &Runner<'_>, to: (Share, Rate), scarce: Share) -> f64 {
+    let cost = runner.cost(to.0);
+    let part = |cost: f64, of: f64| if cost == 0.0 { 0.0 } else { cost / of.max(1.0) };
+    let parts = part(f64::from(cost.cpu_milli), f64::from(scarce.cpu_milli))
+        + part(cost.memory_mib as f64, scarce.memory_mib as f64);
+    f64::from(to.1.0 - runner.rate.0) * f64::from(runner.gpus) / parts.max(1e-9)
+}
+
+/// The step that is worth most among those there is enough for.
+fn best_step(runners: &[Runner<'_>], rest: Share, scarce: Share) -> Option<(usize, (Share, Rate))> {
+    let mut best: Option<(f64, usize, (Share, Rate))> = None;
+    for (i, runner) in runners.iter().enumerate() {
+        for to in runner.steps().filter(|to| rest.covers(runner.cost(to.0))) {
+            let worth = worth(runner, to, scarce);
+            if best.is_none_or(|(most, ..)| worth > most) {
+                best = Some((worth, i, to));
+            }
+        }
+    }
+    best.map(|(_, i, to)| (i, to))
+}
+
+/// The part of a step that is worth most, as far as the rest goes; none where it would make nobody faster.
+fn best_part(runners: &[Runner<'_>], rest: Share, scarce: Share) -> Option<(usize, (Share, Rate))> {
+    let mut best: Option<(f64, usize, (Share, Rate))> = None;
+    for (i, runner) in runners.iter().enumerate() {
+        let Some(curve) = runner.curve else { continue };
+        let reach = runner.share.plus(rest.over(runner.gpus));
+        for (share, _) in runner.steps() {
+            let share = share.at_most(reach);
+            let rate = curve.rate(share);
+            // Less than a thousandth is not worth telling anybody.
+            if rate.0 < runner.rate.0 + 1000 {
+                continue;
+            }
+            let share = curve.least_for(rate, share).at_least(runner.share);
+            let worth = worth(runner, (share, rate), scarce);
+            if best.is_none_or(|(most, ..)| worth > most) {
+                best = Some((worth, i, (share, rate)));
+            }
+        }
+    }
+    best.map(|(_, i, to)| (i, to))
+}
