@@ -191,6 +191,8 @@ pub enum CompatArg {
     Blox,
     /// Muri's simulator (SIGCOMM'22): srtf, srsf, tiresias, antman, muri-s and muri-l with its time model and its ties
     Muri,
+    /// Synergy's simulator (OSDI'22): fifo, srtf, las, ftf, drf and tetris, each with --sizing proportional, greedy or tune
+    Synergy,
 }
 
 /// `--emit`.

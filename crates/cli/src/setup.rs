@@ -279,9 +279,7 @@ fn clock(text: Option<&str>) -> Result<Clock, Failure> {
                 .strip_prefix("rounds:")
                 .and_then(parse_span)
                 .filter(|p| *p > Time::ZERO);
-            period
-                .map(|period| Clock::Rounds { period })
-                .ok_or_else(|| bad(text))
+            period.map(Clock::rounds).ok_or_else(|| bad(text))
         }
     }
 }
@@ -340,6 +338,7 @@ pub fn policy(
             compat::blox(name, &parts, workload, rate, config).or_request()
         }
         Some(CompatArg::Muri) => compat::muri(name, &parts, workload, config).or_request(),
+        Some(CompatArg::Synergy) => compat::synergy(name, &parts, workload, config).or_request(),
     }?;
     // What was read from a file is called by the name of the file.
     if let (Some(read), Some(given)) = (&parts.tenancy, &args.tenancy) {
@@ -355,7 +354,7 @@ pub fn short_turns(policy: &Policy, workload: &Workload, config: &SimConfig) -> 
         return None;
     }
     let round = match config.clock {
-        Clock::Rounds { period } => period,
+        Clock::Rounds { period, .. } => period,
         Clock::Events => Time::ZERO,
     };
     let turn = |gpus: u32| policy.order.turn(gpus).map(|turn| turn.max(round));

@@ -24,7 +24,28 @@ pub enum Clock {
     Rounds {
         /// The period.
         period: Time,
+        /// Rounds are this long after the multiples.
+        #[serde(default)]
+        offset: Time,
     },
+}
+
+impl Clock {
+    /// Rounds at the multiples of a period.
+    pub fn rounds(period: Time) -> Self {
+        Self::Rounds {
+            period,
+            offset: Time::ZERO,
+        }
+    }
+
+    /// The first moment from `at` on at which a decision may be taken.
+    fn next(self, at: Time) -> Time {
+        match self {
+            Self::Events => at,
+            Self::Rounds { period, offset } => (at - offset).next_multiple_of(period) + offset,
+        }
+    }
 }
 
 /// The scheduling engine. `Clone` gives an independent copy; a snapshot, or a journal of all events, gives the same
@@ -197,15 +218,15 @@ impl Engine {
             .min();
         match self.books.clock {
             Clock::Events => asked,
-            Clock::Rounds { period } => {
+            Clock::Rounds { period, .. } => {
                 let next = match self.books.last_decision {
                     Some(last) if last == self.state.now => last + period,
-                    _ => self.state.now.next_multiple_of(period),
+                    _ => self.books.clock.next(self.state.now),
                 };
                 if self.books.dirty || self.time_matters() {
                     return Some(next);
                 }
-                asked.map(|at| at.max(next).next_multiple_of(period))
+                asked.map(|at| self.books.clock.next(at.max(next)))
             }
         }
     }
@@ -226,8 +247,9 @@ impl Engine {
     fn decision_is_due(&self) -> bool {
         match self.books.clock {
             Clock::Events => true,
-            Clock::Rounds { period } => {
-                self.state.now.0.rem_euclid(period.0) == 0 && self.books.last_decision != Some(self.state.now)
+            Clock::Rounds { .. } => {
+                self.books.clock.next(self.state.now) == self.state.now
+                    && self.books.last_decision != Some(self.state.now)
             }
         }
     }

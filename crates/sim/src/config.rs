@@ -3,6 +3,7 @@
 use dovetail_engine::{Clock, Knowledge};
 use dovetail_model::stages::{Contention, Ordering};
 use dovetail_model::{ClusterSpec, IdVec, ModelId, Rate, Slowdowns, Time};
+use dovetail_policies::order::SynergyFacts;
 use thiserror::Error;
 
 use crate::failures::Failures;
@@ -21,6 +22,11 @@ pub enum Compat {
     },
     /// Muri's simulator: iterations between events, each interval less a start-up time.
     Muri(MuriTime),
+    /// Synergy's simulator: whole iterations for a whole round, credited when it begins.
+    Synergy {
+        /// Jobs run at the speed of their proportional share whatever they have.
+        fair: bool,
+    },
 }
 
 /// Who slows whom down in Muri's simulator.
@@ -82,6 +88,8 @@ pub struct SimConfig {
     pub moments: bool,
     /// Quirks of a reference system.
     pub compat: Compat,
+    /// What Synergy's profiles say of each job; empty but for its compat.
+    pub synergy: Vec<SynergyFacts>,
 }
 
 impl SimConfig {
@@ -108,6 +116,7 @@ impl SimConfig {
             segments: 20_000,
             moments: false,
             compat: Compat::Exact,
+            synergy: Vec::new(),
         }
     }
 }

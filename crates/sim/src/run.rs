@@ -1,5 +1,6 @@
 //! The event loop: commands of the engine become later events.
 
+mod leases;
 mod outages;
 mod speeds;
 mod steps;
@@ -21,6 +22,7 @@ use crate::metrics;
 use crate::sharing::Sharing;
 use crate::timeline::{Levels, Timeline};
 use crate::truth::{Doing, Teller, Truth};
+use leases::Leases;
 use steps::Steps;
 
 /// Everything that happened, to replay it: the events told to the engine and the commands it gave.
@@ -138,6 +140,8 @@ struct Run<'a> {
     sharing: Option<Sharing>,
     /// Progress by iterations, where it is counted as Muri's simulator does.
     steps: Option<Steps>,
+    /// Progress by rounds, where it is counted as Synergy's simulator does.
+    leases: Option<Leases>,
     journal: Option<&'a mut Journal>,
 }
 
@@ -155,13 +159,15 @@ impl<'a> Run<'a> {
         let sharing = policy.grouping.shares().then(|| Sharing::new(terms));
         let steps = match config.compat {
             Compat::Muri(time) => Some(Steps::new(time, workload, &teller)),
-            Compat::Exact | Compat::Blox { .. } => None,
+            Compat::Exact | Compat::Blox { .. } | Compat::Synergy { .. } => None,
         };
+        let leases = matches!(config.compat, Compat::Synergy { .. }).then(Leases::default);
         let mut run = Self {
             workload,
             config,
             sharing,
             steps,
+            leases,
             engine: Engine::new(policy, config.clock),
             teller,
             truths: Vec::with_capacity(workload.jobs.len()),
@@ -316,6 +322,7 @@ impl<'a> Run<'a> {
             self.tell(Event::Submitted(spec));
         }
         self.step_all();
+        self.report_leases();
         if self.engine.wake_at().is_some_and(|at| at <= self.now) {
             self.events += 1;
             self.tell(Event::Wake);
@@ -335,7 +342,7 @@ impl<'a> Run<'a> {
                     generation,
                     reason,
                 } => self.stop(job, generation, reason),
-                Command::Resize { job, allocation, .. } => self.resize(job, &allocation),
+                Command::Resize { job, allocation, .. } => self.resize(job, allocation),
                 Command::Reject { job, .. } => {
                     self.blocking
                         .leave(self.waited(job), self.truths[job.0 as usize].left);
@@ -345,6 +352,7 @@ impl<'a> Run<'a> {
                 }
             }
         }
+        self.credit_leases();
         if self.steps.is_some() {
             self.foresee();
         } else {
@@ -419,6 +427,9 @@ impl<'a> Run<'a> {
         if let Some(steps) = &mut self.steps {
             steps.launched(id, allocation.clone());
         }
+        if let Some(leases) = &mut self.leases {
+            leases.take(id, allocation.clone());
+        }
         if self.segments.len() < self.config.segments {
             truth.place = Some(Box::new(allocation));
         }
@@ -448,7 +459,7 @@ impl<'a> Run<'a> {
         let rate = truth.rate;
         truth.epoch += 1;
         let epoch = truth.epoch;
-        if self.steps.is_none() {
+        if self.steps.is_none() && self.leases.is_none() {
             let span = self.config.span_for(truth.left, rate);
             self.coming.push(Reverse((
                 self.now.saturating_add(span),
@@ -471,6 +482,9 @@ impl<'a> Run<'a> {
         if let Some(steps) = &mut self.steps {
             steps.gone(id);
             (truth.left, truth.since) = (Work(0), now);
+        }
+        if let Some(leases) = &mut self.leases {
+            leases.gone(id);
         }
         truth.stop(now, None);
         debug_assert!(truth.left == Work(0), "a job ends when its work is done");
@@ -504,6 +518,9 @@ impl<'a> Run<'a> {
         };
         if let Some(steps) = &mut self.steps {
             steps.gone(id);
+        }
+        if let Some(leases) = &mut self.leases {
+            leases.gone(id);
         }
         let truth = &mut self.truths[id.0 as usize];
         truth.stop(self.now, lost);
@@ -559,7 +576,7 @@ impl SimConfig {
     fn span_for(&self, left: Work, rate: Rate) -> Time {
         let exact = rate.time_for(left);
         match (self.compat, self.clock) {
-            (Compat::Blox { .. }, Clock::Rounds { period }) => exact.next_multiple_of(period).max(period),
+            (Compat::Blox { .. }, Clock::Rounds { period, .. }) => exact.next_multiple_of(period).max(period),
             _ => exact,
         }
     }

@@ -198,7 +198,7 @@ proptest! {
         (scenario, outages, restart, checkpoint) in with_failures(),
         period in prop::option::of(select(&[10i64, 60][..])),
     ) {
-        let clock = period.map_or(Clock::Events, |s| Clock::Rounds { period: Time::from_secs(s) });
+        let clock = period.map_or(Clock::Events, |s| Clock::rounds(Time::from_secs(s)));
         let (_, journal) = run(&scenario, |config| {
             config.failures = Failures { outages, ..Failures::default() };
             config.restart_cost = Time::from_secs(restart);
@@ -226,7 +226,7 @@ proptest! {
         let jobs = on_grid(jobs.on(&cluster), period);
         let scenario = Scenario::plain(cluster, policy, jobs);
         let rows = |clock| -> Vec<JobRow> { run(&with_names(&scenario), |config| config.clock = clock).0.rows };
-        prop_assert_eq!(rows(Clock::Events), rows(Clock::Rounds { period }));
+        prop_assert_eq!(rows(Clock::Events), rows(Clock::rounds(period)));
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn read_line(scenario: &mut Scenario, line: &str) -> Result<(), String> {
     match word {
         "cluster" => scenario.cluster = cluster(rest)?,
         "policy" => scenario.policy = policy(rest)?,
-        "rounds" => scenario.clock = Clock::Rounds { period: span(rest)? },
+        "rounds" => scenario.clock = Clock::rounds(span(rest)?),
         "start-delay" => scenario.manner.start_delay = span(rest)?,
         "stop-delay" => scenario.manner.stop_delay = span(rest)?,
         "chaos" => scenario.manner.chaos = Some(number(rest)?),

@@ -26,7 +26,7 @@ impl fmt::Display for Scenario {
             }
         }
         writeln!(f)?;
-        if let Clock::Rounds { period } = self.clock {
+        if let Clock::Rounds { period, .. } = self.clock {
             writeln!(f, "rounds {}s", seconds(period))?;
         }
         for (word, delay) in [

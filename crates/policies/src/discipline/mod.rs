@@ -11,6 +11,7 @@ mod preempt;
 mod replan;
 mod share;
 mod strict;
+mod synergy;
 
 use dovetail_engine::Discipline;
 use dovetail_model::JobId;
@@ -27,6 +28,7 @@ pub use preempt::Preempt;
 pub use replan::Replan;
 pub use share::Share;
 pub use strict::Strict;
+pub use synergy::{Synergy, SynergyMode};
 
 use crate::registry::Entry;
 

@@ -8,6 +8,7 @@ mod sjf;
 mod srsf;
 mod srsf_muri;
 mod srtf;
+mod synergy;
 mod themis;
 mod tiresias;
 
@@ -22,6 +23,7 @@ pub use sjf::Sjf;
 pub use srsf::Srsf;
 pub use srsf_muri::SrsfMuri;
 pub use srtf::Srtf;
+pub use synergy::{SynergyFacts, SynergyKey, SynergyOrder};
 pub use themis::{Themis, rho};
 pub use tiresias::Tiresias;
 

@@ -50,9 +50,7 @@ pub fn blox(
     config.compat = Compat::Blox { speed };
     config.restart_cost = Time::ZERO;
     if config.clock == Clock::Events {
-        config.clock = Clock::Rounds {
-            period: Time::from_secs(300),
-        };
+        config.clock = Clock::rounds(Time::from_secs(300));
     }
     let or = |over: &Option<String>, part: &str| Some(over.clone().unwrap_or_else(|| part.to_owned()));
     let parts = Overrides {

@@ -3,7 +3,9 @@
 
 mod blox;
 mod muri;
+mod synergy;
 
 pub use blox::{BLOX_POLICIES, BloxError, blox};
 pub use muri::{MURI_POLICIES, MuriError, muri};
 pub(crate) use muri::{opportunistic_period_s, start_up_s};
+pub use synergy::{SYNERGY_POLICIES, SYNERGY_SIZINGS, SynergyError, synergy};

@@ -60,12 +60,16 @@ impl Run<'_> {
                 .rate(job, allocation, &self.config.cluster, checkpoint),
             Compat::Blox { speed } => speed,
             Compat::Muri(_) => Rate::FULL,
+            Compat::Synergy { .. } => Rate::ZERO,
         }
     }
 
     /// The job has other CPU or memory beside its GPUs from now on.
-    pub(super) fn resize(&mut self, id: JobId, allocation: &Allocation) {
-        let rate = self.rate_on(id, allocation);
+    pub(super) fn resize(&mut self, id: JobId, allocation: Allocation) {
+        let rate = self.rate_on(id, &allocation);
+        if let Some(leases) = &mut self.leases {
+            return leases.take(id, allocation);
+        }
         let truth = &mut self.truths[id.0 as usize];
         truth.alone = rate;
         let kept = truth.kept;

@@ -40,9 +40,7 @@ pub fn histories_of(
     (clusters(), policy, jobs, clock, delays, raw_incidents()).prop_map(
         |(cluster, policy, jobs, clock, (start, stop), raw)| {
             let mut history = scenario(cluster, policy, &jobs);
-            history.clock = clock.map_or(Clock::Events, |s| Clock::Rounds {
-                period: Time::from_secs(s),
-            });
+            history.clock = clock.map_or(Clock::Events, |s| Clock::rounds(Time::from_secs(s)));
             history.manner = Manner {
                 start_delay: Time::from_secs(if history.policy.takes_turns() { 0 } else { start }),
                 stop_delay: Time::from_secs(stop),

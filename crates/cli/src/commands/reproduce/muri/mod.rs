@@ -92,8 +92,7 @@ fn experiment(
     let mut bars = published(name.trim_start_matches("muri-"));
     let on_test_bed = name == "muri-table3";
     let clock = if on_test_bed {
-        let period = Time::from_secs(INTERVAL_S);
-        Clock::Rounds { period }
+        Clock::rounds(Time::from_secs(INTERVAL_S))
     } else {
         Clock::Events
     };

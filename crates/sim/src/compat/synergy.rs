@@ -1,0 +1,216 @@
+//! Synergy's simulator: rounds of 300 s, whole iterations credited at their start, ends at their end.
+
+use dovetail_engine::{Clock, Knowledge, Policy};
+use dovetail_model::{ClusterSpec, Share, Time};
+use dovetail_policies::discipline::{Synergy, SynergyMode};
+use dovetail_policies::order::{SynergyFacts, SynergyKey, SynergyOrder};
+use dovetail_policies::{Overrides, PolicyError, build};
+use dovetail_workload::{SensitivityTable, TraceJob, Workload};
+
+use crate::config::{Compat, SimConfig, SimError};
+
+/// Policies Synergy's simulator has, as we name them.
+pub const SYNERGY_POLICIES: &[&str] = &["fifo", "srtf", "las", "ftf", "drf", "tetris"];
+
+/// The sizings it has, as we name them.
+pub const SYNERGY_SIZINGS: &[&str] = &["proportional", "greedy", "tune"];
+
+const ROUND_S: i64 = 300;
+
+/// The parts of a policy as Synergy's simulator has them, and the run set so that it counts as that does. A trace whose
+/// jobs all come within the first second is *static*: its first round is at one second, not at zero.
+///
+/// # Errors
+/// Names the policies and sizings Synergy has if this is none of them, and the first job its tables do not know.
+pub fn synergy(
+    policy: &str,
+    overrides: &Overrides,
+    workload: &Workload,
+    config: &mut SimConfig,
+) -> Result<(Policy, Knowledge), SynergyError> {
+    let key = match policy {
+        "fifo" => SynergyKey::Fifo,
+        "srtf" => SynergyKey::Srtf,
+        "las" => SynergyKey::Las,
+        "ftf" => SynergyKey::Ftf,
+        "drf" => SynergyKey::Drf,
+        "tetris" => SynergyKey::Tetris,
+        _ => {
+            return Err(SynergyError::NotThere {
+                policy: policy.to_owned(),
+            });
+        }
+    };
+    let sizing = overrides.sizing.as_deref().unwrap_or("tune");
+    let mode = match sizing {
+        "proportional" => SynergyMode::Fair,
+        "greedy" => SynergyMode::Greedy,
+        "tune" => SynergyMode::Tune,
+        _ => {
+            return Err(SynergyError::Sizing {
+                sizing: sizing.to_owned(),
+            });
+        }
+    };
+    let machine = Machine::of(&config.cluster)?;
+    let facts = workload
+        .jobs
+        .iter()
+        .map(|job| facts(job, workload, &machine))
+        .collect::<Result<Vec<_>, _>>()?;
+    let round = Time::from_secs(ROUND_S);
+    let is_static = workload.jobs.iter().all(|j| j.submit < Time::from_secs(1));
+    config.clock = Clock::Rounds {
+        period: round,
+        offset: Time::from_secs(i64::from(is_static)),
+    };
+    config.restart_cost = Time::ZERO;
+    config.compat = Compat::Synergy {
+        fair: mode == SynergyMode::Fair,
+    };
+    config.synergy.clone_from(&facts);
+    let (mut built, _) = build(
+        "fifo",
+        &Overrides {
+            admission: Some(overrides.admission.clone().unwrap_or("accept-all".to_owned())),
+            ..Overrides::default()
+        },
+    )?;
+    let wishes = facts.iter().map(|f| f.wish).collect();
+    built.discipline = Box::new(Synergy::new(mode, key == SynergyKey::Las, wishes, round));
+    let order = SynergyOrder::new(
+        key,
+        mode == SynergyMode::Fair,
+        facts,
+        config.cluster.gpus(),
+        machine.has.times(config.cluster.nodes.len() as u32),
+    );
+    let needs = dovetail_engine::Order::knowledge(&order);
+    built.order = Box::new(order);
+    built.name = format!("{policy} {sizing} (synergy)");
+    Ok((built, needs))
+}
+
+/// What every server has, and the table of models measured on such servers.
+struct Machine {
+    gpus: u32,
+    has: Share,
+    table: SensitivityTable,
+}
+
+impl Machine {
+    fn of(cluster: &ClusterSpec) -> Result<Self, SynergyError> {
+        let of = |n: &dovetail_model::NodeSpec| (n.gpus, Share::new(n.cpu_milli, n.memory_mib));
+        let first = cluster.nodes.values().next().map(of).ok_or(SynergyError::Mixed)?;
+        if cluster.nodes.values().any(|n| of(n) != first) {
+            return Err(SynergyError::Mixed);
+        }
+        let table = SensitivityTable::of_cluster(cluster).ok_or(SynergyError::Ratio {
+            cpu: f64::from(first.1.cpu_milli) / 1000.0 / f64::from(first.0.max(1)),
+        })?;
+        Ok(Self {
+            gpus: first.0,
+            has: first.1,
+            table,
+        })
+    }
+}
+
+/// What a job would like, cut to one server, and how fast it is then: on a straight line over CPU where it was cut.
+fn facts(job: &TraceJob, workload: &Workload, machine: &Machine) -> Result<SynergyFacts, SynergyError> {
+    let name = job.model.map_or("", |m| workload.names.models[m].as_str());
+    let unknown = || SynergyError::Model {
+        job: job.label.to_string(),
+        model: name.to_owned(),
+        known: machine.table.models().join(", "),
+    };
+    let row = machine.table.find(name, 1, None).ok_or_else(unknown)?;
+    let (Some(ideal), Some(iteration_s)) = (row.stated, row.iteration_s) else {
+        return Err(unknown());
+    };
+    let iterations = job
+        .iterations
+        .filter(|n| *n > 0)
+        .ok_or_else(|| SynergyError::Iterations {
+            job: job.label.to_string(),
+        })?;
+    let gpus = f64::from(job.gpus);
+    let server = (
+        f64::from(machine.has.cpu_milli) / 1000.0,
+        machine.has.memory_mib as f64 / 1024.0,
+    );
+    let fair_cpu = gpus * (server.0 / f64::from(machine.gpus));
+    let (mut cpu, mut memory) = (gpus * ideal.cpu, gpus * ideal.memory_gb);
+    let mut speedup = ideal.speed;
+    if job.gpus > machine.gpus {
+        if cpu > server.0 {
+            cpu = fair_cpu;
+        }
+        if memory > server.1 {
+            memory = gpus * (server.1 / f64::from(machine.gpus));
+        }
+        speedup = 1.0;
+    } else if cpu > server.0 || memory > server.1 {
+        let wanted = cpu;
+        (cpu, memory) = (cpu.min(server.0), memory.min(server.1));
+        speedup = 1.0 + (speedup - 1.0) / (wanted - fair_cpu) * (cpu - fair_cpu);
+    }
+    let each = |amount: f64, unit: f64| (amount * unit / gpus).round();
+    Ok(SynergyFacts {
+        iteration_s,
+        iterations,
+        speedup,
+        wish: Share::new(each(cpu, 1000.0) as u32, each(memory, 1024.0) as u64),
+    })
+}
+
+/// What is wrong with a run as in Synergy's simulator.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SynergyError {
+    /// It has no such policy.
+    #[error("--compat synergy has no policy `{policy}`; it has fifo, srtf, las, ftf, drf and tetris")]
+    NotThere {
+        /// The policy.
+        policy: String,
+    },
+    /// It has no such sizing.
+    #[error("--compat synergy has no sizing `{sizing}`; it has proportional, greedy and tune")]
+    Sizing {
+        /// The sizing.
+        sizing: String,
+    },
+    /// Its profiles do not know the model.
+    #[error("--compat synergy: job {job} has model `{model}`; its profiles have {known}")]
+    Model {
+        /// The job, by its name in the trace.
+        job: String,
+        /// Its model.
+        model: String,
+        /// Models there are.
+        known: String,
+    },
+    /// A job without iterations.
+    #[error("--compat synergy: job {job} has no number of iterations; use a trace in Synergy's format")]
+    Iterations {
+        /// The job, by its name in the trace.
+        job: String,
+    },
+    /// Nodes that differ.
+    #[error("--compat synergy: all nodes must have the same GPUs, CPUs and memory")]
+    Mixed,
+    /// No profiles for such machines.
+    #[error("--compat synergy: nodes have {cpu} CPUs for each GPU; its profiles are for 3, 4, 5 and 6")]
+    Ratio {
+        /// CPUs for each GPU.
+        cpu: f64,
+    },
+    /// A part is wrong.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+}
+
+impl From<SynergyError> for SimError {
+    fn from(error: SynergyError) -> Self {
+        SimError::Unsupported(error.to_string())
+    }
+}
