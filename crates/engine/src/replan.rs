@@ -62,7 +62,7 @@ impl Round<'_> {
             if job.allocation.is_some() {
                 continue;
             }
-            let gpus = self.sizing.ask(job).gpus;
+            let gpus = self.sizing.ask(job, &self.state.cluster).gpus;
             let own = before.get(&rank.job).filter(|a| {
                 let fits = a.gpus() == gpus && !self.state.cluster.is_free(a);
                 fits && self.is_as_left(a, job.spec.gpu_memory_mib)
