@@ -366,7 +366,7 @@ pub enum ProfileCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Draw how models interleave their stages on the same GPUs, and what that costs each
+    /// Draw how models interleave their stages on the same GPUs, or the speed of one over CPU and memory
     Show(Box<ProfileShowArgs>),
     /// Measure how fast a command runs with how many CPUs, and write it as a table for --sensitivity
     Run(Box<ProfileRunArgs>),
@@ -477,7 +477,9 @@ pub struct StageSource {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   dovetail profile show resnet18 gpt2 a2c --gpus 8
-  dovetail profile show vgg16 bert --ordering worst --svg group.svg")]
+  dovetail profile show vgg16 bert --ordering worst --svg group.svg
+  dovetail profile show alexnet
+  dovetail profile show resnet18 --curve synergy-4 --svg curve.svg")]
 pub struct ProfileShowArgs {
     /// One to four models; one may be there several times
     #[arg(required = true, value_name = "MODEL")]
@@ -494,6 +496,10 @@ pub struct ProfileShowArgs {
     /// Whose stages.
     #[command(flatten)]
     pub from: StageSource,
+    /// Draw speed over CPU and memory, out of synergy-3, -4, -5, -6 or a YAML file [default: synergy-3, for a single model
+    /// without stages]
+    #[arg(long, value_name = "TABLE", conflicts_with_all = ["profiles", "trace"])]
+    pub curve: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -587,6 +593,8 @@ pub enum BenchArg {
     Grouping,
     /// Cells of virtual clusters: decisions, failures and starts, beside HiveD's figures
     Cells,
+    /// CPU and memory by need: rounds on 2,048 and 16,384 GPUs, beside Synergy's simulator
+    Sizing,
 }
 
 /// `dovetail vc`.

@@ -293,6 +293,8 @@ impl Engine {
             all.into_iter().for_each(|id| self.state.mark_stale(id));
         }
         if self.policy.order.looks_at_crowd() {
+            let state = &self.state;
+            self.policy.order.see(&mut state.jobs(), &state.cluster);
             self.state.mark_all_stale();
         }
         self.state.expire();

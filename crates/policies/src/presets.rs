@@ -91,6 +91,32 @@ const PRESETS: &[Preset] = &[
         "themis",
         "auction",
     ),
+    preset(
+        "ftf",
+        "finish-time fairness against running alone, preemptive",
+        "ftf",
+        "preempt",
+    ),
+    preset(
+        "drf",
+        "dominant resource fairness between tenants, preemptive",
+        "drf",
+        "preempt",
+    ),
+    preset(
+        "tetris",
+        "little work left and well aligned with what is free, preemptive",
+        "tetris",
+        "preempt",
+    ),
+    Preset {
+        name: "synergy",
+        what: "shortest remaining time first; CPU and memory go where they speed up most",
+        order: "srtf",
+        discipline: "preempt",
+        sizing: "tune",
+        grouping: "none",
+    },
     Preset {
         name: "optimus",
         what: "elastic: GPUs go where they shorten remaining time most",
@@ -345,10 +371,15 @@ pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), P
         registry::GROUPINGS,
         &pick(&overrides.grouping, parts.grouping),
     )?;
+    // What is left over on a node is worth most where hungry jobs stand beside modest ones.
+    let suiting = match sizing.name().split(':').next() {
+        Some("tune") => "complement",
+        _ => "consolidate",
+    };
     let (placement, p) = registry::build(
         Kind::Placement,
         registry::PLACEMENTS,
-        &pick(&overrides.placement, "consolidate".to_owned()),
+        &pick(&overrides.placement, suiting.to_owned()),
     )?;
     let (tenancy, t) = crate::tenancy::build(overrides, &walk)?;
     let name = format!("{text}{}", overrides.suffix());

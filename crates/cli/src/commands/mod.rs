@@ -9,6 +9,7 @@ pub mod profile;
 pub mod profile_run;
 pub mod report;
 pub mod reproduce;
+pub mod sensitivity;
 pub mod simulate;
 pub mod trace;
 pub mod vc;

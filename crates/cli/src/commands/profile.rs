@@ -1,14 +1,15 @@
-//! `dovetail profile list|show`: stages of models, and how jobs interleave theirs. `run` is [`super::profile_run`].
+//! `dovetail profile list|show`: stages of models, how jobs interleave theirs, and curves over CPU and memory. `run` is
+//! [`super::profile_run`].
 
 use dovetail_model::layout::{Layout, layout};
 use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, efficiency, shared_period_us};
 use dovetail_report::format::grouped;
-use dovetail_workload::{StageProfile, StageTable};
+use dovetail_workload::{SensitivityTable, StageProfile, StageTable};
 use serde_json::{Value, json};
 
 use crate::args::{OrderingArg, ProfileArgs, ProfileCommand, ProfileShowArgs, StageSource};
 use crate::failure::{Blame, Failure};
-use crate::{lanes, show};
+use crate::{lanes, setup, show};
 
 /// Does what was asked for.
 ///
@@ -134,7 +135,25 @@ impl Group {
     }
 }
 
+/// The table of curves that is asked for, or the first there is where a single model has no stages but a curve.
+fn curves(args: &ProfileShowArgs) -> Result<Option<SensitivityTable>, Failure> {
+    if let Some(name) = &args.curve {
+        return setup::named_sensitivity_table(name).map(Some);
+    }
+    let plain = args.from.profiles.is_none() && args.from.trace.is_none();
+    let ([model], true) = (&args.models[..], plain) else {
+        return Ok(None);
+    };
+    let stages = StageTable::default();
+    let known = stages.find(model, stages.rows[0].gpus).is_ok();
+    let table = SensitivityTable::builtin("synergy-3").filter(|t| t.find(model, args.gpus, None).is_some());
+    Ok(table.filter(|_| !known))
+}
+
 fn show_group(args: &ProfileShowArgs) -> Result<(), Failure> {
+    if let Some(table) = curves(args)? {
+        return super::sensitivity::show_curve(args, &table);
+    }
     if args.models.len() > MOST_SHARERS {
         return Err(Failure::request(format!(
             "found {} models, expected one to {MOST_SHARERS}: jobs that share GPUs need a resource each",

@@ -9,6 +9,7 @@ use dovetail_engine::{Ask, Cluster, Guest, Job, Knowledge, NodeState, Part, Sizi
 use dovetail_model::{Rate, Sensitivity, Share};
 
 use super::share::{ask_for, floor};
+use crate::knobs::Knob;
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
@@ -17,17 +18,34 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
     source: "Synergy (OSDI'22), Synergy-TUNE, along the whole curve",
     key: "floors first, then the largest gain in speed for the part of the rest it takes",
     knowledge: Knowledge::None,
-    knobs: &[],
-    build: |_| Ok(Box::new(Tune)),
+    knobs: &[Knob {
+        name: "by",
+        default: "speed",
+        what: "who gets the rest: speed, where it speeds up most; soonest, where it does so for the time left",
+    }],
+    build: |knobs| {
+        let soonest = match knobs.text("by") {
+            "speed" => false,
+            "soonest" => true,
+            _ => return Err(knobs.bad("by", "speed or soonest")),
+        };
+        Ok(Box::new(Tune {
+            soonest,
+            name: knobs.name(),
+        }))
+    },
 };
 
 /// Floors for all, the rest by gain.
 #[derive(Debug, Clone)]
-pub struct Tune;
+pub struct Tune {
+    soonest: bool,
+    name: String,
+}
 
 impl Part for Tune {
     fn name(&self) -> String {
-        "tune".to_owned()
+        self.name.clone()
     }
 }
 
@@ -45,7 +63,7 @@ impl Sizing for Tune {
         let mut rest = left;
         let mut runners: Vec<Runner<'_>> = guests
             .iter()
-            .map(|guest| Runner::at_floor(guest, fair, &mut rest))
+            .map(|guest| Runner::at_floor(guest, fair, &mut rest, self.soonest))
             .collect();
         let scarce = rest;
         while let Some((i, to)) = best_step(&runners, rest, scarce) {
@@ -71,11 +89,13 @@ struct Runner<'a> {
     /// What was promised beyond that, where GPUs do not divide it.
     odd: Share,
     rate: Rate,
+    /// How much its gain in speed counts.
+    weight: f64,
 }
 
 impl<'a> Runner<'a> {
     /// With its floor on this node, which may be more than it was promised: nodes may have more than the least.
-    fn at_floor(guest: &Guest<'a>, fair: Share, rest: &mut Share) -> Self {
+    fn at_floor(guest: &Guest<'a>, fair: Share, rest: &mut Share, soonest: bool) -> Self {
         let curve = guest.job.spec.sensitivity.as_deref();
         let promised = guest.promised.over(guest.gpus);
         let odd = guest.promised.minus(promised.times(guest.gpus));
@@ -84,6 +104,10 @@ impl<'a> Runner<'a> {
             gpus: guest.gpus,
             share: promised,
             odd,
+            weight: match guest.job.remaining(guest.job.done_at) {
+                Some(left) if soonest => 1e9 / (left.0 as f64).max(1.0),
+                _ => f64::from(guest.gpus),
+            },
             rate: curve.map_or(Rate::FULL, |c| c.rate(promised)),
         };
         let wanted = guest
@@ -126,7 +150,7 @@ fn worth(runner: &Runner<'_>, to: (Share, Rate), scarce: Share) -> f64 {
     let part = |cost: f64, of: f64| if cost == 0.0 { 0.0 } else { cost / of.max(1.0) };
     let parts = part(f64::from(cost.cpu_milli), f64::from(scarce.cpu_milli))
         + part(cost.memory_mib as f64, scarce.memory_mib as f64);
-    f64::from(to.1.0 - runner.rate.0) * f64::from(runner.gpus) / parts.max(1e-9)
+    f64::from(to.1.0 - runner.rate.0) * runner.weight / parts.max(1e-9)
 }
 
 /// The step that is worth most among those there is enough for.

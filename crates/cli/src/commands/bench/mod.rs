@@ -2,6 +2,7 @@
 
 mod cells;
 mod grouping;
+mod sizing;
 
 use std::time::Instant;
 
@@ -38,6 +39,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchArg::Cells => return cells::run(args),
         BenchArg::Sim => simulation(args)?,
         BenchArg::Grouping => grouping::figures(args.trace.as_ref())?,
+        BenchArg::Sizing => sizing::figures()?,
     };
     if args.json {
         return show::print(serde_json::to_string_pretty(&figures).or_work()?);

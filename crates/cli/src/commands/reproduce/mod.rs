@@ -3,6 +3,7 @@
 mod blox;
 mod jct_bound;
 mod muri;
+mod synergy;
 
 use std::path::PathBuf;
 
@@ -71,6 +72,31 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "muri-table3",
         what: "Muri: the test bed, tables 3 and 4, beside our model in rounds of 360 s",
         run: muri::table_3,
+    },
+    Experiment {
+        name: "synergy-static",
+        what: "Synergy: 100 jobs at once on 32 GPUs, six policies with CPU and memory in proportion, greedily, tuned",
+        run: synergy::statics,
+    },
+    Experiment {
+        name: "synergy-dynamic",
+        what: "Synergy: the same over 100 jobs that come within 3.3 hours",
+        run: synergy::dynamic,
+    },
+    Experiment {
+        name: "synergy-load",
+        what: "Synergy: average JCT over jobs an hour",
+        run: synergy::load,
+    },
+    Experiment {
+        name: "synergy-split",
+        what: "Synergy: average JCT over the mix of image, language and speech models",
+        run: synergy::split,
+    },
+    Experiment {
+        name: "synergy-cpu-ratio",
+        what: "Synergy: average JCT over CPUs for each GPU",
+        run: synergy::cpu_ratio,
     },
 ];
 

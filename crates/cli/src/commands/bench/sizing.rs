@@ -1,0 +1,161 @@
+//! `dovetail bench sizing`: what a round costs that gives CPU and memory by need.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use dovetail_engine::{Clock, Engine};
+use dovetail_model::{ClusterSpec, Command, Event, Generation, JobId, JobSpec, Outcome, Rate, Time, Work};
+use dovetail_policies::{Overrides, build};
+use dovetail_report::format::count;
+use dovetail_workload::SensitivityTable;
+
+use super::Figure;
+use crate::failure::{Blame, Failure};
+
+/// CPU seconds of one round of Synergy's simulator on 2,048 GPUs (proportional, greedy, tune), as measured.
+const REFERENCE_S: [(&str, f64); 3] = [("proportional", 1.145), ("greedy", 1.494), ("tune", 1.555)];
+/// Rounds that are measured, after the one that starts everybody.
+const ROUNDS: usize = 21;
+
+/// The figures: rounds of 2,048 GPUs beside the reference, and of 16,384.
+///
+/// # Errors
+/// When a policy cannot be built.
+pub(super) fn figures() -> Result<Vec<Figure>, Failure> {
+    let mut figures = Vec::new();
+    for (sizing, reference) in REFERENCE_S {
+        let (first, round) = rounds("fifo-backfill", sizing, 256, 2_560)?;
+        figures.push(figure(sizing, 2_048, 2_560, "first round", first, ""));
+        figures.push(figure(sizing, 2_048, 2_560, "round", round, ""));
+        figures.push(Figure {
+            what: format!("{sizing}, 2,048 GPUs: the reference's {reference} s over our first round"),
+            seconds: first,
+            figure: reference / first.max(1e-9),
+            unit: "times",
+            goal: "",
+        });
+        figures.push(Figure {
+            what: format!("{sizing}, 2,048 GPUs: the reference's {reference} s over our round"),
+            seconds: round,
+            figure: reference / round.max(1e-9),
+            unit: "times",
+            goal: "at least 1,000",
+        });
+    }
+    for policy in ["fifo-backfill", "srtf"] {
+        let (first, round) = rounds(policy, "tune", 2_048, 20_000)?;
+        let what = format!("{policy}, tune");
+        figures.push(figure(&what, 16_384, 20_000, "first round", first, ""));
+        figures.push(figure(&what, 16_384, 20_000, "round", round, "less than 20 ms"));
+    }
+    Ok(figures)
+}
+
+fn figure(what: &str, gpus: u32, jobs: u32, which: &str, seconds: f64, goal: &'static str) -> Figure {
+    Figure {
+        what: format!(
+            "{what}, {} GPUs, {} jobs: {which}",
+            count(gpus.into()),
+            count(jobs.into())
+        ),
+        seconds,
+        figure: seconds * 1000.0,
+        unit: "ms",
+        goal,
+    }
+}
+
+/// The first round, which starts everybody, and the median of those after it, in each of which one in a hundred of the
+/// running jobs ends and as many come. Whole decisions, commands included, in time that went by.
+fn rounds(policy: &str, sizing: &str, nodes: u32, jobs: u32) -> Result<(f64, f64), Failure> {
+    let table = SensitivityTable::builtin("synergy-3").expect("it comes with the program");
+    let overrides = Overrides {
+        sizing: Some(sizing.to_owned()),
+        ..Overrides::default()
+    };
+    let (policy, _) = build(policy, &overrides).or_work()?;
+    let mut cluster = ClusterSpec::uniform(nodes, 8);
+    for node in cluster.nodes.values_mut() {
+        (node.cpu_milli, node.memory_mib) = (24_000, 500 * 1024);
+    }
+    let period = Time::from_secs(300);
+    let mut engine = Engine::with_cluster(policy, Clock::rounds(period), &cluster);
+    let mut now = Time::ZERO;
+    let mut next = 0;
+    let mut running: Vec<(JobId, Generation)> = Vec::new();
+    let mut times = Vec::new();
+    for _ in 0..=ROUNDS {
+        let wanted = if next == 0 { jobs } else { nodes * 8 / 100 };
+        for _ in 0..wanted {
+            engine.handle(now, Event::Submitted(job(next, now, &table)));
+            next += 1;
+        }
+        engine.handle(now, Event::Wake);
+        let began = Instant::now();
+        let mut commands = Vec::new();
+        while let Some(command) = engine.poll() {
+            commands.push(command);
+        }
+        times.push(began.elapsed().as_secs_f64());
+        answer(&mut engine, now, commands, &mut running);
+        now += period;
+        for i in 0..running.len() / 100 {
+            let (job, generation) = running.swap_remove(i * 97 % running.len());
+            let outcome = Outcome::Completed;
+            engine.handle(
+                now,
+                Event::Exited {
+                    job,
+                    generation,
+                    outcome,
+                },
+            );
+        }
+    }
+    let first = times.remove(0);
+    times.sort_by(f64::total_cmp);
+    Ok((first, times[times.len() / 2]))
+}
+
+fn answer(engine: &mut Engine, now: Time, commands: Vec<Command>, running: &mut Vec<(JobId, Generation)>) {
+    for command in commands {
+        match command {
+            Command::Launch { job, generation, .. } => {
+                running.push((job, generation));
+                engine.handle(
+                    now,
+                    Event::Started {
+                        job,
+                        generation,
+                        rate: Rate::FULL,
+                    },
+                );
+            }
+            Command::Stop { job, generation, .. } => {
+                running.retain(|(id, _)| *id != job);
+                engine.handle(
+                    now,
+                    Event::Stopped {
+                        job,
+                        generation,
+                        done: Work(0),
+                    },
+                );
+            }
+            Command::Resize { .. } | Command::Reject { .. } => {}
+        }
+    }
+}
+
+/// A job on one GPU, of each model in turn.
+fn job(number: u32, submit: Time, table: &SensitivityTable) -> JobSpec {
+    let row = &table.rows[number as usize % table.rows.len()];
+    JobSpec {
+        sensitivity: Some(Arc::clone(&row.sensitivity)),
+        submit,
+        expected: Some(Work(
+            u64::from(number).wrapping_mul(2_654_435_761) % 36_000_000_000 + 1,
+        )),
+        ..JobSpec::new(JobId(number), 1)
+    }
+}
