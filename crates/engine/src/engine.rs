@@ -191,6 +191,10 @@ impl Engine {
         if self.commands.is_empty() && self.books.dirty && !self.books.paused && self.decision_is_due() {
             self.decide();
         }
+        if self.commands.is_empty() && self.may_share_out() {
+            // Someone has really gone since the decision: what he had is there for the others now.
+            self.share_out();
+        }
         let command = self.commands.pop_front();
         if command.is_none() {
             // What happened since the decision may have changed lines, and with them the moment to wake.
@@ -242,6 +246,11 @@ impl Engine {
             && matches!(self.books.clock, Clock::Rounds { .. })
             && self.state.holding.len() > 0
             && (self.state.waiting.len() > 0 || !self.state.stale.is_empty())
+    }
+
+    /// Whether CPU and memory may change now without a decision: in rounds only at the moment of one.
+    fn may_share_out(&self) -> bool {
+        self.books.clock == Clock::Events || self.books.last_decision == Some(self.state.now)
     }
 
     fn decision_is_due(&self) -> bool {

@@ -101,6 +101,9 @@ pub struct Points {
     pub rates: Vec<Rate>,
 }
 
+/// Memory beside one GPU, at most: with it no product in here overflows.
+const MOST_MEMORY_MIB: u64 = 1 << 31;
+
 /// Points that are no grid of speeds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SensitivityError {
@@ -110,6 +113,9 @@ pub enum SensitivityError {
     /// Amounts that do not ascend from above zero.
     #[error("amounts of {0} have to ascend from above zero")]
     Order(&'static str),
+    /// More memory than any machine has.
+    #[error("more than {MOST_MEMORY_MIB} MiB beside one GPU")]
+    TooMuch,
     /// Not one speed for each pair.
     #[error("found {found} speeds, expected {expected}: one for each amount of CPU and of memory")]
     Count {
@@ -140,6 +146,9 @@ impl TryFrom<Points> for Sensitivity {
         }
         if points.cpu_milli[0] == 0 || !points.cpu_milli.is_sorted_by(|a, b| a < b) {
             return Err(SensitivityError::Order("CPU"));
+        }
+        if points.memory_mib[columns - 1] > MOST_MEMORY_MIB {
+            return Err(SensitivityError::TooMuch);
         }
         if points.memory_mib[0] == 0 || !points.memory_mib.is_sorted_by(|a, b| a < b) {
             return Err(SensitivityError::Order("memory"));
@@ -223,11 +232,18 @@ impl Points {
 struct Between {
     below: Option<usize>,
     above: usize,
-    part: u128,
-    whole: u128,
+    part: u64,
+    whole: u64,
 }
 
-fn between<T: Copy + Into<u128>>(axis: &[T], amount: T) -> Between {
+impl Between {
+    /// What lies that far between two values, rounded down.
+    fn mix(&self, low: u64, high: u64) -> u64 {
+        (low * (self.whole - self.part) + high * self.part) / self.whole
+    }
+}
+
+fn between<T: Copy + Into<u64>>(axis: &[T], amount: T) -> Between {
     let amount = amount.into();
     let above = axis.partition_point(|a| (*a).into() < amount).min(axis.len() - 1);
     let below = above.checked_sub(1);
@@ -246,16 +262,11 @@ impl Sensitivity {
         let cpu = between(&self.points.cpu_milli, share.cpu_milli);
         let memory = between(&self.points.memory_mib, share.memory_mib);
         let at = |row: Option<usize>, column: Option<usize>| match (row, column) {
-            (Some(row), Some(column)) => u128::from(self.points.at(row, column).0),
+            (Some(row), Some(column)) => u64::from(self.points.at(row, column).0),
             _ => 0,
         };
-        let along = |row: Option<usize>| {
-            let (low, high) = (at(row, memory.below), at(row, Some(memory.above)));
-            low * (memory.whole - memory.part) + high * memory.part
-        };
-        let (low, high) = (along(cpu.below), along(Some(cpu.above)));
-        let sum = low * (cpu.whole - cpu.part) + high * cpu.part;
-        Rate((sum / (cpu.whole * memory.whole)) as u32)
+        let along = |row: Option<usize>| memory.mix(at(row, memory.below), at(row, Some(memory.above)));
+        Rate(cpu.mix(along(cpu.below), along(Some(cpu.above))) as u32)
     }
 
     /// The speed of a job on this allocation: that of its slowest node. What a node does not limit (zero) is counted as

@@ -141,6 +141,37 @@ proptest! {
     }
 
     #[test]
+    fn under_tune_nothing_is_left_lying_that_would_make_someone_faster(
+        jobs in jobs(), nodes in 1_u32..4, preset in 0_usize..3
+    ) {
+        let cluster = cluster(nodes, false);
+        let preset = ["fifo-backfill", "srtf", "las"][preset];
+        let all = workload(&jobs);
+        let journal = journal(&jobs, preset, "tune", &cluster, Clock::Events);
+        moments(&journal, |now, held| {
+            let mut left: BTreeMap<NodeId, Share> = cluster
+                .nodes
+                .iter()
+                .map(|(id, n)| (id, Share::new(n.cpu_milli, n.memory_mib)))
+                .collect();
+            for part in held.values().flat_map(|a| &a.shares) {
+                let left = left.get_mut(&part.node).unwrap();
+                *left = left.minus(Share::new(part.cpu_milli, part.memory_mib));
+            }
+            for (id, allocation) in held {
+                let (Some(curve), [part]) = (&all.jobs[id.0 as usize].sensitivity, &allocation.shares[..]) else {
+                    continue;
+                };
+                let gpus = part.gpus.count();
+                let has = Share::new(part.cpu_milli, part.memory_mib).over(gpus);
+                let reach = has.plus(left[&part.node].over(gpus));
+                let (rate, could) = (curve.rate(has), curve.rate(reach));
+                assert!(could.0 < rate.0 + 1000, "job {id} at {now:?} runs at {rate:?} and could at {could:?}");
+            }
+        });
+    }
+
+    #[test]
     fn the_same_workload_gives_the_same_journal(jobs in jobs(), preset in 0_usize..3) {
         let preset = ["fifo-backfill", "srtf", "las"][preset];
         let once = || journal(&jobs, preset, "tune", &cluster(3, false), Clock::Events);

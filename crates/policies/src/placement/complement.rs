@@ -1,8 +1,8 @@
 //! Complement: jobs that can use much CPU or memory go where the others can use little, and the other way round.
 //!
-//! Every node knows what would make its jobs fastest, all together. Among the nodes with room the job goes to the one
-//! where its own wish and theirs are best matched with what the node has: a hungry job where the least is wished for
-//! beside each busy GPU, a modest one where the most is.
+//! Every node knows what would make its jobs fastest, all together. A job that can use more than its proportional share
+//! goes where that is there beside the wishes of the others, if anywhere. Of the nodes that are as good in that, it goes
+//! where the least is wished for beside each busy GPU, and a modest job where the most is.
 
 use dovetail_engine::cluster::{Cluster, NodeState};
 use dovetail_engine::{Ask, Knowledge, Part, Placement};
@@ -27,7 +27,7 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
 };
 
 /// Nodes looked at for one job, at most.
-const MOST: usize = 256;
+const MOST: usize = 64;
 
 /// Hungry beside modest.
 #[derive(Debug, Clone)]
@@ -48,7 +48,11 @@ impl Placement for Complement {
             .flat_map(|kind| with_room(ask, cluster, kind))
             .filter(|(_, node)| usable(node, ask) >= ask.gpus)
             .take(MOST);
-        let best = nodes.min_by_key(|(id, node)| (mismatch(ask, node), node.free_gpus, *id));
+        let hungry = !cluster.least_share().covers(ask.wish);
+        let best = nodes.min_by_key(|(id, node)| {
+            let beyond = if hungry { beyond(ask, node) } else { 0 };
+            (beyond, mismatch(ask, node), node.free_gpus, *id)
+        });
         match best {
             Some((id, node)) => Ok(Allocation {
                 shares: [share(id, node, ask.gpus, ask)].into_iter().collect(),
@@ -67,6 +71,21 @@ fn with_room<'a>(
         .levels_from(kind, ask.gpus)
         .flat_map(move |level| cluster.nodes_with_free(kind, level))
         .filter_map(|id| cluster.node(id).map(|node| (id, node)))
+}
+
+/// How much of what the job wishes for is not there beside the wishes of those who are, in millionths of the node.
+fn beyond(ask: &Ask, node: &NodeState) -> u64 {
+    let over = |wished: u64, own: u64, has: u64| {
+        let lacking = (wished + own).saturating_sub(has.max(wished));
+        lacking.saturating_mul(1_000_000) / has.max(1)
+    };
+    let wish = ask.wish.times(ask.gpus);
+    let cpu = over(
+        u64::from(node.wished.cpu_milli),
+        u64::from(wish.cpu_milli),
+        u64::from(node.spec.cpu_milli),
+    );
+    cpu + over(node.wished.memory_mib, wish.memory_mib, node.spec.memory_mib)
 }
 
 /// How badly the job suits the node, in millionths. What is wished for beside the busy GPUs, in proportion to what there

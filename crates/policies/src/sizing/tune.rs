@@ -180,12 +180,14 @@ fn best_part(runners: &[Runner<'_>], rest: Share, scarce: Share) -> Option<(usiz
             if rate.0 < runner.rate.0 + 1000 {
                 continue;
             }
-            let share = curve.least_for(rate, share).at_least(runner.share);
             let worth = worth(runner, (share, rate), scarce);
             if best.is_none_or(|(most, ..)| worth > most) {
                 best = Some((worth, i, (share, rate)));
             }
         }
     }
-    best.map(|(_, i, to)| (i, to))
+    let (_, i, (share, rate)) = best?;
+    let runner = &runners[i];
+    let least = runner.curve?.least_for(rate, share).at_least(runner.share);
+    Some((i, (least, rate)))
 }
