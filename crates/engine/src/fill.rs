@@ -9,6 +9,7 @@ use dovetail_model::{Allocation, Command, JobId, NodeId, Share};
 
 use crate::engine::Engine;
 use crate::parts::Guest;
+use crate::replan::same_gpus;
 
 /// What each job gets on each node, all GPUs there together.
 type Shares = BTreeMap<(JobId, NodeId), Share>;
@@ -107,14 +108,17 @@ impl Engine {
     fn grant(&mut self, jobs: BTreeSet<JobId>, shares: &Shares) {
         let (mut less, mut more) = (Vec::new(), Vec::new());
         for id in jobs {
-            let mut target = self.placed(id).clone();
+            let placed = self.placed(id);
+            let job = self.state.known(id);
+            let before = job.holds().expect("who is on a node was placed there");
+            // On nodes that were not looked at it keeps what it has.
+            let stays = same_gpus(before, placed);
+            let mut target = if stays { before.clone() } else { placed.clone() };
             for part in &mut target.shares {
                 if let Some(share) = shares.get(&(id, part.node)) {
                     (part.cpu_milli, part.memory_mib) = (share.cpu_milli, share.memory_mib);
                 }
             }
-            let job = self.state.known(id);
-            let before = job.holds().expect("who is on a node was placed there");
             if *before == target {
                 continue;
             }

@@ -184,7 +184,7 @@ fn a_running_job_gets_more_and_less_cpu_without_being_stopped() {
     // Alexnet alone has all it can use; seven others of its kind make it share, and give back when they end.
     let alexnet = 0;
     let mut jobs = vec![(alexnet, 1, 0, 4000)];
-    jobs.extend([(alexnet, 1, 100, 200); 7]);
+    jobs.extend([(alexnet, 1, 1, 200); 7]);
     let journal = journal(&jobs, "fifo-backfill", "tune", &cluster(1, false), Clock::Events);
     let shares: Vec<u32> = journal
         .commands
