@@ -318,7 +318,8 @@ fn walk(overrides: &Overrides, plain: String) -> Result<String, PolicyError> {
         name(&overrides.grouping),
         name(&overrides.discipline),
     );
-    let resizes = !["", "rigid"].contains(&sizing.as_str());
+    // Only those that change how many GPUs a job has; CPU and memory are given job by job.
+    let resizes = ["elastic", "optimus"].contains(&sizing.as_str());
     if grouping == "pair" {
         if resizes || !["", "share", "antman-muri"].contains(&given.as_str()) {
             let discipline = if resizes { "replan".to_owned() } else { given };
@@ -402,6 +403,25 @@ pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), P
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sizing_of_cpu_and_memory_leaves_the_walk_as_it_is() {
+        for (preset, discipline) in [
+            ("fifo-backfill", "backfill"),
+            ("srtf", "preempt"),
+            ("themis", "auction"),
+        ] {
+            for sizing in ["proportional", "greedy", "tune"] {
+                let overrides = Overrides {
+                    sizing: Some(sizing.to_owned()),
+                    ..Overrides::default()
+                };
+                let (policy, _) = build(preset, &overrides).unwrap();
+                assert_eq!(policy.discipline.name(), discipline, "{preset} {sizing}");
+                assert_eq!(policy.sizing.name(), sizing);
+            }
+        }
+    }
 
     #[test]
     fn every_preset_builds() {

@@ -20,8 +20,9 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
     knowledge: Knowledge::None,
     knobs: &[Knob {
         name: "by",
-        default: "speed",
-        what: "who gets the rest: speed, where it speeds up most; soonest, where it does so for the time left",
+        default: "soonest",
+        what: "who gets the rest: soonest, where it speeds up most for the work left, if that is known; speed, where it \
+               speeds up most",
     }],
     build: |knobs| {
         let soonest = match knobs.text("by") {
