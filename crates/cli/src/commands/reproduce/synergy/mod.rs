@@ -36,24 +36,26 @@ pub(super) fn statics(args: &ReproduceArgs) -> Result<Outcome, Failure> {
             format!(
                 "published: tune shortens the makespan of FIFO 1.4 times (on the test bed); exact: {ours:.2} times"
             ),
-            ours >= 1.35,
+            ours >= 1.4,
         )
     })
 }
 
 pub(super) fn dynamic(args: &ReproduceArgs) -> Result<Outcome, Failure> {
-    replay(args, "dynamic", "dynamic_srtf.csv", |rows| {
+    let mut outcome = replay(args, "dynamic", "dynamic_srtf.csv", |rows| {
         let by =
             |pick: fn(&Row) -> f64| pick(of(rows, "srtf", "proportional")) / pick(of(rows, "srtf", "tune"));
         let (reference, ours) = (by(|r| r.reference.0), by(|r| r.exact.0));
         Claim::new(
             format!(
-                "published: tune shortens the average JCT of SRTF 1.5 times (on the test bed); its simulator gives \
-                 {reference:.2} times, exact: {ours:.2} times"
+                "its simulator: tune shortens the average JCT of SRTF {reference:.2} times; exact: {ours:.2} times"
             ),
             ours >= reference,
         )
-    })
+    })?;
+    let note = "published: 1.5 times on the test bed; neither its simulator nor ours gives that on the trace it comes with";
+    outcome.notes.insert(0, note.to_owned());
+    Ok(outcome)
 }
 
 fn of<'a>(rows: &'a [Row], policy: &str, sizing: &str) -> &'a Row {
@@ -232,16 +234,20 @@ pub(super) fn load(args: &ReproduceArgs) -> Result<Outcome, Failure> {
         workload.rescale_rate(rate).map_err(Failure::request)?;
         cells.push((rate, format!("{rate} jobs/h"), workload, cluster.clone()));
     }
-    sweep(
-        "load",
-        "jobs an hour",
-        "published: up to 3.4 times shorter average JCT, more the higher the load",
-        &cells,
-        |points| {
-            let most = points.iter().map(Point::gain).fold(0.0, f64::max);
-            (format!("exact: up to {most:.2} times"), most >= 1.5)
-        },
-    )
+    let published = "published: up to 3.4 times on 128 and 512 GPUs, past saturation, over thousands of jobs; this is 32 GPUs";
+    sweep("load", "jobs an hour", published, &cells, |points| {
+        let gains = |rate: f64| points.iter().filter(move |p| p.x == rate).map(Point::gain);
+        let mean = |rate| gains(rate).sum::<f64>() / gains(rate).count().max(1) as f64;
+        let most = points.iter().map(Point::gain).fold(0.0, f64::max);
+        let text = format!(
+            "tune gains {:.2} times at {} jobs an hour and {:.2} at {}, mean of three policies; at most {most:.2}",
+            mean(LOADS[0]),
+            LOADS[0],
+            mean(LOADS[4]),
+            LOADS[4]
+        );
+        (text, mean(LOADS[4]) > mean(LOADS[0]))
+    })
 }
 
 pub(super) fn split(args: &ReproduceArgs) -> Result<Outcome, Failure> {
@@ -260,19 +266,13 @@ pub(super) fn split(args: &ReproduceArgs) -> Result<Outcome, Failure> {
             )
         })
         .collect();
-    sweep(
-        "split",
-        "image-language-speech, %",
-        "published: the more image and speech models, the larger the gain",
-        &cells,
-        |points| {
-            let least = points.iter().map(Point::gain).fold(f64::MAX, f64::min);
-            (
-                format!("exact: at least {least:.2} times with every split"),
-                least >= 1.0,
-            )
-        },
-    )
+    let published = "published as a figure without numbers; where no modest jobs are left (50-0-50) nobody has CPU to spare";
+    sweep("split", "image-language-speech, %", published, &cells, |points| {
+        let all = || points.iter().map(Point::gain);
+        let (least, most) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
+        let text = format!("tune is ahead of proportional with every split, {least:.2} to {most:.2} times");
+        (text, least >= 1.0)
+    })
 }
 
 pub(super) fn cpu_ratio(args: &ReproduceArgs) -> Result<Outcome, Failure> {
@@ -286,27 +286,22 @@ pub(super) fn cpu_ratio(args: &ReproduceArgs) -> Result<Outcome, Failure> {
             (f64::from(cpus), format!("{cpus} CPUs per GPU"), workload, cluster)
         })
         .into();
-    sweep(
-        "cpu-ratio",
-        "CPUs for each GPU",
-        "published: the more CPUs for each GPU, the smaller the gain",
-        &cells,
-        |points| {
-            let gain = |x: f64, policy: &str| {
-                let found = points.iter().find(|p| p.x == x && p.policy == policy);
-                found.map_or(f64::NAN, Point::gain)
-            };
-            let holds = ["fifo", "srtf", "las"]
-                .iter()
-                .all(|p| gain(3.0, p) > gain(6.0, p));
-            let text = format!(
-                "exact, fifo: {:.2} times with 3 CPUs, {:.2} with 6",
-                gain(3.0, "fifo"),
-                gain(6.0, "fifo")
-            );
-            (text, holds)
-        },
-    )
+    let published = "published as a figure without numbers";
+    sweep("cpu-ratio", "CPUs for each GPU", published, &cells, |points| {
+        let gain = |x: f64, policy: &str| {
+            let found = points.iter().find(|p| p.x == x && p.policy == policy);
+            found.map_or(f64::NAN, Point::gain)
+        };
+        let holds = ["fifo", "srtf", "las"]
+            .iter()
+            .all(|p| gain(3.0, p) > gain(6.0, p));
+        let text = format!(
+            "the more CPUs for each GPU, the less tune gains: fifo {:.2} times with 3, {:.2} with 6",
+            gain(3.0, "fifo"),
+            gain(6.0, "fifo")
+        );
+        (text, holds)
+    })
 }
 
 /// The jobs its generator made for one GPU each: 500 of them, of which 200 are looked at.
@@ -382,13 +377,14 @@ fn sweep(
             )
         })
         .collect();
-    let mut notes = vec![format!(
+    let mut notes = vec![published.to_owned()];
+    notes.push(format!(
         "jobs {} to {} of 500 that Synergy's generator made, one GPU each, on 32 GPUs; with all the CPU and memory they \
          can use they would be {:.2} times as fast",
         WINDOW.0,
         WINDOW.1,
         runs::possible_gain(&cells[0].2)
-    )];
+    ));
     if !worse.is_empty() {
         notes.push(format!(
             "tune is behind proportional or greedy for {}",
@@ -407,7 +403,7 @@ fn sweep(
     figure.name = format!("synergy-{name}");
     Ok(Outcome {
         table,
-        claims: vec![Claim::new(format!("{published}; {text}"), holds)],
+        claims: vec![Claim::new(text, holds)],
         notes,
         figures: vec![figure],
         data: points
