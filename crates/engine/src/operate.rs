@@ -30,6 +30,13 @@ impl Engine {
             let job = self.state.known(id);
             if let Some(allocation) = job.allocation.clone() {
                 self.state.occupants.come(id, &allocation);
+                self.state.touch(&allocation);
+                let fills = self.state.fills;
+                let job = &mut self.state.entry(id).job;
+                // A sizing that grants nothing beyond what it promised leaves everyone with that.
+                if !fills && job.granted.take().is_some() && job.is_up() {
+                    self.resize(id, allocation);
+                }
             }
             self.state.mark_stale(id);
         }

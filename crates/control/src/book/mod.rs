@@ -188,6 +188,11 @@ impl Book {
                     generation,
                     allocation,
                 } => self.launch(job, generation, allocation),
+                Command::Resize {
+                    job,
+                    generation,
+                    allocation,
+                } => self.resized(job, generation, allocation),
                 Command::Stop {
                     job,
                     generation,
@@ -211,7 +216,7 @@ impl Book {
                 }
             }
             Operate::Round(None) => self.engine.set_clock(Clock::Events),
-            Operate::Round(Some(period)) => self.engine.set_clock(Clock::Rounds { period: *period }),
+            Operate::Round(Some(period)) => self.engine.set_clock(Clock::rounds(*period)),
             Operate::Pause => self.engine.set_paused(true),
             Operate::Resume => self.engine.set_paused(false),
         }

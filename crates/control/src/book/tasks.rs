@@ -29,6 +29,16 @@ enum Fault {
 }
 
 impl Book {
+    /// The engine gave a running job other CPU and memory. The record has it; agents have no order for it yet, so a task
+    /// keeps the limits it was started with until it starts again.
+    pub(super) fn resized(&mut self, ticket: JobId, generation: Generation, allocation: Allocation) {
+        let no = self.tickets[ticket];
+        let attempts = &mut self.known(no).attempts;
+        if let Some(attempt) = attempts.last_mut().filter(|a| a.generation == generation) {
+            attempt.allocation = allocation;
+        }
+    }
+
     /// The engine gave a job GPUs.
     pub(super) fn launch(&mut self, ticket: JobId, generation: Generation, allocation: Allocation) {
         let no = self.tickets[ticket];
