@@ -374,7 +374,7 @@ pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), P
     )?;
     // What is left over on a node is worth most where hungry jobs stand beside modest ones.
     let suiting = match sizing.name().split(':').next() {
-        Some("tune") => "complement",
+        Some("tune" | "opt") => "complement",
         _ => "consolidate",
     };
     let (placement, p) = registry::build(

@@ -2,6 +2,7 @@
 
 mod elastic;
 mod greedy;
+pub mod opt;
 mod optimus;
 mod proportional;
 mod rigid;
@@ -12,6 +13,7 @@ use dovetail_engine::Sizing;
 
 pub use elastic::Elastic;
 pub use greedy::Greedy;
+pub use opt::Opt;
 pub use optimus::Optimus;
 pub use proportional::Proportional;
 pub use rigid::Rigid;
@@ -27,4 +29,5 @@ pub const ALL: &[Entry<dyn Sizing>] = &[
     proportional::ENTRY,
     greedy::ENTRY,
     tune::ENTRY,
+    opt::ENTRY,
 ];

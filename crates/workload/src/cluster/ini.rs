@@ -36,7 +36,7 @@ const POLICIES: [(&str, &str); 7] = [
     ("FIFO", "fifo-backfill"),
     ("SRTF", "srtf"),
     ("LAS", "las"),
-    ("FTF", "themis"),
+    ("FTF", "ftf"),
     ("DRF", "drf"),
     ("TETRIS", "tetris"),
     ("SRSF", "srsf"),

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dovetail_engine::{Clock, Engine};
-use dovetail_model::{ClusterSpec, Command, Event, Generation, JobId, JobSpec, Outcome, Rate, Time, Work};
+use dovetail_model::{
+    ClusterSpec, Command, Event, Generation, JobId, JobSpec, Outcome, Rate, Share, Time, Work,
+};
+use dovetail_policies::sizing::opt::{Weight, cluster_bound};
 use dovetail_policies::{Overrides, build};
 use dovetail_report::format::count;
 use dovetail_workload::SensitivityTable;
@@ -48,7 +51,48 @@ pub(super) fn figures() -> Result<Vec<Figure>, Failure> {
         figures.push(figure(&what, 16_384, 20_000, "first round", first, ""));
         figures.push(figure(&what, 16_384, 20_000, "round", round, "less than 20 ms"));
     }
+    for (nodes, goal) in [(16, "less than 100 ms"), (64, "")] {
+        let gpus = nodes * 8;
+        let (first, round) = rounds("fifo-backfill", "opt", nodes, gpus * 5 / 4)?;
+        figures.push(figure("opt", gpus, gpus * 5 / 4, "first round", first, goal));
+        figures.push(figure("opt", gpus, gpus * 5 / 4, "round", round, goal));
+        figures.extend(program(nodes, goal));
+    }
     Ok(figures)
+}
+
+/// The integer program for a whole cluster at once, and how far its answer is from the bound at most.
+fn program(nodes: u32, goal: &'static str) -> Vec<Figure> {
+    let table = SensitivityTable::builtin("synergy-3").expect("it comes with the program");
+    let jobs: Vec<JobSpec> = (0..nodes * 8).map(|i| job(i, Time::ZERO, &table)).collect();
+    let capacity = [u64::from(nodes) * 24_000, u64::from(nodes) * 500 * 1024];
+    let began = Instant::now();
+    let choice = cluster_bound(&jobs, capacity, Share::new(3000, 64_000), Weight::Gpus);
+    let seconds = began.elapsed().as_secs_f64();
+    let choice = choice.expect("proportional shares fit");
+    let missing = (choice.bound - choice.gain) as f64 / choice.bound as f64;
+    let what = format!(
+        "opt, {} GPUs: the program of the cluster",
+        count((nodes * 8).into())
+    );
+    let solved = Figure {
+        what: what.clone(),
+        seconds,
+        figure: seconds * 1000.0,
+        unit: "ms",
+        goal,
+    };
+    let exact = if choice.exact { "exact" } else { "not proven" };
+    vec![
+        solved,
+        Figure {
+            what: format!("{what}: below the linear bound ({exact})"),
+            seconds,
+            figure: missing * 1e6,
+            unit: "ppm",
+            goal: "",
+        },
+    ]
 }
 
 fn figure(what: &str, gpus: u32, jobs: u32, which: &str, seconds: f64, goal: &'static str) -> Figure {
