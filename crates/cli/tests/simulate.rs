@@ -185,7 +185,7 @@ fn replay(dir: &std::path::Path, trace: &str, out: &str, more: &[&str]) -> Strin
     let rest = ["--out", out, "--json", "--quiet", "--check"];
     let shown = dovetail_in(dir, &[&base[..], &rest, more].concat());
     assert!(shown.contains("exit code 0"), "{shown}");
-    std::fs::read_to_string(dir.join(out).join("jobs.csv")).unwrap()
+    std::fs::read_to_string(dir.join(out).join("jobs.csv")).expect("the run wrote its jobs")
 }
 
 #[test]
