@@ -1,4 +1,4 @@
-//! Opt: as [`tune`](super::tune), but what is left on a node is shared out in the best way there is.
+//! Opt: as `tune`, but what is left on a node is shared out in the best way there is.
 //!
 //! Synergy's optimum is a program in two phases: a point (CPU, memory) for every job, the most speed in all, as if the
 //! cluster were one machine; then jobs onto servers. The first phase is [`cluster_bound`]: no division of the same jobs

@@ -5,8 +5,8 @@
 //!
 //! 1. **A bound** ([`dual`]): the two capacities get prices, and every item takes the point that is best at these prices.
 //!    The prices at which that is least say how much there can be at most; it is what the linear program would say.
-//! 2. **A first answer** ([`greedy`]): from the floors upwards, always the most gain for its price.
-//! 3. **The search** ([`search`]): at these prices every point has a loss against the best of its item. A better answer
+//! 2. **A first answer** (`greedy`): from the floors upwards, always the most gain for its price.
+//! 3. **The search** (`search`): at these prices every point has a loss against the best of its item. A better answer
 //!    has a total loss below the gap between bound and answer, so only few points can be part of one. Those are
 //!    searched through, item by item, keeping what no other partial answer beats.
 //!
