@@ -126,6 +126,12 @@ fn requests_that_make_no_sense_are_refused_with_the_reason() {
     });
     let error = handle.operate(policy, "ann").wait().unwrap_err().to_string();
     assert!(error.contains("srft") && error.contains("srtf"), "{error}");
+    let policy = Operate::Policy(PolicyText {
+        parts: [("tenancy".to_owned(), "quota:a=2".to_owned())].into(),
+        ..PolicyText::default()
+    });
+    let error = handle.operate(policy, "ann").wait().unwrap_err().to_string();
+    assert!(error.contains("tenancy \"quota:a=2\""), "{error}");
 }
 
 #[test]

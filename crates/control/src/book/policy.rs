@@ -30,6 +30,12 @@ pub(super) fn build(text: &PolicyText) -> Result<Policy, String> {
         };
         *place = Some(part.clone());
     }
+    // A quota is by the names of tenants, which the engine does not know: it would give everybody the default.
+    if let Some(tenancy) = overrides.tenancy.as_ref().filter(|t| *t != "none") {
+        return Err(format!(
+            "tenancy {tenancy:?}: a live cluster has only \"none\" so far; every tenant may use every GPU"
+        ));
+    }
     let (policy, _) = presets::build(&text.policy, &overrides).map_err(|e| e.to_string())?;
     Ok(policy)
 }
