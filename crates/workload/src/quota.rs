@@ -97,7 +97,7 @@ mod tests {
     fn shares_are_read_in_both_forms() {
         let text = "tenants: {vision: 8, speech: {guaranteed: 16, borrow: 4}}\ndefault: {guaranteed: 0}";
         let shares = parse_quota(text, "q.yaml").unwrap();
-        let expected = [("vision", 8, None), ("speech", 16, Some(4)), ("default", 0, None)];
+        let expected = [("default", 0, None), ("speech", 16, Some(4)), ("vision", 8, None)];
         assert_eq!(shares, expected.map(|(n, g, b)| (n.to_owned(), g, b)));
     }
 
