@@ -117,7 +117,7 @@ pub struct RunArgs {
     /// Which GPUs: consolidate, spread, first-free, random, rack-aware
     #[arg(long, value_name = "PART", help_heading = "Parts of the policy")]
     pub placement: Option<String>,
-    /// What a tenant may use: none, quota:a=8,b=16+4 (GPUs guaranteed, most borrowed) or quota:FILE
+    /// What a tenant may use: none, quota:a=8,b=16+4 (GPUs guaranteed, most borrowed), quota:FILE, or cells:FILE (virtual clusters)
     #[arg(long, value_name = "PART", help_heading = "Parts of the policy")]
     pub tenancy: Option<String>,
     /// What the policy may know of remaining time: none, estimate or oracle [default: what the policy needs, exactly]

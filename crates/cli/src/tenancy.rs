@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use dovetail_cells::VcSpec;
 use dovetail_model::TenantId;
 use dovetail_policies::Overrides;
-use dovetail_policies::tenancy::{Share, Shares};
+use dovetail_policies::tenancy::{CellMap, Share, SharedCells, Shares};
 use dovetail_sim::SimConfig;
-use dovetail_workload::{Workload, quota::read_quota};
+use dovetail_workload::{Workload, quota::read_quota, read_hived};
 
 use crate::failure::{Blame, Failure};
 
@@ -23,8 +24,43 @@ pub fn resolve(overrides: &mut Overrides, workload: &Workload, config: &SimConfi
         let shares = shares(what)?;
         keepable(&shares, workload, config)?;
         overrides.tenancy = Some(format!("quota:{shares}"));
+    } else if let Some(("cells", file)) = text.split_once(':') {
+        overrides.cells = Some(cells(file, workload, config, &overrides.tenants)?);
     }
     Ok(())
+}
+
+/// The cells of a file, for the nodes of this cluster and the tenants of this workload.
+fn cells(
+    file: &str,
+    workload: &Workload,
+    config: &SimConfig,
+    tenants: &[String],
+) -> Result<SharedCells, Failure> {
+    let (_, compiled) = read_hived(Path::new(file)).or_request()?;
+    let layout = compiled.layout;
+    let limited = |vc: &VcSpec| vc.leaves_per_user.is_some() || !vc.user_limits.is_empty();
+    if let Some(vc) = layout.vcs.iter().find(|vc| limited(vc)) {
+        return Err(Failure::request(format!(
+            "{file}: virtualClusters.{}: limits of users do not count in a simulation yet; expected no leafCellsPerUser and \
+             no userLimits",
+            vc.name
+        )));
+    }
+    let stranger = workload
+        .jobs
+        .iter()
+        .find(|j| layout.vc_named(&workload.names.tenants[j.tenant]).is_none());
+    if let Some(job) = stranger {
+        let names: Vec<&str> = layout.vcs.iter().map(|vc| vc.name.as_str()).collect();
+        return Err(Failure::request(format!(
+            "--tenancy cells: tenant `{}` of the workload is no virtual cluster of {file}; it has {}",
+            workload.names.tenants[job.tenant],
+            names.join(", ")
+        )));
+    }
+    let map = CellMap::new(layout, &config.cluster, tenants).or_request()?;
+    Ok(SharedCells::new(map))
 }
 
 /// The shares as they were written, or as the file has them.

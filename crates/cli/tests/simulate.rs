@@ -296,3 +296,41 @@ fn a_quota_comes_from_the_command_line_or_a_file() {
         "{shown}"
     );
 }
+
+#[test]
+fn virtual_clusters_come_from_a_file_of_hived() {
+    let dir = tempfile::tempdir().unwrap();
+    let cells = "physicalCluster:
+  cellTypes:
+    NODE: {childCellType: V100, childCellNumber: 4, isNodeLevel: true}
+  physicalCells: [{cellType: NODE, cellAddress: n0}, {cellType: NODE, cellAddress: n1}]
+virtualClusters:
+  red: {virtualCells: [{cellType: NODE, cellNumber: 1}]}
+  blue: {virtualCells: [{cellType: NODE, cellNumber: 1}]}
+";
+    std::fs::write(dir.path().join("cells.yaml"), cells).unwrap();
+    let trace = "submit_s,duration_s,gpus,job_id,tenant,priority\n0,100,8,a,red,-1\n10,50,4,b,blue,0\n20,10,6,c,red,0\n";
+    std::fs::write(dir.path().join("jobs.csv"), trace).unwrap();
+    let run = |cluster: &str, policy: &str| {
+        let args = [
+            "simulate",
+            "--trace",
+            "jobs.csv",
+            "--check",
+            "--tenancy",
+            "cells:cells.yaml",
+        ];
+        dovetail_in(
+            dir.path(),
+            &[&args[..], &["--cluster", cluster, "--policy", policy]].concat(),
+        )
+    };
+    let mut shown = vec![
+        run("cells.yaml", "srsf"),
+        run("2x4", "srsf"),
+        run("cells.yaml", "optimus"),
+    ];
+    std::fs::write(dir.path().join("jobs.csv"), trace.replace("blue", "green")).unwrap();
+    shown.push(run("cells.yaml", "srsf"));
+    assert_snapshot!(shown.join("\n"));
+}

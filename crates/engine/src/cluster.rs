@@ -419,7 +419,7 @@ impl Cluster {
     }
 
     /// Whether all this is free: the GPUs, the CPU and the memory, on nodes that are up.
-    pub(crate) fn is_free(&self, allocation: &Allocation) -> bool {
+    pub fn is_free(&self, allocation: &Allocation) -> bool {
         allocation.shares.iter().all(|part| {
             self.node(part.node).is_some_and(|n| {
                 n.up && n.free.covers(&part.gpus)

@@ -23,20 +23,20 @@ impl Engine {
     /// Tells the tenancy how the node is now.
     fn tell_of_node(&mut self, node: NodeId) {
         if let Some(known) = self.state.cluster.node(node) {
-            self.policy.tenancy.node(node, &known.spec, known.is_open());
+            self.policy.tenancy.node(node, known);
         }
     }
 
-    /// Tells a tenancy that knows nothing yet of all nodes, and of all jobs that hold GPUs.
+    /// Tells a tenancy that knows nothing yet of all jobs that hold GPUs, and then of all nodes.
     pub(crate) fn tell_tenancy(&mut self) {
         let tenancy = &mut self.policy.tenancy;
-        for (id, node) in self.state.cluster.nodes() {
-            tenancy.node(id, &node.spec, node.is_open());
-        }
         for job in self.state.jobs() {
             if let Some(allocation) = &job.allocation {
                 tenancy.taken(&job.spec, allocation);
             }
+        }
+        for (id, node) in self.state.cluster.nodes() {
+            tenancy.node(id, node);
         }
         tenancy.decided();
     }

@@ -5,7 +5,7 @@
 
 use std::fmt::Debug;
 
-use dovetail_model::{Allocation, GpuTypeId, JobId, JobSpec, NodeId, NodeSpec, Reason, Share, Terms, Time};
+use dovetail_model::{Allocation, GpuTypeId, JobId, JobSpec, NodeId, Reason, Share, Terms, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -322,7 +322,7 @@ pub trait Tenancy: Part + CloneTenancy {
     }
 
     /// Whether the job may have these free GPUs, which it had before or which a grouping chose beside others.
-    fn may_use(&self, _job: &Job, _allocation: &Allocation) -> bool {
+    fn may_use(&mut self, _job: &Job, _allocation: &Allocation) -> bool {
         true
     }
 
@@ -342,8 +342,8 @@ pub trait Tenancy: Part + CloneTenancy {
     /// A draft, or the end of the job, gave it back.
     fn released(&mut self, _job: &JobSpec, _allocation: &Allocation) {}
 
-    /// A node is there, and takes new jobs or does not. Told before any job is placed on it, and at every change.
-    fn node(&mut self, _node: NodeId, _spec: &NodeSpec, _open: bool) {}
+    /// How a node is now. Told before any job is placed on it, and at every change.
+    fn node(&mut self, _node: NodeId, _state: &NodeState) {}
 
     /// A decision is over: what was drafted stands.
     fn decided(&mut self) {}

@@ -206,18 +206,17 @@ impl<'a> Round<'a> {
     /// Says why there is no place.
     pub fn start(&mut self, candidate: &Candidate) -> Result<(), Reason> {
         let back = self.position_in_returned(candidate);
-        let allocation = match back {
-            Some(i) if self.may_have_back(candidate.job, &self.returned[i].original) => {
-                self.returned[i].original.clone()
-            }
-            _ => self.find_place(candidate.job)?,
+        let own = back.map(|i| self.returned[i].original.clone());
+        let allocation = match own.filter(|own| self.may_have_back(candidate.job, own)) {
+            Some(own) => own,
+            None => self.find_place(candidate.job)?,
         };
         self.give(candidate, back, allocation, false);
         Ok(())
     }
 
     /// Whether what a job lost in this round is still free, and its tenant may still use it.
-    fn may_have_back(&self, id: JobId, own: &Allocation) -> bool {
+    fn may_have_back(&mut self, id: JobId, own: &Allocation) -> bool {
         self.state.cluster.is_free(own) && self.tenancy.may_use(self.state.known(id), own)
     }
 

@@ -96,6 +96,19 @@ pub enum Reason {
         /// The most they may hold.
         most: u32,
     },
+    /// The cells its tenant owns, or all cells if it borrows, have no place for it.
+    CellsInUse {
+        /// The tenant.
+        tenant: TenantId,
+        /// Whether the job borrows.
+        borrows: bool,
+        /// GPUs asked for.
+        asked: u32,
+        /// GPUs that are free or lent where it may go.
+        available: u32,
+        /// Borrowers that would have to go for it; then there is a place.
+        lent_to: u32,
+    },
     /// Its user has reached a cap.
     UserCap {
         /// The user.
@@ -200,6 +213,34 @@ impl fmt::Display for Reason {
                     f,
                     "asks for {asked} GPUs; tenant {tenant} {what} {most} and holds {held} of them"
                 )
+            }
+            Self::CellsInUse {
+                tenant,
+                asked,
+                lent_to: lent_to @ 1..,
+                ..
+            } => write!(
+                f,
+                "asks for {asked} GPUs; the cells of tenant {tenant} that have them are lent to {lent_to} other jobs"
+            ),
+            Self::CellsInUse {
+                tenant,
+                borrows,
+                asked,
+                available,
+                ..
+            } => {
+                write!(f, "asks for {asked} GPUs; ")?;
+                match borrows {
+                    true => write!(f, "{available} are idle in all cells")?,
+                    false => write!(f, "{available} are idle or lent in the cells of tenant {tenant}")?,
+                }
+                let shape = if available >= asked {
+                    ", but not in one shape it could use"
+                } else {
+                    ""
+                };
+                write!(f, "{shape}")
             }
             Self::UserCap { user, demand, cap } => {
                 write!(

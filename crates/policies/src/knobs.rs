@@ -81,6 +81,27 @@ pub enum PolicyError {
         /// The discipline that was given.
         discipline: String,
     },
+    /// The cells of a file are wanted where no file can be read.
+    #[error(
+        "tenancy `cells:{file}`: virtual clusters are there for `simulate` and `compare` only, as --tenancy cells:FILE"
+    )]
+    NoCells {
+        /// The file that was given.
+        file: String,
+    },
+    /// The cluster is not the one the cells are of.
+    #[error("tenancy `cells`: node {node} {what}; `--cluster` with the same file is right")]
+    NotInCells {
+        /// The node.
+        node: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A quota is wanted where the names of tenants are not known.
+    #[error(
+        "tenancy `quota`: shares are there for `simulate` and `compare` only, which know the tenants of a workload"
+    )]
+    NoTenants,
     /// The quota leaves tenants out.
     #[error(
         "tenancy `quota`: no share for tenant {tenants}; add TENANT=GPUS for it, or default=GPUS for all others"

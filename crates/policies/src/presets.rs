@@ -5,6 +5,7 @@ use dovetail_model::suggest::nearest;
 
 use crate::knobs::{PartSpec, PolicyError};
 use crate::registry::{self, Kind};
+use crate::tenancy::SharedCells;
 
 /// A named policy: one of each part that matters; the rest are the defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,6 +234,8 @@ pub struct Overrides {
     pub tenancy: Option<String>,
     /// The names of the tenants in the order of their ids, for a tenancy that knows them by name.
     pub tenants: Vec<String>,
+    /// The cells of the file that tenancy `cells` names.
+    pub cells: Option<SharedCells>,
 }
 
 impl Overrides {

@@ -1,5 +1,7 @@
 //! What a tenant may use.
 
+mod cell_map;
+mod cells;
 mod quota;
 
 use dovetail_engine::{Knowledge, Part, Tenancy};
@@ -8,6 +10,8 @@ use crate::knobs::PolicyError;
 use crate::presets::Overrides;
 use crate::registry::{self, Entry, Kind};
 
+pub use cell_map::{CellMap, SharedCells};
+pub use cells::VirtualClusters;
 pub use quota::{Quota, Share, Shares};
 
 /// All of them.
@@ -22,6 +26,7 @@ pub const ALL: &[Entry<dyn Tenancy>] = &[
         build: |_| Ok(Box::new(Shared)),
     },
     quota::ENTRY,
+    cells::ENTRY,
 ];
 
 /// Disciplines under which a tenancy with limits keeps its promise. The others keep or share GPUs without asking it.
@@ -34,7 +39,14 @@ pub(crate) fn build(
 ) -> Result<(Box<dyn Tenancy>, Knowledge), PolicyError> {
     let text = overrides.tenancy.as_deref().unwrap_or("none");
     let tenancy: Box<dyn Tenancy> = match text.split_once(':') {
+        Some(("quota", _)) if overrides.tenants.is_empty() => return Err(PolicyError::NoTenants),
         Some(("quota", shares)) => Box::new(Shares::parse(shares)?.of(&overrides.tenants)?),
+        Some(("cells", file)) => {
+            let cells = overrides.cells.as_ref().ok_or_else(|| PolicyError::NoCells {
+                file: file.to_owned(),
+            })?;
+            Box::new(VirtualClusters::new(text.to_owned(), cells.map()))
+        }
         _ => return registry::build(Kind::Tenancy, ALL, text),
     };
     let walk = discipline.split(':').next().unwrap_or_default();

@@ -244,7 +244,7 @@ impl Tenancy for Quota {
         u8::from(borrows(job))
     }
 
-    fn may_use(&self, job: &Job, allocation: &Allocation) -> bool {
+    fn may_use(&mut self, job: &Job, allocation: &Allocation) -> bool {
         self.room(&job.spec, allocation.gpus()).is_ok()
     }
 

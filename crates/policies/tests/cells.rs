@@ -1,0 +1,262 @@
+//! Virtual clusters under the engine: whatever happens, the books of the cells are right and every promise can be kept.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use dovetail_engine::job::Stage;
+use dovetail_engine::{Ask, Engine, Snapshot};
+use dovetail_model::{JobId, NodeId, Reason};
+use dovetail_policies::Overrides;
+use dovetail_policies::tenancy::{CellMap, SharedCells};
+use dovetail_testkit::any::{Fit, cases, histories_of, orders};
+use dovetail_testkit::{Happening, PolicyText, Scenario, World, replay};
+use dovetail_workload::cluster::describe_bytes;
+use dovetail_workload::parse_hived;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// Two racks of two machines of two switches of two GPUs. Tenant `x` owns a rack; `y` a machine and two switches.
+const FILE: &str = "
+physicalCluster:
+  cellTypes:
+    SWITCH: {childCellType: gpu, childCellNumber: 2}
+    NODE: {childCellType: SWITCH, childCellNumber: 2, isNodeLevel: true}
+    RACK: {childCellType: NODE, childCellNumber: 2}
+  physicalCells:
+  - {cellType: RACK, cellChildren: [{cellAddress: n0}, {cellAddress: n1}]}
+  - {cellType: RACK, cellChildren: [{cellAddress: n2}, {cellAddress: n3}]}
+virtualClusters:
+  x: {virtualCells: [{cellType: RACK, cellNumber: 1}]}
+  y: {virtualCells: [{cellType: RACK.NODE, cellNumber: 1}, {cellType: RACK.NODE.SWITCH, cellNumber: 2}]}
+";
+
+/// The scenario on the machines of the file, its tenants as virtual clusters.
+fn in_cells(mut scenario: Scenario) -> Scenario {
+    scenario.cluster = describe_bytes(FILE.as_bytes(), "cells.yaml").unwrap().cluster;
+    let layout = parse_hived(FILE, "cells.yaml").unwrap().compile().unwrap().layout;
+    let tenants: Vec<String> = scenario.names.tenants.values().cloned().collect();
+    let map = CellMap::new(layout, &scenario.cluster, &tenants).unwrap();
+    scenario.policy.overrides.tenants = tenants;
+    scenario.policy.overrides.cells = Some(SharedCells::new(map));
+    scenario
+}
+
+/// Tells a story of the cluster in the file.
+#[track_caller]
+fn check(story: &str, expected: &str) {
+    let scenario = in_cells(format!("cluster 4x4\n{story}").parse().unwrap());
+    let mut world = World::new(&scenario);
+    world.run();
+    let lines = |text: &str| text.lines().map(|l| l.trim().to_owned()).collect::<Vec<_>>();
+    assert_eq!(lines(&world.trace()), lines(expected), "\n{}", world.trace());
+}
+
+#[test]
+fn a_tenant_gets_its_own_shape_back_from_borrowers() {
+    check(
+        "policy srsf tenancy=cells:FILE
+         0 submit a gpus=16 work=100s tenant=x priority=-1
+         10 submit b gpus=4 work=10s tenant=y
+         11 submit c gpus=3 work=10s tenant=y",
+        "0 launch a on 0:[0-3] 1:[0-3] 2:[0-3] 3:[0-3]
+         10 stop a preempted
+         10 launch b on 0:[0-3]
+         11 launch c on 1:[0,2-3]
+         20 done b
+         21 done c
+         21 launch a on 0:[0-3] 1:[0-3] 2:[0-3] 3:[0-3]
+         111 done a",
+    );
+}
+
+#[test]
+fn borrowers_go_by_their_place_in_line() {
+    check(
+        "policy fifo discipline=preempt tenancy=cells:FILE
+         0 submit a gpus=4 work=100s tenant=x priority=-1
+         0 submit b gpus=4 work=100s tenant=x priority=-1
+         0 submit c gpus=4 work=100s tenant=y priority=-1
+         0 submit d gpus=4 work=100s tenant=y priority=-1
+         10 submit e gpus=2 work=10s tenant=y
+         11 explain d",
+        "0 launch a on 0:[0-3]
+         0 launch b on 1:[0-3]
+         0 launch c on 2:[0-3]
+         0 launch d on 3:[0-3]
+         10 stop a moved
+         10 stop d preempted
+         10 launch e on 0:[0-1]
+         10 launch a on 3:[0-3]
+         11 d: waits since 10: asks for 4 GPUs; 2 are idle in all cells
+         20 done e
+         20 launch d on 0:[0-3]
+         100 done b
+         100 done c
+         100 done a
+         110 done d",
+    );
+}
+
+#[test]
+fn the_order_decides_inside_a_virtual_cluster() {
+    check(
+        "policy srtf tenancy=cells:FILE
+         0 submit a gpus=8 work=100s tenant=x
+         5 submit b gpus=4 work=10s tenant=x
+         6 submit c gpus=4 work=10s tenant=y
+         7 submit d gpus=4 work=5s tenant=y
+         8 explain a
+         8 explain d",
+        "0 launch a on 0:[0-3] 1:[0-3]
+         5 stop a preempted
+         5 launch b on 0:[0-3]
+         6 launch c on 2:[0-3]
+         7 launch d on 3:[0-3]
+         8 a: waits since 5: asks for 8 GPUs; 4 are idle or lent in the cells of tenant 1
+         8 d: runs since 7 on 4 GPUs, 1 nodes
+         12 done d
+         15 done b
+         15 launch a on 0:[0-3] 1:[0-3]
+         16 done c
+         110 done a",
+    );
+}
+
+#[test]
+fn what_a_tenant_never_owns_together_is_refused() {
+    check(
+        "policy srtf tenancy=cells:FILE
+         0 submit a gpus=9 work=1s tenant=x
+         0 submit b gpus=8 work=1s tenant=y
+         0 submit c gpus=1 work=1s
+         0 submit d gpus=8 work=1s tenant=x",
+        "0 reject a: asks for 9 GPUs; 8 are idle or lent in the cells of tenant 1
+         0 reject c: asks for 1 GPUs; 0 are idle or lent in the cells of tenant 0
+         0 launch b on 0:[0-3] 1:[0-3]
+         0 launch d on 2:[0-3] 3:[0-3]
+         1 done b
+         1 done d",
+    );
+}
+
+#[test]
+fn a_lost_machine_is_made_up_for() {
+    check(
+        "policy srtf tenancy=cells:FILE
+         0 submit a gpus=4 work=50s tenant=y
+         5 node-down 0
+         30 node-up 0",
+        "0 launch a on 0:[0-3]
+         5 stop a node-lost 0
+         5 launch a on 1:[0-3]
+         50 done a",
+    );
+}
+
+fn policies() -> impl Strategy<Value = PolicyText> {
+    let walks = select(&["preempt", "preempt", "preempt:min_run=7s", "backfill", "strict"][..]);
+    (orders(), walks).prop_map(|(order, walk)| PolicyText {
+        preset: "fifo".to_owned(),
+        overrides: Overrides {
+            order: Some(order),
+            discipline: Some(walk.to_owned()),
+            tenancy: Some("cells:FILE".to_owned()),
+            ..Overrides::default()
+        },
+    })
+}
+
+/// Histories on the machines of the file: jobs of two virtual clusters and of nobody, every third of them borrows.
+fn histories() -> impl Strategy<Value = Scenario> {
+    histories_of(policies(), 25, Fit::Any).prop_map(|mut history| {
+        for (i, story) in history.jobs.iter_mut().enumerate() {
+            let job = &mut story.job;
+            (
+                job.gpu_type,
+                job.cpu_milli_per_gpu,
+                job.memory_mib_per_gpu,
+                job.gpu_memory_mib,
+            ) = (None, 0, 0, 0);
+            job.priority = if i % 3 == 2 { -1 } else { 0 };
+        }
+        for (_, happening) in &mut history.happenings {
+            match happening {
+                Happening::NodeDown(n)
+                | Happening::NodeUp(n)
+                | Happening::Drain(n)
+                | Happening::Resume(n) => n.0 %= 4,
+                _ => {}
+            }
+        }
+        let end = history.happenings.last().unwrap().0;
+        history
+            .happenings
+            .extend((0..4).map(|n| (end, Happening::NodeUp(NodeId(n)))));
+        in_cells(history)
+    })
+}
+
+fn run(scenario: &Scenario) -> World {
+    let mut world = World::new(scenario);
+    world.run();
+    world
+}
+
+/// Guaranteed jobs that wait although the cells of their tenants have room, be it lent.
+fn wronged(engine: &Engine) -> Vec<JobId> {
+    let waits = |id: &JobId| {
+        let job = engine.job(*id).unwrap();
+        let mut policy = engine.policy().clone();
+        let ask = Ask::of(&job.spec);
+        let place = policy
+            .tenancy
+            .place(job, &ask, engine.cluster(), &mut *policy.placement);
+        matches!(place, Ok(_) | Err(Reason::CellsInUse { lent_to: 1.., .. }))
+    };
+    let waiting = engine
+        .jobs()
+        .filter(|j| j.spec.priority >= 0 && j.stage == Stage::Active);
+    let waiting = waiting.filter(|j| j.is_waiting() && j.allocation.is_none());
+    waiting.map(|j| j.spec.id).filter(waits).collect()
+}
+
+fn text(engine: &Engine) -> String {
+    serde_json::to_string(engine).unwrap()
+}
+
+proptest! {
+    #![proptest_config(cases(192))]
+
+    #[test]
+    fn the_books_of_the_cells_are_right_after_every_step(mut history in histories(), chaos: Option<u64>) {
+        history.manner.chaos = chaos;
+        run(&history);
+    }
+
+    #[test]
+    fn nobody_waits_for_what_its_virtual_cluster_owns_and_has(mut history in histories()) {
+        history.policy.overrides.discipline = Some("preempt".to_owned());
+        history.clock = dovetail_engine::Clock::Events;
+        let mut world = World::new(&history);
+        let mut decisions = 0;
+        while world.step() {
+            if std::mem::replace(&mut decisions, world.engine.decisions()) != world.engine.decisions() {
+                let wronged = wronged(&world.engine);
+                prop_assert!(wronged.is_empty(), "{wronged:?} at {:?}\n{}", world.now(), world.trace());
+            }
+        }
+    }
+
+    #[test]
+    fn a_snapshot_in_cells_goes_on_as_the_original_would_have(history in histories(), cut: prop::sample::Index) {
+        let world = run(&history);
+        let cut = cut.index(world.ops().len());
+        let mut original = history.engine();
+        replay(&mut original, &world.ops()[..cut]).map_err(TestCaseError::fail)?;
+        let snapshot: Snapshot = serde_json::from_str(&text(&original)).unwrap();
+        let mut restored = Engine::restore(snapshot, history.policy.build().0).unwrap();
+        prop_assert_eq!(restored.check(), Ok(()));
+        replay(&mut original, &world.ops()[cut..]).map_err(TestCaseError::fail)?;
+        replay(&mut restored, &world.ops()[cut..]).map_err(TestCaseError::fail)?;
+        prop_assert_eq!(text(&restored), text(&original));
+    }
+}
