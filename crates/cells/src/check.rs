@@ -286,13 +286,13 @@ impl Cells {
                     idle += 1;
                 } else if n.guaranteed < layout.node_leaves() {
                     let free = layout.node_leaves() - n.guaranteed;
-                    view.partial.insert((free, layout.node_level as u8, node));
+                    view.partial.insert((free, slot.0, layout.node_level as u8, node));
                 }
             }
         } else if !c.nodes[layout.ancestor(state.cell, spec.level, layout.node_level) as usize].bad {
             let free = layout.leaves[spec.level] - used;
             if free > 0 {
-                view.partial.insert((free, spec.level as u8, state.cell));
+                view.partial.insert((free, slot.0, spec.level as u8, state.cell));
             }
         }
         if idle > 0 {

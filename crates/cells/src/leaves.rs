@@ -161,6 +161,8 @@ impl Cells {
 
     fn file_bin(&mut self, slot: SlotId, bin: (u32, u8, u32), add: bool) {
         let view = self.view_of(slot);
+        let (free, level, index) = bin;
+        let bin = (free, slot.0, level, index);
         let partial = &mut self.views[view.index()].partial;
         if add {
             partial.insert(bin);

@@ -172,7 +172,9 @@ impl Cells {
             if self.views[view.index()].unbound[level].is_empty() && force {
                 self.empty_cheapest(view, level, priority, key);
             }
-            let Some(slot) = self.views[view.index()].unbound[level].first().copied() else {
+            let unbound = &self.views[view.index()].unbound[level];
+            let wish = self.wishes.get(&(chain, level, cell)).map(|s| s.0);
+            let Some(slot) = wish.filter(|s| unbound.contains(s)).or(unbound.first().copied()) else {
                 return false;
             };
             // Making room may have merged or split cells around this one.

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::group::{Downgrade, Group, GroupId, GroupState, Pod};
-use crate::layout::{ChainId, Level, VcId, ViewId};
+use crate::layout::{ChainId, Level, SlotId, VcId, ViewId};
 use crate::leaves::Write;
 use crate::request::Request;
 use crate::state::{Cells, Mark, NONE};
@@ -48,6 +48,25 @@ impl Cells {
         self.loosened.clear();
         self.settled();
         Some(id)
+    }
+
+    /// The same, with these slots for the cells of the pods, as far as they are not bound: for steps back.
+    pub fn occupy_in(
+        &mut self,
+        request: &Request,
+        pods: &[Pod],
+        slots: &[Option<SlotId>],
+    ) -> Option<GroupId> {
+        for (pod, slot) in pods.iter().zip(slots) {
+            if let (Some(slot), Some(leaf)) = (slot, pod.leaves.first()) {
+                let level = self.layout.slots[slot.index()].level;
+                let cell = self.layout.chain(pod.chain).ancestor(*leaf, 0, level);
+                self.wishes.insert((pod.chain, level, cell), *slot);
+            }
+        }
+        let found = self.occupy(request, pods);
+        self.wishes.clear();
+        found
     }
 
     /// Where leaves can belong in a virtual cluster: the cell they are in already, or the smallest it could still get.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bits::Bits;
 use crate::group::{Group, GroupId};
-use crate::layout::{LeafType, MachineId, VcId, ViewId};
+use crate::layout::{LeafType, MachineId, SlotId, VcId, ViewId};
 
 /// Pods that start together or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +100,8 @@ pub struct Terms<'a> {
     /// The work that would be lost if a group were stopped; nothing if there is none. Victims are chosen so that
     /// little is lost.
     pub lost: Option<&'a Lost<'a>>,
+    /// Slots that come first, whatever is in the others: where a group has been, say.
+    pub slots: &'a [SlotId],
 }
 
 /// A request that can never be met as it is.

@@ -88,8 +88,9 @@ pub(crate) struct SlotState {
 /// What can be used in one part of a virtual cluster.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct ViewState {
-    /// Bins that are partly used and healthy: (free leaves, level, index).
-    pub(crate) partial: BTreeSet<(u32, u8, u32)>,
+    /// Bins that are partly used and healthy: (free leaves, slot, level, index). Equal ones go by slot, not by where in the
+    /// cluster they are: what others do has no part in it.
+    pub(crate) partial: BTreeSet<(u32, u32, u8, u32)>,
     /// Bound slots with idle healthy nodes.
     pub(crate) roomy: BTreeSet<u32>,
     /// Slots that are not bound, by level.
@@ -147,6 +148,8 @@ pub struct Cells {
     pub(crate) repromote: bool,
     /// Whether steps are kept after a change, for a caller who may go back.
     pub(crate) kept: bool,
+    /// Slots somebody wants for these cells, while a group is put back.
+    pub(crate) wishes: BTreeMap<(ChainId, Level, u32), SlotId>,
 }
 
 impl LevelState {
@@ -220,6 +223,7 @@ impl Cells {
             downgraded: vec![BTreeSet::new(); layout.vcs.len()],
             by_user: BTreeMap::new(),
             users: BTreeMap::new(),
+            wishes: BTreeMap::new(),
             user_names: Vec::new(),
             log: Vec::new(),
             loosened: BTreeSet::new(),
@@ -286,6 +290,16 @@ impl Cells {
             holder => holder,
         };
         (owner != NONE).then(|| (owner, self.group_at(owner).effective()))
+    }
+
+    /// The slot a leaf belongs to, if it is in a cell some virtual cluster uses.
+    pub fn slot_of(&self, chain: ChainId, leaf: u32) -> Option<SlotId> {
+        self.slot_over(chain, 0, leaf)
+    }
+
+    /// Whether the slot has no physical cell.
+    pub fn is_unbound(&self, slot: SlotId) -> bool {
+        self.slots[slot.index()].cell == NONE
     }
 
     /// The slot a cell is bound to, itself or through an ancestor, and the level of that.

@@ -214,6 +214,7 @@ impl History {
         let terms = Terms {
             machines: self.dice.one_in(5).then_some(&some),
             lost: self.dice.one_in(2).then_some(&lost),
+            ..Terms::default()
         };
         let keep = !self.dice.one_in(4);
         let before = (thorough || !keep && self.dice.one_in(8)).then(|| self.cells.clone());

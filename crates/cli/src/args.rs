@@ -219,6 +219,9 @@ pub struct SimulateArgs {
     /// Write the workload of this run as a replay file of Synergy, for `--trace FILE --trace-format synergy`
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Show where this job is and what keeps it there, whenever that changes; may be given several times
+    #[arg(long, value_name = "JOB", conflicts_with = "json")]
+    pub explain: Vec<String>,
     /// The rest.
     #[command(flatten)]
     pub run: RunArgs,

@@ -5,6 +5,7 @@
 
 pub mod args;
 pub mod commands;
+pub mod explain;
 pub mod failure;
 pub mod lanes;
 pub mod profiler;
@@ -13,6 +14,7 @@ pub mod scenario;
 pub mod setup;
 pub mod show;
 pub mod tenancy;
+pub mod words;
 
 use std::process::ExitCode;
 

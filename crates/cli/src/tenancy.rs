@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use dovetail_cells::VcSpec;
 use dovetail_model::TenantId;
 use dovetail_policies::Overrides;
 use dovetail_policies::tenancy::{CellMap, Share, SharedCells, Shares};
@@ -39,14 +38,6 @@ fn cells(
 ) -> Result<SharedCells, Failure> {
     let (_, compiled) = read_hived(Path::new(file)).or_request()?;
     let layout = compiled.layout;
-    let limited = |vc: &VcSpec| vc.leaves_per_user.is_some() || !vc.user_limits.is_empty();
-    if let Some(vc) = layout.vcs.iter().find(|vc| limited(vc)) {
-        return Err(Failure::request(format!(
-            "{file}: virtualClusters.{}: limits of users do not count in a simulation yet; expected no leafCellsPerUser and \
-             no userLimits",
-            vc.name
-        )));
-    }
     let stranger = workload
         .jobs
         .iter()
@@ -59,8 +50,9 @@ fn cells(
             names.join(", ")
         )));
     }
+    let users: Vec<String> = workload.names.users.values().cloned().collect();
     let map = CellMap::new(layout, &config.cluster, tenants).or_request()?;
-    Ok(SharedCells::new(map))
+    Ok(SharedCells::new(map.with_users(&users)))
 }
 
 /// The shares as they were written, or as the file has them.

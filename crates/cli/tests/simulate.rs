@@ -328,8 +328,18 @@ virtualClusters:
     let mut shown = vec![
         run("cells.yaml", "srsf"),
         run("2x4", "srsf"),
-        run("cells.yaml", "optimus"),
+        run("cells.yaml", "fifo-easy"),
     ];
+    let trace = trace.replace("c,red", "c,blue").replace("10,6,c", "10,3,c");
+    std::fs::write(dir.path().join("jobs.csv"), &trace).unwrap();
+    let asked = ["simulate", "--trace", "jobs.csv", "--cluster", "cells.yaml"];
+    let asked = [
+        &asked[..],
+        &["--tenancy", "cells:cells.yaml", "--explain", "c", "--explain"],
+    ]
+    .concat();
+    shown.push(dovetail_in(dir.path(), &[&asked[..], &["a"]].concat()));
+    shown.push(dovetail_in(dir.path(), &[&asked[..], &["z"]].concat()));
     std::fs::write(dir.path().join("jobs.csv"), trace.replace("blue", "green")).unwrap();
     shown.push(run("cells.yaml", "srsf"));
     assert_snapshot!(shown.join("\n"));

@@ -4,7 +4,8 @@ use dovetail_model::{Command, JobId, JobSpec, Reason};
 
 use crate::engine::Engine;
 use crate::job::Stage;
-use crate::parts::Verdict;
+use crate::parts::{Policy, Verdict};
+use crate::state::State;
 
 impl Engine {
     /// Lets held jobs in, first come first served in each lane, then new ones, which queue up behind them.
@@ -38,7 +39,7 @@ impl Engine {
 
     /// Lets the job in or turns it away; nothing if it is to be held.
     fn judge(&mut self, id: JobId) -> Option<()> {
-        match self.verdict(id) {
+        match verdict(&mut self.policy, &self.state, id) {
             Verdict::Admit => {
                 let entry = self.state.entry(id);
                 entry.job.stage = Stage::Active;
@@ -54,23 +55,21 @@ impl Engine {
         }
         Some(())
     }
+}
 
-    /// What admission says of a job now. A job without GPUs, or with bounds that cannot be, never gets in.
-    pub(crate) fn verdict(&self, id: JobId) -> Verdict {
-        let spec = &self.state.known(id).spec;
-        if spec.gpus == 0 || spec.min_gpus == 0 || spec.min_gpus > spec.max_gpus {
-            return Verdict::Reject(Reason::Malformed { gpus: spec.gpus });
-        }
-        // A sizing that does not shrink jobs needs room for all that was asked for.
-        let spec = JobSpec {
-            min_gpus: self.policy.sizing.least(spec),
-            ..spec.clone()
-        };
-        if let Err(reason) = self.policy.tenancy.ever(&spec) {
-            return Verdict::Reject(reason);
-        }
-        self.policy
-            .admission
-            .admit(&spec, &self.state.demand, &self.state.cluster)
+/// What admission says of a job now. A job without GPUs, or with bounds that cannot be, never gets in.
+pub(crate) fn verdict(policy: &mut Policy, state: &State, id: JobId) -> Verdict {
+    let spec = &state.known(id).spec;
+    if spec.gpus == 0 || spec.min_gpus == 0 || spec.min_gpus > spec.max_gpus {
+        return Verdict::Reject(Reason::Malformed { gpus: spec.gpus });
     }
+    // A sizing that does not shrink jobs needs room for all that was asked for.
+    let spec = JobSpec {
+        min_gpus: policy.sizing.least(spec),
+        ..spec.clone()
+    };
+    if let Err(reason) = policy.tenancy.ever(&spec) {
+        return Verdict::Reject(reason);
+    }
+    policy.admission.admit(&spec, &state.demand, &state.cluster)
 }

@@ -292,7 +292,9 @@ impl Engine {
         if changed {
             self.launch_what_can_start();
         }
-        self.policy.tenancy.decided();
+        for id in self.policy.tenancy.decided() {
+            self.state.mark_stale(id);
+        }
     }
 
     /// Brings every line that has run out, or whose job changed, up to date.

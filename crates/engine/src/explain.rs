@@ -3,6 +3,7 @@
 use dovetail_model::{JobId, Reason, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::admit::verdict;
 use crate::engine::Engine;
 use crate::job::{Live, Stage};
 use crate::parts::Verdict;
@@ -56,7 +57,7 @@ impl Engine {
         let mut reasons = Vec::new();
         let mut ahead = 0;
         if job.stage != Stage::Active {
-            match self.verdict(id) {
+            match verdict(&mut self.policy.clone(), &self.state, id) {
                 Verdict::Hold(reason) | Verdict::Reject(reason) => reasons.push(reason),
                 Verdict::Admit => ahead = self.held_ahead(id, &mut reasons),
             }
@@ -105,6 +106,7 @@ impl Engine {
                 .place(job, &ask, &self.state.cluster, &mut *trial.placement)
             {
                 reasons.push(reason);
+                reasons.extend(self.policy.tenancy.explain(job, &ask));
             }
         }
         let in_line = self.state.jobs[id]

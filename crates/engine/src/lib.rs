@@ -12,6 +12,7 @@
 //!    turn a claim into GPUs, on a [`draft::Draft`] that can be rolled back;
 //! 5. **diff** – the plan is compared with what is there, in one place, and becomes commands.
 
+mod accounts;
 pub mod admit;
 mod afresh;
 pub mod check;

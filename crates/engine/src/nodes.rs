@@ -38,7 +38,9 @@ impl Engine {
         for (id, node) in self.state.cluster.nodes() {
             tenancy.node(id, node);
         }
-        tenancy.decided();
+        for id in tenancy.decided() {
+            self.state.mark_stale(id);
+        }
     }
 
     pub(crate) fn node_down(&mut self, node: NodeId) {

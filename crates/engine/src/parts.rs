@@ -312,8 +312,14 @@ pub trait Tenancy: Part + CloneTenancy {
     ///
     /// # Errors
     /// The reason with numbers when it could not, whoever gave way.
-    fn ever(&self, _job: &JobSpec) -> Result<(), Reason> {
+    fn ever(&mut self, _job: &JobSpec) -> Result<(), Reason> {
         Ok(())
+    }
+
+    /// What else there is to say of a job for which there is no place: who holds what it could use, and what would help.
+    /// Looking changes nothing.
+    fn explain(&self, _job: &Job, _ask: &Ask) -> Vec<Reason> {
+        Vec::new()
     }
 
     /// The class of the job: all of a lower class stand ahead of it, whatever the order says.
@@ -331,6 +337,16 @@ pub trait Tenancy: Part + CloneTenancy {
         0
     }
 
+    /// Jobs of one account may share GPUs, and are sized and grouped together.
+    fn account(&self, job: &JobSpec) -> u64 {
+        self.shape_key(job)
+    }
+
+    /// The most GPUs that jobs of its account may hold together.
+    fn most(&self, _job: &JobSpec) -> u32 {
+        u32::MAX
+    }
+
     /// Whether one job may take GPUs from another that is behind it in line.
     fn may_evict(&self, _for_job: &Job, _victim: &Job) -> bool {
         true
@@ -345,8 +361,15 @@ pub trait Tenancy: Part + CloneTenancy {
     /// How a node is now. Told before any job is placed on it, and at every change.
     fn node(&mut self, _node: NodeId, _state: &NodeState) {}
 
-    /// A decision is over: what was drafted stands.
-    fn decided(&mut self) {}
+    /// A decision is over: what was drafted stands. Tells whose class has changed.
+    fn decided(&mut self) -> Vec<JobId> {
+        Vec::new()
+    }
+
+    /// Jobs that run on as borrowers although they were guaranteed their GPUs: what their tenants own has changed.
+    fn downgraded(&self) -> Vec<JobId> {
+        Vec::new()
+    }
 
     /// Whether its own books are right, and agree with what these jobs hold.
     ///

@@ -11,33 +11,48 @@ use crate::round::Round;
 use crate::sharers::Sharers;
 
 impl Round<'_> {
-    /// Plans everything anew: sizes and groups for all jobs in line, kept in place where nothing changes for them.
+    /// Plans everything anew: sizes and groups for all jobs in line, kept in place where nothing changes for them. Where
+    /// tenants have limits, account by account.
     pub fn replan(&mut self) {
         let line = self.everyone();
+        if self.tenancy.limits() {
+            return self.replan_accounts(&line);
+        }
         let gpus = self.state.cluster.total_gpus(None) + self.held_on_closed_nodes(&line);
-        let now = self.state.now;
-        let (again, rigid);
-        let claims = {
-            let jobs: Vec<&Job> = line.iter().map(|r| self.state.known(r.job)).collect();
-            let widths = self.sizing.widths(&jobs, gpus, now);
-            rigid = widths.is_none();
-            again = self.sizing.changes_at(&jobs, now);
-            let sized: Vec<(&Job, u32)> = match widths {
-                None => jobs
-                    .iter()
-                    .map(|j| (*j, self.sizing.ask(j, &self.state.cluster).gpus))
-                    .collect(),
-                Some(widths) => jobs.iter().copied().zip(widths).filter(|(_, w)| *w > 0).collect(),
-            };
-            self.grouping.see(&self.state.cluster);
-            self.grouping.group(&sized, gpus, now)
-        };
+        let (claims, rigid) = self.size_and_group(&line, gpus);
         let chosen = select(claims, gpus);
+        let before = self.clear_all_but(&chosen, &line);
+        self.start_claims(&chosen, &before);
+        if rigid && self.grouping.terms().overlap {
+            self.seat_guests(&line, &before);
+        }
+    }
+
+    /// Sizes and groups for these jobs on so many GPUs, best first, and whether every job keeps its own size.
+    pub(crate) fn size_and_group(&mut self, line: &[Rank], gpus: u32) -> (Vec<Claim>, bool) {
+        let now = self.state.now;
+        let jobs: Vec<&Job> = line.iter().map(|r| self.state.known(r.job)).collect();
+        let widths = self.sizing.widths(&jobs, gpus, now);
+        let rigid = widths.is_none();
+        let again = self.sizing.changes_at(&jobs, now);
+        let sized: Vec<(&Job, u32)> = match widths {
+            None => jobs
+                .iter()
+                .map(|j| (*j, self.sizing.ask(j, &self.state.cluster).gpus))
+                .collect(),
+            Some(widths) => jobs.iter().copied().zip(widths).filter(|(_, w)| *w > 0).collect(),
+        };
+        self.grouping.see(&self.state.cluster);
+        let claims = self.grouping.group(&sized, gpus, now);
         if let Some(at) = again {
             self.wake_at(at);
         }
-        let before = self.clear_all_but(&chosen, &line);
-        for claim in &chosen {
+        (claims, rigid)
+    }
+
+    /// Gives all claims GPUs that do not have theirs yet, as far as there is a place.
+    pub(crate) fn start_claims(&mut self, chosen: &[Claim], before: &BTreeMap<JobId, Allocation>) {
+        for claim in chosen {
             let first = self.state.known(claim.members[0]);
             if first.allocation.is_some() {
                 continue;
@@ -47,11 +62,8 @@ impl Round<'_> {
                     let least = self.sizing.least(&first.spec).min(claim.gpus);
                     self.start_claim(claim, least, before.get(&claim.members[0]));
                 }
-                _ => self.start_group(claim, &before),
+                _ => self.start_group(claim, before),
             }
-        }
-        if rigid && self.grouping.terms().overlap {
-            self.seat_guests(&line, &before);
         }
     }
 
@@ -79,7 +91,7 @@ impl Round<'_> {
 
     /// GPUs that jobs hold on nodes that take no new ones: theirs to keep, though they are not in the total. GPUs that
     /// several jobs share count once.
-    fn held_on_closed_nodes(&self, line: &[Rank]) -> u32 {
+    pub(crate) fn held_on_closed_nodes(&self, line: &[Rank]) -> u32 {
         let mut held: BTreeMap<NodeId, GpuSet> = BTreeMap::new();
         let allocations = line
             .iter()
@@ -95,7 +107,7 @@ impl Round<'_> {
     }
 
     /// Takes the GPUs of every holder that does not go on exactly as it is, and tells what they were.
-    fn clear_all_but(&mut self, chosen: &[Claim], line: &[Rank]) -> BTreeMap<JobId, Allocation> {
+    pub(crate) fn clear_all_but(&mut self, chosen: &[Claim], line: &[Rank]) -> BTreeMap<JobId, Allocation> {
         let stays: BTreeSet<JobId> = chosen
             .iter()
             .filter(|c| self.stands(c))
@@ -148,12 +160,15 @@ impl Round<'_> {
             gpu_memory_mib: claim.members.iter().map(fills).sum(),
             ..self.sizing.ask(first, &self.state.cluster)
         };
-        let own = claim.members.iter().filter_map(|m| before.get(m)).find(|a| {
+        let fits = |a: &&Allocation| {
             a.gpus() == claim.gpus
                 && self.state.cluster.is_free(&resized(a, &ask))
                 && self.state.cluster.has_room_beside(a, ask.gpu_memory_mib)
                 && self.may_use(claim, a, before)
-        });
+        };
+        let had = claim.members.iter().filter_map(|m| before.get(m));
+        let had: Vec<&Allocation> = had.filter(fits).collect();
+        let own = had.into_iter().find(|a| self.tenancy.may_use(first, a));
         let place = match own {
             Some(own) => Some(resized(own, &ask)),
             None if self.state.cluster.free_gpus(ask.gpu_type) < ask.gpus => None,
@@ -182,7 +197,10 @@ impl Round<'_> {
     /// There is no place for the group: whoever had GPUs that are still free goes on there.
     fn stay(&mut self, claim: &Claim, before: &BTreeMap<JobId, Allocation>) {
         for member in &claim.members {
-            if let Some(own) = before.get(member).filter(|a| self.state.cluster.is_free(a)) {
+            let (state, tenancy) = (&*self.state, &mut *self.tenancy);
+            let mut may_stay =
+                |a: &&Allocation| state.cluster.is_free(a) && tenancy.may_use(state.known(*member), a);
+            if let Some(own) = before.get(member).filter(|a| may_stay(a)) {
                 self.draft
                     .assign(self.state, self.tenancy, *member, own.clone(), false);
             }
@@ -203,10 +221,12 @@ impl Round<'_> {
         let most = claim.gpus.min(self.state.cluster.free_gpus(ask.gpu_type));
         let found = (least..=most).rev().find_map(|gpus| {
             ask.gpus = gpus;
-            let is_as_before = |a: &&Allocation| gpus < claim.gpus && a.gpus() == gpus;
+            // Without limits whoever goes on at full width was never moved.
+            let narrower = gpus < claim.gpus || self.tenancy.limits();
+            let is_as_before = |a: &&Allocation| narrower && a.gpus() == gpus;
             match before
                 .filter(is_as_before)
-                .filter(|a| self.state.cluster.is_free(a))
+                .filter(|a| self.state.cluster.is_free(a) && self.tenancy.may_use(job, a))
             {
                 Some(own) => Some(own.clone()),
                 None => self
@@ -243,7 +263,7 @@ pub(crate) fn resized(allocation: &Allocation, ask: &Ask) -> Allocation {
 }
 
 /// The claims that run, best first, passing over those that do not fit.
-fn select(claims: Vec<Claim>, gpus: u32) -> Vec<Claim> {
+pub(crate) fn select(claims: Vec<Claim>, gpus: u32) -> Vec<Claim> {
     let mut left = gpus;
     let mut chosen = Vec::new();
     for claim in claims {

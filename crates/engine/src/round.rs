@@ -354,7 +354,8 @@ impl<'a> Round<'a> {
         true
     }
 
-    /// Whether enough GPUs are free, or held by jobs behind the candidate that `may_go` lets go.
+    /// Whether enough GPUs are free, or held by jobs behind the candidate that `may_go` lets go. Under a tenancy with limits
+    /// this is a guess that may be too high: who has to go beside others is known only when those have gone.
     pub fn enough_behind(&mut self, candidate: &Candidate, may_go: impl Fn(&Job) -> bool) -> bool {
         let job = self.state.known(candidate.job);
         let ask = self.sizing.ask(job, &self.state.cluster);
@@ -370,7 +371,9 @@ impl<'a> Round<'a> {
             }
             if !tail.evicted {
                 let victim = self.state.known(tail.rank.job);
-                if may_go(victim) && self.tenancy.may_evict(self.state.known(candidate.job), victim) {
+                let counts =
+                    self.tenancy.limits() || self.tenancy.may_evict(self.state.known(candidate.job), victim);
+                if may_go(victim) && counts {
                     gpus += victim.width();
                 }
             }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{GpuTypeId, JobId, TenantId, UserId};
+use crate::ids::{GpuTypeId, JobId, NodeId, TenantId, UserId};
 use crate::units::Time;
 
 /// Why a job does not run (yet).
@@ -109,6 +109,41 @@ pub enum Reason {
         /// Borrowers that would have to go for it; then there is a place.
         lent_to: u32,
     },
+    /// What its tenant owns of one kind of cell where it may go.
+    CellsOwned {
+        /// The tenant.
+        tenant: TenantId,
+        /// The kind of cell.
+        kind: String,
+        /// Cells it owns.
+        owned: u32,
+        /// Of those, without anything of its own in them.
+        free: u32,
+        /// Of those, with machines that are down.
+        bad: u32,
+        /// Of those, with nothing but machines that are down left for them.
+        doomed: u32,
+    },
+    /// Who holds GPUs where it may go.
+    CellsHeld {
+        /// Jobs and their GPUs there, most first.
+        holders: Vec<(JobId, u32)>,
+        /// Jobs that are not named.
+        more: u32,
+    },
+    /// Its user holds as much of the tenant's cells as one user may.
+    UserCells {
+        /// The user.
+        user: UserId,
+        /// GPUs asked for.
+        asked: u32,
+        /// GPUs the user holds.
+        held: u32,
+        /// The most the user may hold.
+        most: u32,
+    },
+    /// What would let it start.
+    WouldStart(Change),
     /// Its user has reached a cap.
     UserCap {
         /// The user.
@@ -142,6 +177,71 @@ pub enum Reason {
         /// When that is.
         at: Option<Time>,
     },
+}
+
+/// A change that would let a job start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// The end of these jobs.
+    JobsEnd(Vec<JobId>),
+    /// The return of these nodes.
+    NodesReturn(Vec<NodeId>),
+    /// More cells: it asks for more GPUs than its tenant owns of the kind.
+    MoreCells {
+        /// GPUs asked for.
+        asked: u32,
+        /// GPUs owned.
+        owned: u32,
+    },
+    /// Larger cells: none of its tenant's holds its largest part.
+    LargerCells {
+        /// GPUs of the largest part.
+        asked: u32,
+        /// GPUs of the largest cell.
+        largest: u32,
+    },
+    /// A higher limit for its user, or the end of some of the user's jobs.
+    HigherLimit,
+    /// No single kind of change that was found.
+    Unknown,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |ids: Vec<String>| ids.join(" and ");
+        match self {
+            Self::JobsEnd(jobs) => {
+                let jobs = jobs.iter().map(|j| format!("job {j}")).collect();
+                write!(f, "could start if {} ended", list(jobs))
+            }
+            Self::NodesReturn(nodes) => {
+                let nodes = nodes.iter().map(|n| format!("node {n}")).collect();
+                write!(f, "could start if {} came back", list(nodes))
+            }
+            Self::MoreCells { asked, owned } => {
+                write!(
+                    f,
+                    "could start if its tenant owned more than {owned} GPUs of the kind: it asks for {asked}"
+                )
+            }
+            Self::LargerCells { asked, largest } => {
+                write!(
+                    f,
+                    "could start in larger cells: {asked} of its GPUs belong together, the largest cell has {largest}"
+                )
+            }
+            Self::HigherLimit => write!(f, "could start if its user might hold more, or held less"),
+            Self::Unknown => write!(f, "no single kind of change was found that lets it start"),
+        }
+    }
+}
+
+/// What is not there: nothing is said of zero.
+fn lacking(f: &mut fmt::Formatter<'_>, number: u32, what: &str) -> fmt::Result {
+    match number {
+        0 => Ok(()),
+        n => write!(f, ", {n} {what}"),
+    }
 }
 
 impl fmt::Display for Reason {
@@ -242,6 +342,34 @@ impl fmt::Display for Reason {
                 };
                 write!(f, "{shape}")
             }
+            Self::CellsOwned {
+                tenant,
+                kind,
+                owned,
+                free,
+                bad,
+                doomed,
+            } => {
+                write!(f, "tenant {tenant} owns {owned} {kind}, {free} free")?;
+                lacking(f, *bad, "with machines that are down")?;
+                lacking(f, *doomed, "with no machine left for them")
+            }
+            Self::CellsHeld { holders, more } => {
+                let held = |(job, gpus): &(JobId, u32)| format!("job {job} ({gpus} GPUs)");
+                let names: Vec<String> = holders.iter().map(held).collect();
+                write!(f, "held by {}", names.join(", "))?;
+                lacking(f, *more, "more")
+            }
+            Self::UserCells {
+                user,
+                asked,
+                held,
+                most,
+            } => write!(
+                f,
+                "asks for {asked} GPUs; user {user} may hold {most} and holds {held}"
+            ),
+            Self::WouldStart(change) => write!(f, "{change}"),
             Self::UserCap { user, demand, cap } => {
                 write!(
                     f,

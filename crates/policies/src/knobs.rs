@@ -76,11 +76,21 @@ pub enum PolicyError {
         discipline: String,
     },
     /// A tenancy with limits, with a walk that does not ask it about every job.
-    #[error("a tenancy with limits needs discipline `preempt`, `backfill` or `strict`, found `{discipline}`")]
+    #[error(
+        "a tenancy with limits needs discipline `preempt`, `backfill`, `strict` or `replan`, found `{discipline}`"
+    )]
     NeedsPlainWalk {
         /// The discipline that was given.
         discipline: String,
     },
+    /// A quota of GPUs that several jobs are on.
+    #[error("tenancy `quota` counts GPUs of one job each; expected grouping `none`, or tenancy `cells:FILE`")]
+    QuotaOfShared,
+    /// Jobs of different widths on the GPUs of a tenancy with limits.
+    #[error(
+        "a tenancy with limits needs groups that share all of their GPUs; expected grouping `none` or `muri` without `unequal`"
+    )]
+    CellsOverlap,
     /// The cells of a file are wanted where no file can be read.
     #[error(
         "tenancy `cells:{file}`: virtual clusters are there for `simulate` and `compare` only, as --tenancy cells:FILE"

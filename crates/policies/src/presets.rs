@@ -385,7 +385,7 @@ pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), P
         registry::PLACEMENTS,
         &pick(&overrides.placement, suiting.to_owned()),
     )?;
-    let (tenancy, t) = crate::tenancy::build(overrides, &walk)?;
+    let (tenancy, t) = crate::tenancy::build(overrides, &walk, grouping.terms())?;
     let name = format!("{text}{}", overrides.suffix());
     let knowledge = [a, o, d, s, g, p, t].into_iter().max().unwrap_or(Knowledge::None);
     Ok((

@@ -62,6 +62,9 @@ pub struct SimConfig {
     pub checkpoint: Option<Time>,
     /// Time each checkpoint takes.
     pub checkpoint_cost: Time,
+    /// Whether a job that is told to stop saves its work first; else it loses what it did since its last checkpoint, and
+    /// all of it if it writes none.
+    pub saves_on_stop: bool,
     /// How fast jobs run where.
     pub speeds: SpeedModel,
     /// How much longer an iteration gets on shared GPUs.
@@ -103,6 +106,7 @@ impl SimConfig {
             restart_cost: Time::ZERO,
             checkpoint: None,
             checkpoint_cost: Time::ZERO,
+            saves_on_stop: true,
             speeds: SpeedModel::default(),
             contention: Contention::default(),
             gpu_memory: IdVec::default(),

@@ -3,6 +3,7 @@
 //! It never changes a decision. It turns the engine's commands into later events, knows the truth about every job
 //! (how long it really runs, how fast on which GPUs), and lets out as much of it as the run's knowledge says.
 
+pub mod anomaly;
 mod blocking;
 pub mod bound;
 pub mod compat;

@@ -6,9 +6,9 @@ mod speeds;
 mod steps;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
-use dovetail_engine::{Clock, Engine, Knowledge, Policy};
+use dovetail_engine::{Clock, Engine, Explanation, Knowledge, Policy};
 use dovetail_model::run::{Moment, RunRecord, Segment};
 use dovetail_model::{
     Allocation, Command, Event, Generation, JobId, NodeId, Outcome, Rate, StopReason, Time, Work,
@@ -32,6 +32,10 @@ pub struct Journal {
     pub events: Vec<(Time, Event)>,
     /// What the engine wanted, and when.
     pub commands: Vec<(Time, Command)>,
+    /// Jobs to ask after at every moment.
+    pub asks: BTreeSet<JobId>,
+    /// Where those are and what keeps them there, whenever the answer changes.
+    pub answers: Vec<(Time, JobId, Explanation)>,
 }
 
 /// Something that will happen. The order of the variants is the order at one moment.
@@ -229,6 +233,7 @@ impl<'a> Run<'a> {
             if self.config.moments && !self.truths.is_empty() {
                 self.note_moment();
             }
+            self.ask_after_jobs();
             if self.config.check {
                 self.engine.check().map_err(|what| SimError::Invariant {
                     at_s: self.now.as_secs_f64(),
@@ -398,6 +403,20 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Asks after the jobs the journal wants to know of, and writes down what is new.
+    fn ask_after_jobs(&mut self) {
+        let Some(journal) = self.journal.as_mut().filter(|j| !j.asks.is_empty()) else {
+            return;
+        };
+        for job in &journal.asks {
+            let answer = self.engine.explain(*job);
+            let last = journal.answers.iter().rev().find(|(_, other, _)| other == job);
+            if last.map_or(&Explanation::Unknown, |(_, _, last)| last) != &answer {
+                journal.answers.push((self.now, *job, answer));
+            }
+        }
+    }
+
     fn tell(&mut self, event: Event) {
         if let Some(journal) = &mut self.journal {
             journal.events.push((self.now, event.clone()));
@@ -512,9 +531,13 @@ impl<'a> Run<'a> {
 
     fn stop(&mut self, id: JobId, generation: Generation, reason: StopReason) {
         let job = &self.workload.jobs[id.0 as usize];
+        let interval = job.checkpoint.or(self.config.checkpoint);
+        let unsaved = (!self.config.saves_on_stop).then(|| interval.unwrap_or(Time::MAX));
         let lost = match reason {
-            StopReason::NodeLost(_) => job.checkpoint.or(self.config.checkpoint),
-            StopReason::Preempted | StopReason::Moved | StopReason::Resized | StopReason::Cancelled => None,
+            StopReason::NodeLost(_) => interval,
+            StopReason::Preempted | StopReason::Moved | StopReason::Resized | StopReason::Cancelled => {
+                unsaved
+            }
         };
         if let Some(steps) = &mut self.steps {
             steps.gone(id);

@@ -227,6 +227,7 @@ impl Extender {
         let terms = Terms {
             machines: machines.as_ref(),
             lost: None,
+            ..Terms::default()
         };
         let attempt = match self.cells.attempt(&request, &terms) {
             Ok(attempt) => attempt,
@@ -280,6 +281,7 @@ impl Extender {
         let terms = Terms {
             machines: machines.as_ref(),
             lost: None,
+            ..Terms::default()
         };
         trial.cells.explain(&request, &terms)
     }
@@ -343,7 +345,10 @@ impl Extender {
 
     /// Whether all machines a group claims may still be used.
     fn still_good(&self, id: GroupId, machines: Option<&MachineSet>) -> bool {
-        let terms = Terms { machines, lost: None };
+        let terms = Terms {
+            machines,
+            ..Terms::default()
+        };
         let pods = self
             .cells
             .group(id)

@@ -105,9 +105,18 @@ impl Cells {
         let (state, chain) = (&self.views[view.index()], spec.chain);
         let layout = self.layout.chain(chain);
         let mut least = least;
-        for &(room, level, index) in state.partial.range((least, 0, 0)..) {
+        for slot in terms.slots {
+            if self.layout.slots[slot.index()].view == view {
+                match self.bins_of(*slot, least, terms, visit) {
+                    Some(more) => least = more,
+                    None => return,
+                }
+            }
+        }
+        let later = |slot: u32| !terms.slots.contains(&SlotId(slot));
+        for &(room, slot, level, index) in state.partial.range((least, 0, 0, 0)..) {
             let node = layout.ancestor(index, level as Level, layout.node_level);
-            if room < least || !self.allowed(chain, node, terms) {
+            if room < least || !later(slot) || !self.allowed(chain, node, terms) {
                 continue;
             }
             match visit(Bin::Cell(level as Level, index), room) {
@@ -116,7 +125,7 @@ impl Cells {
             }
         }
         for level in 0..layout.node_level {
-            for slot in &state.unbound[level] {
+            for slot in state.unbound[level].iter().filter(|s| later(**s)) {
                 if layout.leaves[level] < least {
                     break;
                 }
@@ -130,7 +139,7 @@ impl Cells {
         if room < least {
             return;
         }
-        for slot in &state.roomy {
+        for slot in state.roomy.iter().filter(|s| later(**s)) {
             for _ in 0..self.idle_nodes(SlotId(*slot), terms) {
                 if room < least {
                     return;
@@ -142,7 +151,7 @@ impl Cells {
             }
         }
         for level in layout.node_level..=layout.top() {
-            for slot in &state.unbound[level] {
+            for slot in state.unbound[level].iter().filter(|s| later(**s)) {
                 for _ in 0..layout.cells_in(level, layout.node_level) {
                     if room < least {
                         return;
@@ -154,6 +163,48 @@ impl Cells {
                 }
             }
         }
+    }
+
+    /// Shows the bins of one slot, partly used ones first.
+    fn bins_of(
+        &self,
+        slot: SlotId,
+        least: u32,
+        terms: &Terms<'_>,
+        visit: &mut dyn FnMut(Bin, u32) -> Option<u32>,
+    ) -> Option<u32> {
+        let spec = &self.layout.slots[slot.index()];
+        let (state, layout) = (&self.views[spec.view.index()], self.layout.chain(spec.chain));
+        let (whole, machines) = match spec.level < layout.node_level {
+            true => (layout.leaves[spec.level], 1),
+            false => (
+                layout.node_leaves(),
+                layout.cells_in(spec.level, layout.node_level),
+            ),
+        };
+        let mut least = least;
+        if state.unbound[spec.level].contains(&slot.0) {
+            for _ in 0..machines {
+                if whole >= least {
+                    least = visit(Bin::Fresh(slot), whole)?;
+                }
+            }
+            return Some(least);
+        }
+        for &(room, owner, level, index) in state.partial.range((least, 0, 0, 0)..) {
+            let node = layout.ancestor(index, level as Level, layout.node_level);
+            if owner == slot.0 && room >= least && self.allowed(spec.chain, node, terms) {
+                least = visit(Bin::Cell(level as Level, index), room)?;
+            }
+        }
+        if state.roomy.contains(&slot.0) {
+            for _ in 0..self.idle_nodes(slot, terms) {
+                if whole >= least {
+                    least = visit(Bin::Idle(slot), whole)?;
+                }
+            }
+        }
+        Some(least)
     }
 
     /// Idle machines of a bound slot that may be used.

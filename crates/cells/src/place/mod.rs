@@ -155,7 +155,10 @@ impl Cells {
     }
 
     /// Whether the user may hold that much more.
-    pub(crate) fn within_limit(&self, request: &Request) -> Result<(), Wait> {
+    ///
+    /// # Errors
+    /// What the user holds, and may hold.
+    pub fn within_limit(&self, request: &Request) -> Result<(), Wait> {
         let Some(user) = request.user.filter(|_| request.priority >= 0) else {
             return Ok(());
         };

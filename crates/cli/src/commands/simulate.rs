@@ -4,13 +4,13 @@ use std::path::Path;
 
 use dovetail_model::run::{RunRecord, Summary};
 use dovetail_report::format::{count, significant, span};
-use dovetail_sim::simulate_with;
+use dovetail_sim::{Journal, simulate_with};
 use dovetail_workload::Format;
 
 use super::trace;
 use crate::args::{EmitArg, SimulateArgs};
 use crate::failure::{Blame, Failure};
-use crate::{progress, scenario, setup, show};
+use crate::{explain, progress, scenario, setup, show};
 
 /// The policy when none is given.
 const DEFAULT_POLICY: &str = "fifo-backfill";
@@ -24,6 +24,7 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
         scenario,
         policy,
         record,
+        explain: asked,
         run,
     } = *args;
     let file = scenario
@@ -58,7 +59,12 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
         }
     }
     let bar = progress::bar(workload.jobs.len() as u64, &policy.name, args.quiet);
-    let result = simulate_with(&workload, policy, needs, &config, None, &mut |done| {
+    let mut journal = Journal {
+        asks: explain::jobs(&asked, &workload)?,
+        ..Journal::default()
+    };
+    let wanted = (!asked.is_empty()).then_some(&mut journal);
+    let result = simulate_with(&workload, policy, needs, &config, wanted, &mut |done| {
         bar.set_position(done)
     });
     bar.finish_and_clear();
@@ -71,6 +77,9 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
         return show::print(serde_json::to_string_pretty(&record.summary).or_work()?);
     }
     show::print(summary_table(&record))?;
+    if !asked.is_empty() {
+        show::print(explain::table(&journal, &workload, &config))?;
+    }
     if let (Some(dir), false) = (&args.out, args.quiet) {
         show::print(format!("report: {}", dir.join("report.html").display()))?;
     }

@@ -1,9 +1,10 @@
 //! Which node is which machine, which GPU which leaf, which tenant which virtual cluster.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
-use dovetail_cells::{ChainId, Layout, LeafType, MachineId, VcId};
+use dovetail_cells::{ChainId, Layout, LeafType, MachineId, VcId, ViewId};
 use dovetail_model::ids::IdVec;
 use dovetail_model::{ClusterSpec, GpuTypeId, NodeId, TenantId};
 
@@ -16,6 +17,8 @@ pub struct CellMap {
     pub(super) layout: Layout,
     pub(super) vcs: IdVec<TenantId, Option<VcId>>,
     pub(super) kinds: IdVec<GpuTypeId, Option<LeafType>>,
+    /// Names of users, for their limits. The first stands for "not said" and has none.
+    pub(super) users: Vec<String>,
     slots: Slots,
     nodes: BTreeMap<(ChainId, u32), NodeId>,
     by_machine: Vec<Vec<NodeId>>,
@@ -30,9 +33,13 @@ impl SharedCells {
     pub fn new(map: CellMap) -> Self {
         Self(Arc::new(map))
     }
+}
 
-    pub(super) fn map(&self) -> Arc<CellMap> {
-        self.0.clone()
+impl Deref for SharedCells {
+    type Target = CellMap;
+
+    fn deref(&self) -> &CellMap {
+        &self.0
     }
 }
 
@@ -52,6 +59,7 @@ impl CellMap {
     /// Names the node that is no machine, or has other GPUs.
     pub fn new(layout: Layout, cluster: &ClusterSpec, tenants: &[String]) -> Result<Self, PolicyError> {
         let mut map = Self {
+            users: Vec::new(),
             vcs: tenants.iter().map(|name| layout.vc_named(name)).collect(),
             kinds: cluster
                 .gpu_types
@@ -95,6 +103,39 @@ impl CellMap {
             map.by_machine[machine.index()].push(id);
         }
         Ok(map)
+    }
+
+    /// The same with the names of users in the order of their ids, so that limits of users count.
+    pub fn with_users(self, users: &[String]) -> Self {
+        Self {
+            users: users.to_vec(),
+            ..self
+        }
+    }
+
+    /// Whether users are told apart in a virtual cluster.
+    pub(super) fn limits_users(&self, vc: VcId) -> bool {
+        let vc = &self.layout.vcs[vc.index()];
+        vc.leaves_per_user.is_some() || !vc.user_limits.is_empty()
+    }
+
+    /// GPUs a virtual cluster owns, pinned ones too.
+    pub(super) fn owned(&self, vc: VcId) -> u32 {
+        let slots = self.layout.vcs[vc.index()].slots.iter();
+        let slots = slots.map(|s| &self.layout.slots[s.index()]);
+        slots.map(|s| self.layout.chain(s.chain).leaves[s.level]).sum()
+    }
+
+    /// The pinned cells of a virtual cluster that have this kind of GPU, and the GPUs each has on one machine.
+    pub(super) fn pinned(&self, vc: VcId, kind: LeafType) -> impl Iterator<Item = (ViewId, u32)> {
+        let views = self.layout.vcs[vc.index()].pinned.values();
+        views.filter_map(move |view| {
+            let spec = &self.layout.views[view.index()];
+            let slot = &self.layout.slots[spec.slots.first()?.index()];
+            let chain = self.layout.chain(spec.chain);
+            let size = chain.leaves[slot.level].min(chain.node_leaves());
+            (chain.leaf_type == kind).then_some((*view, size))
+        })
     }
 
     /// The machine of a node.

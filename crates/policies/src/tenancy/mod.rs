@@ -1,10 +1,13 @@
 //! What a tenant may use.
 
+mod cell_books;
+mod cell_explain;
 mod cell_map;
 mod cells;
 mod quota;
 
 use dovetail_engine::{Knowledge, Part, Tenancy};
+use dovetail_model::Terms;
 
 use crate::knobs::PolicyError;
 use crate::presets::Overrides;
@@ -30,12 +33,13 @@ pub const ALL: &[Entry<dyn Tenancy>] = &[
 ];
 
 /// Disciplines under which a tenancy with limits keeps its promise. The others keep or share GPUs without asking it.
-const DISCIPLINES: [&str; 3] = ["preempt", "backfill", "strict"];
+const DISCIPLINES: [&str; 4] = ["preempt", "backfill", "strict", "replan"];
 
 /// Builds the tenancy that is asked for. One with limits also needs what else the overrides say of tenants.
 pub(crate) fn build(
     overrides: &Overrides,
     discipline: &str,
+    sharing: Terms,
 ) -> Result<(Box<dyn Tenancy>, Knowledge), PolicyError> {
     let text = overrides.tenancy.as_deref().unwrap_or("none");
     let tenancy: Box<dyn Tenancy> = match text.split_once(':') {
@@ -45,7 +49,7 @@ pub(crate) fn build(
             let cells = overrides.cells.as_ref().ok_or_else(|| PolicyError::NoCells {
                 file: file.to_owned(),
             })?;
-            Box::new(VirtualClusters::new(text.to_owned(), cells.map()))
+            Box::new(VirtualClusters::new(text.to_owned(), cells.clone()))
         }
         _ => return registry::build(Kind::Tenancy, ALL, text),
     };
@@ -54,6 +58,12 @@ pub(crate) fn build(
         return Err(PolicyError::NeedsPlainWalk {
             discipline: walk.to_owned(),
         });
+    }
+    if sharing.most > 1 && text.starts_with("quota") {
+        return Err(PolicyError::QuotaOfShared);
+    }
+    if sharing.overlap {
+        return Err(PolicyError::CellsOverlap);
     }
     Ok((tenancy, Knowledge::None))
 }

@@ -159,7 +159,7 @@ pub struct Quota {
 
 impl Quota {
     /// What jobs of this tenant and class may hold together, and what they hold.
-    fn account(&self, job: &JobSpec) -> (u32, u32) {
+    fn held_of(&self, job: &JobSpec) -> (u32, u32) {
         let share = self.shares.get(job.tenant).copied().unwrap_or(self.default);
         let held = self.held.get(job.tenant).copied().unwrap_or_default();
         match borrows(job) {
@@ -170,7 +170,7 @@ impl Quota {
 
     /// Whether there is room in the account for so many GPUs more.
     fn room(&self, job: &JobSpec, gpus: u32) -> Result<(), Reason> {
-        let (most, held) = self.account(job);
+        let (most, held) = self.held_of(job);
         match held.checked_add(gpus).is_some_and(|sum| sum <= most) {
             true => Ok(()),
             false => Err(Reason::TenantQuota {
@@ -226,8 +226,8 @@ impl Tenancy for Quota {
         true
     }
 
-    fn ever(&self, job: &JobSpec) -> Result<(), Reason> {
-        let (most, _) = self.account(job);
+    fn ever(&mut self, job: &JobSpec) -> Result<(), Reason> {
+        let (most, _) = self.held_of(job);
         if job.min_gpus <= most {
             return Ok(());
         }
@@ -250,6 +250,10 @@ impl Tenancy for Quota {
 
     fn shape_key(&self, job: &JobSpec) -> u64 {
         u64::from(job.tenant.0) << 1 | u64::from(borrows(job))
+    }
+
+    fn most(&self, job: &JobSpec) -> u32 {
+        self.held_of(job).0
     }
 
     /// Borrowers give way to all, guaranteed jobs to those of their own tenant. A job whose account is full gets no

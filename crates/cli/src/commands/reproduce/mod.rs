@@ -1,6 +1,7 @@
 //! `dovetail reproduce NAME`: a published experiment, with the published figure beside ours.
 
 mod blox;
+mod hived;
 mod jct_bound;
 mod muri;
 mod synergy;
@@ -39,9 +40,39 @@ const EXPERIMENTS: &[Experiment] = &[
         run: blox::figure_13,
     },
     Experiment {
+        name: "hived-sharing-anomaly",
+        what: "HiveD: Philly's tenants under quota, in cells, and in private clusters; who waits longer for sharing",
+        run: hived::sharing_anomaly,
+    },
+    Experiment {
         name: "jct-bound",
         what: "average JCT of srsf, sjf and FIFO with backfill, and the lower bound, on six public traces",
         run: jct_bound::run,
+    },
+    Experiment {
+        name: "lab6-vc-safety",
+        what: "Lab 6 on OpenPAI: four users share a virtual cluster of one machine",
+        run: hived::vc_safety,
+    },
+    Experiment {
+        name: "lab6-preemption",
+        what: "Lab 6: a job of higher priority comes to a full virtual cluster",
+        run: hived::preemption,
+    },
+    Experiment {
+        name: "lab6-opportunistic",
+        what: "Lab 6: a job borrows what another virtual cluster does not use, and gives it back",
+        run: hived::opportunistic,
+    },
+    Experiment {
+        name: "lab6-gang",
+        what: "Lab 6: all instances of a job or none",
+        run: hived::gang,
+    },
+    Experiment {
+        name: "lab6-incremental",
+        what: "Lab 6: instances on their own, also more of them than there are machines",
+        run: hived::incremental,
     },
     Experiment {
         name: "muri-fig9",

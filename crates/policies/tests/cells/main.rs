@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod changes;
+mod together;
+
 use dovetail_engine::job::Stage;
 use dovetail_engine::{Ask, Engine, Snapshot};
 use dovetail_model::{JobId, NodeId, Reason};
@@ -29,21 +32,32 @@ virtualClusters:
   y: {virtualCells: [{cellType: RACK.NODE, cellNumber: 1}, {cellType: RACK.NODE.SWITCH, cellNumber: 2}]}
 ";
 
-/// The scenario on the machines of the file, its tenants as virtual clusters.
-fn in_cells(mut scenario: Scenario) -> Scenario {
-    scenario.cluster = describe_bytes(FILE.as_bytes(), "cells.yaml").unwrap().cluster;
-    let layout = parse_hived(FILE, "cells.yaml").unwrap().compile().unwrap().layout;
+/// The scenario on the machines of a file, its tenants as virtual clusters.
+fn in_cells_of(file: &str, mut scenario: Scenario) -> Scenario {
+    scenario.cluster = describe_bytes(file.as_bytes(), "cells.yaml").unwrap().cluster;
+    let layout = parse_hived(file, "cells.yaml").unwrap().compile().unwrap().layout;
     let tenants: Vec<String> = scenario.names.tenants.values().cloned().collect();
+    let users: Vec<String> = scenario.names.users.values().cloned().collect();
     let map = CellMap::new(layout, &scenario.cluster, &tenants).unwrap();
     scenario.policy.overrides.tenants = tenants;
-    scenario.policy.overrides.cells = Some(SharedCells::new(map));
+    scenario.policy.overrides.cells = Some(SharedCells::new(map.with_users(&users)));
     scenario
+}
+
+fn in_cells(scenario: Scenario) -> Scenario {
+    in_cells_of(FILE, scenario)
 }
 
 /// Tells a story of the cluster in the file.
 #[track_caller]
 fn check(story: &str, expected: &str) {
-    let scenario = in_cells(format!("cluster 4x4\n{story}").parse().unwrap());
+    check_in(FILE, story, expected);
+}
+
+/// Tells a story of a cluster of four machines with four GPUs.
+#[track_caller]
+fn check_in(file: &str, story: &str, expected: &str) {
+    let scenario = in_cells_of(file, format!("cluster 4x4\n{story}").parse().unwrap());
     let mut world = World::new(&scenario);
     world.run();
     let lines = |text: &str| text.lines().map(|l| l.trim().to_owned()).collect::<Vec<_>>();
@@ -86,7 +100,8 @@ fn borrowers_go_by_their_place_in_line() {
          10 stop d preempted
          10 launch e on 0:[0-1]
          10 launch a on 3:[0-3]
-         11 d: waits since 10: asks for 4 GPUs; 2 are idle in all cells
+         11 d: waits since 10: asks for 4 GPUs; 2 are idle in all cells; held by job 1 (4 GPUs), job 2 (4 GPUs), job 0 (4 GPUs), \
+         job 4 (2 GPUs); could start if job 1 ended
          20 done e
          20 launch d on 0:[0-3]
          100 done b
@@ -111,7 +126,8 @@ fn the_order_decides_inside_a_virtual_cluster() {
          5 launch b on 0:[0-3]
          6 launch c on 2:[0-3]
          7 launch d on 3:[0-3]
-         8 a: waits since 5: asks for 8 GPUs; 4 are idle or lent in the cells of tenant 1
+         8 a: waits since 5: asks for 8 GPUs; 4 are idle or lent in the cells of tenant 1; tenant 1 owns 1 RACK, 0 free; held by \
+         job 1 (4 GPUs); could start if job 1 ended
          8 d: runs since 7 on 4 GPUs, 1 nodes
          12 done d
          15 done b
@@ -153,12 +169,22 @@ fn a_lost_machine_is_made_up_for() {
 }
 
 fn policies() -> impl Strategy<Value = PolicyText> {
-    let walks = select(&["preempt", "preempt", "preempt:min_run=7s", "backfill", "strict"][..]);
-    (orders(), walks).prop_map(|(order, walk)| PolicyText {
+    let walks = [
+        ("preempt", "none"),
+        ("preempt", "none"),
+        ("preempt:min_run=7s", "none"),
+        ("backfill", "none"),
+        ("strict", "none"),
+        ("replan", "none"),
+        ("replan", "muri"),
+        ("replan", "muri:size=2"),
+    ];
+    (orders(), select(walks.to_vec())).prop_map(|(order, (walk, grouping))| PolicyText {
         preset: "fifo".to_owned(),
         overrides: Overrides {
             order: Some(order),
             discipline: Some(walk.to_owned()),
+            grouping: Some(grouping.to_owned()),
             tenancy: Some("cells:FILE".to_owned()),
             ..Overrides::default()
         },
@@ -234,7 +260,10 @@ proptest! {
 
     #[test]
     fn nobody_waits_for_what_its_virtual_cluster_owns_and_has(mut history in histories()) {
-        history.policy.overrides.discipline = Some("preempt".to_owned());
+        let overrides = &mut history.policy.overrides;
+        if overrides.discipline.as_deref() != Some("replan") {
+            overrides.discipline = Some("preempt".to_owned());
+        }
         history.clock = dovetail_engine::Clock::Events;
         let mut world = World::new(&history);
         let mut decisions = 0;

@@ -1,0 +1,369 @@
+//! The books of the cells: what a job asks of them, and who is on which leaves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dovetail_cells::{
+    Cells, ChainId, Denied, GroupId, LeafType, MachineId, MachineSet, Outcome, Pod, Request, SlotId, Target,
+    Terms, VcId,
+};
+use dovetail_engine::Ask;
+use dovetail_model::{Allocation, GpuSet, GpuTypeId, JobId, JobSpec, NodeId, NodeShare, TenantId};
+use serde::{Deserialize, Serialize};
+
+use super::cells::{VirtualClusters, borrows};
+
+/// Ways to cut GPUs into pods that are tried.
+const CUTS: usize = 64;
+
+/// Leaves with their chains.
+pub(super) type Leaves = BTreeSet<(ChainId, u32)>;
+
+/// Where a group is in its virtual cluster: its pods, and the slot each is in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Home {
+    pub(super) pods: Vec<Pod>,
+    pub(super) slots: Vec<Option<SlotId>>,
+}
+
+impl Home {
+    pub(super) fn new(cells: &Cells, pods: &[Pod]) -> Self {
+        let slot = |p: &Pod| p.leaves.first().and_then(|leaf| cells.slot_of(p.chain, *leaf));
+        Self {
+            pods: pods.to_vec(),
+            slots: pods
+                .iter()
+                .map(|p| slot(p).filter(|_| p.home.is_some()))
+                .collect(),
+        }
+    }
+
+    /// Its slots, those of small pods first.
+    fn slots(&self) -> Vec<SlotId> {
+        let mut all: Vec<(u32, SlotId)> = Vec::new();
+        for (pod, slot) in self.pods.iter().zip(&self.slots) {
+            all.extend(
+                slot.filter(|s| !all.iter().any(|(_, o)| o == s))
+                    .map(|s| (pod.size, s)),
+            );
+        }
+        all.sort_by_key(|(size, _)| *size);
+        all.into_iter().map(|(_, slot)| slot).collect()
+    }
+
+    /// Whether none of its slots is somewhere else by now.
+    fn is_open(&self, cells: &Cells) -> bool {
+        let mut each = self.pods.iter().zip(&self.slots);
+        each.all(|(pod, slot)| {
+            slot.is_none_or(|slot| {
+                let here = pod
+                    .leaves
+                    .first()
+                    .and_then(|leaf| cells.slot_of(pod.chain, *leaf));
+                here == Some(slot) || (here.is_none() && cells.is_unbound(slot))
+            })
+        })
+    }
+}
+
+/// What came of looking for a place.
+pub(super) enum Found {
+    /// Here is one.
+    Place(Home),
+    /// There would be one without these groups, which only borrow.
+    Lent(Vec<GroupId>),
+    /// There is none.
+    Nothing(Option<Denied>),
+}
+
+/// Inside a virtual cluster the order decides, so the cells know guaranteed jobs and borrowers only.
+pub(super) fn priority(job: &JobSpec) -> i16 {
+    if borrows(job) { -1 } else { 0 }
+}
+
+/// The leaves of pods.
+pub(super) fn leaves_of(pods: &[Pod]) -> Leaves {
+    let of_pod = |p: &Pod| p.leaves.iter().map(|l| (p.chain, *l)).collect::<Vec<_>>();
+    pods.iter().flat_map(of_pod).collect()
+}
+
+/// The first request that can be met, or who would have to go, or why none can.
+pub(super) fn find(cells: &mut Cells, requests: &[Request], terms: &Terms<'_>) -> Found {
+    let (mut lent, mut why) = (None, None);
+    for request in requests {
+        match cells.attempt(request, terms) {
+            Ok(attempt) => match attempt.outcome() {
+                Outcome::Placed => return Found::Place(Home::new(attempt.cells(), &attempt.group().pods)),
+                Outcome::Preempting { victims } => drop(lent.get_or_insert_with(|| victims.clone())),
+            },
+            // That there is no room says more than that it owns nothing of the kind.
+            Err(denied @ Denied::Waits(_)) if !matches!(why, Some(Denied::Waits(_))) => why = Some(denied),
+            Err(denied) => why = why.or(Some(denied)),
+        }
+    }
+    lent.map_or(Found::Nothing(why), Found::Lent)
+}
+
+impl VirtualClusters {
+    pub(super) fn vc(&self, tenant: TenantId) -> Option<VcId> {
+        self.map.vcs.get(tenant).copied().flatten()
+    }
+
+    /// The number of a job's user, where users are told apart.
+    fn user(&self, job: &JobSpec, vc: VcId) -> Option<u32> {
+        let known = self.users.get(job.user.0 as usize).copied().flatten();
+        known.filter(|_| self.map.limits_users(vc))
+    }
+
+    /// What to ask the cells for, the best first: whole machines and a rest, or what of them the tenant owns; at last its
+    /// pinned cells.
+    pub(super) fn requests(&self, job: &JobSpec, gpus: u32, gpu_type: Option<GpuTypeId>) -> Vec<Request> {
+        let Some(vc) = self.vc(job.tenant) else {
+            return Vec::new();
+        };
+        let kinds: Vec<LeafType> = match gpu_type {
+            Some(kind) => self.map.kinds.get(kind).copied().flatten().into_iter().collect(),
+            None => self.map.kinds.values().rev().copied().flatten().collect(),
+        };
+        let mut requests: Vec<Request> = Vec::new();
+        let mut ask = |target: Target, kind: LeafType, size: u32| {
+            let mut request = Request::gang(u64::from(job.id.0), vc, priority(job), kind, gpus / size, size);
+            request.user = self.user(job, vc);
+            let part = &mut request.parts[0];
+            part.target = target;
+            let rest = gpus % size;
+            part.pods.extend((rest > 0).then_some(rest));
+            if !requests.contains(&request) {
+                requests.push(request);
+            }
+        };
+        for kind in &kinds {
+            for size in self.map.sizes(vc, *kind, borrows(job)) {
+                ask(Target::Leaf(*kind), *kind, size);
+            }
+        }
+        for kind in kinds.iter().filter(|_| !borrows(job)) {
+            for (view, size) in self.map.pinned(vc, *kind) {
+                ask(Target::Pinned(view), *kind, size);
+            }
+        }
+        requests
+    }
+
+    /// The jobs of a group.
+    pub(super) fn jobs_of(&self, id: GroupId) -> impl Iterator<Item = JobId> {
+        self.members.get(&id).into_iter().flatten().copied()
+    }
+
+    /// Machines that take new jobs; none if all do that are up.
+    pub(super) fn open_machines(&self) -> Option<MachineSet> {
+        if self.draining.is_empty() {
+            return None;
+        }
+        let closed: BTreeSet<MachineId> = self
+            .draining
+            .iter()
+            .filter_map(|n| self.map.machine(*n))
+            .collect();
+        let mut open = MachineSet::new(self.map.layout.machines.len());
+        let all = (0..self.map.layout.machines.len() as u32).map(MachineId);
+        all.filter(|m| !closed.contains(m)).for_each(|m| open.insert(m));
+        Some(open)
+    }
+
+    /// The GPUs of these pods with what the ask wants beside them.
+    pub(super) fn allocation(&self, pods: &[Pod], ask: &Ask) -> Option<Allocation> {
+        let mut sets: BTreeMap<NodeId, GpuSet> = BTreeMap::new();
+        for pod in pods {
+            for leaf in &pod.leaves {
+                let (node, slot, slots) = self.map.slot_of(pod.chain, *leaf)?;
+                sets.entry(node)
+                    .or_insert_with(|| GpuSet::empty(slots))
+                    .insert(slot);
+            }
+        }
+        let share = |(node, gpus): (NodeId, GpuSet)| NodeShare {
+            node,
+            cpu_milli: ask.cpu_milli_per_gpu * gpus.count(),
+            memory_mib: ask.memory_mib_per_gpu * u64::from(gpus.count()),
+            gpus,
+        };
+        Some(Allocation {
+            shares: sets.into_iter().map(share).collect(),
+        })
+    }
+
+    /// The leaves of an allocation.
+    pub(super) fn leaves(&self, allocation: &Allocation) -> Option<Leaves> {
+        let mut leaves = BTreeSet::new();
+        for share in &allocation.shares {
+            for slot in share.gpus.iter() {
+                leaves.insert(self.map.leaf_of(share.node, slot)?);
+            }
+        }
+        Some(leaves)
+    }
+
+    /// Puts the job beside those of its account who are on just these GPUs.
+    pub(super) fn join(&mut self, job: &JobSpec, allocation: &Allocation) -> Option<GroupId> {
+        let leaves = self.leaves(allocation)?;
+        let id = *self.first_leaves.get(leaves.first()?)?;
+        let group = self.cells.group(id)?;
+        let same = Some(group.vc) == self.vc(job.tenant) && group.priority == priority(job);
+        (same && leaves_of(&group.pods) == leaves).then_some(id)
+    }
+
+    /// Where the job is to be or was in this decision, if that is on these leaves.
+    fn home(&self, job: JobId, leaves: &Leaves) -> Option<&Home> {
+        let known = [self.homes.get(&job), self.origins.get(&job)];
+        known
+            .into_iter()
+            .flatten()
+            .find(|home| leaves_of(&home.pods) == *leaves)
+    }
+
+    /// Whether the job may go back to these GPUs, as far as its own virtual cluster is concerned: nobody took its slots
+    /// elsewhere.
+    pub(super) fn may_go_back(&self, job: JobId, allocation: &Allocation) -> bool {
+        let leaves = self.leaves(allocation).unwrap_or_default();
+        self.home(job, &leaves)
+            .is_none_or(|home| home.is_open(&self.cells))
+    }
+
+    /// The slots the job was in when this decision began: it had better stay there.
+    pub(super) fn old_slots(&self, job: JobId) -> Vec<SlotId> {
+        self.origins.get(&job).map_or_else(Vec::new, Home::slots)
+    }
+
+    /// Puts the job on just these GPUs: where it was at home in this decision, or wherever it can be.
+    pub(super) fn occupy(&mut self, job: &JobSpec, allocation: &Allocation) -> Option<GroupId> {
+        let leaves = self.leaves(allocation)?;
+        let vc = self.vc(job.tenant)?;
+        let mut request = Request::gang(u64::from(job.id.0), vc, priority(job), LeafType(0), 1, 1);
+        request.user = self.user(job, vc);
+        if let Some(home) = self.home(job.id, &leaves).cloned() {
+            request.parts[0].pods = home.pods.iter().map(|p| p.size).collect();
+            if let Some(id) = self.cells.occupy_in(&request, &home.pods, &home.slots) {
+                return Some(id);
+            }
+        }
+        self.occupy_anew(request, allocation)
+    }
+
+    /// Lets the job go on where it is as one that borrows.
+    pub(super) fn lend(&mut self, job: &JobSpec, allocation: &Allocation) -> Option<GroupId> {
+        // Who pays for a borrower does not matter: no virtual cluster counts it.
+        let vc = self.vc(job.tenant).unwrap_or_default();
+        self.map.layout.vcs.get(vc.index())?;
+        let request = Request::gang(u64::from(job.id.0), vc, -1, LeafType(0), 1, 1);
+        self.occupy_anew(request, allocation)
+    }
+
+    /// Puts a group on these GPUs, cut into pods as large as can be: machines, or smaller cells of some of them.
+    fn occupy_anew(&mut self, mut request: Request, allocation: &Allocation) -> Option<GroupId> {
+        let leaves = self.leaves(allocation)?;
+        let levels = leaves
+            .iter()
+            .map(|(chain, _)| self.map.layout.chain(*chain).node_level);
+        let (levels, machines) = (levels.max()?, allocation.shares.len());
+        let cuts = (1..=levels).flat_map(|down| (0..machines).rev().map(move |whole| (down, whole)));
+        for (down, whole) in std::iter::once((0, machines)).chain(cuts).take(CUTS) {
+            let pods = self.cut(&leaves, down, whole);
+            request.parts[0].pods = pods.iter().map(|p| p.size).collect();
+            if let Some(id) = self.cells.occupy(&request, &pods) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Leaves as pods: the first machines whole, the others cut into cells so many levels further down.
+    fn cut(&self, leaves: &Leaves, down: usize, whole: usize) -> Vec<Pod> {
+        let mut pods: BTreeMap<(ChainId, u32, u32), Pod> = BTreeMap::new();
+        let mut seen: BTreeSet<(ChainId, u32)> = BTreeSet::new();
+        for (chain, leaf) in leaves {
+            let layout = self.map.layout.chain(*chain);
+            let machine = layout.ancestor(*leaf, 0, layout.node_level);
+            seen.insert((*chain, machine));
+            let level = layout
+                .node_level
+                .saturating_sub(if seen.len() <= whole { 0 } else { down });
+            let cell = layout.ancestor(*leaf, 0, level);
+            let pod = pods.entry((*chain, machine, cell)).or_insert_with(|| Pod {
+                size: 0,
+                chain: *chain,
+                leaves: Default::default(),
+                home: None,
+            });
+            pod.leaves.push(*leaf);
+            pod.size += 1;
+        }
+        pods.into_values().collect()
+    }
+
+    /// Writes down that the job is in a group.
+    pub(super) fn enter(&mut self, job: JobId, id: GroupId) {
+        self.groups.insert(job, id);
+        self.members.entry(id).or_default().push(job);
+        let first = self
+            .cells
+            .group(id)
+            .and_then(|g| leaves_of(&g.pods).first().copied());
+        self.first_leaves.extend(first.map(|leaf| (leaf, id)));
+    }
+
+    /// Takes the job out of its group; the last one to go gives the leaves back.
+    pub(super) fn leave(&mut self, job: JobId) {
+        let Some(id) = self.groups.remove(&job) else {
+            return;
+        };
+        let pods = self.cells.group(id).map_or(&[][..], |g| &g.pods);
+        let first = leaves_of(pods).first().copied();
+        let home = Home::new(&self.cells, pods);
+        self.origins.entry(job).or_insert_with(|| home.clone());
+        self.homes.insert(job, home);
+        let left = self.members.entry(id).or_default();
+        left.retain(|member| *member != job);
+        if left.is_empty() {
+            self.members.remove(&id);
+            first.map(|leaf| self.first_leaves.remove(&leaf));
+            self.cells.release(id);
+        }
+    }
+
+    /// Gives downgraded jobs their place in their virtual cluster back, where it has room for them again. They are not
+    /// moved.
+    pub(super) fn promote(&mut self) -> Vec<JobId> {
+        let mut promoted = Vec::new();
+        for job in self.downgraded.keys().copied().collect::<Vec<_>>() {
+            let spec = self.downgraded[&job].clone();
+            let Some(id) = self.groups.get(&job).copied() else {
+                continue;
+            };
+            let (Some(vc), Some(group)) = (self.vc(spec.tenant), self.cells.group(id)) else {
+                continue;
+            };
+            let pods: Vec<Pod> = group.pods.clone();
+            let mut request = Request::gang(u64::from(job.0), vc, priority(&spec), LeafType(0), 1, 1);
+            request.user = self.user(&spec, vc);
+            request.parts[0].pods = pods.iter().map(|p| p.size).collect();
+            if self.cells.within_limit(&request).is_err() {
+                continue;
+            }
+            let mark = self.cells.checkpoint();
+            self.cells.release(id);
+            match self.cells.occupy(&request, &pods) {
+                None => self.cells.rollback(mark),
+                Some(new) => {
+                    let members = self.members.remove(&id).unwrap_or_default();
+                    for member in members {
+                        self.enter(member, new);
+                    }
+                    self.downgraded.remove(&job);
+                    promoted.push(job);
+                }
+            }
+            self.cells.seal();
+        }
+        promoted
+    }
+}
