@@ -29,10 +29,16 @@ fn policy(order: String, discipline: &str, tenancy: String) -> PolicyText {
 
 /// Any order and walk under shares that may promise more than there is: the books have to be right all the same.
 fn under_quota() -> impl Strategy<Value = PolicyText> {
-    let walks = select(&["preempt", "preempt:min_run=7s", "backfill", "strict"][..]);
+    let walks = select(&["preempt", "preempt:min_run=7s", "backfill", "strict", "replan"][..]);
     (orders(), walks, [0..9u32, 0..9, 0..9], 0..9u32).prop_map(|(order, walk, [a, b, c], borrow)| {
         policy(order, walk, format!("quota:default={a},x={b}+{borrow},y={c}+0"))
     })
+}
+
+/// Any order under a walk that makes others give way.
+fn preempting() -> impl Strategy<Value = PolicyText> {
+    let walks = select(&["preempt", "replan"][..]);
+    (orders(), walks).prop_map(|(order, walk)| policy(order, walk, String::new()))
 }
 
 /// Gives every third job a negative priority: it borrows.
@@ -107,7 +113,7 @@ proptest! {
     /// On a pool, where GPUs are GPUs, nobody below the guarantee is refused because others borrow.
     #[test]
     fn a_guaranteed_job_with_room_never_waits_under_preemption(
-        scenario in plain(pools(), orders().prop_map(|o| policy(o, "preempt", String::new())), 25, false),
+        scenario in plain(pools(), preempting(), 25, false),
         cuts in [0..=100u32, 0..=100],
     ) {
         let gpus = scenario.cluster.gpus();

@@ -107,3 +107,27 @@ fn one_tenant_that_cannot_go_on_does_not_stop_the_others() {
          150 done b",
     );
 }
+
+#[test]
+fn a_borrower_does_not_keep_a_job_from_the_place_of_one_behind_it() {
+    check(
+        "cluster 1x8
+         policy srtf tenancy=quota:x=8,y=0
+         0 submit a gpus=4 work=20s tenant=x
+         0 submit b gpus=3 work=90s tenant=x
+         1 submit d gpus=1 work=100s tenant=y priority=-1
+         10 submit e gpus=4 work=15s tenant=x",
+        "0 launch a on 0:[0-3]
+         0 launch b on 0:[4-6]
+         1 launch d on 0:[7]
+         10 stop b preempted
+         10 stop d preempted
+         10 launch e on 0:[4-7]
+         20 done a
+         20 launch b on 0:[0-2]
+         20 launch d on 0:[3]
+         25 done e
+         100 done b
+         111 done d",
+    );
+}
