@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use dovetail_cells::{
     CellType, Cells, ChainId, Config, Denied, GroupId, GroupState, MachineId, MachineSet, Outcome, Part,
-    PhysicalCell, Request, Target, Terms, VcId, VirtualCells, VirtualCluster,
+    PhysicalCell, Pod, Request, SlotId, Target, Terms, VcId, VirtualCells, VirtualCluster,
 };
 
 /// Steps in the normal test run, over all seeds.
@@ -200,6 +200,18 @@ impl History {
         (!groups.is_empty()).then(|| groups[self.dice.below(groups.len() as u64) as usize])
     }
 
+    /// A few slots, twice the same one perhaps, of whomever; mostly none.
+    fn any_slots(&mut self) -> Vec<SlotId> {
+        let slots = self.cells.layout().slots.len() as u64;
+        if slots == 0 || !self.dice.one_in(3) {
+            return Vec::new();
+        }
+        let number = self.dice.below(5);
+        (0..number)
+            .map(|_| SlotId(self.dice.below(slots) as u32))
+            .collect()
+    }
+
     fn ask(&mut self, thorough: bool) {
         self.key += 1;
         let request = request(&mut self.dice, &mut self.cells, self.key);
@@ -211,10 +223,11 @@ impl History {
             }
         }
         let lost = |id: GroupId, _: &dovetail_cells::Group| u64::from(id.0 % 5) * 100;
+        let slots = self.any_slots();
         let terms = Terms {
             machines: self.dice.one_in(5).then_some(&some),
             lost: self.dice.one_in(2).then_some(&lost),
-            ..Terms::default()
+            slots: &slots,
         };
         let keep = !self.dice.one_in(4);
         let before = (thorough || !keep && self.dice.one_in(8)).then(|| self.cells.clone());
@@ -272,16 +285,26 @@ impl History {
         let healthy =
             (0..self.cells.layout().machines.len()).all(|m| self.cells.is_healthy(MachineId(m as u32)));
         let quiet = self.cells.groups().all(|(_, g)| g.downgraded.is_none());
+        let slot = |cells: &Cells, p: &Pod| cells.slot_of(p.chain, *p.leaves.first()?);
+        let slots: Vec<Option<SlotId>> = group.pods.iter().map(|p| slot(&self.cells, p)).collect();
         self.cells.release(id);
         let mut pods = group.pods.clone();
         let told = self.dice.one_in(2);
         if !told {
             pods.iter_mut().for_each(|p| p.home = None);
         }
-        match self.cells.occupy(&request, &pods) {
+        let found = match told && group.priority >= 0 {
+            true => self.cells.occupy_in(&request, &pods, &slots),
+            false => self.cells.occupy(&request, &pods),
+        };
+        match found {
             Some(id) => {
                 let now = self.cells.group(id).unwrap();
                 assert!(now.downgraded.is_none() && now.leaves() == group.leaves());
+                if healthy && quiet && told && group.priority >= 0 {
+                    let now: Vec<Option<SlotId>> = pods.iter().map(|p| slot(&self.cells, p)).collect();
+                    assert_eq!(now, slots, "put back into other slots");
+                }
                 self.saw("put back");
             }
             None => assert!(

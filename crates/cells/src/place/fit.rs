@@ -105,8 +105,9 @@ impl Cells {
         let (state, chain) = (&self.views[view.index()], spec.chain);
         let layout = self.layout.chain(chain);
         let mut least = least;
-        for slot in terms.slots {
-            if self.layout.slots[slot.index()].view == view {
+        for (at, slot) in terms.slots.iter().enumerate() {
+            let again = terms.slots[..at].contains(slot);
+            if !again && self.layout.slots[slot.index()].view == view {
                 match self.bins_of(*slot, least, terms, visit) {
                     Some(more) => least = more,
                     None => return,
