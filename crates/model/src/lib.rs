@@ -4,6 +4,7 @@
 //! every "no" is a value with numbers in it ([`reason::Reason`]).
 
 pub mod allocation;
+pub mod change;
 pub mod command;
 pub mod cpu_set;
 pub mod event;
@@ -23,6 +24,7 @@ pub mod topology;
 pub mod units;
 
 pub use allocation::{Allocation, NodeShare};
+pub use change::Change;
 pub use command::{Command, StopReason};
 pub use cpu_set::CpuSet;
 pub use event::{Event, Outcome};
@@ -30,7 +32,7 @@ pub use gpu_set::GpuSet;
 pub use ids::{Generation, GpuTypeId, IdVec, JobId, ModelId, NodeId, TenantId, UserId, ZoneId};
 pub use job::{JobSpec, Scaling};
 pub use numa::NumaDomain;
-pub use reason::{Change, Reason};
+pub use reason::Reason;
 pub use sensitivity::{Sensitivity, Share};
 pub use sharing::{Slowdowns, Speeds, Terms};
 pub use stages::Stages;

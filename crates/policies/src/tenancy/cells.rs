@@ -13,7 +13,8 @@ use dovetail_model::ids::IdVec;
 use dovetail_model::{Allocation, JobId, JobSpec, NodeId, Reason};
 use serde_json::Value;
 
-use super::cell_books::{Found, Home, Leaves, find, leaves_of};
+use super::cell_books::{Found, find};
+use super::cell_home::{Home, Leaves, leaves_of};
 use super::cell_map::SharedCells;
 use crate::knobs::Knob;
 use crate::registry::Entry;

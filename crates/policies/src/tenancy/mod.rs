@@ -2,6 +2,7 @@
 
 mod cell_books;
 mod cell_explain;
+mod cell_home;
 mod cell_map;
 mod cells;
 mod quota;
