@@ -156,7 +156,7 @@ impl Cells {
                     .map(move |leaf| (view, level, p.chain, layout.ancestor(*leaf, 0, level)))
             })
             .collect();
-        for (view, level, chain, cell) in places {
+        for (view, level, chain, cell) in places.iter().copied() {
             if self.layout.views[view.index()].chain != chain {
                 return false;
             }
@@ -185,6 +185,14 @@ impl Cells {
             if self.slack(chain).iter().any(|s| *s < 0) {
                 return false;
             }
+        }
+        // Making room for one cell may have given up another that was bound for this very group.
+        let is_bound = |(view, level, chain, cell): &(ViewId, Level, ChainId, u32)| {
+            let slot = self.slot_over(*chain, *level, *cell);
+            slot.is_some_and(|slot| self.view_of(slot) == *view)
+        };
+        if !places.iter().all(is_bound) {
+            return false;
         }
         let state = self.group_at(id.0).state;
         self.rewrite(id, |leaf, _, holding| Some((leaf, NONE, holding)));

@@ -405,6 +405,13 @@ fn scale() -> u64 {
         .unwrap_or(1)
 }
 
+/// Making room for one machine of a group, under a new configuration, gave up the cell that had just been bound for another
+/// of its machines.
+#[test]
+fn a_group_that_is_carried_over_does_not_make_room_at_its_own_cost() {
+    run(962, 5_000);
+}
+
 #[test]
 fn whatever_happens_every_virtual_cluster_can_get_what_it_owns() {
     let each = 5_000;
