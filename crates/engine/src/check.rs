@@ -92,6 +92,7 @@ impl State {
     fn check_gpus(&self, terms: Terms) -> Result<(), String> {
         let mut meant = Tally::default();
         let mut really = Tally::default();
+        let mut wishes: BTreeMap<NodeId, Share> = BTreeMap::new();
         for job in self.jobs() {
             for part in job.allocation.iter().flat_map(|a| &a.shares) {
                 match self.cluster.node(part.node) {
@@ -102,7 +103,12 @@ impl State {
                             job.spec.id, part.node
                         ));
                     }
-                    Some(_) => meant.add(job, part),
+                    Some(node) => {
+                        meant.add(job, part);
+                        let wish = node.wish_here(part.gpus.count(), job.spec.wish());
+                        let all = wishes.entry(part.node).or_default();
+                        *all = all.plus(wish);
+                    }
                 }
             }
             let there = match (&job.live, &job.allocation) {
@@ -121,6 +127,9 @@ impl State {
         for (id, node) in self.cluster.nodes() {
             let mut expected = GpuSet::full(node.spec.gpus);
             let (mut cpu, mut memory) = (0, 0);
+            if wishes.get(&id).copied().unwrap_or_default() != node.wished {
+                return Err(format!("node {id} has lost count of what its jobs could use"));
+            }
             for part in meant.parts.get(&id).into_iter().flatten() {
                 expected.remove(&part.gpus);
                 (cpu, memory) = (cpu + part.cpu_milli, memory + part.memory_mib);

@@ -89,6 +89,20 @@ impl NodeState {
             .min(u32::try_from(by_memory).unwrap_or(u32::MAX))
     }
 
+    /// What a job on so many of its GPUs could use here, at most all there is.
+    pub fn wish_here(&self, gpus: u32, wish: Share) -> Share {
+        wish.times(gpus)
+            .at_most(Share::new(self.spec.cpu_milli, self.spec.memory_mib))
+    }
+
+    /// How many of so many GPUs have that much beside the wishes of those who are here.
+    pub fn fitting_beside(&self, gpus: u32, enough: Share) -> u32 {
+        let rest = Share::new(self.spec.cpu_milli, self.spec.memory_mib).minus(self.wished);
+        let most = gpus.min(self.free_gpus);
+        let fits = |gpus: &u32| rest.covers(enough.times(*gpus));
+        (1..=most).rev().find(fits).unwrap_or(0)
+    }
+
     /// Whether some of its GPUs are held by several jobs.
     pub fn has_sharers(&self) -> bool {
         !self.sharers.is_empty()
@@ -233,12 +247,20 @@ pub struct Cluster {
     /// The least that any node has beside a GPU.
     #[serde(skip)]
     least_share: Share,
+    /// GPUs of the largest node.
+    #[serde(skip)]
+    widest: u32,
 }
 
 impl Cluster {
     /// CPU and memory beside each GPU when they are shared out in proportion, on the node that has least of each.
     pub fn least_share(&self) -> Share {
         self.least_share
+    }
+
+    /// GPUs of the largest node that ever joined.
+    pub fn widest(&self) -> u32 {
+        self.widest
     }
 
     /// The node, if it ever joined.
@@ -348,6 +370,7 @@ impl Cluster {
             .map(NodeSpec::proportional)
             .reduce(Share::at_most)
             .unwrap_or_default();
+        self.widest = self.nodes().map(|(_, n)| n.spec.gpus).max().unwrap_or(0);
     }
 
     /// Changes whether a node is up or draining.
@@ -384,7 +407,7 @@ impl Cluster {
             node.free_gpus = node.free.count();
             node.free_cpu_milli -= part.cpu_milli;
             node.free_memory_mib -= part.memory_mib;
-            node.wished = node.wished.plus(wish.times(part.gpus.count()));
+            node.wished = node.wished.plus(node.wish_here(part.gpus.count(), wish));
             self.index(part.node);
         }
     }
@@ -413,7 +436,7 @@ impl Cluster {
             node.free_gpus = node.free.count();
             node.free_cpu_milli += part.cpu_milli;
             node.free_memory_mib += part.memory_mib;
-            node.wished = node.wished.minus(wish.times(part.gpus.count()));
+            node.wished = node.wished.minus(node.wish_here(part.gpus.count(), wish));
             self.index(part.node);
         }
     }

@@ -279,7 +279,12 @@ impl Engine {
             &mut *policy.tenancy,
             &mut *policy.placement,
         );
+        round.enough_only = round.sizing.enough_first() && policy.discipline.fills_up();
+        let settle = round.enough_only;
         policy.discipline.walk(&mut round);
+        if settle {
+            round.settle();
+        }
         let (draft, wake, kept_for) = round.finish();
         (self.books.wake, self.books.kept_for) = (wake, kept_for);
         let changed = !draft.is_empty();

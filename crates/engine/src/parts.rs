@@ -158,6 +158,11 @@ pub trait Discipline: Part + CloneDiscipline {
         true
     }
 
+    /// Whether any job that fits may start when the walk is over: nothing is kept free for anybody.
+    fn fills_up(&self) -> bool {
+        false
+    }
+
     /// Whether running jobs can lose their GPUs to jobs ahead of them, so that the mere passing of time can change
     /// what should run.
     fn preempts(&self) -> bool;
@@ -180,6 +185,8 @@ pub struct Ask {
     pub gpu_memory_mib: u64,
     /// What would make it fastest, beside each GPU: nothing has to be there, but it may be worth a look where it is.
     pub wish: Share,
+    /// Only where so much is there for each GPU beside the wishes of those who are.
+    pub enough: Option<Share>,
 }
 
 impl Ask {
@@ -193,6 +200,7 @@ impl Ask {
             memory_mib_per_gpu: spec.memory_mib_per_gpu,
             gpu_memory_mib: spec.gpu_memory_mib,
             wish: spec.wish(),
+            enough: None,
         }
     }
 }
@@ -220,6 +228,18 @@ pub trait Sizing: Part + CloneSizing {
     /// Whether CPU and memory of running jobs change with who is beside them: [`Sizing::fill`] is asked then.
     fn fills(&self) -> bool {
         false
+    }
+
+    /// Whether jobs that find [`Sizing::enough`] start first, and the others on the GPUs that are left then. Only under a
+    /// discipline that fills up.
+    fn enough_first(&self) -> bool {
+        false
+    }
+
+    /// What a job should find beside each GPU, over and above the wishes of those who are there, to start before jobs
+    /// that do not; nothing where its promise is enough.
+    fn enough(&self, _job: &Job, _cluster: &Cluster) -> Option<Share> {
+        None
     }
 
     /// CPU and memory on one node for each of the jobs on it, all GPUs of a job there together: at least what it was

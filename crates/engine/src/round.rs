@@ -44,6 +44,19 @@ struct Head {
     rank: Rank,
 }
 
+impl Head {
+    /// Goes on to the next one that holds no GPUs, if there is any.
+    fn skip_placed(&mut self, state: &State) -> bool {
+        while state.known(self.rank.job).allocation.is_some() {
+            match state.waiting.group(self.shape, self.slope).after(self.spot) {
+                Some(next) => (self.spot, self.rank) = (next, next.rank(self.slope, state.now)),
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
 /// A job that lost its GPUs in this round and may get GPUs again.
 #[derive(Debug, Clone)]
 struct Returned {
@@ -87,6 +100,10 @@ pub struct Round<'a> {
     cursors: Option<Vec<(i64, Option<Spot>)>>,
     wake: Option<Time>,
     kept_for: Option<Kept>,
+    /// Jobs start only where they find enough.
+    pub(crate) enough_only: bool,
+    /// The line is walked once more: those who got GPUs the first time are not offered again.
+    again: bool,
 }
 
 /// GPUs are kept for a job that does not fit yet, which should start at that moment, if it is known.
@@ -117,6 +134,19 @@ impl<'a> Round<'a> {
             cursors: None,
             wake: None,
             kept_for: None,
+            enough_only: false,
+            again: false,
+        }
+    }
+
+    /// Starts everyone who fits with less than enough, in order, on what the others have left.
+    pub(crate) fn settle(&mut self) {
+        (self.enough_only, self.again) = (false, true);
+        (self.heads, self.taken) = (None, None);
+        while let Some(candidate) = self.next_that_may_fit() {
+            if self.start(&candidate).is_err() {
+                self.pass_over(&candidate);
+            }
         }
     }
 
@@ -157,6 +187,9 @@ impl<'a> Round<'a> {
                 Some(next) => (head.spot, head.rank) = (next, next.rank(head.slope, now)),
                 None => drop(heads.swap_remove(i)),
             }
+        }
+        if self.again {
+            heads.retain_mut(|head| head.skip_placed(self.state));
         }
         if only_fitting {
             heads.retain(|head| head.gpus <= self.state.cluster.free_gpus(head.gpu_type));
@@ -293,7 +326,10 @@ impl<'a> Round<'a> {
 
     fn find_place(&mut self, id: JobId) -> Result<Allocation, Reason> {
         let job = self.state.known(id);
-        let ask = self.sizing.ask(job, &self.state.cluster);
+        let mut ask = self.sizing.ask(job, &self.state.cluster);
+        if self.enough_only {
+            ask.enough = self.sizing.enough(job, &self.state.cluster);
+        }
         let free = self.state.cluster.free_gpus(ask.gpu_type);
         if free < ask.gpus && !self.tenancy.limits() {
             return Err(Reason::NotEnoughFreeGpus {

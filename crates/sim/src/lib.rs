@@ -13,6 +13,7 @@ pub mod metrics;
 mod run;
 mod sharing;
 pub mod speed;
+mod speeds;
 mod timeline;
 mod truth;
 
@@ -21,6 +22,7 @@ pub use dovetail_engine::{Clock, Knowledge};
 pub use failures::{Failures, Outage};
 pub use run::{Journal, simulate, simulate_with};
 pub use speed::SpeedModel;
+pub use speeds::{Speeds, speeds};
 
 /// The guide to writing a policy, compiled and run.
 #[doc = include_str!("../../../docs/write-a-policy.md")]

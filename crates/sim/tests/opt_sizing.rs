@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dovetail_model::run::RunRecord;
 use dovetail_model::{ClusterSpec, JobId, JobSpec, Rate, Share};
-use dovetail_policies::sizing::opt::{Weight, cluster_bound};
+use dovetail_policies::sizing::opt::{BUDGET, Weight, cluster_bound};
 use dovetail_policies::{Overrides, build};
 use dovetail_sim::{SimConfig, simulate};
 use dovetail_workload::{Format, SensitivityTable, Workload, read_from};
@@ -94,7 +94,8 @@ fn the_bound_of_a_cluster_is_met_where_one_node_is_all() {
     ];
     let jobs: Vec<JobSpec> = (0..).zip(models).map(|(i, model)| job(i, model)).collect();
     let fair = Share::new(3000, 64_000);
-    let choice = cluster_bound(&jobs, [24_000, 512_000], fair, Weight::Jobs).unwrap();
+    let each = jobs.iter().map(|job| (job, fair.times(8)));
+    let choice = cluster_bound(each, [24_000, 512_000], fair, Weight::Jobs, BUDGET).unwrap();
     let full = u64::from(Rate::FULL.0);
     assert_eq!(choice.gain, 6 * full + 2_940_000 + 1_750_000);
     assert!(choice.exact && choice.bound >= choice.gain, "{choice:?}");

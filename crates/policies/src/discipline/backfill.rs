@@ -62,6 +62,10 @@ impl Discipline for Backfill {
         false
     }
 
+    fn fills_up(&self) -> bool {
+        self.patience == Time::ZERO
+    }
+
     fn preempts(&self) -> bool {
         false
     }

@@ -84,6 +84,10 @@ impl Discipline for Preempt {
         true
     }
 
+    fn fills_up(&self) -> bool {
+        true
+    }
+
     fn preempts(&self) -> bool {
         true
     }

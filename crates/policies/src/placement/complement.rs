@@ -1,8 +1,8 @@
 //! Complement: jobs that can use much CPU or memory go where the others can use little, and the other way round.
 //!
-//! Every node knows what would make its jobs fastest, all together. A job that can use more than its proportional share
-//! goes where that is there beside the wishes of the others, if anywhere. Of the nodes that are as good in that, it goes
-//! where the least is wished for beside each busy GPU, and a modest job where the most is.
+//! Every node knows what would make its jobs fastest, all together. A job goes where what would make it fastest is there
+//! beside the wishes of the others, if anywhere. Of the nodes that are as good in that, a hungry job goes where the least
+//! is wished for beside each busy GPU, and a modest one where the most is.
 
 use dovetail_engine::cluster::{Cluster, NodeState};
 use dovetail_engine::{Ask, Knowledge, Part, Placement};
@@ -48,11 +48,8 @@ impl Placement for Complement {
             .flat_map(|kind| with_room(ask, cluster, kind))
             .filter(|(_, node)| usable(node, ask) >= ask.gpus)
             .take(MOST);
-        let hungry = !cluster.least_share().covers(ask.wish);
-        let best = nodes.min_by_key(|(id, node)| {
-            let beyond = if hungry { beyond(ask, node) } else { 0 };
-            (beyond, mismatch(ask, node), node.free_gpus, *id)
-        });
+        let best =
+            nodes.min_by_key(|(id, node)| (beyond(ask, node), mismatch(ask, node), node.free_gpus, *id));
         match best {
             Some((id, node)) => Ok(Allocation {
                 shares: [share(id, node, ask.gpus, ask)].into_iter().collect(),
@@ -79,7 +76,7 @@ fn beyond(ask: &Ask, node: &NodeState) -> u64 {
         let lacking = (wished + own).saturating_sub(has.max(wished));
         lacking.saturating_mul(1_000_000) / has.max(1)
     };
-    let wish = ask.wish.times(ask.gpus);
+    let wish = node.wish_here(ask.gpus, ask.wish);
     let cpu = over(
         u64::from(node.wished.cpu_milli),
         u64::from(wish.cpu_milli),
@@ -102,7 +99,7 @@ fn mismatch(ask: &Ask, node: &NodeState) -> i64 {
         // Two of a kind add up; opposites cancel out.
         (there / 1000) * (own / 1000)
     };
-    let wish = ask.wish.times(ask.gpus);
+    let wish = node.wish_here(ask.gpus, ask.wish);
     let cpu = tension(
         u64::from(node.wished.cpu_milli),
         u64::from(wish.cpu_milli),

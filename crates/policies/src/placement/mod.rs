@@ -52,7 +52,11 @@ pub(crate) fn usable(node: &NodeState, ask: &Ask) -> u32 {
     {
         return 0;
     }
-    node.fitting(ask.cpu_milli_per_gpu, ask.memory_mib_per_gpu)
+    let fitting = node.fitting(ask.cpu_milli_per_gpu, ask.memory_mib_per_gpu);
+    match ask.enough {
+        Some(enough) => fitting.min(node.fitting_beside(ask.gpus, enough)),
+        None => fitting,
+    }
 }
 
 /// GPUs of the node that the ask could use if nobody else were there.

@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 
 use dovetail_engine::{Ask, Cluster, Guest, Job, Knowledge, NodeState, Part, Sizing};
 use dovetail_model::{JobSpec, Sensitivity, Share};
+pub use dovetail_solve::choice::BUDGET;
 use dovetail_solve::choice::{Choice, Kind, Point, choose};
 
-use super::share::{ask_for, floor};
+use super::share::{ENOUGH, ask_for, enough, floor, percent};
 use crate::knobs::Knob;
 use crate::registry::Entry;
 
@@ -37,6 +38,7 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
             default: "65536",
             what: "partial answers kept on a node, all jobs together; with too few the answer is good, not best",
         },
+        ENOUGH,
     ],
     build: |knobs| {
         let weight = match knobs.text("weight") {
@@ -47,6 +49,7 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
         Ok(Box::new(Opt {
             weight,
             budget: knobs.get("budget", "a number of partial answers")?,
+            enough: percent(knobs)?,
             name: knobs.name(),
         }))
     },
@@ -75,6 +78,7 @@ impl Weight {
 pub struct Opt {
     weight: Weight,
     budget: usize,
+    enough: u32,
     name: String,
 }
 
@@ -91,6 +95,14 @@ impl Sizing for Opt {
 
     fn fills(&self) -> bool {
         true
+    }
+
+    fn enough_first(&self) -> bool {
+        self.enough > 0
+    }
+
+    fn enough(&self, job: &Job, cluster: &Cluster) -> Option<Share> {
+        enough(&job.spec, cluster, self.enough)
     }
 
     fn fill(&self, node: &NodeState, left: Share, guests: &[Guest<'_>]) -> Vec<Share> {
@@ -208,24 +220,27 @@ fn shares_above(curve: &Sensitivity, least: Share, most: Share) -> Vec<Share> {
 }
 
 /// The most speed these jobs could have together if the cluster were one machine with so much CPU and memory (summed over
-/// its nodes), none of them slower than with the proportional share `fair`. None where their floors do not fit.
+/// its nodes), none of them slower than with the proportional share `fair`, and each with no more beside a GPU than what
+/// is named with it. None where their floors do not fit. `budget` as in [`choose`].
 ///
 /// Jobs without a curve count with full speed and their proportional share.
 pub fn cluster_bound<'a>(
-    jobs: impl IntoIterator<Item = &'a JobSpec>,
+    jobs: impl IntoIterator<Item = (&'a JobSpec, Share)>,
     capacity: [u64; 2],
     fair: Share,
     weight: Weight,
+    budget: usize,
 ) -> Option<Choice> {
-    let mut counts: BTreeMap<(Option<u64>, u32, Share), (&JobSpec, u32)> = BTreeMap::new();
-    for job in jobs {
+    type Alike = (Option<u64>, u32, Share, Share);
+    let mut counts: BTreeMap<Alike, (&JobSpec, u32)> = BTreeMap::new();
+    for (job, most) in jobs {
         let curve = job.sensitivity.as_deref().map(Sensitivity::fingerprint);
-        let key = (curve, job.gpus, floor(job, fair));
+        let key = (curve, job.gpus, floor(job, fair), most);
         counts.entry(key).or_insert((job, 0)).1 += 1;
     }
     let kinds: Vec<Kind> = counts
         .into_iter()
-        .map(|((_, gpus, least), (job, count))| {
+        .map(|((_, gpus, least, most), (job, count))| {
             let full = u64::from(dovetail_model::Rate::FULL.0);
             let point = |share: Share| Point {
                 weight: [
@@ -240,7 +255,7 @@ pub fn cluster_bound<'a>(
             };
             let mut points = vec![point(least)];
             if let Some(curve) = &job.sensitivity {
-                points.extend(shares_below_and_above(curve, least).into_iter().map(point));
+                points.extend(shares_below_and_above(curve, least, most).into_iter().map(point));
             }
             let slowest = points[0].gain;
             points.retain(|p| p.gain >= slowest);
@@ -251,17 +266,17 @@ pub fn cluster_bound<'a>(
             }
         })
         .collect();
-    choose(&kinds, capacity, dovetail_solve::choice::BUDGET)
+    choose(&kinds, capacity, budget)
 }
 
 /// All amounts up to the ideal: a job may give up memory for CPU as long as it is no slower.
-fn shares_below_and_above(curve: &Sensitivity, floor: Share) -> Vec<Share> {
+fn shares_below_and_above(curve: &Sensitivity, floor: Share, most: Share) -> Vec<Share> {
     let first = curve.points();
     let least = Share::new(
         first.cpu_milli[0].min(floor.cpu_milli),
         first.memory_mib[0].min(floor.memory_mib),
     );
-    let mut shares = shares_above(curve, least, Share::new(u32::MAX, u64::MAX));
-    shares.extend(shares_above(curve, floor, Share::new(u32::MAX, u64::MAX)));
+    let mut shares = shares_above(curve, least, most);
+    shares.extend(shares_above(curve, floor, most));
     shares
 }

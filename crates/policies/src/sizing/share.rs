@@ -1,7 +1,9 @@
 //! What the sizings that give CPU and memory by need have in common.
 
 use dovetail_engine::{Ask, Cluster, Job};
-use dovetail_model::{JobSpec, Share};
+use dovetail_model::{JobSpec, Rate, Share};
+
+use crate::knobs::{Knob, Knobs, PolicyError};
 
 /// The ask of a job with this share beside each GPU.
 pub(super) fn ask_for(job: &Job, share: Share) -> Ask {
@@ -40,10 +42,37 @@ pub(super) fn ideal(spec: &JobSpec, cluster: &Cluster) -> Share {
     let Some(sensitivity) = &spec.sensitivity else {
         return said_or(spec, fair);
     };
-    let widest = cluster.nodes().map(|(_, n)| n.spec.gpus).max().unwrap_or(0);
-    if spec.gpus > widest {
+    if spec.gpus > cluster.widest() {
         return floor(spec, fair);
     }
-    let whole = fair.times(widest).over(spec.gpus);
+    let whole = fair.times(cluster.widest()).over(spec.gpus);
     sensitivity.trimmed(sensitivity.ideal().at_most(whole))
+}
+
+/// Which jobs start first.
+pub(super) const ENOUGH: Knob = Knob {
+    name: "enough",
+    default: "100",
+    what: "where a discipline passes over, jobs that find CPU and memory for so many percent of their top speed start \
+           first, and the others on the GPUs that are left then; 0: all in line",
+};
+
+/// The value of [`ENOUGH`].
+pub(super) fn percent(knobs: &Knobs) -> Result<u32, PolicyError> {
+    let percent = knobs.get(ENOUGH.name, "a percentage, 0 to 100")?;
+    if percent > 100 {
+        return Err(knobs.bad(ENOUGH.name, "a percentage, 0 to 100"));
+    }
+    Ok(percent)
+}
+
+/// The least beside each GPU with which the job has so many percent of the speed it can have on a node; nothing where its
+/// proportional share is enough for that.
+pub(super) fn enough(spec: &JobSpec, cluster: &Cluster, percent: u32) -> Option<Share> {
+    let sensitivity = spec.sensitivity.as_ref()?;
+    let fair = cluster.least_share();
+    let whole = fair.times(cluster.widest()).over(spec.gpus).at_least(fair);
+    let most = sensitivity.ideal().at_most(whole);
+    let wanted = Rate((u64::from(sensitivity.rate(most).0) * u64::from(percent) / 100) as u32);
+    (sensitivity.rate(fair) < wanted).then(|| sensitivity.least_for(wanted, most))
 }

@@ -4,11 +4,15 @@
 //! floor is above that share, so a job can always start where GPUs are free. What the floors on a node leave over is
 //! shared out among its jobs, step by step along their curves, to whoever gains most speed for the part of the rest it
 //! takes. Who comes later gets his floor out of what was shared out, without stopping anybody.
+//!
+//! A GPU with a hungry job at its floor gets little done. So where the discipline passes over, those start first who find
+//! all they can use beside the wishes of the others, as under `greedy`; then whoever fits with his floor, on GPUs that
+//! `greedy` would leave idle.
 
 use dovetail_engine::{Ask, Cluster, Guest, Job, Knowledge, NodeState, Part, Sizing};
 use dovetail_model::{Rate, Sensitivity, Share};
 
-use super::share::{ask_for, floor};
+use super::share::{ENOUGH, ask_for, enough, floor, percent};
 use crate::knobs::Knob;
 use crate::registry::Entry;
 
@@ -18,12 +22,15 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
     source: "Synergy (OSDI'22), Synergy-TUNE, along the whole curve",
     key: "floors first, then the largest gain in speed for the part of the rest it takes",
     knowledge: Knowledge::None,
-    knobs: &[Knob {
-        name: "by",
-        default: "soonest",
-        what: "who gets the rest: soonest, where it speeds up most for the work left, if that is known; speed, where it \
-               speeds up most",
-    }],
+    knobs: &[
+        Knob {
+            name: "by",
+            default: "soonest",
+            what: "who gets the rest: soonest, where it speeds up most for the work left, if that is known; speed, where \
+                   it speeds up most",
+        },
+        ENOUGH,
+    ],
     build: |knobs| {
         let soonest = match knobs.text("by") {
             "speed" => false,
@@ -32,6 +39,7 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
         };
         Ok(Box::new(Tune {
             soonest,
+            enough: percent(knobs)?,
             name: knobs.name(),
         }))
     },
@@ -41,6 +49,7 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
 #[derive(Debug, Clone)]
 pub struct Tune {
     soonest: bool,
+    enough: u32,
     name: String,
 }
 
@@ -57,6 +66,14 @@ impl Sizing for Tune {
 
     fn fills(&self) -> bool {
         true
+    }
+
+    fn enough_first(&self) -> bool {
+        self.enough > 0
+    }
+
+    fn enough(&self, job: &Job, cluster: &Cluster) -> Option<Share> {
+        enough(&job.spec, cluster, self.enough)
     }
 
     fn fill(&self, node: &NodeState, left: Share, guests: &[Guest<'_>]) -> Vec<Share> {

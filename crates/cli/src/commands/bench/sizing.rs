@@ -7,7 +7,7 @@ use dovetail_engine::{Clock, Engine};
 use dovetail_model::{
     ClusterSpec, Command, Event, Generation, JobId, JobSpec, Outcome, Rate, Share, Time, Work,
 };
-use dovetail_policies::sizing::opt::{Weight, cluster_bound};
+use dovetail_policies::sizing::opt::{BUDGET, Weight, cluster_bound};
 use dovetail_policies::{Overrides, build};
 use dovetail_report::format::count;
 use dovetail_workload::SensitivityTable;
@@ -67,7 +67,9 @@ fn program(nodes: u32, goal: &'static str) -> Vec<Figure> {
     let jobs: Vec<JobSpec> = (0..nodes * 8).map(|i| job(i, Time::ZERO, &table)).collect();
     let capacity = [u64::from(nodes) * 24_000, u64::from(nodes) * 500 * 1024];
     let began = Instant::now();
-    let choice = cluster_bound(&jobs, capacity, Share::new(3000, 64_000), Weight::Gpus);
+    let fair = Share::new(3000, 64_000);
+    let each = jobs.iter().map(|job| (job, fair.times(8)));
+    let choice = cluster_bound(each, capacity, fair, Weight::Gpus, BUDGET);
     let seconds = began.elapsed().as_secs_f64();
     let choice = choice.expect("proportional shares fit");
     let missing = (choice.bound - choice.gain) as f64 / choice.bound as f64;

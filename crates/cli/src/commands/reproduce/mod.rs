@@ -129,6 +129,11 @@ const EXPERIMENTS: &[Experiment] = &[
         what: "Synergy: average JCT over CPUs for each GPU",
         run: synergy::cpu_ratio,
     },
+    Experiment {
+        name: "synergy-tune",
+        what: "Synergy: every sizing with every order over all its workloads, and the bound of what there is to have",
+        run: synergy::tune::tune,
+    },
 ];
 
 /// What an experiment gives.

@@ -2,6 +2,7 @@
 //! with our own model of time.
 
 mod runs;
+pub(super) mod tune;
 
 use dovetail_report::figures::{BarSeries, Series, grouped_bars, lines};
 use rayon::prelude::*;

@@ -5,7 +5,7 @@ use std::path::Path;
 use dovetail_model::run::RunRecord;
 use dovetail_model::{ClusterSpec, Rate, Work};
 use dovetail_policies::{Overrides, build};
-use dovetail_sim::{SimConfig, compat, simulate};
+use dovetail_sim::{Journal, SimConfig, Speeds, compat, simulate, simulate_with, speeds};
 use dovetail_workload::{Format, SensitivityTable, Workload, read};
 
 use crate::failure::{Blame, Failure};
@@ -60,6 +60,25 @@ pub(super) fn exact(
     };
     let (built, needs) = build(preset(policy), &overrides).or_work()?;
     simulate(workload, built, needs, &config).or_work()
+}
+
+/// A run with our own model of time over all jobs, with their speeds and the bound of them.
+pub(super) fn exact_with_speeds(
+    workload: &Workload,
+    cluster: &ClusterSpec,
+    policy: &str,
+    sizing: &str,
+) -> Result<(RunRecord, Speeds), Failure> {
+    let mut config = SimConfig::new(cluster.clone());
+    config.segments = 0;
+    let overrides = Overrides {
+        sizing: Some(sizing.to_owned()),
+        ..Overrides::default()
+    };
+    let (built, needs) = build(preset(policy), &overrides).or_work()?;
+    let mut journal = Journal::default();
+    let record = simulate_with(workload, built, needs, &config, Some(&mut journal), &mut |_| {}).or_work()?;
+    Ok((record, speeds(workload, cluster, &journal)))
 }
 
 /// The same as Synergy's simulator counts.
