@@ -28,6 +28,10 @@ pub struct NodeState {
     /// CPU and memory that would make all jobs here fastest, together: it may be more than there is.
     #[serde(default)]
     pub wished: Share,
+    /// By how much what is wished for of its CPU and of its memory is more than the part of its GPUs that is busy, in
+    /// millionths: above zero where its jobs are hungry, below where they are modest.
+    #[serde(skip)]
+    pub leaning: [i64; 2],
     /// Slots that jobs told to stop have not given up yet.
     pub lingering: GpuSet,
     /// How many such jobs beyond the first are on a slot; those that shared it.
@@ -53,6 +57,7 @@ impl NodeState {
             free_cpu_milli: spec.cpu_milli,
             free_memory_mib: spec.memory_mib,
             wished: Share::default(),
+            leaning: [0; 2],
             lingering: GpuSet::empty(spec.gpus),
             also_lingering: BTreeMap::new(),
             lingering_cpu_milli: 0,
@@ -95,12 +100,24 @@ impl NodeState {
             .at_most(Share::new(self.spec.cpu_milli, self.spec.memory_mib))
     }
 
+    fn lean(&mut self) {
+        let busy = millionths((self.spec.gpus - self.free_gpus).into(), self.spec.gpus.into());
+        let cpu = millionths(self.wished.cpu_milli.into(), self.spec.cpu_milli.into());
+        let memory = millionths(self.wished.memory_mib, self.spec.memory_mib);
+        self.leaning = [cpu - busy, memory - busy];
+    }
+
     /// How many of so many GPUs have that much beside the wishes of those who are here.
     pub fn fitting_beside(&self, gpus: u32, enough: Share) -> u32 {
-        let rest = Share::new(self.spec.cpu_milli, self.spec.memory_mib).minus(self.wished);
         let most = gpus.min(self.free_gpus);
-        let fits = |gpus: &u32| rest.covers(enough.times(*gpus));
+        let fits = |gpus: &u32| self.has_beside(*gpus, enough);
         (1..=most).rev().find(fits).unwrap_or(0)
+    }
+
+    /// Whether that much for each of so many GPUs is here beside the wishes of those who are.
+    pub fn has_beside(&self, gpus: u32, enough: Share) -> bool {
+        let all = Share::new(self.spec.cpu_milli, self.spec.memory_mib);
+        all.covers(enough.times(gpus).plus(self.wished))
     }
 
     /// Whether some of its GPUs are held by several jobs.
@@ -157,6 +174,11 @@ impl NodeState {
             0
         }
     }
+}
+
+/// A part of something, in millionths.
+pub fn millionths(part: u64, of: u64) -> i64 {
+    (part.saturating_mul(1_000_000) / of.max(1)) as i64
 }
 
 /// Open nodes with one kind of GPU, by how many GPUs are free.
@@ -408,6 +430,7 @@ impl Cluster {
             node.free_cpu_milli -= part.cpu_milli;
             node.free_memory_mib -= part.memory_mib;
             node.wished = node.wished.plus(node.wish_here(part.gpus.count(), wish));
+            node.lean();
             self.index(part.node);
         }
     }
@@ -437,6 +460,7 @@ impl Cluster {
             node.free_cpu_milli += part.cpu_milli;
             node.free_memory_mib += part.memory_mib;
             node.wished = node.wished.minus(node.wish_here(part.gpus.count(), wish));
+            node.lean();
             self.index(part.node);
         }
     }
@@ -563,6 +587,7 @@ impl Cluster {
         (self.free, self.total, self.fragments) = (0, 0, 0);
         let ids: Vec<NodeId> = self.nodes().map(|(id, _)| id).collect();
         for id in ids {
+            self.existing(id).lean();
             self.index(id);
         }
         self.find_least_share();

@@ -102,8 +102,8 @@ pub struct Round<'a> {
     kept_for: Option<Kept>,
     /// Jobs start only where they find enough.
     pub(crate) enough_only: bool,
-    /// The line is walked once more: those who got GPUs the first time are not offered again.
-    again: bool,
+    /// Where the first walk has left off: groups that were passed over, or that asked for more GPUs than were free.
+    passed: Vec<Head>,
 }
 
 /// GPUs are kept for a job that does not fit yet, which should start at that moment, if it is known.
@@ -135,14 +135,17 @@ impl<'a> Round<'a> {
             wake: None,
             kept_for: None,
             enough_only: false,
-            again: false,
+            passed: Vec::new(),
         }
     }
 
     /// Starts everyone who fits with less than enough, in order, on what the others have left.
     pub(crate) fn settle(&mut self) {
-        (self.enough_only, self.again) = (false, true);
-        (self.heads, self.taken) = (None, None);
+        self.enough_only = false;
+        let mut heads = std::mem::take(&mut self.passed);
+        heads.extend(self.heads.take().unwrap_or_default());
+        heads.retain_mut(|head| head.skip_placed(self.state));
+        (self.heads, self.taken) = (Some(heads), None);
         while let Some(candidate) = self.next_that_may_fit() {
             if self.start(&candidate).is_err() {
                 self.pass_over(&candidate);
@@ -188,11 +191,11 @@ impl<'a> Round<'a> {
                 None => drop(heads.swap_remove(i)),
             }
         }
-        if self.again {
-            heads.retain_mut(|head| head.skip_placed(self.state));
-        }
         if only_fitting {
-            heads.retain(|head| head.gpus <= self.state.cluster.free_gpus(head.gpu_type));
+            let cluster = &self.state.cluster;
+            let too_wide = |head: &mut Head| head.gpus > cluster.free_gpus(head.gpu_type);
+            self.passed
+                .extend(heads.extract_if(.., too_wide).filter(|_| self.enough_only));
         }
         let best = heads
             .iter()
@@ -219,6 +222,11 @@ impl<'a> Round<'a> {
         }
     }
 
+    /// Whether jobs start only where they find enough; those who do not are looked at again when the walk is over.
+    pub fn is_choosy(&self) -> bool {
+        self.enough_only
+    }
+
     /// Offers no more jobs of the candidate's shape in this round. A job thrown out in this round is just dropped.
     pub fn pass_over(&mut self, candidate: &Candidate) {
         match candidate.shape {
@@ -226,7 +234,8 @@ impl<'a> Round<'a> {
             Some(shape) => {
                 self.taken = None;
                 if let Some(heads) = &mut self.heads {
-                    heads.retain(|h| h.shape != shape);
+                    let gone = heads.extract_if(.., |h| h.shape == shape);
+                    self.passed.extend(gone.filter(|_| self.enough_only));
                 }
             }
         }

@@ -320,25 +320,39 @@ impl Sensitivity {
 
     /// The least share within `most` that is as fast as `most` is.
     pub fn trimmed(&self, most: Share) -> Share {
+        if most.covers(self.ideal) {
+            return self.ideal;
+        }
         self.least_for(self.rate(most), most)
     }
 
     /// The least share within `most` that reaches a speed which `most` reaches: first the least memory, then the least
     /// CPU beside it.
     pub fn least_for(&self, rate: Rate, most: Share) -> Share {
-        let memory_mib = least(most.memory_mib, |memory_mib| {
+        let memory_mib = least(&self.points.memory_mib, most.memory_mib, |memory_mib| {
             self.rate(Share { memory_mib, ..most }) >= rate
         });
-        let cpu_milli = least(u64::from(most.cpu_milli), |cpu| {
+        let cpu_milli = least(&self.points.cpu_milli, u64::from(most.cpu_milli), |cpu| {
             self.rate(Share::new(cpu as u32, memory_mib)) >= rate
         });
         Share::new(cpu_milli as u32, memory_mib)
     }
 }
 
-/// The least number up to `most`, which is fine, that is fine. What is fine stays fine.
-fn least(most: u64, fine: impl Fn(u64) -> bool) -> u64 {
+/// The least number up to `most`, which is fine, that is fine. What is fine stays fine. Curves bend at the points of the
+/// axis, so mostly it is one of those.
+fn least<T: Copy + Into<u64>>(axis: &[T], most: u64, fine: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, most);
+    for point in axis.iter().map(|p| (*p).into()).take_while(|p| *p < most) {
+        if fine(point) {
+            high = point;
+            break;
+        }
+        low = point + 1;
+    }
+    if high > low && !fine(high - 1) {
+        return high;
+    }
     while low < high {
         let middle = low + (high - low) / 2;
         if fine(middle) {
@@ -385,6 +399,31 @@ mod tests {
         );
         let fair = Share::new(3000, 90_000);
         assert_eq!(s.trimmed(fair), Share::new(3000, 60_000));
+    }
+
+    #[test]
+    fn the_least_share_for_a_speed_is_the_first_that_has_it() {
+        let s = example();
+        for (cpu, memory) in [
+            (24_000, 60_000),
+            (5000, 60_000),
+            (12_000, 41_111),
+            (700, 9000),
+            (3000, 20_000),
+        ] {
+            let most = Share::new(cpu, memory);
+            for percent in [100, 99, 85, 50, 1, 0] {
+                let rate = Rate((u64::from(s.rate(most).0) * percent / 100) as u32);
+                let least = s.least_for(rate, most);
+                let memory = (0..=most.memory_mib)
+                    .find(|m| s.rate(Share::new(cpu, *m)) >= rate)
+                    .unwrap();
+                let cpu = (0..=cpu)
+                    .find(|c| s.rate(Share::new(*c, memory)) >= rate)
+                    .unwrap();
+                assert_eq!(least, Share::new(cpu, memory), "{rate:?} within {most:?}");
+            }
+        }
     }
 
     #[test]

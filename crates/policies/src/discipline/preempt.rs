@@ -4,7 +4,7 @@
 //! what is running: the last in line give way until the job ahead fits, and those who gave way come up again in their
 //! turn, on their own GPUs where these are still free.
 
-use dovetail_engine::{Discipline, Job, Knowledge, Part, Round};
+use dovetail_engine::{Candidate, Discipline, Job, Knowledge, Part, Round};
 use dovetail_model::Time;
 
 use crate::knobs::Knob;
@@ -28,6 +28,10 @@ pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
         }))
     },
 };
+
+/// For a job that would rather wait than start without enough CPU and memory, so many give way after there are GPUs for it,
+/// at most.
+const MOST_IN_VAIN: u32 = 64;
 
 /// Preemption by order.
 #[derive(Debug, Clone)]
@@ -61,10 +65,12 @@ impl Discipline for Preempt {
             let here = round.checkpoint();
             let mut started = false;
             if round.enough_behind(&candidate, may_go) {
+                let mut in_vain = 0;
                 while let Some(victim) = round.last_behind(&candidate, may_go) {
                     round.evict(victim);
                     started = round.start(&candidate).is_ok();
-                    if started {
+                    in_vain += u32::from(round.is_choosy() && has_gpus(round, &candidate));
+                    if started || in_vain == MOST_IN_VAIN {
                         break;
                     }
                 }
@@ -91,6 +97,11 @@ impl Discipline for Preempt {
     fn preempts(&self) -> bool {
         true
     }
+}
+
+fn has_gpus(round: &Round<'_>, candidate: &Candidate) -> bool {
+    let spec = &round.job(candidate.job).spec;
+    round.cluster().free_gpus(spec.gpu_type) >= spec.gpus
 }
 
 impl Preempt {

@@ -4,12 +4,12 @@
 //! beside the wishes of the others, if anywhere. Of the nodes that are as good in that, a hungry job goes where the least
 //! is wished for beside each busy GPU, and a modest one where the most is.
 
-use dovetail_engine::cluster::{Cluster, NodeState};
+use dovetail_engine::cluster::{Cluster, NodeState, millionths};
 use dovetail_engine::{Ask, Knowledge, Part, Placement};
-use dovetail_model::{Allocation, GpuTypeId, NodeId, Reason};
+use dovetail_model::{Allocation, GpuTypeId, NodeId, NodeSpec, Reason, Share};
 
 use super::consolidate::Consolidate;
-use super::{share, usable};
+use super::{has_room, share};
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Placement> = Entry {
@@ -27,7 +27,7 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
 };
 
 /// Nodes looked at for one job, at most.
-const MOST: usize = 64;
+const MOST: usize = 16;
 
 /// Hungry beside modest.
 #[derive(Debug, Clone)]
@@ -46,10 +46,15 @@ impl Placement for Complement {
         let nodes = cluster
             .types(ask.gpu_type)
             .flat_map(|kind| with_room(ask, cluster, kind))
-            .filter(|(_, node)| usable(node, ask) >= ask.gpus)
             .take(MOST);
-        let best =
-            nodes.min_by_key(|(id, node)| (beyond(ask, node), mismatch(ask, node), node.free_gpus, *id));
+        let mut own: Option<Own<'_>> = None;
+        let best = nodes.min_by_key(|(id, node)| {
+            let own = match own {
+                Some(own) if own.is_for(&node.spec) => own,
+                _ => *own.insert(Own::new(ask, node)),
+            };
+            (own.beyond(node), own.mismatch(node), node.free_gpus, *id)
+        });
         match best {
             Some((id, node)) => Ok(Allocation {
                 shares: [share(id, node, ask.gpus, ask)].into_iter().collect(),
@@ -64,47 +69,66 @@ fn with_room<'a>(
     cluster: &'a Cluster,
     kind: GpuTypeId,
 ) -> impl Iterator<Item = (NodeId, &'a NodeState)> {
-    cluster
-        .levels_from(kind, ask.gpus)
+    // Who wants much finds it on the emptiest nodes, and others leave those to it.
+    let (down, up) = match ask.enough {
+        Some(_) => (
+            Some(cluster.levels_down(kind).take_while(|level| *level >= ask.gpus)),
+            None,
+        ),
+        None => (None, Some(cluster.levels_from(kind, ask.gpus))),
+    };
+    let levels = down.into_iter().flatten().chain(up.into_iter().flatten());
+    levels
         .flat_map(move |level| cluster.nodes_with_free(kind, level))
         .filter_map(|id| cluster.node(id).map(|node| (id, node)))
+        .filter(|(_, node)| has_room(node, ask))
 }
 
-/// How much of what the job wishes for is not there beside the wishes of those who are, in millionths of the node.
-fn beyond(ask: &Ask, node: &NodeState) -> u64 {
-    let over = |wished: u64, own: u64, has: u64| {
-        let lacking = (wished + own).saturating_sub(has.max(wished));
-        lacking.saturating_mul(1_000_000) / has.max(1)
-    };
-    let wish = node.wish_here(ask.gpus, ask.wish);
-    let cpu = over(
-        u64::from(node.wished.cpu_milli),
-        u64::from(wish.cpu_milli),
-        u64::from(node.spec.cpu_milli),
-    );
-    cpu + over(node.wished.memory_mib, wish.memory_mib, node.spec.memory_mib)
+/// What the job wishes for on a node of this make.
+#[derive(Clone, Copy)]
+struct Own<'a> {
+    spec: &'a NodeSpec,
+    wish: Share,
+    /// By how much its wish is more than its part of the GPUs, in millionths: as [`NodeState::leaning`].
+    leaning: [i64; 2],
 }
 
-/// How badly the job suits the node, in millionths. What is wished for beside the busy GPUs, in proportion to what there
-/// is, against the part of GPUs that is busy: above for nodes whose jobs are hungry, below where they are modest.
-fn mismatch(ask: &Ask, node: &NodeState) -> i64 {
-    let ppm = |part: u64, of: u64| (part.saturating_mul(1_000_000) / of.max(1)) as i64;
-    let busy = ppm(
-        u64::from(node.spec.gpus - node.free_gpus),
-        u64::from(node.spec.gpus),
-    );
-    let gpus = ppm(u64::from(ask.gpus), u64::from(node.spec.gpus));
-    let tension = |wished: u64, own: u64, has: u64| {
-        let (there, own) = (ppm(wished, has) - busy, ppm(own, has) - gpus);
-        // Two of a kind add up; opposites cancel out.
-        (there / 1000) * (own / 1000)
-    };
-    let wish = node.wish_here(ask.gpus, ask.wish);
-    let cpu = tension(
-        u64::from(node.wished.cpu_milli),
-        u64::from(wish.cpu_milli),
-        u64::from(node.spec.cpu_milli),
-    );
-    let memory = tension(node.wished.memory_mib, wish.memory_mib, node.spec.memory_mib);
-    cpu + memory
+impl<'a> Own<'a> {
+    fn new(ask: &Ask, node: &'a NodeState) -> Self {
+        let (spec, wish) = (&node.spec, node.wish_here(ask.gpus, ask.wish));
+        let gpus = millionths(ask.gpus.into(), spec.gpus.into());
+        let cpu = millionths(wish.cpu_milli.into(), spec.cpu_milli.into());
+        let memory = millionths(wish.memory_mib, spec.memory_mib);
+        Self {
+            spec,
+            wish,
+            leaning: [cpu - gpus, memory - gpus],
+        }
+    }
+
+    fn is_for(&self, spec: &NodeSpec) -> bool {
+        (self.spec.gpus, self.spec.cpu_milli, self.spec.memory_mib)
+            == (spec.gpus, spec.cpu_milli, spec.memory_mib)
+    }
+
+    /// How much of what the job wishes for is not there beside the wishes of those who are, in millionths of the node.
+    fn beyond(&self, node: &NodeState) -> i64 {
+        let lacking = |wished: u64, own: u64, has: u64| match (wished + own).saturating_sub(has.max(wished)) {
+            0 => 0,
+            lacking => millionths(lacking, has),
+        };
+        let cpu = lacking(
+            node.wished.cpu_milli.into(),
+            self.wish.cpu_milli.into(),
+            node.spec.cpu_milli.into(),
+        );
+        cpu + lacking(node.wished.memory_mib, self.wish.memory_mib, node.spec.memory_mib)
+    }
+
+    /// How badly the job suits the node: two of a kind add up, opposites cancel out.
+    fn mismatch(&self, node: &NodeState) -> i64 {
+        (0..2)
+            .map(|d| (node.leaning[d] / 1000) * (self.leaning[d] / 1000))
+            .sum()
+    }
 }

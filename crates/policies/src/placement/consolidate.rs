@@ -10,7 +10,7 @@ use dovetail_engine::cluster::Cluster;
 use dovetail_engine::{Ask, Knowledge, Part, Placement};
 use dovetail_model::{Allocation, GpuTypeId, Reason};
 
-use super::{no_place, share, usable, usable_when_empty};
+use super::{has_room, no_place, share, usable, usable_when_empty};
 use crate::knobs::Knob;
 use crate::registry::Entry;
 
@@ -79,7 +79,7 @@ pub(super) fn on_one_node(ask: &Ask, cluster: &Cluster, kind: GpuTypeId) -> Opti
     for level in cluster.levels_from(kind, ask.gpus) {
         for id in cluster.nodes_with_free(kind, level) {
             let node = cluster.node(id).expect("the index names nodes that are there");
-            if usable(node, ask) >= ask.gpus {
+            if has_room(node, ask) {
                 return Some(Allocation {
                     shares: [share(id, node, ask.gpus, ask)].into_iter().collect(),
                 });
@@ -130,7 +130,7 @@ fn tightest(
         .flat_map(|level| cluster.nodes_with_free(kind, level))
         .filter(|id| !taken(*id))
         .filter_map(|id| cluster.node(id).map(|node| (id, node)))
-        .find(|(_, node)| usable(node, rest) >= rest.gpus)
+        .find(|(_, node)| has_room(node, rest))
         .map(|(id, node)| share(id, node, rest.gpus, rest))
 }
 

@@ -11,7 +11,7 @@ mod yarn;
 
 use dovetail_engine::cluster::{Cluster, NodeState};
 use dovetail_engine::{Ask, Placement};
-use dovetail_model::{Allocation, NodeId, NodeShare, NodeSpec, Reason};
+use dovetail_model::{Allocation, NodeId, NodeShare, NodeSpec, Reason, Share};
 
 pub use blox_scatter::BloxScatter;
 pub use complement::Complement;
@@ -57,6 +57,16 @@ pub(crate) fn usable(node: &NodeState, ask: &Ask) -> u32 {
         Some(enough) => fitting.min(node.fitting_beside(ask.gpus, enough)),
         None => fitting,
     }
+}
+
+/// Whether the node has room for the whole ask: as [`usable`], without a division.
+pub(crate) fn has_room(node: &NodeState, ask: &Ask) -> bool {
+    let free = Share::new(node.free_cpu_milli, node.free_memory_mib);
+    node.free_gpus >= ask.gpus
+        && ask.gpu_type.is_none_or(|t| node.spec.gpu_type == t)
+        && node.spec.has_gpu_memory(ask.gpu_memory_mib)
+        && free.covers(Share::new(ask.cpu_milli_per_gpu, ask.memory_mib_per_gpu).times(ask.gpus))
+        && ask.enough.is_none_or(|enough| node.has_beside(ask.gpus, enough))
 }
 
 /// GPUs of the node that the ask could use if nobody else were there.

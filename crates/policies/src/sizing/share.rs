@@ -71,6 +71,9 @@ pub(super) fn percent(knobs: &Knobs) -> Result<u32, PolicyError> {
 pub(super) fn enough(spec: &JobSpec, cluster: &Cluster, percent: u32) -> Option<Share> {
     let sensitivity = spec.sensitivity.as_ref()?;
     let fair = cluster.least_share();
+    if fair.covers(sensitivity.ideal()) {
+        return None;
+    }
     let whole = fair.times(cluster.widest()).over(spec.gpus).at_least(fair);
     let most = sensitivity.ideal().at_most(whole);
     let wanted = Rate((u64::from(sensitivity.rate(most).0) * u64::from(percent) / 100) as u32);

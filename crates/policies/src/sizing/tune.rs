@@ -83,13 +83,8 @@ impl Sizing for Tune {
             .iter()
             .map(|guest| Runner::at_floor(guest, fair, &mut rest, self.soonest))
             .collect();
-        let scarce = rest;
-        while let Some((i, to)) = best_step(&runners, rest, scarce) {
-            runners[i].go(to, &mut rest);
-        }
-        // Nobody can take a whole step any more: what is left goes to parts of steps.
-        while let Some((i, to)) = best_part(&runners, rest, scarce) {
-            runners[i].go(to, &mut rest);
+        if !all_have_all(&mut runners, rest) {
+            by_gain(&mut runners, rest);
         }
         runners
             .iter()
@@ -160,6 +155,18 @@ impl<'a> Runner<'a> {
             .filter(|(_, rate)| *rate > self.rate)
             .map(|(share, rate)| (share.at_least(self.share), *rate))
     }
+
+    /// The step that is worth most to it among those there is enough for.
+    fn best_step(&self, rest: Share, scarce: Share) -> Option<Step> {
+        let mut best: Option<Step> = None;
+        for to in self.steps().filter(|to| rest.covers(self.cost(to.0))) {
+            let worth = worth(self, to, scarce);
+            if best.is_none_or(|b| worth > b.worth) {
+                best = Some(Step { worth, to });
+            }
+        }
+        best
+    }
 }
 
 /// Gain in speed for the part of what there was to share out; more is better.
@@ -171,18 +178,50 @@ fn worth(runner: &Runner<'_>, to: (Share, Rate), scarce: Share) -> f64 {
     f64::from(to.1.0 - runner.rate.0) * runner.weight / parts.max(1e-9)
 }
 
-/// The step that is worth most among those there is enough for.
-fn best_step(runners: &[Runner<'_>], rest: Share, scarce: Share) -> Option<(usize, (Share, Rate))> {
-    let mut best: Option<(f64, usize, (Share, Rate))> = None;
-    for (i, runner) in runners.iter().enumerate() {
-        for to in runner.steps().filter(|to| rest.covers(runner.cost(to.0))) {
-            let worth = worth(runner, to, scarce);
-            if best.is_none_or(|(most, ..)| worth > most) {
-                best = Some((worth, i, to));
-            }
+/// Gives everyone what makes it fastest, if there is enough for that.
+fn all_have_all(runners: &mut [Runner<'_>], rest: Share) -> bool {
+    let target = |r: &Runner<'_>| r.curve.map_or(r.share, |c| c.ideal().at_least(r.share));
+    let costs = runners.iter().map(|r| r.cost(target(r)));
+    if !rest.covers(costs.fold(Share::default(), Share::plus)) {
+        return false;
+    }
+    runners.iter_mut().for_each(|r| r.share = target(r));
+    true
+}
+
+/// Shares out the rest: whole steps first, to whom they are worth most, then parts of steps.
+fn by_gain(runners: &mut [Runner<'_>], mut rest: Share) {
+    let scarce = rest;
+    let mut best: Vec<Option<Step>> = runners.iter().map(|r| r.best_step(rest, scarce)).collect();
+    while let Some(i) = most_worth(&best) {
+        let step = best[i].expect("it is worth most");
+        // As the rest shrinks a step may become too large, but never worth more or less.
+        if rest.covers(runners[i].cost(step.to.0)) {
+            runners[i].go(step.to, &mut rest);
+        }
+        best[i] = runners[i].best_step(rest, scarce);
+    }
+    while let Some((i, to)) = best_part(runners, rest, scarce) {
+        runners[i].go(to, &mut rest);
+    }
+}
+
+/// A step along a curve, and what it is worth.
+#[derive(Clone, Copy)]
+struct Step {
+    worth: f64,
+    to: (Share, Rate),
+}
+
+/// Whose step is worth most; the first of equals.
+fn most_worth(steps: &[Option<Step>]) -> Option<usize> {
+    let mut most: Option<(f64, usize)> = None;
+    for (i, step) in steps.iter().enumerate() {
+        if let Some(step) = step.filter(|s| most.is_none_or(|(worth, _)| s.worth > worth)) {
+            most = Some((step.worth, i));
         }
     }
-    best.map(|(_, i, to)| (i, to))
+    most.map(|(_, i)| i)
 }
 
 /// The part of a step that is worth most, as far as the rest goes; none where it would make nobody faster.
