@@ -269,9 +269,9 @@ pub struct Cluster {
     /// The least that any node has beside a GPU.
     #[serde(skip)]
     least_share: Share,
-    /// GPUs of the largest node.
+    /// GPUs of the largest node with each kind of GPU.
     #[serde(skip)]
-    widest: u32,
+    widest: IdVec<GpuTypeId, u32>,
 }
 
 impl Cluster {
@@ -280,9 +280,12 @@ impl Cluster {
         self.least_share
     }
 
-    /// GPUs of the largest node that ever joined.
-    pub fn widest(&self) -> u32 {
-        self.widest
+    /// GPUs of the largest node with GPUs that a job may use.
+    pub fn widest(&self, gpu_type: Option<GpuTypeId>) -> u32 {
+        match gpu_type {
+            Some(kind) => self.widest.get(kind).copied().unwrap_or(0),
+            None => self.widest.values().copied().max().unwrap_or(0),
+        }
     }
 
     /// The node, if it ever joined.
@@ -392,7 +395,11 @@ impl Cluster {
             .map(NodeSpec::proportional)
             .reduce(Share::at_most)
             .unwrap_or_default();
-        self.widest = self.nodes().map(|(_, n)| n.spec.gpus).max().unwrap_or(0);
+        self.widest = IdVec::default();
+        for node in self.nodes.values().flatten() {
+            let widest = self.widest.entry(node.spec.gpu_type);
+            *widest = (*widest).max(node.spec.gpus);
+        }
     }
 
     /// Changes whether a node is up or draining.

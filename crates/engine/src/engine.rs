@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use dovetail_model::run::Solved;
 use dovetail_model::{
     Allocation, ClusterSpec, Command, Event, JobId, JobSpec, Outcome, StopReason, Time, Work,
 };
@@ -184,6 +185,11 @@ impl Engine {
                 self.books.dirty |= self.time_matters();
             }
         }
+    }
+
+    /// The integer programs behind its decisions so far.
+    pub fn solved(&self) -> Solved {
+        self.policy.sizing.solved()
     }
 
     /// What should be done next, if anything. Takes a decision first when one is due.

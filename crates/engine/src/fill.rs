@@ -66,7 +66,7 @@ impl Engine {
     }
 
     /// Asks the sizing about one node.
-    fn fill_node(&self, id: NodeId, bounds: &BTreeMap<JobId, Share>, shares: &mut Shares) {
+    fn fill_node(&mut self, id: NodeId, bounds: &BTreeMap<JobId, Share>, shares: &mut Shares) {
         let Some(node) = self.state.cluster.node(id).filter(|n| n.up) else {
             return;
         };
@@ -74,10 +74,12 @@ impl Engine {
         let guests: Vec<Guest<'_>> = here
             .iter()
             .map(|job| {
-                let part = self.placed(*job).shares.iter().find(|s| s.node == id);
+                let known = self.state.known(*job);
+                let mut parts = known.allocation.iter().flat_map(|a| &a.shares);
+                let part = parts.find(|s| s.node == id);
                 let part = part.expect("who is on a node has a share of it");
                 Guest {
-                    job: self.state.known(*job),
+                    job: known,
                     gpus: part.gpus.count(),
                     promised: Share::new(part.cpu_milli, part.memory_mib),
                     bound: bounds.get(job).copied(),

@@ -5,6 +5,7 @@
 
 use std::fmt::Debug;
 
+use dovetail_model::run::Solved;
 use dovetail_model::{Allocation, GpuTypeId, JobId, JobSpec, NodeId, Reason, Share, Terms, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -244,8 +245,13 @@ pub trait Sizing: Part + CloneSizing {
 
     /// CPU and memory on one node for each of the jobs on it, all GPUs of a job there together: at least what it was
     /// promised, and no more than the node has left with all promises kept.
-    fn fill(&self, _node: &NodeState, _left: Share, _guests: &[Guest<'_>]) -> Vec<Share> {
+    fn fill(&mut self, _node: &NodeState, _left: Share, _guests: &[Guest<'_>]) -> Vec<Share> {
         Vec::new()
+    }
+
+    /// The integer programs it has solved so far, if it does so.
+    fn solved(&self) -> Solved {
+        Solved::default()
     }
 
     /// The fewest GPUs the job would ever be given.

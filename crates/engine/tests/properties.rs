@@ -4,7 +4,7 @@
 
 use dovetail_engine::{Engine, Snapshot};
 use dovetail_model::{Event, JobId};
-use dovetail_testkit::any::{Fit, cases, histories, histories_of, steady_policies};
+use dovetail_testkit::any::{Fit, cases, histories, histories_of, sizing_policies, steady_policies};
 use dovetail_testkit::{Happening, Op, Scenario, World, replay};
 use proptest::prelude::*;
 
@@ -31,6 +31,20 @@ proptest! {
     #[test]
     fn no_gpu_is_given_twice_and_gangs_are_whole(history in histories(30, Fit::Any)) {
         run(&history);
+    }
+
+    #[test]
+    fn no_node_gives_more_cpu_or_memory_than_it_has(history in histories_of(sizing_policies(), 30, Fit::Any)) {
+        run(&history);
+    }
+
+    #[test]
+    fn every_job_ends_where_cpu_and_memory_go_by_need(history in histories_of(sizing_policies(), 20, Fit::Feasible)) {
+        let world = run(&history);
+        let cancelled = |job| history.happenings.iter().any(|(_, h)| *h == Happening::Cancel(job));
+        for job in (0..history.jobs.len() as u32).map(JobId) {
+            prop_assert!(cancelled(job) || world.ended(job).is_some(), "job {} never ends\n{}", job, world.trace());
+        }
     }
 
     #[test]

@@ -136,6 +136,34 @@ pub struct TenantSummary {
     pub gpu_hours: f64,
 }
 
+/// Integer programs that were solved in a run, and how far their answers are from the best at most.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Solved {
+    /// How many.
+    pub programs: u64,
+    /// How many answers are proven best.
+    pub exact: u64,
+    /// The largest distance of an answer from its bound, in millionths of the bound; zero for those proven best.
+    pub worst_gap_ppm: u64,
+    /// The mean distance over all of them.
+    pub mean_gap_ppm: f64,
+}
+
+impl Solved {
+    /// One more, whose answer is at most so far from the best.
+    pub fn add(&mut self, gap_ppm: u64, exact: bool) {
+        self.programs += 1;
+        self.exact += u64::from(exact);
+        self.worst_gap_ppm = self.worst_gap_ppm.max(gap_ppm);
+        self.mean_gap_ppm += (gap_ppm as f64 - self.mean_gap_ppm) / self.programs as f64;
+    }
+
+    /// Whether there were none.
+    pub fn is_nothing(&self) -> bool {
+        self.programs == 0
+    }
+}
+
 /// The figures of one run, as `summary.json` has them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Summary {
@@ -218,6 +246,9 @@ pub struct Summary {
     pub rounds: u64,
     /// Wall time of the run.
     pub wall_ms: f64,
+    /// The integer programs behind its decisions, where there were any.
+    #[serde(default, skip_serializing_if = "Solved::is_nothing")]
+    pub solved: Solved,
     /// Tenant by tenant, where there is more than one.
     pub tenants: Vec<TenantSummary>,
 }

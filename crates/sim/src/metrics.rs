@@ -42,6 +42,7 @@ pub(crate) fn record(
         rejected: tracked.iter().filter(|i| outcomes.truths[**i].rejected).count() as u64,
         events: outcomes.events,
         rounds: outcomes.rounds,
+        solved: outcomes.solved,
         ..Summary::default()
     };
     fill_times(&mut summary, &rows);

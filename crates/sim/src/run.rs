@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 use dovetail_engine::{Clock, Engine, Explanation, Knowledge, Policy};
-use dovetail_model::run::{Moment, RunRecord, Segment};
+use dovetail_model::run::{Moment, RunRecord, Segment, Solved};
 use dovetail_model::{
     Allocation, Command, Event, Generation, JobId, NodeId, Outcome, Rate, StopReason, Time, Work,
 };
@@ -117,6 +117,7 @@ pub(crate) struct Outcomes {
     pub(crate) moments: Vec<Moment>,
     pub(crate) events: u64,
     pub(crate) rounds: u64,
+    pub(crate) solved: Solved,
 }
 
 struct Run<'a> {
@@ -590,6 +591,7 @@ impl<'a> Run<'a> {
             moments: self.moments,
             events: self.events,
             rounds: self.engine.decisions(),
+            solved: self.engine.solved(),
         }
     }
 }

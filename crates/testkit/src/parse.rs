@@ -118,6 +118,10 @@ fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, 
             "cpu" => job.cpu_milli_per_gpu = milli(value)?,
             "mem" => job.memory_mib_per_gpu = number::<u64>(value)? * 1024,
             "gpumem" => job.gpu_memory_mib = number(value)?,
+            "curve" => {
+                let curve = crate::words::curve_of(value);
+                job.sensitivity = Some(curve.ok_or_else(|| format!("there is no curve of `{value}`"))?);
+            }
             "expect" if value == "none" => expected = Some(None),
             "expect" => expected = Some(Some(work(value)?)),
             "stages" => three = Some(stages(value)?),

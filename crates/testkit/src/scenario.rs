@@ -32,6 +32,14 @@ impl PolicyText {
         by_turns.iter().any(|name| order.starts_with(name)) || self.preset.starts_with("themis")
     }
 
+    /// Whether CPU and memory are given by need: jobs have curves then.
+    pub fn sizes_by_need(&self) -> bool {
+        let sizing = self.overrides.sizing.as_deref().unwrap_or_default();
+        let by_need = ["proportional", "greedy", "tune", "opt"];
+        let name = sizing.split(':').next().unwrap_or_default();
+        by_need.contains(&name)
+    }
+
     /// Builds it, with what it must know of remaining work.
     ///
     /// # Panics
@@ -70,6 +78,7 @@ impl StoryJob {
             submit: job.submit,
             expected: self.expected,
             stages: self.stages,
+            sensitivity: job.sensitivity.clone(),
             ..JobSpec::new(id, job.gpus)
         }
     }

@@ -1,9 +1,11 @@
 //! Writing stories and traces.
 
 use std::fmt;
+use std::sync::{Arc, LazyLock};
 
 use dovetail_engine::{Clock, Explanation};
-use dovetail_model::{Allocation, ClusterSpec, GpuSet, NodeSpec, Scaling, StopReason, Time};
+use dovetail_model::{Allocation, ClusterSpec, GpuSet, NodeSpec, Scaling, Sensitivity, StopReason, Time};
+use dovetail_workload::SensitivityTable;
 
 use crate::scenario::{Happening, Scenario, StoryJob};
 
@@ -88,6 +90,9 @@ impl Scenario {
             (job.memory_mib_per_gpu / 1024).to_string(),
         );
         add(job.gpu_memory_mib > 0, "gpumem", job.gpu_memory_mib.to_string());
+        if let Some(curve) = &job.sensitivity {
+            add(true, "curve", name_of(curve));
+        }
         match story.expected {
             None => add(true, "expect", "none".to_owned()),
             Some(w) => add(w != job.work, "expect", format!("{}s", seconds(Time(w.0 as i64)))),
@@ -101,6 +106,22 @@ impl Scenario {
         }
         words
     }
+}
+
+/// Curves by the names of their models.
+static CURVES: LazyLock<SensitivityTable> =
+    LazyLock::new(|| SensitivityTable::builtin("synergy-3").expect("it comes with the program"));
+
+/// The curve of a model over CPU and memory.
+pub(crate) fn curve_of(model: &str) -> Option<Arc<Sensitivity>> {
+    let row = CURVES.rows.iter().find(|row| row.model == model)?;
+    Some(Arc::clone(&row.sensitivity))
+}
+
+/// The model whose curve it is.
+fn name_of(curve: &Sensitivity) -> String {
+    let same = CURVES.rows.iter().find(|row| *row.sensitivity == *curve);
+    same.map_or_else(|| "unknown".to_owned(), |row| row.model.clone())
 }
 
 fn cluster(cluster: &ClusterSpec) -> String {

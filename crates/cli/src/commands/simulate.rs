@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dovetail_model::run::{RunRecord, Summary};
+use dovetail_model::run::{RunRecord, Solved, Summary};
 use dovetail_report::format::{count, significant, span};
 use dovetail_sim::{Journal, simulate_with};
 use dovetail_workload::Format;
@@ -108,6 +108,21 @@ pub fn blame(error: dovetail_sim::SimError) -> Failure {
     }
 }
 
+/// How many programs there were, and how far the answers are from the best.
+fn solved(solved: &Solved) -> String {
+    let open = solved.programs - solved.exact;
+    if open == 0 {
+        return format!("{}, all answers are proven best", count(solved.programs));
+    }
+    format!(
+        "{}, {} answers not proven best: at most {} ppm below the bound, {} ppm on average over all",
+        count(solved.programs),
+        count(open),
+        count(solved.worst_gap_ppm),
+        significant(solved.mean_gap_ppm)
+    )
+}
+
 /// The figures of one run, one a line.
 fn summary_table(record: &RunRecord) -> comfy_table::Table {
     let s: &Summary = &record.summary;
@@ -177,6 +192,9 @@ fn summary_table(record: &RunRecord) -> comfy_table::Table {
         ),
     );
     row("Jain index", format!("{:.3}", s.jain_index));
+    if !s.solved.is_nothing() {
+        row("integer programs", solved(&s.solved));
+    }
     row(
         "simulated",
         format!(

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use dovetail_engine::{Ask, Cluster, Guest, Job, Knowledge, NodeState, Part, Sizing};
+use dovetail_model::run::Solved;
 use dovetail_model::{JobSpec, Sensitivity, Share};
 pub use dovetail_solve::choice::BUDGET;
 use dovetail_solve::choice::{Choice, Kind, Point, choose};
@@ -50,6 +51,7 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
             weight,
             budget: knobs.get("budget", "a number of partial answers")?,
             enough: percent(knobs)?,
+            solved: Solved::default(),
             name: knobs.name(),
         }))
     },
@@ -79,6 +81,7 @@ pub struct Opt {
     weight: Weight,
     budget: usize,
     enough: u32,
+    solved: Solved,
     name: String,
 }
 
@@ -93,6 +96,10 @@ impl Sizing for Opt {
         ask_for(job, floor(&job.spec, cluster.least_share()))
     }
 
+    fn solved(&self) -> Solved {
+        self.solved
+    }
+
     fn fills(&self) -> bool {
         true
     }
@@ -105,7 +112,7 @@ impl Sizing for Opt {
         enough(&job.spec, cluster, self.enough)
     }
 
-    fn fill(&self, node: &NodeState, left: Share, guests: &[Guest<'_>]) -> Vec<Share> {
+    fn fill(&mut self, node: &NodeState, left: Share, guests: &[Guest<'_>]) -> Vec<Share> {
         let fair = node.spec.proportional();
         let mut rest = left;
         let mut seats: Vec<Seat> = guests.iter().map(|g| Seat::new(g, fair, &mut rest)).collect();
@@ -122,6 +129,7 @@ impl Sizing for Opt {
         let kinds: Vec<Kind> = options.iter().map(kind).collect();
         let capacity = [u64::from(rest.cpu_milli), rest.memory_mib];
         if let Some(choice) = choose(&kinds, capacity, self.budget) {
+            self.solved.add(choice.gap_ppm(), choice.exact);
             for ((seat, options), chosen) in seats.iter_mut().zip(&options).zip(&choice.chosen) {
                 let point = chosen.iter().position(|count| *count > 0).unwrap_or(0);
                 seat.each = options[point].0;

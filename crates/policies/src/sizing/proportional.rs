@@ -35,7 +35,7 @@ impl Sizing for Proportional {
         true
     }
 
-    fn fill(&self, node: &NodeState, _left: Share, guests: &[Guest<'_>]) -> Vec<Share> {
+    fn fill(&mut self, node: &NodeState, _left: Share, guests: &[Guest<'_>]) -> Vec<Share> {
         let fair = node.spec.proportional();
         guests.iter().map(|g| fair.times(g.gpus)).collect()
     }

@@ -42,10 +42,11 @@ pub(super) fn ideal(spec: &JobSpec, cluster: &Cluster) -> Share {
     let Some(sensitivity) = &spec.sensitivity else {
         return said_or(spec, fair);
     };
-    if spec.gpus > cluster.widest() {
+    let widest = cluster.widest(spec.gpu_type);
+    if spec.gpus > widest {
         return floor(spec, fair);
     }
-    let whole = fair.times(cluster.widest()).over(spec.gpus);
+    let whole = fair.times(widest).over(spec.gpus);
     sensitivity.trimmed(sensitivity.ideal().at_most(whole))
 }
 
@@ -74,7 +75,10 @@ pub(super) fn enough(spec: &JobSpec, cluster: &Cluster, percent: u32) -> Option<
     if fair.covers(sensitivity.ideal()) {
         return None;
     }
-    let whole = fair.times(cluster.widest()).over(spec.gpus).at_least(fair);
+    let whole = fair
+        .times(cluster.widest(spec.gpu_type))
+        .over(spec.gpus)
+        .at_least(fair);
     let most = sensitivity.ideal().at_most(whole);
     let wanted = Rate((u64::from(sensitivity.rate(most).0) * u64::from(percent) / 100) as u32);
     (sensitivity.rate(fair) < wanted).then(|| sensitivity.least_for(wanted, most))

@@ -76,7 +76,7 @@ impl Sizing for Tune {
         enough(&job.spec, cluster, self.enough)
     }
 
-    fn fill(&self, node: &NodeState, left: Share, guests: &[Guest<'_>]) -> Vec<Share> {
+    fn fill(&mut self, node: &NodeState, left: Share, guests: &[Guest<'_>]) -> Vec<Share> {
         let fair = node.spec.proportional();
         let mut rest = left;
         let mut runners: Vec<Runner<'_>> = guests

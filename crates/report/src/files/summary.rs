@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dovetail_model::run::{Summary, TenantSummary};
+use dovetail_model::run::{Solved, Summary, TenantSummary};
 use serde_json::{Map, Value};
 
 use crate::error::{ReportError, quoted};
@@ -58,7 +58,9 @@ pub(crate) fn parse_summary(path: &Path, bytes: &[u8]) -> Result<Summary, Report
             problem.accepted,
         )
     };
-    let template = serde_json::to_value(Summary::default()).unwrap_or_default();
+    let mut template = serde_json::to_value(Summary::default()).unwrap_or_default();
+    // Not written where there is nothing to say.
+    template["solved"] = serde_json::to_value(Solved::default()).unwrap_or_default();
     let tenant = serde_json::to_value(TenantSummary::default()).unwrap_or_default();
     let filled = fill(&template, &Value::Object(found), &tenant, "").map_err(located)?;
     serde_json::from_value(filled).map_err(|e| invalid(1, "JSON", e.to_string(), "the keys of a summary"))

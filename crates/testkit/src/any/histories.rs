@@ -54,9 +54,13 @@ pub fn histories_of(
 
 fn scenario(cluster: ClusterSpec, policy: PolicyText, jobs: &Workloads) -> Scenario {
     let cut = jobs.on(&cluster);
+    let by_need = policy.sizes_by_need();
     let mut scenario = Scenario::plain(cluster, policy, cut);
     for (i, story) in scenario.jobs.iter_mut().enumerate() {
         story.stages = jobs.stages(i);
+        if by_need {
+            story.job.sensitivity = jobs.curve(i);
+        }
     }
     scenario.names.tenants = ["default", "x", "y"].map(str::to_owned).into_iter().collect();
     scenario.names.users = ["anyone", "u", "v", "w"].map(str::to_owned).into_iter().collect();

@@ -1,9 +1,16 @@
 //! Random jobs for a cluster.
 
+use std::sync::Arc;
+
 use dovetail_model::stages::Stages;
-use dovetail_model::{ClusterSpec, GpuTypeId, Scaling, TenantId, Time, UserId, Work};
+use dovetail_model::{ClusterSpec, GpuTypeId, Scaling, Sensitivity, TenantId, Time, UserId, Work};
 use dovetail_workload::{JobLabel, TraceJob};
 use proptest::prelude::*;
+
+use crate::words::curve_of;
+
+/// Models whose curves are drawn: hungry for CPU, for CPU and memory, and modest.
+const CURVES: [&str; 5] = ["alexnet", "res18", "m5", "res50", "gnmt"];
 
 /// Which jobs are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +37,7 @@ struct Raw {
     amdahl: Option<u32>,
     stages: Option<(u32, u32, u32)>,
     gpu_memory_mib: u64,
+    curve: Option<usize>,
 }
 
 fn raw() -> impl Strategy<Value = Raw> {
@@ -50,17 +58,18 @@ fn raw() -> impl Strategy<Value = Raw> {
     let elastic = prop_oneof![2 => Just(None), 1 => (1..8u32, 0..8u32).prop_map(Some)];
     let stages = prop::option::of((1..90u32, 1..90u32, 0..90u32));
     let gpu_memory = prop_oneof![1 => Just(0u64), 1 => (1..12u64).prop_map(|gib| gib * 1024)];
+    let curve = prop::option::weighted(0.7, 0..CURVES.len());
     let amdahl = prop_oneof![3 => Just(None), 1 => (0..=100u32).prop_map(Some)];
     (
         (gap, work, width),
         (0..3u32, 0..4u32, -1..2i32),
-        (wishes, kind, elastic, amdahl, stages, gpu_memory),
+        (wishes, kind, elastic, amdahl, stages, gpu_memory, curve),
     )
         .prop_map(
             |(
                 (gap, work, width),
                 (tenant, user, priority),
-                (wishes, kind, elastic, amdahl, stages, gpu_memory),
+                (wishes, kind, elastic, amdahl, stages, gpu_memory, curve),
             )| Raw {
                 gap,
                 work,
@@ -75,6 +84,7 @@ fn raw() -> impl Strategy<Value = Raw> {
                 amdahl,
                 stages,
                 gpu_memory_mib: gpu_memory,
+                curve,
             },
         )
 }
@@ -103,6 +113,11 @@ impl Workloads {
             self.job(i, raw, now, cluster)
         })
         .collect()
+    }
+
+    /// The curve over CPU and memory of a job, where it has one.
+    pub(super) fn curve(&self, i: usize) -> Option<Arc<Sensitivity>> {
+        self.raw[i].curve.and_then(|c| curve_of(CURVES[c]))
     }
 
     /// The stages of an iteration of a job, where it has some.

@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, RngSeed};
 pub use clusters::{clusters, pools};
 pub use histories::{histories, histories_of, plain};
 pub use jobs::{Fit, on_grid, workloads};
-pub use policies::{orders, policies, presets, sharing_policies, steady_policies};
+pub use policies::{orders, policies, presets, sharing_policies, sizing_policies, steady_policies};
 
 /// So many cases, the same ones in every run, and no files left behind: a case that fails becomes a named test.
 ///

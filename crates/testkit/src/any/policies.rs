@@ -49,6 +49,15 @@ const GROUPINGS: &[&str] = &[
     "pair:by=antman",
     "pair:mps=true,consolidate=false",
 ];
+const SIZINGS: &[&str] = &[
+    "proportional",
+    "greedy",
+    "tune",
+    "tune:enough=0",
+    "tune:by=speed,enough=60",
+    "opt",
+    "opt:budget=16,weight=jobs",
+];
 const ADMISSIONS: &[&str] = &[
     "feasible",
     "load:factor=0.5",
@@ -115,6 +124,32 @@ pub fn steady_policies() -> impl Strategy<Value = PolicyText> {
         )
 }
 
+/// Policies that give CPU and memory by need, to jobs with curves, with random orders, disciplines and placements.
+pub fn sizing_policies() -> impl Strategy<Value = PolicyText> {
+    let walks: Vec<&str> = DISCIPLINES
+        .iter()
+        .copied()
+        .filter(|d| !d.starts_with("share"))
+        .collect();
+    let places = [PLACEMENTS, &["complement"]].concat();
+    (
+        select(SIZINGS),
+        some_of(ORDERS, 0.8),
+        select(walks),
+        weighted(0.7, select(places)),
+    )
+        .prop_map(|(sizing, order, discipline, placement)| PolicyText {
+            overrides: Overrides {
+                order,
+                discipline: Some(discipline.to_owned()),
+                sizing: Some(sizing.to_owned()),
+                placement: placement.map(str::to_owned),
+                ..Overrides::default()
+            },
+            ..PolicyText::preset("fifo")
+        })
+}
+
 /// Policies under which jobs share GPUs, with random orders and placements.
 pub fn sharing_policies() -> impl Strategy<Value = PolicyText> {
     (
@@ -158,7 +193,7 @@ pub fn policies() -> impl Strategy<Value = PolicyText> {
             };
             PolicyText { overrides, ..policy }
         });
-    prop_oneof![4 => steady_policies(), 1 => stubborn, 1 => sharing_policies()]
+    prop_oneof![4 => steady_policies(), 1 => stubborn, 1 => sharing_policies(), 1 => sizing_policies()]
 }
 
 fn elastic() -> impl Strategy<Value = String> {

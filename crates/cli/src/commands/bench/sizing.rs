@@ -15,7 +15,8 @@ use dovetail_workload::SensitivityTable;
 use super::Figure;
 use crate::failure::{Blame, Failure};
 
-/// CPU seconds of one round of Synergy's simulator on 2,048 GPUs (proportional, greedy, tune), as measured.
+/// CPU seconds of a round of Synergy's simulator on 2,048 GPUs (proportional, greedy, tune), as measured: the mean of three,
+/// each of which places everybody anew.
 const REFERENCE_S: [(&str, f64); 3] = [("proportional", 1.145), ("greedy", 1.494), ("tune", 1.555)];
 /// Rounds that are measured, after the one that starts everybody.
 const ROUNDS: usize = 21;
@@ -30,20 +31,17 @@ pub(super) fn figures() -> Result<Vec<Figure>, Failure> {
         let (first, round) = rounds("fifo-backfill", sizing, 256, 2_560)?;
         figures.push(figure(sizing, 2_048, 2_560, "first round", first, ""));
         figures.push(figure(sizing, 2_048, 2_560, "round", round, ""));
-        figures.push(Figure {
-            what: format!("{sizing}, 2,048 GPUs: the reference's {reference} s over our first round"),
-            seconds: first,
-            figure: reference / first.max(1e-9),
+        let mean = (first + 2.0 * round) / 3.0;
+        let ratio = |ours: &str, seconds: f64, goal| Figure {
+            what: format!("{sizing}, 2,048 GPUs: the reference's {reference} s over our {ours}"),
+            seconds,
+            figure: reference / seconds.max(1e-9),
             unit: "times",
-            goal: "",
-        });
-        figures.push(Figure {
-            what: format!("{sizing}, 2,048 GPUs: the reference's {reference} s over our round"),
-            seconds: round,
-            figure: reference / round.max(1e-9),
-            unit: "times",
-            goal: "at least 1,000",
-        });
+            goal,
+        };
+        figures.push(ratio("first round", first, ""));
+        figures.push(ratio("round", round, "at least 1,000"));
+        figures.push(ratio("mean of three", mean, "at least 1,000"));
     }
     for policy in ["fifo-backfill", "srtf"] {
         let (first, round) = rounds(policy, "tune", 2_048, 20_000)?;
