@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dovetail_model::ids::IdVec;
-use dovetail_model::{Allocation, GpuSet, GpuTypeId, NodeId, NodeSpec, Share, Zone, ZoneId};
+use dovetail_model::{Allocation, GpuSet, GpuTypeId, JobSpec, NodeId, NodeSpec, Share, Zone, ZoneId};
 use serde::{Deserialize, Serialize};
 
 use crate::node_set::NodeSet;
@@ -280,9 +280,15 @@ impl Cluster {
         self.least_share
     }
 
-    /// GPUs of the largest node with GPUs that a job may use.
-    pub fn widest(&self, gpu_type: Option<GpuTypeId>) -> u32 {
-        match gpu_type {
+    /// GPUs of the largest node, among those whose GPUs the job may use.
+    pub fn widest_for(&self, job: &JobSpec) -> u32 {
+        let may_use = |node: &NodeSpec| job.gpu_type.is_none_or(|kind| node.gpu_type == kind);
+        match job.gpu_type {
+            _ if job.gpu_memory_mib > 0 => {
+                let nodes = self.nodes().map(|(_, n)| &n.spec).filter(|n| may_use(n));
+                let fitting = nodes.filter(|n| n.has_gpu_memory(job.gpu_memory_mib));
+                fitting.map(|n| n.gpus).max().unwrap_or(0)
+            }
             Some(kind) => self.widest.get(kind).copied().unwrap_or(0),
             None => self.widest.values().copied().max().unwrap_or(0),
         }

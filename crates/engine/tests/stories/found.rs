@@ -241,3 +241,15 @@ fn gpus_that_were_shared_are_free_when_the_last_of_the_group_has_stopped() {
         Some(Command::Launch { job: JobId(2), .. })
     ));
 }
+
+#[test]
+fn a_greedy_job_asks_for_no_more_than_the_nodes_have_whose_gpus_it_can_use() {
+    // Alexnet could use more than one GPU's part of a node, but only the smallest node has GPUs with enough memory for it.
+    check(
+        "cluster 1x2,gpumem=6144 1x1,gpumem=12288
+         policy fifo sizing=greedy
+         0 submit a work=10s gpumem=7168 curve=alexnet",
+        "0 launch a on 1:[0]
+         10 done a",
+    );
+}

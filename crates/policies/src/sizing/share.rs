@@ -42,7 +42,7 @@ pub(super) fn ideal(spec: &JobSpec, cluster: &Cluster) -> Share {
     let Some(sensitivity) = &spec.sensitivity else {
         return said_or(spec, fair);
     };
-    let widest = cluster.widest(spec.gpu_type);
+    let widest = cluster.widest_for(spec);
     if spec.gpus > widest {
         return floor(spec, fair);
     }
@@ -76,7 +76,7 @@ pub(super) fn enough(spec: &JobSpec, cluster: &Cluster, percent: u32) -> Option<
         return None;
     }
     let whole = fair
-        .times(cluster.widest(spec.gpu_type))
+        .times(cluster.widest_for(spec))
         .over(spec.gpus)
         .at_least(fair);
     let most = sensitivity.ideal().at_most(whole);
