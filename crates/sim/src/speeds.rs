@@ -33,11 +33,14 @@ impl Speeds {
     }
 }
 
+/// Bounds that were worked out, by the curves, widths and nodes of those who run.
+type Known = BTreeMap<Vec<(Option<u64>, u32, Share)>, u64>;
+
 /// The speeds of a run of these jobs on this cluster, out of its journal.
 pub fn speeds(workload: &Workload, cluster: &ClusterSpec, journal: &Journal) -> Speeds {
     let mut sum = Speeds::default();
     let mut held: BTreeMap<JobId, Allocation> = BTreeMap::new();
-    let mut known: BTreeMap<Vec<(Option<u64>, u32, Share)>, u64> = BTreeMap::new();
+    let mut known = Known::new();
     let mut since = Time::ZERO;
     for (now, change) in changes(journal) {
         if now > since && !held.is_empty() {
@@ -91,7 +94,7 @@ fn bound(
     workload: &Workload,
     cluster: &ClusterSpec,
     held: &BTreeMap<JobId, Allocation>,
-    known: &mut BTreeMap<Vec<(Option<u64>, u32, Share)>, u64>,
+    known: &mut Known,
 ) -> u64 {
     let jobs: Vec<(JobSpec, Share)> = held
         .iter()

@@ -53,7 +53,7 @@ fn tune_is_never_behind_proportional_or_greedy() {
     };
     let mut behind = Vec::new();
     for (name, file) in WORKLOADS {
-        let mut workload = read(&folder.join(file), Some(Format::Synergy)).unwrap_or_else(|e| panic!("{e}"));
+        let mut workload = read(folder.join(file), Some(Format::Synergy)).unwrap_or_else(|e| panic!("{e}"));
         workload.join_sensitivity(&SensitivityTable::of_cluster(&cluster()).unwrap());
         for order in ORDERS {
             let [proportional, greedy] = ["proportional", "greedy"].map(|s| run(&workload, order, s).0);
