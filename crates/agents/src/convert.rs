@@ -97,6 +97,16 @@ pub(crate) fn order(order: Order, checkpoints: &str) -> v1::to_agent::What {
             reason,
             kill,
         }),
+        Order::Resize {
+            job,
+            launch,
+            cpu_milli,
+            memory_mib,
+        } => v1::to_agent::What::Resize(v1::ResizeTask {
+            task: key(job, launch),
+            cpu_milli,
+            memory_mib,
+        }),
     }
 }
 

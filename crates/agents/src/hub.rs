@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use dovetail_control::{Backend, Handle, JobNo, Launch, Order};
+use dovetail_control::{Backend, Handle, JobNo, Launch, LogPiece, LogRequest, Order};
 use dovetail_model::NodeId;
 use dovetail_proto::v1::{self, to_agent::What};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use tokio::sync::watch;
 
 use crate::convert;
-use crate::logs::{LogPiece, LogRequest, Readers};
+use crate::logs::Readers;
 use crate::stops::Stops;
 
 /// How the hub deals with agents.

@@ -14,6 +14,5 @@ mod token;
 
 pub use authority::{Authority, AuthorityError};
 pub use hub::{Hub, HubConfig};
-pub use logs::{LogPiece, LogRequest};
 pub use service::{ServeError, serve};
 pub use token::JoinToken;

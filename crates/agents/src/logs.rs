@@ -2,43 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_control::{JobNo, Launch};
+use dovetail_control::{LogPiece, LogRequest};
 use dovetail_model::NodeId;
 use dovetail_proto::v1;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-
-/// Which log, and which part of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogRequest {
-    /// The job.
-    pub job: JobNo,
-    /// The launch.
-    pub launch: Launch,
-    /// The node.
-    pub node: NodeId,
-    /// From here on; negative counts from the end.
-    pub offset: i64,
-    /// So much at most; zero for all of it.
-    pub most_bytes: u64,
-    /// Go on until the task ends.
-    pub follow: bool,
-}
-
-/// A piece of a log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LogPiece {
-    /// Bytes, and where in the log they end.
-    Data {
-        /// The bytes.
-        data: Vec<u8>,
-        /// Where they end.
-        offset: u64,
-    },
-    /// There is no more.
-    End,
-    /// It cannot be read: why.
-    Error(String),
-}
 
 /// Pieces that wait for a slow reader, before it is given up: nobody else must wait for it.
 const WAITING: usize = 1_024;

@@ -42,6 +42,9 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     /// Measure the simulator and the engine on this machine
     Bench(BenchArgs),
+    /// The live cluster
+    #[command(flatten)]
+    Live(crate::live::LiveCommand),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }

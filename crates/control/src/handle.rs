@@ -7,7 +7,7 @@ use dovetail_model::{NodeId, NodeSpec};
 
 use crate::JobNo;
 use crate::Launch;
-use crate::book::{Book, JobState, NodeState, Order};
+use crate::book::{Book, JobState, NodeState, Order, Outlook};
 use crate::driver::{Desk, Work};
 use crate::fact::{Fact, Operate, TaskEnd};
 use crate::request::{ArrayPart, JobRequest};
@@ -170,6 +170,17 @@ impl Handle {
                 request: Box::new(request),
             });
             Ok(job)
+        })
+    }
+
+    /// What would become of a job if it were sent now.
+    ///
+    /// # Errors
+    /// When it would be refused.
+    pub fn would_come(&self, user: &str, request: &JobRequest) -> Result<Outlook, Refusal> {
+        self.read(|book| {
+            may_come(book, request)?;
+            Ok(book.outlook(user, request))
         })
     }
 

@@ -13,12 +13,14 @@ pub mod book;
 mod driver;
 mod fact;
 mod handle;
+mod logs;
 mod request;
 
 pub use book::{Book, Notice, Order, StartTask};
 pub use driver::{Backend, Driver, DriverConfig, DriverError, Start};
 pub use fact::{Fact, Operate, PolicyText, Record, TaskEnd};
 pub use handle::{Admittance, Arrival, Ask, Handle, Refusal};
+pub use logs::{LogPiece, LogRequest};
 pub use request::{After, AfterWhen, ArrayPart, JobRequest, Processes, Retries};
 
 /// The number of a job, as people see it: 1, 2, 3, ...

@@ -225,6 +225,8 @@ impl World {
                     None => {}
                 }
             }
+            // Limits change nothing about which tasks there are.
+            Order::Resize { .. } => {}
         }
         let mut seen: BTreeMap<JobNo, Launch> = BTreeMap::new();
         for (job, task) in self.agents.iter().flat_map(|a| &a.tasks) {

@@ -37,4 +37,5 @@ mod trainers;
 pub use agent::run;
 pub use config::{AgentConfig, Security};
 pub use error::NodeError;
+pub use hardware::gpus::gpu_count;
 pub use shim::shim;

@@ -292,7 +292,8 @@ impl Book {
 
     fn enter_engine(&mut self, no: JobNo) {
         let ticket = self.tickets.push(no);
-        let spec = self.spec(no, ticket);
+        let record = &self.jobs[&no];
+        let spec = Self::spec(&mut self.names, &record.user, &record.request, record.submitted, ticket);
         let record = self.known(no);
         record.ticket = Some(ticket);
         self.set(no, JobState::Queued);
@@ -300,13 +301,17 @@ impl Book {
     }
 
     /// What the engine is told of the job.
-    fn spec(&mut self, no: JobNo, ticket: JobId) -> JobSpec {
-        let (names, record) = (&mut self.names, &self.jobs[&no]);
-        let request = &record.request;
+    pub(super) fn spec(
+        names: &mut Names,
+        user: &str,
+        request: &JobRequest,
+        submitted: Time,
+        ticket: JobId,
+    ) -> JobSpec {
         let gpu_type = request.gpu_type.as_ref();
         JobSpec {
             tenant: TenantId(Names::number(&mut names.tenants, &request.tenant)),
-            user: UserId(Names::number(&mut names.users, &record.user)),
+            user: UserId(Names::number(&mut names.users, user)),
             priority: request.priority,
             min_gpus: request.min_gpus.unwrap_or(request.gpus),
             max_gpus: request.max_gpus.unwrap_or(request.gpus),
@@ -314,7 +319,7 @@ impl Book {
             cpu_milli_per_gpu: (request.cpus_per_gpu * 1000.0) as u32,
             memory_mib_per_gpu: request.memory_mib_per_gpu,
             gpu_memory_mib: request.gpu_memory_mib,
-            submit: record.submitted,
+            submit: submitted,
             expected: request.expected_s.map(|s| Work((s * 1e6) as u64)),
             ..JobSpec::new(ticket, request.gpus)
         }
@@ -407,6 +412,10 @@ impl Book {
     /// The job is here now.
     pub(super) fn set(&mut self, no: JobNo, state: JobState) {
         let now = self.now;
+        match state.is_up() {
+            true => self.up.insert(no),
+            false => self.up.remove(&no),
+        };
         let record = self.known(no);
         (record.state, record.since) = (state.clone(), now);
         let what = match state {
@@ -442,6 +451,9 @@ impl Book {
         for record in self.jobs.values().filter(|j| !j.state.is_over()) {
             for after in &record.request.after {
                 self.waiting_for.entry(after.job).or_default().push(record.no);
+            }
+            if record.state.is_up() {
+                self.up.insert(record.no);
             }
             let running = record.attempt().filter(|_| record.state == JobState::Running);
             let since = running.and_then(|a| Some((a.launch, a.running_since?)));

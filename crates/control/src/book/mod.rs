@@ -7,8 +7,10 @@ mod notices;
 mod orders;
 mod policy;
 mod tasks;
+mod why;
+mod words;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dovetail_engine::{Clock, Engine, Snapshot};
 use dovetail_model::{Command, Event, IdVec, JobId, NodeId, Time};
@@ -21,6 +23,7 @@ pub use jobs::{Attempt, AttemptEnd, Cause, End, Hold, JobRecord, JobState, TaskS
 pub use nodes::{NodeRecord, NodeState};
 pub use notices::{Notice, What};
 pub use orders::{Order, StartTask, TaskPeer};
+pub use why::{Outlook, Seats, Why};
 
 /// Names that are numbers in the engine.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -48,6 +51,8 @@ pub struct Book {
     engine: Engine,
     policy: PolicyText,
     jobs: BTreeMap<JobNo, JobRecord>,
+    /// Jobs that hold GPUs.
+    up: BTreeSet<JobNo>,
     nodes: IdVec<NodeId, NodeRecord>,
     names: Names,
     /// The number of each job that is in the engine, by its number there.
@@ -88,6 +93,7 @@ impl Book {
             engine,
             policy,
             jobs: BTreeMap::new(),
+            up: BTreeSet::new(),
             nodes: IdVec::default(),
             names: Names::default(),
             tickets: IdVec::default(),
@@ -129,6 +135,7 @@ impl Book {
             engine,
             policy: saved.policy,
             jobs: saved.jobs.into_iter().map(|job| (job.no, job)).collect(),
+            up: BTreeSet::new(),
             nodes: saved.nodes,
             names: saved.names,
             tickets: saved.tickets,
@@ -278,6 +285,24 @@ impl Book {
         self.jobs.values()
     }
 
+    /// Jobs that hold GPUs, oldest first.
+    pub fn jobs_up(&self) -> impl Iterator<Item = &JobRecord> {
+        self.up.iter().map(|no| &self.jobs[no])
+    }
+
+    /// Whether nothing is decided for now.
+    pub fn is_paused(&self) -> bool {
+        self.engine.is_paused()
+    }
+
+    /// When the engine decides, in words: `events`, or `rounds:300s`.
+    pub fn clock(&self) -> String {
+        match self.engine.clock() {
+            Clock::Events => "events".to_owned(),
+            Clock::Rounds { period, .. } => format!("rounds:{}s", period.as_secs_f64()),
+        }
+    }
+
     /// All nodes that ever joined.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeRecord)> {
         self.nodes.iter()
@@ -318,6 +343,9 @@ impl Book {
     pub fn check(&self) -> Result<(), String> {
         self.engine.check()?;
         for job in self.jobs.values() {
+            if job.state.is_up() != self.up.contains(&job.no) {
+                return Err(format!("job {} is {:?}, which the list of jobs that are up does not say", job.no, job.state));
+            }
             let lives = job.ticket.is_some_and(|t| self.engine.job(t).is_some());
             if lives != job.state.is_in_engine() {
                 return Err(format!(

@@ -61,6 +61,17 @@ pub enum Order {
         /// Without notice.
         kill: bool,
     },
+    /// Give this other CPU and memory while it runs.
+    Resize {
+        /// The job.
+        job: JobNo,
+        /// The launch.
+        launch: Launch,
+        /// CPU on this node.
+        cpu_milli: u32,
+        /// Memory on this node.
+        memory_mib: u64,
+    },
 }
 
 /// Ports at which gangs meet: above those that systems give out by default on Linux.
@@ -108,12 +119,25 @@ impl Book {
         }
     }
 
+    pub(super) fn resize_order(job: JobNo, attempt: &Attempt, place: usize) -> Order {
+        let share = &attempt.allocation.shares[place];
+        Order::Resize {
+            job,
+            launch: attempt.launch,
+            cpu_milli: share.cpu_milli,
+            memory_mib: share.memory_mib,
+        }
+    }
+
     /// All orders that stand for a node, for an agent that has just come back.
     pub fn orders_for(&self, node: NodeId) -> Vec<Order> {
         let mut orders = Vec::new();
         for (record, attempt, place) in self.tasks_on(node) {
-            if attempt.tasks[place] == TaskState::Starting {
-                orders.push(self.start_order(record, attempt, place));
+            match attempt.tasks[place] {
+                TaskState::Starting => orders.push(self.start_order(record, attempt, place)),
+                TaskState::Running | TaskState::Ended(_) => {
+                    orders.push(Self::resize_order(record.no, attempt, place));
+                }
             }
             if let Some(cause) = &attempt.cause {
                 orders.push(Self::stop_order(record.no, attempt.launch, cause.word(), false));
@@ -144,7 +168,7 @@ impl Book {
 
     /// Tasks on a node that have not ended, with the launch and the place in its allocation.
     pub fn tasks_on(&self, node: NodeId) -> Vec<(&JobRecord, &Attempt, usize)> {
-        let up = self.jobs.values().filter(|job| job.state.is_up());
+        let up = self.up.iter().map(|no| &self.jobs[no]);
         up.filter_map(|job| {
             let attempt = job.attempt()?;
             let place = attempt.allocation.shares.iter().position(|s| s.node == node)?;

@@ -29,14 +29,20 @@ enum Fault {
 }
 
 impl Book {
-    /// The engine gave a running job other CPU and memory. The record has it; agents have no order for it yet, so a task
-    /// keeps the limits it was started with until it starts again.
+    /// The engine gave a running job other CPU and memory.
     pub(super) fn resized(&mut self, ticket: JobId, generation: Generation, allocation: Allocation) {
         let no = self.tickets[ticket];
         let attempts = &mut self.known(no).attempts;
-        if let Some(attempt) = attempts.last_mut().filter(|a| a.generation == generation) {
-            attempt.allocation = allocation;
-        }
+        let Some(attempt) = attempts.last_mut().filter(|a| a.generation == generation) else {
+            return;
+        };
+        attempt.allocation = allocation;
+        let attempt = &self.jobs[&no].attempts[self.jobs[&no].attempts.len() - 1];
+        let orders: Vec<_> = (0..attempt.tasks.len())
+            .filter(|place| !matches!(attempt.tasks[*place], TaskState::Ended(_)))
+            .map(|place| (attempt.allocation.shares[place].node, Self::resize_order(no, attempt, place)))
+            .collect();
+        self.orders.extend(orders);
     }
 
     /// The engine gave a job GPUs.
@@ -356,6 +362,7 @@ impl Book {
         {
             let record = self.known(no);
             (record.state, record.since) = (JobState::Queued, now);
+            self.up.remove(&no);
         } else {
             // It was to wait, and has been released since: the engine has forgotten it.
             self.line_up(no);

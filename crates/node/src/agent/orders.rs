@@ -142,6 +142,10 @@ impl Agent {
             return;
         }
         let Some(spec) = &mut task.spec else { return };
+        // A scheduler that comes back says again what stands.
+        if (spec.cpu_milli, spec.memory_mib) == (order.cpu_milli, order.memory_mib) {
+            return;
+        }
         self.cpus.give_back(&spec.cpus);
         spec.cpus = self.cpus.take(order.cpu_milli, None);
         spec.cpu_milli = order.cpu_milli;

@@ -25,6 +25,11 @@ pub(crate) fn driver(node: &str, virtual_gpus: Option<u32>) -> Box<dyn GpuDriver
     Box::new(VirtualGpus::new(node, 0))
 }
 
+/// How many GPUs this machine has, as far as a driver knows.
+pub fn gpu_count() -> usize {
+    driver("", None).gpus().len()
+}
+
 /// Where the control daemon of MPS listens, if it runs.
 pub(crate) fn mps_pipe() -> Option<String> {
     let pipe = std::env::var("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|_| "/tmp/nvidia-mps".to_owned());

@@ -1,0 +1,76 @@
+//! `dovetail agent`: what runs on every node.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use dovetail_node::AgentConfig;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::{Blame, Failure};
+use crate::live::args::AgentArgs;
+use crate::live::client::{block_on, data_folder};
+use crate::live::settings::host_name;
+
+/// `KEY=VALUE` pairs.
+pub fn pairs(given: &[String], flag: &str) -> Result<BTreeMap<String, String>, Failure> {
+    let pair = |text: &String| match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(Failure::request(format!("{flag}: {text:?} is none; expected KEY=VALUE"))),
+    };
+    given.iter().map(pair).collect()
+}
+
+/// Runs it until a signal comes; its tasks go on.
+///
+/// # Errors
+/// When a setting is wrong, the folder cannot be used, or the scheduler refuses the node.
+pub fn run(args: &AgentArgs) -> Result<(), Failure> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_max_level(tracing::Level::INFO)
+        .init();
+    let folder = match &args.data {
+        Some(folder) => folder.clone(),
+        None => data_folder()?.join("agent"),
+    };
+    let folder = std::path::absolute(folder).or_request()?;
+    let name = args.name.clone().or_else(host_name);
+    let name = name.ok_or_else(|| Failure::request("this machine has no name; give one with --name"))?;
+    let server = args.server.trim_start_matches("https://").trim_end_matches('/');
+    let mut config = AgentConfig::new(&name, server, folder.clone());
+    let token = match &args.token_file {
+        Some(path) => Some(
+            std::fs::read_to_string(path)
+                .with_context(|| format!("{}", path.display()))
+                .or_request()?,
+        ),
+        None => args.token.clone(),
+    };
+    config = match token {
+        Some(token) => config.with_join_token(&token).or_request()?,
+        None if folder.join("ca.pem").exists() => config,
+        None => {
+            return Err(Failure::request(
+                "a node that joins for the first time needs the join token: --token-file FILE (the server has it in \
+                 its folder as join-token)",
+            ));
+        }
+    };
+    config.virtual_gpus = args.virtual_gpus;
+    config.address = args.address.clone();
+    config.rack = args.rack.clone();
+    config.labels = pairs(&args.labels, "--label")?;
+    config.cgroup = args.cgroup.clone();
+    block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).or_work()?;
+        let mut interrupt = signal(SignalKind::interrupt()).or_work()?;
+        let until = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        dovetail_node::run(config, until).await.or_work()
+    })
+}

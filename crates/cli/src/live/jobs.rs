@@ -1,0 +1,292 @@
+//! `dovetail jobs` and `dovetail job ...`.
+
+use dovetail_control::JobNo;
+use dovetail_control::book::{Seats, Why};
+use dovetail_model::Time;
+use dovetail_web::views::{JobPage, JobView, UserView};
+use serde_json::json;
+
+use crate::failure::{Blame, Failure};
+use crate::live::args::{JobCommand, JobsArgs, LogsArgs, OneJobArgs, Output, SomeJobsArgs};
+use crate::live::client::{Client, block_on, query};
+use crate::live::show::{Listing, clock, now, span, watch};
+use crate::live::submit::{Printer, why_text};
+use crate::show;
+
+/// GPUs in short: `node-a:0,1 node-b:0`.
+pub fn seats_text(seats: &[Seats]) -> String {
+    let one = |s: &Seats| {
+        let slots: Vec<String> = s.gpus.iter().map(ToString::to_string).collect();
+        format!("{}:{}", s.node, slots.join(","))
+    };
+    seats.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// How far it is: `120/1000`.
+pub fn steps_text(job: &JobView) -> String {
+    match job.steps {
+        None => String::new(),
+        Some(s) if s.total == 0 => s.step.to_string(),
+        Some(s) => format!("{}/{}", s.step, s.total),
+    }
+}
+
+/// How long it has run, or waited if it has not.
+pub fn age_text(job: &JobView, now: Time) -> String {
+    let end = job.ended.unwrap_or(now);
+    match (job.started, job.state.as_str()) {
+        (Some(started), "running" | "stopping" | "starting") => span(end.since(started)),
+        (Some(started), _) if job.over => span(end.since(started)),
+        _ => span(end.since(job.submitted)),
+    }
+}
+
+/// A table of jobs.
+pub fn listing<'a>(jobs: &'a Vec<JobView>, none: &'a str) -> Listing<'a, Vec<JobView>> {
+    let now = now();
+    let row = |job: &JobView| {
+        vec![
+            job.id.to_string(),
+            job.name.clone(),
+            job.user.clone(),
+            job.state.clone(),
+            job.gpus.to_string(),
+            age_text(job, now),
+            steps_text(job),
+            match job.seats.is_empty() {
+                true => job.detail.clone(),
+                false => seats_text(&job.seats),
+            },
+            job.tenant.clone(),
+            job.priority.to_string(),
+            clock(job.submitted),
+            job.launches.to_string(),
+            format!("{:.3}", job.gpu_seconds / 3600.0),
+        ]
+    };
+    Listing {
+        headings: &[
+            "ID", "Name", "User", "State", "GPUs", "Time", "Step", "Where or why", "Tenant", "Priority", "Submitted",
+            "Launches", "GPU-hours",
+        ],
+        narrow: 8,
+        rows: jobs.iter().map(row).collect(),
+        value: jobs,
+        none,
+    }
+}
+
+/// Runs `dovetail jobs`.
+///
+/// # Errors
+/// When the scheduler cannot be reached, or refuses.
+pub fn list(args: &JobsArgs) -> Result<(), Failure> {
+    let client = Client::open(&args.client)?;
+    block_on(async {
+        let mut filter = vec![format!("limit={}", args.limit)];
+        let mut add = |key: &str, value: &Option<String>| {
+            filter.extend(value.as_ref().map(|v| format!("{key}={}", query(v))));
+        };
+        let mine = match args.mine {
+            true => Some(client.get::<UserView>("/api/v1/me").await?.name),
+            false => args.user.clone(),
+        };
+        add("user", &mine);
+        add("tenant", &args.tenant);
+        add("name", &args.name);
+        add("label", &args.label);
+        add("node", &args.node);
+        let live = (!args.all).then(|| "live".to_owned());
+        add("state", &args.state.clone().or(live));
+        let path = format!("/api/v1/jobs?{}", filter.join("&"));
+        let (client, path, form) = (&client, &path, args.output.form());
+        watch(args.watch, || async move {
+            let page: JobPage = client.get(path).await?;
+            let none = if args.all || args.state.is_some() {
+                "No jobs."
+            } else {
+                "No jobs that are not over; --all shows the others."
+            };
+            let mut text = listing(&page.jobs, none).text(form)?;
+            if page.next.is_some() && matches!(form, Output::Table | Output::Wide) {
+                text += &format!("\nThere are more; --limit {} shows them.", args.limit * 10);
+            }
+            Ok(text)
+        })
+        .await
+    })
+}
+
+/// Runs `dovetail job ...`.
+///
+/// # Errors
+/// When the scheduler cannot be reached, or refuses.
+pub fn job(command: &JobCommand) -> Result<(), Failure> {
+    match command {
+        JobCommand::Show(args) => show_one(args),
+        JobCommand::Explain(args) => explain(args),
+        JobCommand::Logs(args) => logs(args),
+        JobCommand::Stop(args) => act(args, "stop", "stopped"),
+        JobCommand::Hold(args) => act(args, "hold", "held"),
+        JobCommand::Release(args) => act(args, "release", "released"),
+    }
+}
+
+/// The numbers of the jobs that are meant.
+///
+/// # Errors
+/// When there is none.
+pub async fn select(client: &Client, word: &str) -> Result<Vec<JobNo>, Failure> {
+    if let Ok(number) = word.parse() {
+        return Ok(vec![number]);
+    }
+    let me = || async { client.get::<UserView>("/api/v1/me").await.map(|u| u.name) };
+    let (path, missing) = match word {
+        "last" => {
+            let path = format!("/api/v1/jobs?limit=1&user={}", query(&me().await?));
+            (path, "you have no jobs".to_owned())
+        }
+        "@mine" => {
+            let path = format!("/api/v1/jobs?limit=10000&state=live&user={}", query(&me().await?));
+            (path, "you have no jobs that are not over".to_owned())
+        }
+        name => {
+            let path = format!("/api/v1/jobs?limit=1&name={}", query(name));
+            (path, format!("there is no job of the name {name:?}"))
+        }
+    };
+    let page: JobPage = client.get(&path).await?;
+    match page.jobs.is_empty() {
+        true => Err(Failure::request(missing)),
+        false => Ok(page.jobs.iter().map(|job| job.id).collect()),
+    }
+}
+
+async fn select_one(client: &Client, word: &str) -> Result<JobNo, Failure> {
+    match select(client, word).await?.as_slice() {
+        [one] => Ok(*one),
+        _ => Err(Failure::request(format!("{word} is several jobs; expected one"))),
+    }
+}
+
+fn show_one(args: &OneJobArgs) -> Result<(), Failure> {
+    let client = Client::open(&args.client)?;
+    block_on(async {
+        let id = select_one(&client, &args.job).await?;
+        let job: JobView = client.get(&format!("/api/v1/jobs/{id}")).await?;
+        let why: Why = client.get(&format!("/api/v1/jobs/{id}/explain")).await?;
+        show::print(match args.output.form() {
+            Output::Json => serde_json::to_string_pretty(&job).or_work()?,
+            Output::Yaml => serde_saphyr::to_string(&job).or_work()?,
+            Output::Csv => listing(&vec![job], "").text(Output::Csv)?,
+            Output::Table | Output::Wide => whole(&job, &why),
+        })
+    })
+}
+
+/// All of a job, for people.
+fn whole(job: &JobView, why: &Why) -> String {
+    let now = now();
+    let mut lines: Vec<(String, String)> = Vec::new();
+    let mut add = |key: &str, value: String| {
+        if !value.is_empty() {
+            lines.push((key.to_owned(), value));
+        }
+    };
+    add("Job", format!("{} {}", job.id, job.name));
+    add("State", match job.detail.is_empty() {
+        true => format!("{} for {}", job.state, span(now.since(job.since))),
+        false => format!("{} ({})", job.state, job.detail),
+    });
+    if matches!(job.state.as_str(), "queued" | "preempted") {
+        add("Why", why_text(why, "waits"));
+    }
+    add("User", format!("{} (tenant {})", job.user, job.tenant));
+    add("GPUs", job.gpus.to_string());
+    add("Where", seats_text(&job.seats));
+    add("Submitted", format!("{} UTC, {} ago", clock(job.submitted), span(now.since(job.submitted))));
+    if let Some(started) = job.started {
+        add("Waited", span(started.since(job.submitted)));
+    }
+    if let Some(steps) = job.steps {
+        let time = steps.step_time.as_secs_f64();
+        add("Step", format!("{} ({time:.3} s each, checkpoint at {})", steps_text(job), steps.checkpoint));
+    }
+    add("GPU-hours", format!("{:.3}", job.gpu_seconds / 3600.0));
+    let labels: Vec<String> = job.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    add("Labels", labels.join(" "));
+    if let Some(request) = &job.request {
+        add("Command", request.command.join(" "));
+        add("In", request.workdir.clone());
+    }
+    for attempt in &job.attempts {
+        let end = attempt.end.clone().unwrap_or_else(|| "goes on".to_owned());
+        let took = attempt.until.unwrap_or(now).since(attempt.since);
+        let shared = match attempt.sharing.is_empty() {
+            true => String::new(),
+            false => format!(", GPUs shared by {}", attempt.sharing),
+        };
+        add(
+            &format!("Launch {}", attempt.launch),
+            format!("{} UTC on {} for {}{shared}: {end}", clock(attempt.since), seats_text(&attempt.seats), span(took)),
+        );
+        if !attempt.last_words.is_empty() {
+            add("  last words", attempt.last_words.trim_end().lines().last().unwrap_or_default().to_owned());
+        }
+    }
+    let width = lines.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    let line = |(key, value): &(String, String)| format!("{key:<width$}  {value}");
+    lines.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn explain(args: &OneJobArgs) -> Result<(), Failure> {
+    let client = Client::open(&args.client)?;
+    block_on(async {
+        let id = select_one(&client, &args.job).await?;
+        let why: Why = client.get(&format!("/api/v1/jobs/{id}/explain")).await?;
+        show::print(match args.output.form() {
+            Output::Json => serde_json::to_string_pretty(&why).or_work()?,
+            Output::Yaml => serde_saphyr::to_string(&why).or_work()?,
+            Output::Table | Output::Wide | Output::Csv => {
+                let mut text = format!("Job {id}: {}.", why.sentence);
+                for reason in &why.reasons {
+                    text += &format!("\n  - {reason}");
+                }
+                if why.ahead > 0 {
+                    text += &format!("\n  - {} in line before it", why.ahead);
+                }
+                text
+            }
+        })
+    })
+}
+
+fn logs(args: &LogsArgs) -> Result<(), Failure> {
+    let client = Client::open(&args.client)?;
+    block_on(async {
+        let id = select_one(&client, &args.job).await?;
+        let mut wanted = vec![format!("follow={}", args.follow)];
+        wanted.extend(args.tail.map(|n| format!("tail={n}")));
+        wanted.extend(args.launch.map(|n| format!("launch={n}")));
+        wanted.extend(args.node.as_ref().map(|n| format!("node={}", query(n))));
+        let lines = client.lines(&format!("/api/v1/jobs/{id}/logs?{}", wanted.join("&"))).await?;
+        let mut printer = Printer::new(lines);
+        while printer.print().await? {}
+        Ok(())
+    })
+}
+
+fn act(args: &SomeJobsArgs, action: &str, done: &str) -> Result<(), Failure> {
+    let client = Client::open(&args.client)?;
+    block_on(async {
+        let mut jobs = Vec::new();
+        for word in &args.jobs {
+            jobs.extend(select(&client, word).await?);
+        }
+        for id in jobs {
+            let job: JobView = client.post(&format!("/api/v1/jobs/{id}/{action}"), &json!({})).await?;
+            show::print(format!("job {id} is {done} ({})", job.state))?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,334 @@
+//! `dovetail run` and `dovetail submit`.
+
+use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use dovetail_control::JobNo;
+use dovetail_control::book::{Outlook, Why};
+use dovetail_web::views::{EventView, JobView, LogLine, Submission, Submitted};
+use dovetail_web::{JobFile, SCHEMA};
+use serde_json::{Map, Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::{Blame, Failure};
+use crate::live::agent::pairs;
+use crate::live::args::{JobArgs, Output, RunJobArgs, SubmitArgs};
+use crate::live::client::{Client, block_on};
+use crate::show;
+
+/// A job out of flags.
+fn request(args: &JobArgs, command: &[String]) -> Result<JobFile, Failure> {
+    let mut keys: Map<String, Value> = Map::new();
+    let mut set = |key: &str, value: Value| {
+        if !value.is_null() {
+            keys.insert(key.to_owned(), value);
+        }
+    };
+    let first = command.first().map(|c| Path::new(c).file_name().unwrap_or_default().to_string_lossy().into_owned());
+    set("name", json!(args.name.clone().or(first)));
+    set("command", json!(command));
+    set("gpus", json!(args.gpus));
+    set("min_gpus", json!(args.min_gpus));
+    set("max_gpus", json!(args.max_gpus));
+    set("tenant", json!(args.tenant));
+    set("priority", json!(args.priority));
+    set("gpu_type", json!(args.gpu_type));
+    set("cpus_per_gpu", json!(args.cpus_per_gpu));
+    set("memory_per_gpu", json!(args.memory_per_gpu));
+    set("processes", json!(args.processes));
+    set("time_limit", json!(args.time_limit));
+    set("expected", json!(args.expected));
+    set("grace", json!(args.grace));
+    set("array", json!(args.array));
+    set("hold", json!(args.hold));
+    set("private", json!(args.private));
+    if let Some(retries) = args.retries {
+        set("retries", json!({ "user": retries }));
+    }
+    if !args.after.is_empty() {
+        set("after", json!(args.after));
+    }
+    let workdir = match &args.workdir {
+        Some(folder) => std::path::absolute(folder).or_request()?,
+        None => std::env::current_dir().or_request()?,
+    };
+    set("workdir", json!(workdir));
+    let mut env = Map::new();
+    for variable in &args.env {
+        let (key, value) = match variable.split_once('=') {
+            Some((key, value)) => (key.to_owned(), value.to_owned()),
+            None => {
+                let value = std::env::var(variable)
+                    .map_err(|_| Failure::request(format!("--env {variable}: is not set in this shell; expected KEY=VALUE")))?;
+                (variable.clone(), value)
+            }
+        };
+        env.insert(key, Value::String(value));
+    }
+    set("env", Value::Object(env));
+    set("labels", json!(pairs(&args.labels, "--label")?));
+    JobFile::from_keys(keys).map_err(Failure::request)
+}
+
+/// Runs `dovetail run`; the exit code is the job's.
+///
+/// # Errors
+/// When the job is refused, or the scheduler cannot be reached.
+pub fn run(args: &RunJobArgs) -> Result<ExitCode, Failure> {
+    let submission = request(&args.job, &args.command)?.submission(args.dry_run);
+    let client = Client::open(&args.client)?;
+    block_on(async {
+        let submitted: Submitted = client.post("/api/v1/jobs", &submission).await?;
+        if let Some(outlook) = &submitted.outlook {
+            show::print(outlook_text(&submission, outlook))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let id = submitted.id.unwrap_or_default();
+        if args.detach || submitted.last.is_some() {
+            match submitted.last {
+                Some(last) => show::print(format!("{id}-{last}"))?,
+                None => show::print(id)?,
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        follow(&client, id, args.quiet).await
+    })
+}
+
+/// Runs `dovetail submit`.
+///
+/// # Errors
+/// When the file is wrong, the job is refused, or the scheduler cannot be reached.
+pub fn submit(args: &SubmitArgs) -> Result<ExitCode, Failure> {
+    if args.schema {
+        show::print(SCHEMA.trim_end())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let path = args.file.clone().unwrap_or_default();
+    let (text, name) = if path.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).or_request()?;
+        (text, "standard input".to_owned())
+    } else {
+        let name = path.display().to_string();
+        (std::fs::read_to_string(&path).with_context(|| name.clone()).or_request()?, name)
+    };
+    let submission = JobFile::parse(&text, &name).or_request()?.submission(args.dry_run);
+    let client = Client::open(&args.client)?;
+    block_on(async {
+        let submitted: Submitted = client.post("/api/v1/jobs", &submission).await?;
+        let id = submitted.id.unwrap_or_default();
+        let form = args.output.form();
+        match (&submitted.outlook, form) {
+            (Some(outlook), Output::Table | Output::Wide | Output::Csv) => {
+                show::print(outlook_text(&submission, outlook))?;
+            }
+            (Some(outlook), Output::Json) => show::print(serde_json::to_string_pretty(outlook).or_work()?)?,
+            (Some(outlook), Output::Yaml) => show::print(serde_saphyr::to_string(outlook).or_work()?)?,
+            (None, Output::Json | Output::Yaml) => {
+                let job: JobView = client.get(&format!("/api/v1/jobs/{id}")).await?;
+                show::print(match form {
+                    Output::Yaml => serde_saphyr::to_string(&job).or_work()?,
+                    _ => serde_json::to_string_pretty(&job).or_work()?,
+                })?;
+            }
+            (None, _) => match submitted.last {
+                Some(last) => show::print(format!("{id}-{last}"))?,
+                None => show::print(id)?,
+            },
+        }
+        if !args.wait || submitted.outlook.is_some() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut worst = 0;
+        for id in id..=submitted.last.unwrap_or(id) {
+            let job = until_over(&client, id).await?;
+            let code = job.exit_code.unwrap_or(1);
+            worst = if worst == 0 { code } else { worst };
+        }
+        Ok(exit_code(worst))
+    })
+}
+
+fn exit_code(code: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// Waits until the job is over.
+async fn until_over(client: &Client, id: JobNo) -> Result<JobView, Failure> {
+    let mut events = client.lines(&format!("/api/v1/events?since=0&job={id}&follow=true")).await?;
+    loop {
+        let job: JobView = client.get(&format!("/api/v1/jobs/{id}")).await?;
+        if job.over {
+            return Ok(job);
+        }
+        if events.event::<EventView>().await?.is_none() {
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            events = client.lines(&format!("/api/v1/events?since=0&job={id}&follow=true")).await?;
+        }
+    }
+}
+
+/// What would happen, in words.
+fn outlook_text(submission: &Submission, outlook: &Outlook) -> String {
+    let seats: Vec<String> = outlook.seats.iter().map(|s| format!("{} (GPU {})", s.node, list(&s.gpus))).collect();
+    let mut text = match outlook.starts_now {
+        true => format!("It would start now, on {}.", seats.join(", ")),
+        false if !seats.is_empty() => format!("It would start on {}, once their GPUs are free.", seats.join(", ")),
+        false => why_text(&outlook.why, "It would wait"),
+    };
+    if !outlook.stops.is_empty() {
+        let jobs: Vec<String> = outlook.stops.iter().map(ToString::to_string).collect();
+        text += &format!("\nIt would have job {} stopped for it, to go on later.", jobs.join(", "));
+    }
+    if let Some(array) = &submission.array {
+        text += &format!("\nThat is the first of {} jobs of an array.", array.indices.len());
+    }
+    text
+}
+
+fn list(slots: &[u32]) -> String {
+    slots.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Why something waits, in words.
+pub fn why_text(why: &Why, begin: &str) -> String {
+    let mut text = match why.reasons.first() {
+        Some(first) => format!("{begin}: {first}"),
+        None if why.sentence.is_empty() => begin.to_owned(),
+        None => format!("{begin}: {}", why.sentence),
+    };
+    for reason in why.reasons.iter().skip(1) {
+        text += &format!("; {reason}");
+    }
+    match why.ahead {
+        0 => {}
+        1 => text += "; 1 job stands before it in line",
+        n => text += &format!("; {n} jobs stand before it in line"),
+    }
+    text
+}
+
+/// Prints what the job prints until it is over. The first interrupt stops the job, the second one only this.
+async fn follow(client: &Client, id: JobNo, quiet: bool) -> Result<ExitCode, Failure> {
+    let mut interrupt = signal(SignalKind::interrupt()).or_work()?;
+    let say = |text: String| {
+        if !quiet {
+            eprintln!("{}", faint(&format!("[{id}] {text}")));
+        }
+    };
+    let log = client.lines(&format!("/api/v1/jobs/{id}/logs?follow=true")).await?;
+    let events = client.lines(&format!("/api/v1/events?since=0&job={id}&follow=true")).await?;
+    let (mut log, mut events) = (Printer::new(log), events);
+    let mut stopping = false;
+    let (mut log_open, mut events_open, mut over) = (true, true, false);
+    while log_open || !over {
+        tokio::select! {
+            line = log.print(), if log_open => log_open = line?,
+            event = events.event::<EventView>(), if events_open && !over => match event? {
+                Some(event) => {
+                    over |= ["completed", "failed", "cancelled", "time-limit", "rejected", "dependency-failed"]
+                        .contains(&event.kind.as_str()) && !event.text.starts_with("in line again");
+                    narrate(client, id, &event, &say).await;
+                }
+                None => events_open = false,
+            },
+            _ = interrupt.recv() => {
+                if stopping {
+                    return Ok(ExitCode::from(130));
+                }
+                stopping = true;
+                say("stopping it; press Ctrl-C again to leave it alone".to_owned());
+                let _: Result<JobView, Failure> = client.post(&format!("/api/v1/jobs/{id}/stop"), &json!({})).await;
+            }
+        }
+        if !events_open && !log_open {
+            break;
+        }
+    }
+    let job = until_over(client, id).await?;
+    match job.exit_code {
+        Some(0) => {}
+        _ => say(job.detail.clone()),
+    }
+    Ok(exit_code(job.exit_code.unwrap_or(1)))
+}
+
+/// Tells what becomes of the job, where that is not plain from what it prints.
+async fn narrate(client: &Client, id: JobNo, event: &EventView, say: &impl Fn(String)) {
+    match event.kind.as_str() {
+        "queued" => {
+            // It may have started meanwhile: then there is nothing to say.
+            let job: Result<JobView, Failure> = client.get(&format!("/api/v1/jobs/{id}")).await;
+            let why: Result<Why, Failure> = client.get(&format!("/api/v1/jobs/{id}/explain")).await;
+            if let (Ok(job), Ok(why)) = (job, why)
+                && job.state == "queued"
+            {
+                say(why_text(&why, "waits"));
+            }
+        }
+        "starting" => say(format!("starts on {}", event.text)),
+        "held" => say(format!("waits: {}", event.text)),
+        "stopping" => say(format!("stops: {}", event.text)),
+        _ if event.text.starts_with("in line again") => say(event.text.clone()),
+        _ => {}
+    }
+}
+
+/// Grey, where that is welcome.
+fn faint(text: &str) -> String {
+    let plain = !std::io::stderr().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+    if plain { text.to_owned() } else { format!("\u{1b}[2m{text}\u{1b}[0m") }
+}
+
+/// Prints a log; lines begin with the node where there are several.
+pub struct Printer {
+    lines: crate::live::client::Lines,
+    nodes: Vec<String>,
+    at_start: bool,
+}
+
+impl Printer {
+    /// Of these lines.
+    pub fn new(lines: crate::live::client::Lines) -> Self {
+        Self {
+            lines,
+            nodes: Vec::new(),
+            at_start: true,
+        }
+    }
+
+    /// Prints the next piece; whether there may be more.
+    ///
+    /// # Errors
+    /// When the connection breaks, or the log cannot be read.
+    pub async fn print(&mut self) -> Result<bool, Failure> {
+        let Some(line) = self.lines.next().await? else {
+            return Ok(false);
+        };
+        let piece: LogLine = serde_json::from_str(&line).or_work()?;
+        if let Some(error) = piece.error {
+            eprintln!("{}: {error}", piece.node);
+        }
+        if !self.nodes.contains(&piece.node) {
+            self.nodes.push(piece.node.clone());
+        }
+        let mut out = std::io::stdout().lock();
+        if self.nodes.len() < 2 {
+            out.write_all(piece.data.as_bytes()).or_work()?;
+            self.at_start = piece.data.ends_with('\n');
+        } else {
+            if !self.at_start {
+                out.write_all(b"\n").or_work()?;
+                self.at_start = true;
+            }
+            for line in piece.data.lines() {
+                writeln!(out, "{}: {line}", piece.node).or_work()?;
+            }
+        }
+        out.flush().or_work()?;
+        Ok(true)
+    }
+}

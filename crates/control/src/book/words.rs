@@ -1,0 +1,66 @@
+//! Causes and ends, in words.
+
+use super::{Book, Cause, End};
+
+impl Cause {
+    /// In a sentence, with names.
+    pub fn sentence(&self, book: &Book) -> String {
+        match self {
+            Self::Preempted(Some(job)) => {
+                format!("job {job} is ahead of it under policy {} and needs its GPUs", book.policy().policy)
+            }
+            Self::Preempted(None) => {
+                format!("jobs ahead of it under policy {} need its GPUs", book.policy().policy)
+            }
+            Self::Moved => "it goes on on other GPUs".to_owned(),
+            Self::Resized => "it goes on on more or fewer GPUs".to_owned(),
+            Self::NodeLost(node) => {
+                let name = book.node(*node).map(|n| n.spec.name.clone());
+                format!("node {} was lost", name.unwrap_or_default())
+            }
+            Self::Cancelled(by) => format!("stopped by {by}"),
+            Self::Held(by) => format!("{by} wants it to wait"),
+            Self::TimeLimit => "it has run for as long as it may".to_owned(),
+            Self::Failed => "a process of it failed".to_owned(),
+            Self::Platform(why) => why.clone(),
+        }
+    }
+}
+
+impl End {
+    /// The state it leaves the job in, in a word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed { .. } => "failed",
+            Self::Cancelled(_) => "cancelled",
+            Self::TimeLimit => "time-limit",
+            Self::Rejected(_) => "rejected",
+            Self::DependencyFailed(_) => "dependency-failed",
+        }
+    }
+
+    /// In a sentence.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Completed => "completed".to_owned(),
+            Self::Failed { why, .. } => format!("failed: {why}"),
+            Self::Cancelled(by) => format!("stopped by {by}"),
+            Self::TimeLimit => "stopped: it ran for as long as it may".to_owned(),
+            Self::Rejected(why) => format!("rejected: {why}"),
+            Self::DependencyFailed(job) => format!("job {job}, for which it waited, did not end as it should have"),
+        }
+    }
+
+    /// The exit code that tells of it: the job's own, or one by convention.
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            Self::Completed => 0,
+            Self::Failed { exit_code, .. } if *exit_code != 0 => *exit_code,
+            Self::Failed { signal, .. } if *signal > 0 => 128 + signal,
+            Self::Cancelled(_) => 130,
+            Self::TimeLimit => 124,
+            Self::Failed { .. } | Self::Rejected(_) | Self::DependencyFailed(_) => 1,
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What is asked for of a log, and what comes back.
+
+use dovetail_model::NodeId;
+
+use crate::{JobNo, Launch};
+
+/// Which log, and which part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogRequest {
+    /// The job.
+    pub job: JobNo,
+    /// The launch.
+    pub launch: Launch,
+    /// The node.
+    pub node: NodeId,
+    /// From here on; negative counts from the end.
+    pub offset: i64,
+    /// So much at most; zero for all of it.
+    pub most_bytes: u64,
+    /// Go on until the task ends.
+    pub follow: bool,
+}
+
+/// A piece of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogPiece {
+    /// Bytes, and where in the log they end.
+    Data {
+        /// The bytes.
+        data: Vec<u8>,
+        /// Where they end.
+        offset: u64,
+    },
+    /// There is no more.
+    End,
+    /// It cannot be read: why.
+    Error(String),
+}

@@ -1,0 +1,91 @@
+//! What goes wrong, as a document (RFC 9457) with a code that does not change.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use dovetail_control::Refusal;
+use serde::{Deserialize, Serialize};
+
+/// A request that was not done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// The code: `invalid`, `not-found`, ...
+    #[serde(rename = "type")]
+    pub code: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What is wrong, and what would be right.
+    pub detail: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl Problem {
+    fn new(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
+        Self {
+            code: code.to_owned(),
+            status: status.as_u16(),
+            detail: detail.into(),
+        }
+    }
+
+    /// The request makes no sense.
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail)
+    }
+
+    /// There is no such thing, or whoever asks may not know of it.
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not-found", detail)
+    }
+
+    /// Whoever asks may not.
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    /// Nobody knows who asks.
+    pub(crate) fn unauthenticated() -> Self {
+        let detail = "a token of this scheduler is needed: `Authorization: Bearer TOKEN`";
+        Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail)
+    }
+
+    /// It does not go with how things are.
+    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", detail)
+    }
+
+    /// Not now.
+    pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail)
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let detail = refusal.to_string();
+        match refusal {
+            Refusal::Invalid(_) => Self::invalid(detail),
+            Refusal::Unknown(_) => Self::not_found(detail),
+            Refusal::Conflict(_) => Self::conflict(detail),
+            Refusal::Stuck(_) | Refusal::ShuttingDown => Self::unavailable(detail),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        (status, kind, body).into_response()
+    }
+}
+
+/// A path that leads nowhere.
+pub(crate) async fn no_such_page() -> Problem {
+    Problem::not_found("there is nothing at this path; the API is below /api/v1")
+}
