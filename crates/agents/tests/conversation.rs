@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dovetail_agents::{Authority, Hub, HubConfig, serve};
 use dovetail_control::book::{End, JobState, NodeState};
-use dovetail_control::{Driver, DriverConfig, Handle, JobRequest, PolicyText, LogPiece, LogRequest};
+use dovetail_control::{Driver, DriverConfig, Handle, JobRequest, LogPiece, LogRequest, PolicyText};
 use dovetail_engine::Clock;
 use dovetail_proto::v1::scheduler_client::SchedulerClient;
 use dovetail_proto::v1::{self, from_agent, to_agent::What};

@@ -294,6 +294,27 @@ pub enum TraceCommand {
     },
     /// Make up a workload
     Generate(Box<GenerateArgs>),
+    /// A live cluster's past as a workload, and how well the simulator tells it
+    FromJournal(FromJournalArgs),
+}
+
+/// `dovetail trace from-journal`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  dovetail trace from-journal ~/.local/share/dovetail/journal --out past.csv
+  dovetail trace from-journal /var/lib/dovetail/journal --fidelity")]
+pub struct FromJournalArgs {
+    /// The folder of the journal, of a server that runs or has ended
+    pub folder: PathBuf,
+    /// The trace to write, in native form (- is standard output)
+    #[arg(long, value_name = "FILE", required_unless_present = "fidelity")]
+    pub out: Option<PathBuf>,
+    /// Replay it under the same policy on the same nodes, and compare each job's completion time with the live one
+    #[arg(long)]
+    pub fidelity: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `dovetail trace generate`.
@@ -601,6 +622,8 @@ pub enum BenchArg {
     Cells,
     /// CPU and memory by need: rounds on 2,048 and 16,384 GPUs, beside Synergy's simulator
     Sizing,
+    /// The live cluster: agents, submissions, starts and restarts over real sockets and a real journal
+    Live,
 }
 
 /// `dovetail vc`.

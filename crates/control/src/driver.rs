@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dovetail_engine::Clock;
-use dovetail_journal::{Journal, JournalError, Repair};
+use dovetail_journal::{Journal, JournalError, Recovered, Repair};
 use dovetail_model::{NodeId, Time};
 
 use crate::book::{Book, Order};
@@ -65,6 +65,14 @@ pub enum DriverError {
     /// The policy.
     #[error("policy: {0}")]
     Policy(String),
+    /// A folder that cannot be read.
+    #[error("{}: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
 }
 
 /// What a driver found when it started.
@@ -137,17 +145,9 @@ impl Driver {
     /// When the journal cannot be read.
     pub fn open(config: &DriverConfig) -> Result<(Self, Handle, Start), DriverError> {
         let (journal, recovered) = Journal::open(&config.dir)?;
-        let mut book = match &recovered.snapshot {
-            Some((seq, bytes)) => {
-                Book::load(bytes).map_err(|what| DriverError::Snapshot { seq: *seq, what })?
-            }
-            None => Book::new(config.policy.clone(), config.clock).map_err(DriverError::Policy)?,
-        };
+        let mut book = restore(config, &recovered)?;
         for (seq, bytes) in &recovered.records {
-            let record: Record = serde_json::from_slice(bytes).map_err(|e| DriverError::Record {
-                seq: *seq,
-                what: e.to_string(),
-            })?;
+            let record = record(*seq, bytes)?;
             book.apply(record.at, &record.fact);
         }
         // Agents that come back are told what still stands.
@@ -266,6 +266,22 @@ impl Driver {
         }
         self.since_snapshot = 0;
     }
+}
+
+/// The book as the last snapshot has it; an empty one if there is none.
+pub(crate) fn restore(config: &DriverConfig, recovered: &Recovered) -> Result<Book, DriverError> {
+    match &recovered.snapshot {
+        Some((seq, bytes)) => Book::load(bytes).map_err(|what| DriverError::Snapshot { seq: *seq, what }),
+        None => Book::new(config.policy.clone(), config.clock).map_err(DriverError::Policy),
+    }
+}
+
+/// A record of the journal.
+pub(crate) fn record(seq: u64, bytes: &[u8]) -> Result<Record, DriverError> {
+    serde_json::from_slice(bytes).map_err(|e| DriverError::Record {
+        seq,
+        what: e.to_string(),
+    })
 }
 
 /// Microseconds since 1970.

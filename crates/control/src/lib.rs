@@ -13,6 +13,7 @@ pub mod book;
 mod driver;
 mod fact;
 mod handle;
+pub mod history;
 mod logs;
 mod request;
 

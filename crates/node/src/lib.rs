@@ -29,6 +29,7 @@ mod files;
 mod hardware;
 mod link;
 mod process;
+mod sdk;
 mod shim;
 mod store;
 mod task;

@@ -69,7 +69,12 @@ pub(crate) async fn add(
     user.must_be_admin()?;
     let Json(new) = body.map_err(|e| Problem::invalid(e.body_text()))?;
     let token = api.users.add(&new.name, new.admin)?;
-    tracing::info!(user = new.name, admin = new.admin, by = user.name, "a user was added");
+    tracing::info!(
+        user = new.name,
+        admin = new.admin,
+        by = user.name,
+        "a user was added"
+    );
     Ok((StatusCode::CREATED, Json(Token { token })))
 }
 
@@ -80,7 +85,9 @@ pub(crate) async fn remove(
 ) -> Result<StatusCode, Problem> {
     user.must_be_admin()?;
     if name == user.name {
-        return Err(Problem::conflict("nobody can remove itself; ask another administrator"));
+        return Err(Problem::conflict(
+            "nobody can remove itself; ask another administrator",
+        ));
     }
     if !api.users.all().iter().any(|u| u.name == name) {
         return Err(Problem::not_found(format!("there is no user {name}")));

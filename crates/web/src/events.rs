@@ -45,7 +45,9 @@ pub(crate) async fn stream(
 
 async fn send(api: Api, user: User, wanted: Wanted, sender: Sender<Result<Event, Infallible>>) {
     let mut news = api.nodes.notices();
-    let mut seen = wanted.since.unwrap_or_else(|| api.handle.read(|book| book.last_notice()));
+    let mut seen = wanted
+        .since
+        .unwrap_or_else(|| api.handle.read(|book| book.last_notice()));
     loop {
         news.borrow_and_update();
         let (events, last): (Vec<EventView>, u64) = api.handle.read(|book| {

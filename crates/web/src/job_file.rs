@@ -43,7 +43,9 @@ impl JobFile {
             wrong(format!("not YAML: {first}"))
         })?;
         let Value::Object(keys) = value else {
-            return Err(wrong("expected keys with values, such as `command: python3 train.py`".to_owned()));
+            return Err(wrong(
+                "expected keys with values, such as `command: python3 train.py`".to_owned(),
+            ));
         };
         Self::from_keys(keys).map_err(wrong)
     }
@@ -61,7 +63,11 @@ impl JobFile {
             None => return Err("command: is missing; a line for the shell, or a list of words".to_owned()),
             Some(_) => {}
         }
-        for (written, kept) in [("time_limit", "time_limit_s"), ("expected", "expected_s"), ("grace", "grace_s")] {
+        for (written, kept) in [
+            ("time_limit", "time_limit_s"),
+            ("expected", "expected_s"),
+            ("grace", "grace_s"),
+        ] {
             if let Some(value) = keys.remove(written) {
                 let seconds = span(&value).map_err(|e| format!("{written}: {e}"))?;
                 if keys.insert(kept.to_owned(), json!(seconds)).is_some() {
@@ -69,7 +75,10 @@ impl JobFile {
                 }
             }
         }
-        for (written, kept) in [("memory_per_gpu", "memory_mib_per_gpu"), ("gpu_memory", "gpu_memory_mib")] {
+        for (written, kept) in [
+            ("memory_per_gpu", "memory_mib_per_gpu"),
+            ("gpu_memory", "gpu_memory_mib"),
+        ] {
             if let Some(value) = keys.remove(written) {
                 let mib = memory(&value).map_err(|e| format!("{written}: {e}"))?;
                 if keys.insert(kept.to_owned(), json!(mib)).is_some() {
@@ -105,8 +114,14 @@ impl JobFile {
         for key in keys.keys() {
             if !known.contains(&key.as_str()) {
                 let near = dovetail_model::suggest::nearest(key, known.iter().copied());
-                let hint = near.first().map(|n| format!(" (did you mean {n}?)")).unwrap_or_default();
-                return Err(format!("{key}: unknown key{hint}; known are {}", known.join(", ")));
+                let hint = near
+                    .first()
+                    .map(|n| format!(" (did you mean {n}?)"))
+                    .unwrap_or_default();
+                return Err(format!(
+                    "{key}: unknown key{hint}; known are {}",
+                    known.join(", ")
+                ));
             }
         }
         let job = one_by_one(keys)?;
@@ -141,7 +156,8 @@ fn one_by_one(keys: Map<String, Value>) -> Result<JobRequest, String> {
 
 /// Seconds: a number, or one with a unit such as `90s`, `30m`, `2h`, `1.5d`.
 pub(crate) fn span(value: &Value) -> Result<f64, String> {
-    let wrong = || format!("{value} is no span of time; expected seconds, or one such as 90s, 30m, 2h or 1.5d");
+    let wrong =
+        || format!("{value} is no span of time; expected seconds, or one such as 90s, 30m, 2h or 1.5d");
     if let Some(seconds) = value.as_f64() {
         return Ok(seconds);
     }
@@ -181,7 +197,9 @@ pub(crate) fn memory(value: &Value) -> Result<u64, String> {
 
 /// A job to wait for: `7`, `7:any`, `{job: 7, when: any}`.
 pub(crate) fn after(value: &Value) -> Result<After, String> {
-    let wrong = || format!("after: {value} is none; expected a job's number, 7:any, 7:not-ok or {{job: 7, when: any}}");
+    let wrong = || {
+        format!("after: {value} is none; expected a job's number, 7:any, 7:not-ok or {{job: 7, when: any}}")
+    };
     match value {
         Value::Number(_) => serde_json::from_value(json!({"job": value})).map_err(|_| wrong()),
         Value::String(text) => {
@@ -213,7 +231,9 @@ pub(crate) fn indices(text: &str) -> Result<ArrayRequest, String> {
             return Err(wrong());
         }
         if (to - from) as usize >= MOST - indices.len() {
-            return Err(format!("array: {text:?} has too many indices; at most {MOST} at once"));
+            return Err(format!(
+                "array: {text:?} has too many indices; at most {MOST} at once"
+            ));
         }
         indices.extend(from..=to);
     }
@@ -235,7 +255,10 @@ mod tests {
         assert_eq!(file.job.command, ["/bin/sh", "-c", "python3 train.py --lr 0.1"]);
         assert_eq!((file.job.gpus, file.job.time_limit_s), (4, Some(7200.0)));
         assert_eq!(file.job.memory_mib_per_gpu, 16 * 1024);
-        assert_eq!((file.job.env["SEED"].as_str(), file.job.env["DEBUG"].as_str()), ("7", "true"));
+        assert_eq!(
+            (file.job.env["SEED"].as_str(), file.job.env["DEBUG"].as_str()),
+            ("7", "true")
+        );
         assert_eq!(file.job.after.iter().map(|a| a.job).collect::<Vec<_>>(), [3, 4]);
         let array = file.array.unwrap();
         assert_eq!((array.indices, array.at_most), (vec![1, 2, 3, 4], Some(2)));
@@ -258,7 +281,10 @@ mod tests {
             ("a: [", "not YAML"),
         ] {
             let said = JobFile::parse(text, "job.yaml").unwrap_err().to_string();
-            assert!(said.starts_with("job.yaml: ") && said.contains(part), "{text}: {said}");
+            assert!(
+                said.starts_with("job.yaml: ") && said.contains(part),
+                "{text}: {said}"
+            );
         }
     }
 

@@ -45,7 +45,9 @@ pub(crate) async fn submit(
         dry_run,
     } = submission;
     if job.array.is_some() {
-        return Err(Problem::invalid("job.array: is set by the scheduler; use `array` beside `job`"));
+        return Err(Problem::invalid(
+            "job.array: is set by the scheduler; use `array` beside `job`",
+        ));
     }
     // Whose account a job has is no matter of what its sender writes.
     match &job.run_as {
@@ -61,9 +63,7 @@ pub(crate) async fn submit(
         job.validate().map_err(Problem::invalid)?;
         let look = api.handle.clone();
         let name = user.name.clone();
-        let outlook = tokio::task::spawn_blocking(move || {
-            look.would_come(&name, &job)
-        });
+        let outlook = tokio::task::spawn_blocking(move || look.would_come(&name, &job));
         let outlook = outlook.await.map_err(|e| Problem::unavailable(e.to_string()))??;
         let dry = Submitted {
             id: None,
@@ -228,7 +228,11 @@ fn day_name(days: i64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02}")
 }
@@ -240,12 +244,15 @@ pub(crate) async fn usage(
 ) -> Result<Json<Vec<UsageRow>>, Problem> {
     let Query(days) = days.map_err(|e| Problem::invalid(e.body_text()))?;
     for day in [&days.from, &days.to].into_iter().flatten() {
-        let is_day = day.len() == 10 && day.bytes().enumerate().all(|(i, b)| match i {
-            4 | 7 => b == b'-',
-            _ => b.is_ascii_digit(),
-        });
+        let is_day = day.len() == 10
+            && day.bytes().enumerate().all(|(i, b)| match i {
+                4 | 7 => b == b'-',
+                _ => b.is_ascii_digit(),
+            });
         if !is_day {
-            return Err(Problem::invalid(format!("{day:?} is no day; expected one such as 2026-11-16")));
+            return Err(Problem::invalid(format!(
+                "{day:?} is no day; expected one such as 2026-11-16"
+            )));
         }
     }
     // Others' jobs are nobody's business but an administrator's.
@@ -254,7 +261,8 @@ pub(crate) async fn usage(
         used(book.jobs().filter(own), book.now())
     });
     let within = |row: &UsageRow| {
-        days.from.as_ref().is_none_or(|from| row.day >= *from) && days.to.as_ref().is_none_or(|to| row.day <= *to)
+        days.from.as_ref().is_none_or(|from| row.day >= *from)
+            && days.to.as_ref().is_none_or(|to| row.day <= *to)
     };
     Ok(Json(rows.into_iter().filter(within).collect()))
 }

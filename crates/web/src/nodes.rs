@@ -69,5 +69,6 @@ pub(crate) async fn act(
     api.ask(ask).await?;
     let views = api.handle.read(|book| views(&api, &user, book));
     let view = views.into_iter().find(|node| node.name == name);
-    view.map(Json).ok_or_else(|| Problem::not_found(format!("there is no node {name:?}")))
+    view.map(Json)
+        .ok_or_else(|| Problem::not_found(format!("there is no node {name:?}")))
 }

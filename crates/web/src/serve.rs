@@ -36,7 +36,11 @@ pub enum Tls {
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if matches!(self, Self::On(_)) { "Tls::On" } else { "Tls::Off" })
+        f.write_str(if matches!(self, Self::On(_)) {
+            "Tls::On"
+        } else {
+            "Tls::Off"
+        })
     }
 }
 

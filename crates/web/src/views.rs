@@ -428,12 +428,14 @@ impl EventView {
             What::Ended(end) => (end.word(), end.sentence()),
             What::NodeJoined { node } => ("node-joined", name(*node)),
             What::NodeLost { node } => ("node-lost", name(*node)),
-            What::NodeDrained { node, by, why } => {
-                ("node-drained", format!("{} takes no new jobs, says {by}: {why}", name(*node)))
-            }
-            What::NodeResumed { node, by } => {
-                ("node-resumed", format!("{} takes jobs again, says {by}", name(*node)))
-            }
+            What::NodeDrained { node, by, why } => (
+                "node-drained",
+                format!("{} takes no new jobs, says {by}: {why}", name(*node)),
+            ),
+            What::NodeResumed { node, by } => (
+                "node-resumed",
+                format!("{} takes jobs again, says {by}", name(*node)),
+            ),
             What::Operated { what, by } => ("operated", format!("{by}: {}", operated(what))),
             What::Refused(why) => ("refused", why.clone()),
         };

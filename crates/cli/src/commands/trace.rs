@@ -37,6 +37,7 @@ pub fn run(args: TraceArgs) -> Result<(), Failure> {
             save(&workload, &output, to.as_deref())
         }
         TraceCommand::Generate(args) => make(&args),
+        TraceCommand::FromJournal(args) => super::from_journal::run(&args),
     }
 }
 

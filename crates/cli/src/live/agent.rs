@@ -15,7 +15,9 @@ use crate::live::settings::host_name;
 pub fn pairs(given: &[String], flag: &str) -> Result<BTreeMap<String, String>, Failure> {
     let pair = |text: &String| match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(Failure::request(format!("{flag}: {text:?} is none; expected KEY=VALUE"))),
+        _ => Err(Failure::request(format!(
+            "{flag}: {text:?} is none; expected KEY=VALUE"
+        ))),
     };
     given.iter().map(pair).collect()
 }

@@ -102,7 +102,12 @@ pub struct AgentArgs {
     #[arg(long, value_name = "URL")]
     pub server: String,
     /// The join token, once; others see it in the list of processes, so rather use --token-file or $DOVETAIL_JOIN_TOKEN
-    #[arg(long, value_name = "TOKEN", env = "DOVETAIL_JOIN_TOKEN", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "DOVETAIL_JOIN_TOKEN",
+        hide_env_values = true
+    )]
     pub token: Option<String>,
     /// A file with the join token
     #[arg(long, value_name = "FILE", conflicts_with = "token")]

@@ -33,7 +33,11 @@ pub struct ClientFile {
 
 /// Where data of the user's own goes.
 pub fn data_folder() -> Result<PathBuf, Failure> {
-    let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let of = |name: &str| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
     of("XDG_DATA_HOME")
         .or_else(|| of("HOME").map(|home| home.join(".local/share")))
         .map(|folder| folder.join("dovetail"))
@@ -41,7 +45,11 @@ pub fn data_folder() -> Result<PathBuf, Failure> {
 }
 
 fn config_folder() -> Option<PathBuf> {
-    let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let of = |name: &str| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
     of("XDG_CONFIG_HOME")
         .or_else(|| of("HOME").map(|home| home.join(".config")))
         .map(|folder| folder.join("dovetail"))
@@ -53,15 +61,19 @@ impl ClientFile {
     /// # Errors
     /// When there is none, or it is not what it should be.
     pub fn find(args: &ClientArgs) -> Result<Self, Failure> {
-        let named = args
-            .config
-            .clone()
-            .or_else(|| std::env::var_os("DOVETAIL_CONFIG").filter(|v| !v.is_empty()).map(PathBuf::from));
+        let named = args.config.clone().or_else(|| {
+            std::env::var_os("DOVETAIL_CONFIG")
+                .filter(|v| !v.is_empty())
+                .map(PathBuf::from)
+        });
         if let Some(path) = named {
             return Self::read(&path);
         }
         let usual = [config_folder(), data_folder().ok()];
-        let mut usual = usual.into_iter().flatten().map(|folder| folder.join("client.yaml"));
+        let mut usual = usual
+            .into_iter()
+            .flatten()
+            .map(|folder| folder.join("client.yaml"));
         match usual.find(|path| path.exists()) {
             Some(path) => Self::read(&path),
             None => Err(Failure::request(
@@ -76,7 +88,10 @@ impl ClientFile {
             .or_request()?;
         serde_saphyr::from_str(&text).map_err(|e| {
             let first = e.to_string().lines().next().unwrap_or_default().to_owned();
-            Failure::request(format!("{}: {first}; expected server, ca and token", path.display()))
+            Failure::request(format!(
+                "{}: {first}; expected server, ca and token",
+                path.display()
+            ))
         })
     }
 }
@@ -117,7 +132,12 @@ impl Client {
     /// # Errors
     /// When the address or the certificate is none.
     pub fn new(file: &ClientFile) -> Result<Self, Failure> {
-        let wrong = || Failure::request(format!("server: {:?} is none; expected https://host:port", file.server));
+        let wrong = || {
+            Failure::request(format!(
+                "server: {:?} is none; expected https://host:port",
+                file.server
+            ))
+        };
         let (scheme, rest) = file.server.split_once("://").ok_or_else(wrong)?;
         let (host, port) = rest.trim_end_matches('/').rsplit_once(':').ok_or_else(wrong)?;
         let port: u16 = port.parse().map_err(|_| wrong())?;
@@ -164,7 +184,10 @@ impl Client {
             Some(config) => {
                 let name = ServerName::try_from(self.host.clone()).or_request()?;
                 let connector = tokio_rustls::TlsConnector::from(Arc::clone(config));
-                let stream = connector.connect(name, stream).await.map_err(|e| unreachable(&e))?;
+                let stream = connector
+                    .connect(name, stream)
+                    .await
+                    .map_err(|e| unreachable(&e))?;
                 exchange(stream, request).await
             }
         };
@@ -182,7 +205,9 @@ impl Client {
         let said = serde_json::from_slice::<Problem>(&bytes).map(|p| p.detail);
         let said = said.unwrap_or_else(|_| format!("the scheduler answered {status}"));
         Err(match status {
-            StatusCode::UNAUTHORIZED => Failure::request("the scheduler does not know this token (client.yaml)"),
+            StatusCode::UNAUTHORIZED => {
+                Failure::request("the scheduler does not know this token (client.yaml)")
+            }
             _ if status.is_client_error() => Failure::request(said),
             _ => Failure::Work(anyhow!(said)),
         })
@@ -241,10 +266,14 @@ fn trusting(ca: &str) -> Result<Arc<ClientConfig>, Failure> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(ca.as_bytes()) {
         let certificate = certificate.map_err(|e| Failure::request(format!("ca: {e}")))?;
-        roots.add(certificate).map_err(|e| Failure::request(format!("ca: {e}")))?;
+        roots
+            .add(certificate)
+            .map_err(|e| Failure::request(format!("ca: {e}")))?;
     }
     if roots.is_empty() {
-        return Err(Failure::request("ca: holds no certificate; expected that of the scheduler's authority, in PEM"));
+        return Err(Failure::request(
+            "ca: holds no certificate; expected that of the scheduler's authority, in PEM",
+        ));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -305,7 +334,11 @@ impl Lines {
             }
             match frame(&mut self.body).await {
                 Some(Ok(data)) => self.held.extend_from_slice(&data),
-                Some(Err(e)) => return Err(Failure::Work(anyhow!("the connection to the scheduler broke: {e}"))),
+                Some(Err(e)) => {
+                    return Err(Failure::Work(anyhow!(
+                        "the connection to the scheduler broke: {e}"
+                    )));
+                }
                 None if self.held.is_empty() => return Ok(None),
                 None => {
                     let line = std::mem::take(&mut self.held);
@@ -334,6 +367,12 @@ pub fn query(value: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~".contains(&b);
     value
         .bytes()
-        .map(|b| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") })
+        .map(|b| {
+            if is_plain(b) {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
         .collect()
 }

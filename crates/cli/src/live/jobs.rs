@@ -66,8 +66,19 @@ pub fn listing<'a>(jobs: &'a Vec<JobView>, none: &'a str) -> Listing<'a, Vec<Job
     };
     Listing {
         headings: &[
-            "ID", "Name", "User", "State", "GPUs", "Time", "Step", "Where or why", "Tenant", "Priority", "Submitted",
-            "Launches", "GPU-hours",
+            "ID",
+            "Name",
+            "User",
+            "State",
+            "GPUs",
+            "Time",
+            "Step",
+            "Where or why",
+            "Tenant",
+            "Priority",
+            "Submitted",
+            "Launches",
+            "GPU-hours",
         ],
         narrow: 8,
         rows: jobs.iter().map(row).collect(),
@@ -194,23 +205,40 @@ fn whole(job: &JobView, why: &Why) -> String {
         }
     };
     add("Job", format!("{} {}", job.id, job.name));
-    add("State", match job.detail.is_empty() {
-        true => format!("{} for {}", job.state, span(now.since(job.since))),
-        false => format!("{} ({})", job.state, job.detail),
-    });
+    add(
+        "State",
+        match job.detail.is_empty() {
+            true => format!("{} for {}", job.state, span(now.since(job.since))),
+            false => format!("{} ({})", job.state, job.detail),
+        },
+    );
     if matches!(job.state.as_str(), "queued" | "preempted") {
         add("Why", why_text(why, "waits"));
     }
     add("User", format!("{} (tenant {})", job.user, job.tenant));
     add("GPUs", job.gpus.to_string());
     add("Where", seats_text(&job.seats));
-    add("Submitted", format!("{} UTC, {} ago", clock(job.submitted), span(now.since(job.submitted))));
+    add(
+        "Submitted",
+        format!(
+            "{} UTC, {} ago",
+            clock(job.submitted),
+            span(now.since(job.submitted))
+        ),
+    );
     if let Some(started) = job.started {
         add("Waited", span(started.since(job.submitted)));
     }
     if let Some(steps) = job.steps {
         let time = steps.step_time.as_secs_f64();
-        add("Step", format!("{} ({time:.3} s each, checkpoint at {})", steps_text(job), steps.checkpoint));
+        add(
+            "Step",
+            format!(
+                "{} ({time:.3} s each, checkpoint at {})",
+                steps_text(job),
+                steps.checkpoint
+            ),
+        );
     }
     add("GPU-hours", format!("{:.3}", job.gpu_seconds / 3600.0));
     let labels: Vec<String> = job.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
@@ -228,10 +256,24 @@ fn whole(job: &JobView, why: &Why) -> String {
         };
         add(
             &format!("Launch {}", attempt.launch),
-            format!("{} UTC on {} for {}{shared}: {end}", clock(attempt.since), seats_text(&attempt.seats), span(took)),
+            format!(
+                "{} UTC on {} for {}{shared}: {end}",
+                clock(attempt.since),
+                seats_text(&attempt.seats),
+                span(took)
+            ),
         );
         if !attempt.last_words.is_empty() {
-            add("  last words", attempt.last_words.trim_end().lines().last().unwrap_or_default().to_owned());
+            add(
+                "  last words",
+                attempt
+                    .last_words
+                    .trim_end()
+                    .lines()
+                    .last()
+                    .unwrap_or_default()
+                    .to_owned(),
+            );
         }
     }
     let width = lines.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
@@ -269,7 +311,9 @@ fn logs(args: &LogsArgs) -> Result<(), Failure> {
         wanted.extend(args.tail.map(|n| format!("tail={n}")));
         wanted.extend(args.launch.map(|n| format!("launch={n}")));
         wanted.extend(args.node.as_ref().map(|n| format!("node={}", query(n))));
-        let lines = client.lines(&format!("/api/v1/jobs/{id}/logs?{}", wanted.join("&"))).await?;
+        let lines = client
+            .lines(&format!("/api/v1/jobs/{id}/logs?{}", wanted.join("&")))
+            .await?;
         let mut printer = Printer::new(lines);
         while printer.print().await? {}
         Ok(())
@@ -284,7 +328,9 @@ fn act(args: &SomeJobsArgs, action: &str, done: &str) -> Result<(), Failure> {
             jobs.extend(select(&client, word).await?);
         }
         for id in jobs {
-            let job: JobView = client.post(&format!("/api/v1/jobs/{id}/{action}"), &json!({})).await?;
+            let job: JobView = client
+                .post(&format!("/api/v1/jobs/{id}/{action}"), &json!({}))
+                .await?;
             show::print(format!("job {id} is {done} ({})", job.state))?;
         }
         Ok(())

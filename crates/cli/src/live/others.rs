@@ -42,7 +42,19 @@ pub fn node_listing(nodes: &Vec<NodeView>) -> Listing<'_, Vec<NodeView>> {
         ]
     };
     Listing {
-        headings: &["Node", "State", "GPUs used", "Type", "CPUs", "Memory", "Jobs", "Detail", "Rack", "Address", "Since"],
+        headings: &[
+            "Node",
+            "State",
+            "GPUs used",
+            "Type",
+            "CPUs",
+            "Memory",
+            "Jobs",
+            "Detail",
+            "Rack",
+            "Address",
+            "Since",
+        ],
         narrow: 8,
         rows: nodes.iter().map(row).collect(),
         value: nodes,
@@ -96,7 +108,9 @@ pub fn events(args: &EventsArgs) -> Result<(), Failure> {
         if let Some(word) = &args.job {
             let ids = jobs::select(&client, word).await?;
             let [id] = ids.as_slice() else {
-                return Err(Failure::request(format!("--job: {word} is several jobs; expected one")));
+                return Err(Failure::request(format!(
+                    "--job: {word} is several jobs; expected one"
+                )));
             };
             path += &format!("&job={id}");
         }
@@ -105,9 +119,15 @@ pub fn events(args: &EventsArgs) -> Result<(), Failure> {
             let of = event.job.map(|job| format!("job {job}")).unwrap_or_default();
             show::print(match args.json {
                 true => serde_json::to_string(&event).or_work()?,
-                false => format!("{:>6} {} {of:<9} {:<16} {}", event.number, clock(event.at), event.kind, event.text)
-                    .trim_end()
-                    .to_owned(),
+                false => format!(
+                    "{:>6} {} {of:<9} {:<16} {}",
+                    event.number,
+                    clock(event.at),
+                    event.kind,
+                    event.text
+                )
+                .trim_end()
+                .to_owned(),
             })?;
         }
         Ok(())
@@ -144,7 +164,9 @@ pub fn usage(args: &UsageArgs) -> Result<(), Failure> {
             UsageBy::All => &["Day", "User", "Tenant", "GPU-hours", "Jobs"],
         };
         let row = |(key, (hours, jobs)): (Vec<String>, (f64, u64))| {
-            key.into_iter().chain([format!("{hours:.4}"), jobs.to_string()]).collect()
+            key.into_iter()
+                .chain([format!("{hours:.4}"), jobs.to_string()])
+                .collect()
         };
         let listing = Listing {
             headings,
@@ -192,8 +214,17 @@ pub fn operate(command: &OperateCommand) -> Result<(), Failure> {
             Output::Yaml => serde_saphyr::to_string(&cluster).or_work()?,
             Output::Table | Output::Wide | Output::Csv => {
                 let parts: Vec<String> = cluster.parts.iter().map(|(k, v)| format!(", {k} {v}")).collect();
-                let paused = if cluster.paused { " Scheduling is paused." } else { "" };
-                format!("Policy {}{}; decides by {}.{paused}", cluster.policy, parts.join(""), cluster.clock)
+                let paused = if cluster.paused {
+                    " Scheduling is paused."
+                } else {
+                    ""
+                };
+                format!(
+                    "Policy {}{}; decides by {}.{paused}",
+                    cluster.policy,
+                    parts.join(""),
+                    cluster.clock
+                )
             }
         })
     })

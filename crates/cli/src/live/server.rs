@@ -91,8 +91,8 @@ type LocalAgent = ((String, std::path::PathBuf), Option<u32>);
 
 /// A folder that only its owner can look into.
 fn private_folder(path: &Path) -> Result<(), Failure> {
-    let made = fs::create_dir_all(path)
-        .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o711)));
+    let made =
+        fs::create_dir_all(path).and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o711)));
     made.with_context(|| format!("{}", path.display())).or_work()
 }
 
@@ -118,7 +118,8 @@ fn run(settings: Settings, agents: impl FnOnce() -> Vec<LocalAgent>) -> Result<(
 /// `DOVETAIL_LOG`: error, warn, info or debug.
 fn log_level() -> tracing::Level {
     let said = std::env::var("DOVETAIL_LOG").ok();
-    said.and_then(|level| level.parse().ok()).unwrap_or(tracing::Level::WARN)
+    said.and_then(|level| level.parse().ok())
+        .unwrap_or(tracing::Level::WARN)
 }
 
 async fn bind(address: SocketAddr, key: &str) -> Result<TcpListener, Failure> {
@@ -130,7 +131,10 @@ async fn bind(address: SocketAddr, key: &str) -> Result<TcpListener, Failure> {
 
 async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failure> {
     // First the sockets: whoever has them is the only one that writes to the journal and the client's file.
-    let (http, grpc) = (bind(settings.http, "--http").await?, bind(settings.grpc, "--grpc").await?);
+    let (http, grpc) = (
+        bind(settings.http, "--http").await?,
+        bind(settings.grpc, "--grpc").await?,
+    );
     let (http_at, grpc_at) = (http.local_addr().or_work()?, grpc.local_addr().or_work()?);
     let authority = Arc::new(Authority::open(&settings.data).or_work()?);
     let users = Users::open(&settings.data.join("users.json")).or_work()?;
@@ -149,12 +153,12 @@ async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failur
     let hub = Hub::new(HubConfig {
         heartbeat: settings.heartbeat,
         lease: settings.lease,
+        margin: settings.margin,
         checkpoints: settings
             .checkpoints
             .as_ref()
             .map(|p| p.display().to_string())
             .unwrap_or_default(),
-        ..HubConfig::default()
     });
     let driving = driver.spawn(hub.clone());
     let url = first_client(&settings, http_at, &authority, &users)?;
@@ -174,10 +178,16 @@ async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failur
     let api = ApiConfig {
         run_as_user: settings.run_as_user,
     };
-    let router = dovetail_web::router(handle.clone(), Arc::new(OverHub(hub.clone())), Arc::new(users), api);
+    let router = dovetail_web::router(
+        handle.clone(),
+        Arc::new(OverHub(hub.clone())),
+        Arc::new(users),
+        api,
+    );
     let mut web = tokio::spawn(dovetail_web::serve(http, tls, router, until()));
     let names = settings.names.clone();
-    let (for_agents, at_hub, to_driver, ended) = (Arc::clone(&authority), hub.clone(), handle.clone(), until());
+    let (for_agents, at_hub, to_driver, ended) =
+        (Arc::clone(&authority), hub.clone(), handle.clone(), until());
     let mut agents_served = tokio::spawn(async move {
         dovetail_agents::serve(grpc, &names, for_agents, at_hub, to_driver, ended).await
     });
@@ -189,7 +199,8 @@ async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failur
         config.virtual_gpus = slots;
         local.spawn(dovetail_node::run(config, until()));
     }
-    announce(&settings, &url, grpc_at, start.records > 0 || start.snapshot)?;
+    // Whoever started it may not be there to read this.
+    let _ = announce(&settings, &url, grpc_at, start.records > 0 || start.snapshot);
 
     let mut terminate = signal(SignalKind::terminate()).or_work()?;
     let mut interrupt = signal(SignalKind::interrupt()).or_work()?;
@@ -222,7 +233,12 @@ fn reach(address: SocketAddr) -> String {
 }
 
 /// Writes `client.yaml` for whoever starts this, with a token of its own if there is none.
-fn first_client(settings: &Settings, http: SocketAddr, authority: &Authority, users: &Users) -> Result<String, Failure> {
+fn first_client(
+    settings: &Settings,
+    http: SocketAddr,
+    authority: &Authority,
+    users: &Users,
+) -> Result<String, Failure> {
     let path = settings.data.join("client.yaml");
     let scheme = if settings.tls { "https" } else { "http" };
     let url = format!("{scheme}://{}", reach(http));

@@ -31,6 +31,8 @@ struct ServerFile {
     checkpoints: Option<PathBuf>,
     heartbeat: Option<String>,
     lease: Option<String>,
+    /// How long after its lease a silent node counts as lost.
+    margin: Option<String>,
     run_as: Option<RunAs>,
     tls: Option<bool>,
 }
@@ -65,6 +67,8 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// How long agents go on without an answer.
     pub lease: Duration,
+    /// How long after that a silent node counts as lost.
+    pub margin: Duration,
     /// Jobs run under the account of whoever sent them.
     pub run_as_user: bool,
     /// Whether the API is served over TLS.
@@ -75,10 +79,17 @@ pub struct Settings {
 pub fn span(text: &str, key: &str) -> Result<f64, Failure> {
     let value = serde_json::Value::String(text.to_owned());
     let keys = [("command", "x".into()), ("time_limit", value)];
-    let keys = keys.into_iter().map(|(k, v): (&str, serde_json::Value)| (k.to_owned(), v)).collect();
+    let keys = keys
+        .into_iter()
+        .map(|(k, v): (&str, serde_json::Value)| (k.to_owned(), v))
+        .collect();
     let file = dovetail_web::JobFile::from_keys(keys);
     let seconds = file.ok().and_then(|f| f.job.time_limit_s);
-    seconds.ok_or_else(|| Failure::request(format!("{key}: {text:?} is no span of time; expected one such as 90s, 5m or 1h")))
+    seconds.ok_or_else(|| {
+        Failure::request(format!(
+            "{key}: {text:?} is no span of time; expected one such as 90s, 5m or 1h"
+        ))
+    })
 }
 
 impl Settings {
@@ -105,8 +116,14 @@ impl Settings {
             None => data_folder()?,
         };
         let data = std::path::absolute(data).or_request()?;
-        let http = args.http.or(file.http).unwrap_or_else(|| ([127, 0, 0, 1], 7878).into());
-        let grpc = args.grpc.or(file.grpc).unwrap_or_else(|| ([127, 0, 0, 1], 7879).into());
+        let http = args
+            .http
+            .or(file.http)
+            .unwrap_or_else(|| ([127, 0, 0, 1], 7878).into());
+        let grpc = args
+            .grpc
+            .or(file.grpc)
+            .unwrap_or_else(|| ([127, 0, 0, 1], 7879).into());
         let tls = file.tls.unwrap_or(true) && !args.no_tls;
         if !tls && !http.ip().is_loopback() {
             return Err(Failure::request(format!(
@@ -140,7 +157,11 @@ impl Settings {
             grpc,
             names,
             policy: PolicyText {
-                policy: args.policy.clone().or(file.policy).unwrap_or_else(|| PolicyText::default().policy),
+                policy: args
+                    .policy
+                    .clone()
+                    .or(file.policy)
+                    .unwrap_or_else(|| PolicyText::default().policy),
                 parts: file.parts,
             },
             clock: match file.round {
@@ -150,6 +171,7 @@ impl Settings {
             checkpoints: file.checkpoints,
             heartbeat,
             lease,
+            margin: seconds(file.margin, "margin", 10.0)?,
             run_as_user: file.run_as == Some(RunAs::User),
             tls,
         })
@@ -166,5 +188,7 @@ pub fn host_name() -> Option<String> {
 /// The name of whoever runs this.
 pub fn user_name() -> String {
     let of = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-    of("USER").or_else(|| of("LOGNAME")).unwrap_or_else(|| "admin".to_owned())
+    of("USER")
+        .or_else(|| of("LOGNAME"))
+        .unwrap_or_else(|| "admin".to_owned())
 }

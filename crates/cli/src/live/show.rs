@@ -31,7 +31,10 @@ impl<T: Serialize> Listing<'_, T> {
     pub fn text(&self, form: Output) -> Result<String, Failure> {
         Ok(match form {
             Output::Json => serde_json::to_string_pretty(self.value).or_work()?,
-            Output::Yaml => serde_saphyr::to_string(self.value).or_work()?.trim_end().to_owned(),
+            Output::Yaml => serde_saphyr::to_string(self.value)
+                .or_work()?
+                .trim_end()
+                .to_owned(),
             Output::Csv => self.csv(),
             Output::Table | Output::Wide if self.rows.is_empty() => self.none.to_owned(),
             Output::Table => self.table(self.narrow),
@@ -55,7 +58,11 @@ impl<T: Serialize> Listing<'_, T> {
         let line = |fields: Vec<String>| fields.join(",");
         let headings = self.headings.iter().map(|h| h.to_lowercase().replace(' ', "_"));
         let mut lines = vec![line(headings.collect())];
-        lines.extend(self.rows.iter().map(|row| line(row.iter().map(|f| field(f)).collect())));
+        lines.extend(
+            self.rows
+                .iter()
+                .map(|row| line(row.iter().map(|f| field(f)).collect())),
+        );
         lines.join("\n")
     }
 }
@@ -81,7 +88,12 @@ pub fn span(time: Time) -> String {
 pub fn clock(at: Time) -> String {
     let s = at.0.div_euclid(1_000_000);
     let of_day = s.rem_euclid(86_400);
-    format!("{:02}:{:02}:{:02}", of_day / 3_600, of_day % 3_600 / 60, of_day % 60)
+    format!(
+        "{:02}:{:02}:{:02}",
+        of_day / 3_600,
+        of_day % 3_600 / 60,
+        of_day % 60
+    )
 }
 
 /// Prints it, once or every second.

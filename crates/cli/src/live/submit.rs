@@ -26,7 +26,13 @@ fn request(args: &JobArgs, command: &[String]) -> Result<JobFile, Failure> {
             keys.insert(key.to_owned(), value);
         }
     };
-    let first = command.first().map(|c| Path::new(c).file_name().unwrap_or_default().to_string_lossy().into_owned());
+    let first = command.first().map(|c| {
+        Path::new(c)
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    });
     set("name", json!(args.name.clone().or(first)));
     set("command", json!(command));
     set("gpus", json!(args.gpus));
@@ -60,8 +66,11 @@ fn request(args: &JobArgs, command: &[String]) -> Result<JobFile, Failure> {
         let (key, value) = match variable.split_once('=') {
             Some((key, value)) => (key.to_owned(), value.to_owned()),
             None => {
-                let value = std::env::var(variable)
-                    .map_err(|_| Failure::request(format!("--env {variable}: is not set in this shell; expected KEY=VALUE")))?;
+                let value = std::env::var(variable).map_err(|_| {
+                    Failure::request(format!(
+                        "--env {variable}: is not set in this shell; expected KEY=VALUE"
+                    ))
+                })?;
                 (variable.clone(), value)
             }
         };
@@ -113,9 +122,16 @@ pub fn submit(args: &SubmitArgs) -> Result<ExitCode, Failure> {
         (text, "standard input".to_owned())
     } else {
         let name = path.display().to_string();
-        (std::fs::read_to_string(&path).with_context(|| name.clone()).or_request()?, name)
+        (
+            std::fs::read_to_string(&path)
+                .with_context(|| name.clone())
+                .or_request()?,
+            name,
+        )
     };
-    let submission = JobFile::parse(&text, &name).or_request()?.submission(args.dry_run);
+    let submission = JobFile::parse(&text, &name)
+        .or_request()?
+        .submission(args.dry_run);
     let client = Client::open(&args.client)?;
     block_on(async {
         let submitted: Submitted = client.post("/api/v1/jobs", &submission).await?;
@@ -158,7 +174,9 @@ fn exit_code(code: i32) -> ExitCode {
 
 /// Waits until the job is over.
 async fn until_over(client: &Client, id: JobNo) -> Result<JobView, Failure> {
-    let mut events = client.lines(&format!("/api/v1/events?since=0&job={id}&follow=true")).await?;
+    let mut events = client
+        .lines(&format!("/api/v1/events?since=0&job={id}&follow=true"))
+        .await?;
     loop {
         let job: JobView = client.get(&format!("/api/v1/jobs/{id}")).await?;
         if job.over {
@@ -166,22 +184,34 @@ async fn until_over(client: &Client, id: JobNo) -> Result<JobView, Failure> {
         }
         if events.event::<EventView>().await?.is_none() {
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-            events = client.lines(&format!("/api/v1/events?since=0&job={id}&follow=true")).await?;
+            events = client
+                .lines(&format!("/api/v1/events?since=0&job={id}&follow=true"))
+                .await?;
         }
     }
 }
 
 /// What would happen, in words.
 fn outlook_text(submission: &Submission, outlook: &Outlook) -> String {
-    let seats: Vec<String> = outlook.seats.iter().map(|s| format!("{} (GPU {})", s.node, list(&s.gpus))).collect();
+    let seats: Vec<String> = outlook
+        .seats
+        .iter()
+        .map(|s| format!("{} (GPU {})", s.node, list(&s.gpus)))
+        .collect();
     let mut text = match outlook.starts_now {
         true => format!("It would start now, on {}.", seats.join(", ")),
-        false if !seats.is_empty() => format!("It would start on {}, once their GPUs are free.", seats.join(", ")),
+        false if !seats.is_empty() => format!(
+            "It would start on {}, once their GPUs are free.",
+            seats.join(", ")
+        ),
         false => why_text(&outlook.why, "It would wait"),
     };
     if !outlook.stops.is_empty() {
         let jobs: Vec<String> = outlook.stops.iter().map(ToString::to_string).collect();
-        text += &format!("\nIt would have job {} stopped for it, to go on later.", jobs.join(", "));
+        text += &format!(
+            "\nIt would have job {} stopped for it, to go on later.",
+            jobs.join(", ")
+        );
     }
     if let Some(array) = &submission.array {
         text += &format!("\nThat is the first of {} jobs of an array.", array.indices.len());
@@ -190,7 +220,11 @@ fn outlook_text(submission: &Submission, outlook: &Outlook) -> String {
 }
 
 fn list(slots: &[u32]) -> String {
-    slots.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    slots
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// Why something waits, in words.
@@ -219,8 +253,12 @@ async fn follow(client: &Client, id: JobNo, quiet: bool) -> Result<ExitCode, Fai
             eprintln!("{}", faint(&format!("[{id}] {text}")));
         }
     };
-    let log = client.lines(&format!("/api/v1/jobs/{id}/logs?follow=true")).await?;
-    let events = client.lines(&format!("/api/v1/events?since=0&job={id}&follow=true")).await?;
+    let log = client
+        .lines(&format!("/api/v1/jobs/{id}/logs?follow=true"))
+        .await?;
+    let events = client
+        .lines(&format!("/api/v1/events?since=0&job={id}&follow=true"))
+        .await?;
     let (mut log, mut events) = (Printer::new(log), events);
     let mut stopping = false;
     let (mut log_open, mut events_open, mut over) = (true, true, false);
@@ -251,7 +289,7 @@ async fn follow(client: &Client, id: JobNo, quiet: bool) -> Result<ExitCode, Fai
     let job = until_over(client, id).await?;
     match job.exit_code {
         Some(0) => {}
-        _ => say(job.detail.clone()),
+        _ => say(format!("{}: {}", job.state, job.detail)),
     }
     Ok(exit_code(job.exit_code.unwrap_or(1)))
 }
@@ -279,8 +317,13 @@ async fn narrate(client: &Client, id: JobNo, event: &EventView, say: &impl Fn(St
 
 /// Grey, where that is welcome.
 fn faint(text: &str) -> String {
-    let plain = !std::io::stderr().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-    if plain { text.to_owned() } else { format!("\u{1b}[2m{text}\u{1b}[0m") }
+    let plain =
+        !std::io::stderr().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+    if plain {
+        text.to_owned()
+    } else {
+        format!("\u{1b}[2m{text}\u{1b}[0m")
+    }
 }
 
 /// Prints a log; lines begin with the node where there are several.

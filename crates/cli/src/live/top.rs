@@ -21,7 +21,8 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
         if args.once || !std::io::stdout().is_terminal() {
             return show::print(screen(&client, usize::MAX).await?);
         }
-        let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).or_work()?;
+        let mut interrupt =
+            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).or_work()?;
         // A screen of its own, so that what was there before comes back.
         print("\u{1b}[?1049h\u{1b}[?25l")?;
         let result = loop {
@@ -42,7 +43,9 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
 
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).or_work()
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .or_work()
 }
 
 fn terminal_rows() -> usize {
@@ -55,8 +58,16 @@ async fn screen(client: &Client, rows: usize) -> Result<String, Failure> {
     let cluster: ClusterView = client.get("/api/v1/cluster").await?;
     let nodes: Vec<NodeView> = client.get("/api/v1/nodes").await?;
     let page: JobPage = client.get("/api/v1/jobs?state=live&limit=200").await?;
-    let states: Vec<String> = cluster.jobs.iter().map(|(state, n)| format!("{n} {state}")).collect();
-    let states = if states.is_empty() { "no jobs".to_owned() } else { states.join(", ") };
+    let states: Vec<String> = cluster
+        .jobs
+        .iter()
+        .map(|(state, n)| format!("{n} {state}"))
+        .collect();
+    let states = if states.is_empty() {
+        "no jobs".to_owned()
+    } else {
+        states.join(", ")
+    };
     let paused = if cluster.paused { "  PAUSED" } else { "" };
     let mut lines = vec![format!(
         "dovetail  {}  policy {} ({})  {}/{} GPUs on {} nodes  {states}{paused}",
@@ -99,5 +110,9 @@ fn bar(used: u32, all: u32) -> String {
     let places = all.clamp(1, 32);
     let full = (u64::from(used) * u64::from(places)).div_ceil(u64::from(all.max(1))) as u32;
     let full = full.min(places);
-    format!("{}{}", "█".repeat(full as usize), "░".repeat((places - full) as usize))
+    format!(
+        "{}{}",
+        "█".repeat(full as usize),
+        "░".repeat((places - full) as usize)
+    )
 }

@@ -293,7 +293,13 @@ impl Book {
     fn enter_engine(&mut self, no: JobNo) {
         let ticket = self.tickets.push(no);
         let record = &self.jobs[&no];
-        let spec = Self::spec(&mut self.names, &record.user, &record.request, record.submitted, ticket);
+        let spec = Self::spec(
+            &mut self.names,
+            &record.user,
+            &record.request,
+            record.submitted,
+            ticket,
+        );
         let record = self.known(no);
         record.ticket = Some(ticket);
         self.set(no, JobState::Queued);

@@ -344,7 +344,10 @@ impl Book {
         self.engine.check()?;
         for job in self.jobs.values() {
             if job.state.is_up() != self.up.contains(&job.no) {
-                return Err(format!("job {} is {:?}, which the list of jobs that are up does not say", job.no, job.state));
+                return Err(format!(
+                    "job {} is {:?}, which the list of jobs that are up does not say",
+                    job.no, job.state
+                ));
             }
             let lives = job.ticket.is_some_and(|t| self.engine.job(t).is_some());
             if lives != job.state.is_in_engine() {

@@ -40,7 +40,12 @@ impl Book {
         let attempt = &self.jobs[&no].attempts[self.jobs[&no].attempts.len() - 1];
         let orders: Vec<_> = (0..attempt.tasks.len())
             .filter(|place| !matches!(attempt.tasks[*place], TaskState::Ended(_)))
-            .map(|place| (attempt.allocation.shares[place].node, Self::resize_order(no, attempt, place)))
+            .map(|place| {
+                (
+                    attempt.allocation.shares[place].node,
+                    Self::resize_order(no, attempt, place),
+                )
+            })
             .collect();
         self.orders.extend(orders);
     }

@@ -63,13 +63,16 @@ impl Book {
             ..Why::default()
         };
         Some(match &record.state {
-            JobState::Held(Hold::User(by)) => plain(format!("{by} wants it to wait; `release` lets it go on")),
+            JobState::Held(Hold::User(by)) => {
+                plain(format!("{by} wants it to wait; `release` lets it go on"))
+            }
             JobState::Held(Hold::After(jobs)) => {
                 let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
                 plain(format!("it waits for the end of job {}", jobs.join(", ")))
             }
             JobState::Held(Hold::Array) => plain("as many jobs of its array are up as may be".to_owned()),
-            JobState::Ended(end) => plain(format!("it is over: {}", end.sentence())),
+            JobState::Ended(end) if end.sentence().is_empty() => plain(format!("it is over: {}", end.word())),
+            JobState::Ended(end) => plain(format!("it is over: {}: {}", end.word(), end.sentence())),
             JobState::Stopping(cause) => plain(format!("it was told to stop: {}", cause.sentence(self))),
             JobState::Queued | JobState::Starting | JobState::Running => {
                 self.why_in_line(&self.engine, record.ticket?)

@@ -7,10 +7,16 @@ impl Cause {
     pub fn sentence(&self, book: &Book) -> String {
         match self {
             Self::Preempted(Some(job)) => {
-                format!("job {job} is ahead of it under policy {} and needs its GPUs", book.policy().policy)
+                format!(
+                    "job {job} is ahead of it under policy {} and needs its GPUs",
+                    book.policy().policy
+                )
             }
             Self::Preempted(None) => {
-                format!("jobs ahead of it under policy {} need its GPUs", book.policy().policy)
+                format!(
+                    "jobs ahead of it under policy {} need its GPUs",
+                    book.policy().policy
+                )
             }
             Self::Moved => "it goes on on other GPUs".to_owned(),
             Self::Resized => "it goes on on more or fewer GPUs".to_owned(),
@@ -40,15 +46,16 @@ impl End {
         }
     }
 
-    /// In a sentence.
+    /// What the word does not say, in a sentence; empty if it says all.
     pub fn sentence(&self) -> String {
         match self {
-            Self::Completed => "completed".to_owned(),
-            Self::Failed { why, .. } => format!("failed: {why}"),
+            Self::Completed => String::new(),
+            Self::Failed { why, .. } | Self::Rejected(why) => why.clone(),
             Self::Cancelled(by) => format!("stopped by {by}"),
-            Self::TimeLimit => "stopped: it ran for as long as it may".to_owned(),
-            Self::Rejected(why) => format!("rejected: {why}"),
-            Self::DependencyFailed(job) => format!("job {job}, for which it waited, did not end as it should have"),
+            Self::TimeLimit => "it ran for as long as it may".to_owned(),
+            Self::DependencyFailed(job) => {
+                format!("job {job}, for which it waited, did not end as it should have")
+            }
         }
     }
 

@@ -90,6 +90,7 @@ impl Agent {
             secret: &secret,
             folder: &folder,
             mps: self.mps.as_deref().filter(|_| order.shared),
+            sdk: &self.sdk,
         };
         let processes = environment::processes(order, &here)?;
         let hostfile = environment::hostfile(order, &here);

@@ -11,10 +11,11 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::config::AgentConfig;
-use crate::error::NodeError;
+use crate::error::{At, NodeError};
 use crate::hardware::gpus::{self, GpuDriver};
 use crate::hardware::system::System;
 use crate::link::Sender;
+use crate::sdk;
 use crate::store::generations::Generations;
 use crate::store::identity;
 use crate::task::cgroup::Cgroups;
@@ -46,6 +47,7 @@ pub(crate) struct Agent {
     pub(crate) identity: u64,
     pub(crate) address: String,
     pub(crate) socket: PathBuf,
+    pub(crate) sdk: PathBuf,
     pub(crate) lease_file: PathBuf,
     pub(crate) lease_until_ms: u64,
     pub(crate) system: System,
@@ -167,6 +169,7 @@ impl Agent {
                 (None, "affinity")
             }
         };
+        let sdk = sdk::unpack(&config.folder).at(&config.folder.join("python"))?;
         let lease_file = config.folder.join("lease");
         tracing::info!(
             node = config.node,
@@ -181,6 +184,7 @@ impl Agent {
                 .address
                 .clone()
                 .unwrap_or_else(|| address_towards(&config.server)),
+            sdk,
             generations: Arc::new(Mutex::new(Generations::open(&config.folder)?)),
             // The one in the file may be of another life of the machine; there is a new one before the first start.
             lease_until_ms: 0,

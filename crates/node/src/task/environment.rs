@@ -20,6 +20,8 @@ pub(crate) struct Here<'a> {
     pub(crate) folder: &'a TaskFolder,
     /// Where MPS listens, if the task shares its GPUs that way.
     pub(crate) mps: Option<&'a str>,
+    /// Where the package for Python scripts is.
+    pub(crate) sdk: &'a Path,
 }
 
 /// All processes that an order starts on this node.
@@ -65,6 +67,13 @@ pub(crate) fn processes(order: &StartTask, here: &Here<'_>) -> Result<Vec<Proces
                 env.insert(name.clone(), value.clone());
             }
         }
+        let sdk = here.sdk.display().to_string();
+        let own = order.env.get("PYTHONPATH").cloned();
+        let found = own
+            .or_else(|| std::env::var("PYTHONPATH").ok())
+            .filter(|p| !p.is_empty());
+        let python = found.map_or(sdk.clone(), |before| format!("{before}:{sdk}"));
+        env.insert("PYTHONPATH".to_owned(), python);
         Process {
             rank,
             command: order.command.clone(),
@@ -155,6 +164,8 @@ fn common(order: &StartTask, here: &Here<'_>) -> BTreeMap<String, String> {
     if let Some(pipe) = here.mps {
         put("CUDA_MPS_PIPE_DIRECTORY", pipe.to_owned());
     }
+    // What a script prints is seen at once, and not when a buffer is full.
+    put("PYTHONUNBUFFERED", "1".to_owned());
     put("master_ip_address", master.to_owned());
     put("job_id", job);
     put("local_accessible_gpus", local);
@@ -254,6 +265,7 @@ mod tests {
             secret: "hush",
             folder: &folder,
             mps: None,
+            sdk: Path::new("/t/python"),
         };
         assert_eq!(
             hostfile(&order(kind, 0), &here),
@@ -318,6 +330,7 @@ mod tests {
             secret: "",
             folder: &folder,
             mps: None,
+            sdk: Path::new("/t/python"),
         };
         let said = processes(&order(Processes::PerGpu, 0), &here).unwrap_err();
         assert_eq!(said, "GPU slot 1 of 0 on this node");

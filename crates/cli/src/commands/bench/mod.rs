@@ -2,6 +2,7 @@
 
 mod cells;
 mod grouping;
+mod live;
 mod sizing;
 
 use std::time::Instant;
@@ -37,6 +38,7 @@ struct Figure {
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     let figures = match args.what {
         BenchArg::Cells => return cells::run(args),
+        BenchArg::Live => return live::run(args),
         BenchArg::Sim => simulation(args)?,
         BenchArg::Grouping => grouping::figures(args.trace.as_ref())?,
         BenchArg::Sizing => sizing::figures()?,

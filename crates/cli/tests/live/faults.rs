@@ -1,0 +1,239 @@
+//! Parts that die and lines that break, at random: no job is lost, none runs twice at once, no GPU leaks.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crate::harness::Cluster;
+
+/// Numbers that look random, from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % most
+    }
+}
+
+/// A job that would notice another of its kind: it holds a lock of its number, and leaves a line at its end.
+const WATCHFUL: &str = "exec 9> held-$DOVETAIL_JOB_ID; flock -n 9 || { echo $DOVETAIL_JOB_ID >> twice; exit 1; }; \
+                        sleep 0.$((DOVETAIL_JOB_ID % 3)); echo $DOVETAIL_JOB_ID >> done";
+
+/// Sends jobs until it is told to stop; the numbers of those that were promised.
+fn sender(cluster: &Cluster, stop: &AtomicBool, promised: &Mutex<Vec<u64>>) {
+    while !stop.load(Ordering::Relaxed) {
+        // A refusal, or no answer, promises nothing.
+        let said = cluster.say(&["run", "--detach", "--retries", "0", "--", "sh", "-c", WATCHFUL]);
+        if said.code == 0 {
+            promised.lock().unwrap().push(said.out.trim().parse().unwrap());
+        }
+        thread::sleep(Duration::from_millis(40));
+    }
+}
+
+/// Whether everything that was promised was done, once.
+fn all_is_well(cluster: &Cluster, promised: &[u64]) {
+    cluster.until_idle();
+    assert_eq!(cluster.read("twice"), "", "jobs that ran twice at once");
+    let done = cluster.read("done");
+    let times: Vec<u64> = done.lines().map(|l| l.parse().unwrap()).collect();
+    let once: BTreeSet<u64> = times.iter().copied().collect();
+    assert_eq!(once.len(), times.len(), "jobs that were done more than once");
+    let lost: Vec<&u64> = promised.iter().filter(|id| !once.contains(id)).collect();
+    assert!(lost.is_empty(), "jobs that were promised and not done: {lost:?}");
+}
+
+#[test]
+fn the_server_is_killed_two_hundred_times_under_load() {
+    let mut cluster = Cluster::start(2, 3, "");
+    let (stop, promised) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let mut dice = Dice(0x5eed);
+    for round in 0..25 {
+        let kills = 8;
+        for _ in 0..kills {
+            thread::scope(|scope| {
+                stop.store(false, Ordering::Relaxed);
+                let (cluster, stop, promised) = (&cluster, &stop, &promised);
+                scope.spawn(move || sender(cluster, stop, promised));
+                thread::sleep(Duration::from_millis(20 + dice.below(250)));
+                stop.store(true, Ordering::Relaxed);
+            });
+            cluster.stop_server("KILL");
+            cluster.start_server();
+        }
+        assert!(cluster.nodes().len() == 2, "round {round}");
+    }
+    let promised = promised.into_inner().unwrap();
+    assert!(promised.len() >= 50, "too little load: {} jobs", promised.len());
+    all_is_well(&cluster, &promised);
+    // Agents lived through all of it, so nothing was started a second time.
+    let jobs: Vec<serde_json::Value> =
+        serde_json::from_str(&cluster.ok(&["jobs", "--all", "--limit", "10000", "-o", "json"])).unwrap();
+    let again: Vec<&serde_json::Value> = jobs.iter().filter(|j| j["launches"] != 1).collect();
+    assert!(again.is_empty(), "started more than once: {again:?}");
+    println!("{} jobs over 200 kills", jobs.len());
+}
+
+#[test]
+fn agents_are_killed_under_load() {
+    let mut cluster = Cluster::start(3, 2, "");
+    let (stop, promised) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let mut dice = Dice(0xa6e);
+    for _ in 0..20 {
+        thread::scope(|scope| {
+            stop.store(false, Ordering::Relaxed);
+            let (cluster, stop, promised) = (&cluster, &stop, &promised);
+            scope.spawn(move || sender(cluster, stop, promised));
+            thread::sleep(Duration::from_millis(100 + dice.below(200)));
+            stop.store(true, Ordering::Relaxed);
+        });
+        let i = dice.below(3) as usize;
+        cluster.kill_agent(i);
+        thread::sleep(Duration::from_millis(dice.below(300)));
+        cluster.start_agent(i);
+    }
+    all_is_well(&cluster, &promised.into_inner().unwrap());
+}
+
+#[test]
+fn a_task_that_is_killed_from_outside_is_started_again() {
+    let cluster = Cluster::start(1, 1, "");
+    let line = "echo $$ >> pids; [ $(wc -l < pids) -ge 3 ] || sleep 1000; echo done";
+    let id = cluster.submit(&[], &["sh", "-c", line]);
+    for n in 1..3 {
+        cluster.until("it runs", |c| c.read("pids").lines().count() == n);
+        let pid = cluster.read("pids").lines().last().unwrap().to_owned();
+        let killed = std::process::Command::new("kill")
+            .args(["-s", "KILL", &pid])
+            .status();
+        assert!(killed.unwrap().success());
+    }
+    cluster.until_state(id, "completed");
+    let job = cluster.job(id);
+    assert_eq!(job["launches"], 3);
+    let end = job["attempts"][0]["end"].as_str().unwrap();
+    assert!(end.contains("by someone other than the scheduler"), "{end}");
+}
+
+/// A line between agents and the server that stalls and breaks at random.
+struct BadLine {
+    port: u16,
+    stop: Arc<AtomicBool>,
+}
+
+impl BadLine {
+    fn start(to: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stop = Arc::new(AtomicBool::new(false));
+        let at_peace = Arc::clone(&stop);
+        thread::spawn(move || {
+            let mut seed = 0xbad;
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { continue };
+                // A server that is not there: the agent sees a connection that closes.
+                let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else {
+                    continue;
+                };
+                for (from, to) in [(&stream, &server), (&server, &stream)] {
+                    seed += 1;
+                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let stop = Arc::clone(&at_peace);
+                    thread::spawn(move || pump(from, to, Dice(seed * 7919), &stop));
+                }
+            }
+        });
+        Self { port, stop }
+    }
+}
+
+fn pump(mut from: TcpStream, mut to: TcpStream, mut dice: Dice, at_peace: &AtomicBool) {
+    let mut buffer = [0; 512];
+    while let Ok(n) = from.read(&mut buffer) {
+        let is_bad = !at_peace.load(Ordering::Relaxed);
+        if n == 0 || (is_bad && dice.below(60) == 0) {
+            break;
+        }
+        if is_bad && dice.below(10) == 0 {
+            thread::sleep(Duration::from_millis(dice.below(400)));
+        }
+        // Pieces of any size, so that frames are torn.
+        let cut = if is_bad { dice.below(n as u64) as usize } else { 0 };
+        if to
+            .write_all(&buffer[..cut])
+            .and_then(|()| to.write_all(&buffer[cut..n]))
+            .is_err()
+        {
+            break;
+        }
+    }
+    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+}
+
+#[test]
+fn a_line_that_stalls_and_breaks_delays_jobs_and_nothing_else() {
+    let mut cluster = Cluster::server_only(2, "");
+    let line = BadLine::start(cluster.dial);
+    cluster.dial = line.port;
+    for i in 0..2 {
+        cluster.start_agent(i);
+    }
+    let (stop, promised) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        let (cluster, stop, promised) = (&cluster, &stop, &promised);
+        scope.spawn(move || sender(cluster, stop, promised));
+        thread::sleep(Duration::from_secs(12));
+        stop.store(true, Ordering::Relaxed);
+    });
+    line.stop.store(true, Ordering::Relaxed);
+    let promised = promised.into_inner().unwrap();
+    cluster.until_idle();
+    assert_eq!(cluster.read("twice"), "", "jobs that ran twice at once");
+    // A node may have been silent for longer than its lease: then its jobs were ended and started again, and one that
+    // was done but could not say so is done again. None is lost.
+    let done: BTreeSet<u64> = cluster.read("done").lines().map(|l| l.parse().unwrap()).collect();
+    let lost: Vec<&u64> = promised.iter().filter(|id| !done.contains(id)).collect();
+    assert!(
+        promised.len() >= 20 && lost.is_empty(),
+        "{} sent, lost: {lost:?}",
+        promised.len()
+    );
+}
+
+#[test]
+fn jobs_run_on_while_the_server_is_down() {
+    let mut cluster = Cluster::start(1, 2, "");
+    let long = cluster.submit(
+        &[],
+        &[
+            "sh",
+            "-c",
+            "echo before; while [ ! -e go ]; do sleep 0.05; done; echo after",
+        ],
+    );
+    let short = cluster.submit(
+        &[],
+        &["sh", "-c", "while [ ! -e soon ]; do sleep 0.05; done; exit 4"],
+    );
+    cluster.until_state(long, "running");
+    cluster.until_state(short, "running");
+    cluster.stop_server("TERM");
+    std::fs::write(cluster.path("soon"), "").unwrap();
+    thread::sleep(Duration::from_millis(500));
+    cluster.start_server();
+    cluster.until_state(short, "failed");
+    assert_eq!(cluster.state(long), "running");
+    std::fs::write(cluster.path("go"), "").unwrap();
+    cluster.until_state(long, "completed");
+    assert_eq!(
+        (cluster.job(long)["launches"].clone(), cluster.log(long)),
+        (1.into(), "before\nafter".to_owned())
+    );
+}

@@ -1,0 +1,13 @@
+//! The live cluster, end to end: real processes, real sockets, real files.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it skips"
+)]
+
+mod faults;
+mod harness;
+mod jobs;
+mod nodes;
+mod people;

@@ -1,0 +1,198 @@
+//! Nodes that are drained, lost and come back, and jobs that go on elsewhere.
+
+use std::collections::BTreeMap;
+
+use crate::harness::{Cluster, python};
+
+/// A trainer whose ranks all say each step.
+const TRAINER: &str = r#"
+import json, os, sys, time
+import dovetail
+path = os.path.join(dovetail.checkpoint_dir(), "state.json")
+step = dovetail.resume_step()
+if step:
+    assert json.load(open(path))["step"] == step
+@dovetail.on_checkpoint
+def save(step):
+    if dovetail.rank() == 0:
+        with open(path + ".new", "w") as file:
+            json.dump({"step": step}, file)
+        os.replace(path + ".new", path)
+for _ in dovetail.iterate(range(10**6), total_steps=int(sys.argv[1]), checkpoint_every=10):
+    step += 1
+    print("rank %d step %d" % (dovetail.rank(), step))
+    time.sleep(0.02 + 0.01 * dovetail.rank())
+"#;
+
+/// The first and last step of each rank.
+fn steps(log: &str) -> BTreeMap<u64, (u64, u64)> {
+    let mut ranks: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for line in log.lines() {
+        let words: Vec<&str> = line.split_whitespace().rev().take(4).collect();
+        let [step, "step", rank, "rank"] = words[..] else {
+            continue;
+        };
+        let (rank, step) = (rank.parse().unwrap(), step.parse().unwrap());
+        ranks.entry(rank).or_insert((step, step)).1 = step;
+    }
+    ranks
+}
+
+#[test]
+fn a_preempted_gang_stops_at_one_step_and_goes_on_elsewhere() {
+    let Some(python) = python() else { return };
+    let policy = "policy: fifo\nparts: {order: 'fifo:priority=true', discipline: preempt}\n";
+    let cluster = Cluster::start(2, 2, policy);
+    let script = cluster.script("trainer.py", TRAINER);
+    let gang = ["--gpus", "2", "--processes", "per-gpu"];
+    let low = cluster.submit(&gang, &[python, &script, "150"]);
+    cluster.until("the gang is under way", |c| {
+        c.job(low)["steps"]["step"].as_u64().unwrap_or(0) >= 15
+    });
+    let first = cluster.job(low)["seats"][0]["node"].as_str().unwrap().to_owned();
+    let other = cluster.submit(&["--gpus", "2", "--priority", "5"], &["sleep", "1000"]);
+    cluster.until_state(other, "running");
+    let high = cluster.submit(&["--gpus", "2", "--priority", "9"], &["sleep", "1000"]);
+    cluster.until_state(high, "running");
+    cluster.until_state(low, "preempted");
+    let job = cluster.job(low);
+    let end = job["attempts"][0]["end"].as_str().unwrap();
+    assert!(
+        end.starts_with("preempted: ") && end.contains(&format!("job {high} is ahead of it")),
+        "{end}"
+    );
+    let stopped = steps(&cluster.log(low));
+    let last = stopped[&0].1;
+    assert_eq!(stopped, BTreeMap::from([(0, (1, last)), (1, (1, last))]));
+    assert_eq!(job["steps"]["checkpoint"], last, "no step is lost: {job}");
+
+    cluster.ok(&["job", "stop", &other.to_string()]);
+    cluster.until_state(low, "completed");
+    let job = cluster.job(low);
+    assert_eq!(job["launches"], 2);
+    assert_ne!(job["attempts"][1]["seats"][0]["node"], first.as_str(), "{job}");
+    let resumed = steps(&cluster.log(low));
+    assert_eq!(
+        resumed,
+        BTreeMap::from([(0, (last + 1, 150)), (1, (last + 1, 150))])
+    );
+    cluster.ok(&["job", "stop", &high.to_string()]);
+    cluster.until_idle();
+}
+
+#[test]
+fn a_job_of_a_lost_node_goes_on_elsewhere_and_never_twice_at_once() {
+    let mut cluster = Cluster::start(2, 1, "");
+    // Whoever runs holds a lock, with all its children; two at once would be seen.
+    let line = "exec 9> held; flock -n 9 || { echo TWICE >> trouble; exit 1; }; echo $DOVETAIL_NODE >> where; \
+                i=0; while [ $i -lt 60 ]; do sleep 0.1; i=$((i+1)); done";
+    let id = cluster.submit(&["--retries", "0"], &["sh", "-c", line]);
+    cluster.until_state(id, "running");
+    cluster.until("it says where it is", |c| !c.read("where").is_empty());
+    let node = cluster.read("where").trim().to_owned();
+    let i: usize = node.trim_start_matches('n').parse().unwrap();
+    cluster.kill_agent(i);
+    cluster.until("the node is lost", |c| {
+        c.nodes()
+            .iter()
+            .any(|n| n["name"] == node.as_str() && n["state"] == "lost")
+    });
+    cluster.until_state(id, "completed");
+    let job = cluster.job(id);
+    let end = job["attempts"][0]["end"].as_str().unwrap();
+    assert!(end.contains(&format!("node {node} was lost")), "{end}");
+    assert_eq!(cluster.read("where").lines().count(), 2);
+    assert_eq!(cluster.read("trouble"), "");
+    // The node comes back and is used again.
+    cluster.start_agent(i);
+    cluster.until("the node is back", |c| {
+        c.nodes().iter().all(|n| n["state"] == "up")
+    });
+    let both = cluster.say(&["run", "--gpus", "2", "--", "echo", "both"]);
+    assert_eq!(both.code, 0, "{both:?}");
+}
+
+#[test]
+fn a_drained_node_finishes_what_it_has_and_takes_nothing_new() {
+    let cluster = Cluster::start(2, 1, "");
+    let stays = cluster.submit(&[], &["sh", "-c", "while [ ! -e go ]; do sleep 0.05; done"]);
+    cluster.until_state(stays, "running");
+    let node = cluster.job(stays)["seats"][0]["node"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let said = cluster.ok(&["node", "drain", &node, "--why", "new fans"]);
+    assert!(said.contains("is draining; 1 jobs still run on it"), "{said}");
+    for _ in 0..3 {
+        let said = cluster.say(&["run", "--", "sh", "-c", "echo $DOVETAIL_NODE"]);
+        assert!(said.code == 0 && said.out.trim() != node, "{said:?}");
+    }
+    assert!(cluster.ok(&["nodes"]).contains("new fans"));
+    std::fs::write(cluster.path("go"), "").unwrap();
+    cluster.until_state(stays, "completed");
+    let waits = cluster.submit(&["--gpus", "2"], &["true"]);
+    let why = cluster.ok(&["job", "explain", &waits.to_string()]);
+    assert!(why.contains("stands in line"), "{why}");
+    cluster.ok(&["node", "resume", &node]);
+    cluster.until_state(waits, "completed");
+    let unknown = cluster.say(&["node", "drain", "n77"]);
+    assert!(unknown.code == 2 && unknown.err.contains("n77"), "{unknown:?}");
+}
+
+#[test]
+fn an_agent_that_is_killed_takes_its_tasks_up_again() {
+    let mut cluster = Cluster::start(1, 1, "");
+    let id = cluster.submit(
+        &[],
+        &[
+            "sh",
+            "-c",
+            "echo begins; while [ ! -e go ]; do sleep 0.05; done; echo ends",
+        ],
+    );
+    cluster.until_state(id, "running");
+    for _ in 0..3 {
+        cluster.kill_agent(0);
+        cluster.start_agent(0);
+        cluster.until("the agent is back", |c| c.nodes()[0]["connected"] == true);
+    }
+    // An end that nobody was there to see is told by the next agent.
+    cluster.kill_agent(0);
+    std::fs::write(cluster.path("go"), "").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    cluster.start_agent(0);
+    cluster.until_state(id, "completed");
+    assert_eq!(cluster.job(id)["launches"], 1);
+    assert_eq!(cluster.log(id), "begins\nends");
+}
+
+#[test]
+fn the_policy_is_changed_while_it_runs() {
+    let mut cluster = Cluster::start(1, 1, "");
+    cluster.ok(&["operate", "pause"]);
+    let id = cluster.submit(&[], &["true"]);
+    assert!(cluster.ok(&["job", "explain", "last"]).contains("paused"));
+    let said = cluster.ok(&["operate", "policy", "srtf", "--part", "placement=spread"]);
+    assert!(
+        said.contains("Policy srtf, placement spread") && said.contains("paused"),
+        "{said}"
+    );
+    // It is remembered.
+    cluster.stop_server("KILL");
+    cluster.start_server();
+    let shown = cluster.ok(&["operate", "show"]);
+    assert!(
+        shown.contains("Policy srtf, placement spread") && shown.contains("paused"),
+        "{shown}"
+    );
+    cluster.ok(&["operate", "resume"]);
+    cluster.until_state(id, "completed");
+    let wrong = cluster.say(&["operate", "policy", "srft"]);
+    assert!(wrong.code == 2 && wrong.err.contains("srtf"), "{wrong:?}");
+    assert!(cluster.ok(&["operate", "round", "2s"]).contains("rounds:2s"));
+    let events = cluster.ok(&["events"]);
+    assert!(
+        events.contains("operated") && events.contains("rounds of 2 s"),
+        "{events}"
+    );
+}
