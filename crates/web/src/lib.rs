@@ -16,6 +16,7 @@ mod users;
 pub mod views;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -64,14 +65,28 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// Waits for an answer of the driver without holding up other requests.
+    /// Waits for an answer of the driver without holding up other requests, and not for ever: while the journal cannot
+    /// be written nothing is promised.
     async fn ask<T: Send + 'static>(&self, ask: Ask<'_, T>) -> Result<T, Problem> {
-        let (sender, receiver) = oneshot::channel();
+        let (sender, mut receiver) = oneshot::channel();
         ask.then(move |result| drop(sender.send(result)));
-        let answer = receiver.await.unwrap_or(Err(Refusal::ShuttingDown));
-        answer.map_err(Problem::from)
+        loop {
+            match tokio::time::timeout(PATIENCE, &mut receiver).await {
+                Ok(answer) => return answer.unwrap_or(Err(Refusal::ShuttingDown)).map_err(Problem::from),
+                Err(_) => {
+                    if let Some(why) = self.nodes.trouble() {
+                        return Err(Problem::unavailable(format!(
+                            "nothing can be promised now, because the journal cannot be written: {why}"
+                        )));
+                    }
+                }
+            }
+        }
     }
 }
+
+/// How long an answer may take before it is looked why.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The most a request may bring, in bytes.
 const LARGEST_BODY: usize = 1 << 20;
