@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DOVETAIL = $(or $(CARGO_TARGET_DIR),target)/release/dovetail
 
-.PHONY: help demo test build lint unit python doc bench clean
+.PHONY: help demo test tools build lint unit python doc bench clean
 
 help: ## What can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/'
@@ -15,7 +15,14 @@ demo: build ## Build, compare nine policies on a Philly-like workload, and write
 build: ## Build the binary
 	$(CARGO) build --release --locked -p dovetail
 
-test: lint unit python doc ## Everything that has to pass
+test: lint tools unit python doc ## Everything that has to pass
+
+tools: ## What tests need beside Rust: PyTorch, where it can be had
+	@if python3 -c "import torch" 2>/dev/null || /usr/bin/python3 -c "import torch" 2>/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-torch) >/dev/null 2>&1 \
+		|| echo "SKIPPED: python3-torch cannot be installed; the test with PyTorch is left out"; \
+	else echo "SKIPPED: PyTorch is not installed (apt-get install python3-torch)"; fi
 
 lint: ## Format and lints
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \

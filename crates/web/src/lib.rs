@@ -72,7 +72,11 @@ impl Api {
         ask.then(move |result| drop(sender.send(result)));
         loop {
             match tokio::time::timeout(PATIENCE, &mut receiver).await {
-                Ok(answer) => return answer.unwrap_or(Err(Refusal::ShuttingDown)).map_err(Problem::from),
+                Ok(answer) => {
+                    return answer
+                        .unwrap_or(Err(Refusal::ShuttingDown))
+                        .map_err(Problem::from);
+                }
                 Err(_) => {
                     if let Some(why) = self.nodes.trouble() {
                         return Err(Problem::unavailable(format!(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::harness::{Cluster, python};
+use crate::harness::{Cluster, project, python};
 
 /// A trainer whose ranks all say each step.
 const TRAINER: &str = r#"
@@ -195,4 +195,82 @@ fn the_policy_is_changed_while_it_runs() {
         events.contains("operated") && events.contains("rounds of 2 s"),
         "{events}"
     );
+}
+
+/// A Python that has PyTorch; else a loud word.
+fn pytorch() -> Option<&'static str> {
+    let has_torch = |python: &&str| {
+        let tried = std::process::Command::new(python)
+            .args(["-c", "import torch"])
+            .output();
+        tried.is_ok_and(|out| out.status.success())
+    };
+    let found = ["python3", "/usr/bin/python3"].into_iter().find(has_torch);
+    if found.is_none() {
+        eprintln!("SKIPPED: PyTorch is not installed (apt-get install python3-torch)");
+    }
+    found
+}
+
+/// `step N loss X` lines.
+fn losses(log: &str) -> Vec<(u64, f64)> {
+    let line = |text: &str| {
+        let (_, rest) = text.split_once("step ")?;
+        let (step, loss) = rest.split_once(" loss ")?;
+        Some((step.parse().ok()?, loss.parse().ok()?))
+    };
+    log.lines().filter_map(line).collect()
+}
+
+#[test]
+fn a_pytorch_gang_is_preempted_and_its_loss_goes_on() {
+    let Some(python) = pytorch() else { return };
+    let policy = "policy: fifo\nparts: {order: 'fifo:priority=true', discipline: preempt}\n";
+    let cluster = Cluster::start(2, 1, policy);
+    let script = project().join("examples/trainers/ddp.py");
+    let command = [
+        python,
+        script.to_str().unwrap(),
+        "--steps",
+        "400",
+        "--every",
+        "50",
+    ];
+    let flags = [
+        "--gpus",
+        "2",
+        "--processes",
+        "per-gpu",
+        "--env",
+        "OMP_NUM_THREADS=1",
+    ];
+    let low = cluster.submit(&flags, &command);
+    cluster.until("the gang is under way", |c| {
+        c.job(low)["steps"]["step"].as_u64().unwrap_or(0) >= 60
+    });
+    let high = cluster.submit(&["--priority", "9"], &["sleep", "1"]);
+    cluster.until_state(high, "completed");
+    cluster.until_state(low, "completed");
+    let job = cluster.job(low);
+    assert_eq!(job["launches"], 2, "{job}");
+    let end = job["attempts"][0]["end"].as_str().unwrap();
+    assert!(end.starts_with("preempted: "), "{end}");
+    let before = cluster.ok(&["job", "logs", &low.to_string(), "--launch", "1"]);
+    let after = cluster.log(low);
+    assert!(after.contains("goes on after step "), "{after}");
+    assert!(after.contains("done after step 400"), "{after}");
+    let (before, after) = (losses(&before), losses(&after));
+    let (last, next) = (*before.last().unwrap(), after[0]);
+    assert_eq!(
+        next.0,
+        last.0 + 20,
+        "no step twice, none left out: {before:?} {after:?}"
+    );
+    // A model that began anew would be back at the loss of its first steps.
+    let (start, end) = (before[0].1, after.last().unwrap().1);
+    assert!(
+        next.1 < (start + end) / 2.0 + 0.35 && end < start,
+        "{before:?} {after:?}"
+    );
+    println!("{before:?}\n{after:?}");
 }

@@ -83,10 +83,18 @@ pub(crate) fn processes(order: &StartTask, here: &Here<'_>) -> Result<Vec<Proces
     Ok((0..count).map(of).collect())
 }
 
-/// The file that `mpirun` reads: a line for each node.
+/// The file that `mpirun` reads: a line for each machine. Agents of one machine share a line, as it insists.
 pub(crate) fn hostfile(order: &StartTask, here: &Here<'_>) -> String {
-    let line = |peer: Peer| format!("{} slots={}\n", peer.address, peer.gpus.len().max(1));
-    peers(order, here).into_iter().map(line).collect()
+    let mut slots: Vec<(String, usize)> = Vec::new();
+    for peer in peers(order, here) {
+        let count = peer.gpus.len().max(1);
+        match slots.iter_mut().find(|(address, _)| *address == peer.address) {
+            Some((_, sum)) => *sum += count,
+            None => slots.push((peer.address, count)),
+        }
+    }
+    let line = |(address, count): (String, usize)| format!("{address} slots={count}\n");
+    slots.into_iter().map(line).collect()
 }
 
 /// The nodes of the gang; a task alone is its own.
@@ -317,6 +325,24 @@ mod tests {
     fn only_the_first_node_starts_mpirun() {
         assert_eq!(check(Processes::FirstNode, 0).len(), 1);
         assert!(check(Processes::FirstNode, 1).is_empty());
+    }
+
+    #[test]
+    fn agents_of_one_machine_share_a_line_of_the_hostfile() {
+        let folder = TaskFolder::at(Path::new("/t/7-2"));
+        let here = Here {
+            node: "n1",
+            address: "10.0.0.1",
+            gpus: &[],
+            socket: Path::new("/t/s"),
+            secret: "",
+            folder: &folder,
+            mps: None,
+            sdk: Path::new("/t/python"),
+        };
+        let mut order = order(Processes::FirstNode, 0);
+        order.peers[1].address = order.peers[0].address.clone();
+        assert_eq!(hostfile(&order, &here), "10.0.0.1 slots=3\n");
     }
 
     #[test]
