@@ -251,3 +251,37 @@ fn a_file_is_sent_and_a_dry_run_says_what_would_happen() {
         "{usage}"
     );
 }
+
+#[test]
+fn the_past_is_a_trace_and_the_simulator_tells_it_again() {
+    let mut cluster = Cluster::start(2, 2, "");
+    for i in 0..12 {
+        let (gpus, seconds) = (format!("{}", 1 + i % 3), format!("0.{}", 3 + i % 5));
+        cluster.submit(&["--gpus", &gpus, "--tenant", "blue"], &["sleep", &seconds]);
+    }
+    let never = cluster.submit(&["--hold"], &["true"]);
+    cluster.until("only that one is left", |c| {
+        c.ok(&["jobs", "-o", "csv"]).lines().count() == 2
+    });
+    // While the server runs, and after it was killed.
+    let folder = cluster.path("server/journal");
+    let folder = folder.to_str().unwrap();
+    let said = cluster.ok(&["trace", "from-journal", folder, "--out", "past.csv"]);
+    assert_eq!(
+        said,
+        "past.csv: 12 jobs; 1 left out that never ran or are not over"
+    );
+    cluster.ok(&["job", "stop", &never.to_string()]);
+    cluster.stop_server("KILL");
+    let info = cluster.ok(&["trace", "info", "past.csv", "--json"]);
+    assert!(info.contains("\"jobs\": 12"), "{info}");
+    let report = cluster.ok(&["trace", "from-journal", folder, "--fidelity", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(
+        (&report["jobs"], &report["policy"]),
+        (&12.into(), &"fifo-backfill".into())
+    );
+    assert!(report["mean_error"].as_f64().unwrap() < 0.5, "{report}");
+    let empty = cluster.say(&["trace", "from-journal", "nowhere", "--fidelity"]);
+    assert!(empty.code == 2 && empty.err.contains("nowhere"), "{empty:?}");
+}
