@@ -151,6 +151,9 @@ pub struct Attempt {
     pub cause: Option<Cause>,
     /// How GPUs are shared, where they are.
     pub sharing: String,
+    /// Whether it was given other CPU and memory while it ran.
+    #[serde(default)]
+    pub(super) resized: bool,
     /// How it ended.
     pub end: Option<AttemptEnd>,
 }

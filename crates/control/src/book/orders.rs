@@ -135,9 +135,10 @@ impl Book {
         for (record, attempt, place) in self.tasks_on(node) {
             match attempt.tasks[place] {
                 TaskState::Starting => orders.push(self.start_order(record, attempt, place)),
-                TaskState::Running | TaskState::Ended(_) => {
+                TaskState::Running if attempt.resized => {
                     orders.push(Self::resize_order(record.no, attempt, place));
                 }
+                TaskState::Running | TaskState::Ended(_) => {}
             }
             if let Some(cause) = &attempt.cause {
                 orders.push(Self::stop_order(record.no, attempt.launch, cause.word(), false));

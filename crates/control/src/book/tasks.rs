@@ -37,6 +37,7 @@ impl Book {
             return;
         };
         attempt.allocation = allocation;
+        attempt.resized = true;
         let attempt = &self.jobs[&no].attempts[self.jobs[&no].attempts.len() - 1];
         let orders: Vec<_> = (0..attempt.tasks.len())
             .filter(|place| !matches!(attempt.tasks[*place], TaskState::Ended(_)))
@@ -65,6 +66,7 @@ impl Book {
             allocation,
             cause: None,
             sharing: String::new(),
+            resized: false,
             end: None,
         };
         record.attempts.push(attempt);
