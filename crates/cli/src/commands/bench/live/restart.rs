@@ -55,7 +55,7 @@ pub(super) fn first_decision() -> Result<Row, Failure> {
 
 fn arrive(handle: &Handle, i: usize) -> Result<NodeId, Failure> {
     let arrival = Arrival {
-        spec: NodeSpec::plain(&format!("node-{i}"), 8),
+        spec: NodeSpec::plain(format!("node-{i}"), 8),
         gpu_type: "virtual".to_owned(),
         rack: String::new(),
         address: "127.0.0.1".to_owned(),
