@@ -10,7 +10,7 @@ import json, os, sys, time
 import dovetail
 path = os.path.join(dovetail.checkpoint_dir(), "state.json")
 step = dovetail.resume_step()
-if step:
+if step and dovetail.rank() == 0:  # who writes it: the others may come when it has written the next one
     assert json.load(open(path))["step"] == step
 @dovetail.on_checkpoint
 def save(step):
