@@ -179,7 +179,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, mut dice: Dice, at_peace: &Atomi
 
 #[test]
 fn a_line_that_stalls_and_breaks_delays_jobs_and_nothing_else() {
-    let mut cluster = Cluster::server_only(2, "");
+    let mut cluster = Cluster::server_only(2, "lease: 3s\n");
     let line = BadLine::start(cluster.dial);
     cluster.dial = line.port;
     for i in 0..2 {

@@ -82,7 +82,7 @@ fn a_preempted_gang_stops_at_one_step_and_goes_on_elsewhere() {
 
 #[test]
 fn a_job_of_a_lost_node_goes_on_elsewhere_and_never_twice_at_once() {
-    let mut cluster = Cluster::start(2, 1, "");
+    let mut cluster = Cluster::start(2, 1, "lease: 3s\n");
     // Whoever runs holds a lock, with all its children; two at once would be seen.
     let line = "exec 9> held; flock -n 9 || { echo TWICE >> trouble; exit 1; }; echo $DOVETAIL_NODE >> where; \
                 i=0; while [ $i -lt 60 ]; do sleep 0.1; i=$((i+1)); done";
