@@ -71,12 +71,17 @@ pub async fn serve(
         handle: handle.clone(),
     };
     let watch = tokio::spawn(watch_silence(hub, handle));
+    // Words are short and must not wait for each other. (The builder's own setting is for sockets it opens itself.)
+    let connections = TcpListenerStream::new(listener).map(|accepted| {
+        accepted.inspect(|stream| {
+            let _ = stream.set_nodelay(true);
+        })
+    });
     let served = Server::builder()
         .tls_config(tls)?
         .http2_keepalive_interval(Some(Duration::from_secs(20)))
-        .tcp_nodelay(true)
         .add_service(SchedulerServer::new(service))
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), until)
+        .serve_with_incoming_shutdown(connections, until)
         .await;
     watch.abort();
     served?;
