@@ -285,3 +285,28 @@ fn the_past_is_a_trace_and_the_simulator_tells_it_again() {
     let empty = cluster.say(&["trace", "from-journal", "nowhere", "--fidelity"]);
     assert!(empty.code == 2 && empty.err.contains("nowhere"), "{empty:?}");
 }
+
+#[test]
+fn a_job_that_starts_its_own_processes_ends_with_the_one_on_the_first_node() {
+    let cluster = Cluster::start(2, 1, "");
+    let line = "echo $DOVETAIL_NODE_RANK of $DOVETAIL_NODES; cat $DOVETAIL_HOSTFILE; exit $CODE";
+    for code in ["0", "3"] {
+        let variable = format!("CODE={code}");
+        let said = cluster.say(&[
+            "run",
+            "--gpus",
+            "2",
+            "--processes",
+            "first-node",
+            "--env",
+            &variable,
+            "--",
+            "sh",
+            "-c",
+            line,
+        ]);
+        assert_eq!(said.code.to_string(), code, "{said:?}");
+        assert_eq!(said.out, "0 of 2\n127.0.0.1 slots=2\n", "{said:?}");
+    }
+    cluster.until_idle();
+}

@@ -140,6 +140,9 @@ impl Book {
                 }
                 TaskState::Running | TaskState::Ended(_) => {}
             }
+            if attempt.cause.is_none() && self.only_holds(record.no, attempt.launch) {
+                orders.push(Self::stop_order(record.no, attempt.launch, "done", false));
+            }
             if let Some(cause) = &attempt.cause {
                 orders.push(Self::stop_order(record.no, attempt.launch, cause.word(), false));
             }

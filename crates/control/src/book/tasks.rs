@@ -4,6 +4,7 @@ use dovetail_model::{Allocation, Event, Generation, JobId, NodeId, Outcome, Rate
 
 use super::{Attempt, AttemptEnd, Book, Cause, End, Hold, JobState, TaskState, What};
 use crate::fact::TaskEnd;
+use crate::request::Processes;
 use crate::{JobNo, Launch};
 
 impl Cause {
@@ -213,7 +214,32 @@ impl Book {
                 None => Cause::Failed,
             };
             self.stop_attempt(no, launch, cause);
+        } else if self.only_holds(no, launch) {
+            let rest: Vec<NodeId> = self.lives_on(no, launch);
+            for node in rest {
+                self.order(node, Self::stop_order(no, launch, "done", false));
+            }
         }
+    }
+
+    /// Whether the process on the first node was all there was, and has ended: the other tasks only hold their nodes.
+    pub(super) fn only_holds(&self, no: JobNo, launch: Launch) -> bool {
+        let record = &self.jobs[&no];
+        let attempt = record.attempt().filter(|a| a.launch == launch);
+        let first = attempt.and_then(|a| a.tasks.first());
+        record.request.processes == Processes::FirstNode && matches!(first, Some(TaskState::Ended(_)))
+    }
+
+    /// Nodes on which tasks of a launch have not ended.
+    fn lives_on(&self, no: JobNo, launch: Launch) -> Vec<NodeId> {
+        let attempt = self.jobs[&no].attempt().filter(|a| a.launch == launch);
+        let tasks = attempt
+            .into_iter()
+            .flat_map(|a| a.tasks.iter().zip(&a.allocation.shares));
+        tasks
+            .filter(|(task, _)| !matches!(task, TaskState::Ended(_)))
+            .map(|(_, share)| share.node)
+            .collect()
     }
 
     /// Tasks that were on a node when it was lost count as ended: its agent ends them by itself.
@@ -237,6 +263,7 @@ impl Book {
         let now = self.now;
         self.forget_limit(no);
         let record = self.known(no);
+        let only_first = record.request.processes == Processes::FirstNode;
         let attempt = record.attempt_of(launch).expect("looked at by the caller");
         attempt.until = Some(now);
         let ends: Vec<TaskEnd> = attempt
@@ -248,7 +275,12 @@ impl Book {
             })
             .collect();
         let cause = attempt.cause.clone();
-        let completed = ends.iter().all(|end| !is_bad(end) && !end.was_stopped);
+        // Where only the first node has a process, the others were told to go.
+        let counted = match only_first {
+            true => &ends[..1],
+            false => &ends[..],
+        };
+        let completed = counted.iter().all(|end| !is_bad(end) && !end.was_stopped);
         let first_bad = ends.iter().find(|end| is_bad(end) && !end.was_stopped);
         match (cause, first_bad) {
             _ if completed => {
