@@ -24,13 +24,18 @@ pub(crate) fn lock(folder: &Path) -> Result<File, NodeError> {
         .truncate(false)
         .open(&path)
         .at(&path)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(NodeError::InUse {
-            dir: folder.to_owned(),
-        }),
-        Err(TryLockError::Error(e)) => Err(e).at(&path),
+    // A child that a killed agent was just starting has the lock until it becomes another program.
+    const TRIES: u32 = 40;
+    for _ in 0..TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(std::time::Duration::from_millis(50)),
+            Err(TryLockError::Error(e)) => return Err(e).at(&path),
+        }
     }
+    Err(NodeError::InUse {
+        dir: folder.to_owned(),
+    })
 }
 
 /// The number of this agent, drawn when it first starts in its folder. One that cannot be read is drawn anew, and the
