@@ -1,10 +1,9 @@
 //! The scheduler's own authority: it signs the certificate of the server and one for each node that joins.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use dovetail_control::write_private;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType, ExtendedKeyUsagePurpose,
     IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
@@ -75,8 +74,8 @@ impl Authority {
             params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
             params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
             let certificate = params.self_signed(&key).map_err(bad("a new certificate"))?;
-            write_secret(&key_path, &key.serialize_pem()).map_err(at(&key_path))?;
-            write_secret(&ca_path, &certificate.pem()).map_err(at(&ca_path))?;
+            write_private(&key_path, key.serialize_pem().as_bytes()).map_err(at(&key_path))?;
+            write_private(&ca_path, certificate.pem().as_bytes()).map_err(at(&ca_path))?;
         }
         let certificate = fs::read_to_string(&ca_path).map_err(at(&ca_path))?;
         let key = fs::read_to_string(&key_path).map_err(at(&key_path))?;
@@ -86,7 +85,7 @@ impl Authority {
         let fingerprint = fingerprint(&certificate)?;
         if !token_path.exists() {
             let token = JoinToken::generate(&fingerprint);
-            write_secret(&token_path, &format!("{token}\n")).map_err(at(&token_path))?;
+            write_private(&token_path, format!("{token}\n").as_bytes()).map_err(at(&token_path))?;
         }
         let token = fs::read_to_string(&token_path).map_err(at(&token_path))?;
         let token: JoinToken = token.parse().map_err(|why| AuthorityError::Bad {
@@ -166,20 +165,6 @@ fn fingerprint(certificate: &str) -> Result<String, AuthorityError> {
     })?;
     let hash = digest(&SHA256, parsed.contents());
     Ok(hash.as_ref().iter().map(|b| format!("{b:02x}")).collect())
-}
-
-/// Writes a file that only its owner can read, whole or not at all.
-fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
-    let unfinished = path.with_extension("tmp");
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(0o600)
-        .open(&unfinished)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&unfinished, path)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub mod live;
 pub mod profiler;
 pub mod progress;
 pub mod scenario;
+pub mod scratch;
 pub mod setup;
 pub mod show;
 pub mod tenancy;

@@ -15,13 +15,16 @@ mod fact;
 mod handle;
 pub mod history;
 mod logs;
+mod private_file;
 mod request;
 
 pub use book::{Book, Notice, Order, StartTask};
+pub use dovetail_policies::knobs::parse_span;
 pub use driver::{Backend, Driver, DriverConfig, DriverError, Start};
 pub use fact::{Fact, Operate, PolicyText, Record, TaskEnd};
 pub use handle::{Admittance, Arrival, Ask, Handle, Refusal};
 pub use logs::{LogPiece, LogRequest};
+pub use private_file::write_private;
 pub use request::{After, AfterWhen, ArrayPart, JobRequest, Processes, Retries};
 
 /// The number of a job, as people see it: 1, 2, 3, ...

@@ -1,6 +1,6 @@
 //! Jobs in a file: YAML (or JSON) with the keys of a request, in forms that people like to write.
 
-use dovetail_control::{After, JobRequest};
+use dovetail_control::{After, JobRequest, parse_span};
 use serde_json::{Map, Value, json};
 
 use crate::views::{ArrayRequest, Submission};
@@ -161,16 +161,8 @@ pub(crate) fn span(value: &Value) -> Result<f64, String> {
     if let Some(seconds) = value.as_f64() {
         return Ok(seconds);
     }
-    let text = value.as_str().ok_or_else(wrong)?.trim();
-    let (number, factor) = match text.char_indices().next_back() {
-        Some((at, 's')) => (&text[..at], 1.0),
-        Some((at, 'm')) => (&text[..at], 60.0),
-        Some((at, 'h')) => (&text[..at], 3_600.0),
-        Some((at, 'd')) => (&text[..at], 86_400.0),
-        _ => (text, 1.0),
-    };
-    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
-    Some(number * factor).filter(|s| s.is_finite()).ok_or_else(wrong)
+    let span = value.as_str().and_then(parse_span).ok_or_else(wrong)?;
+    Ok(span.as_secs_f64())
 }
 
 /// MiB: a number, or one with a unit such as `512M`, `16G`, `1T`.

@@ -1,12 +1,11 @@
 //! Who may speak: users and the hashes of their tokens, in a file that only the scheduler can read.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
+use dovetail_control::write_private;
 use rand::Rng;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
@@ -161,26 +160,13 @@ impl Users {
         let mut changed = entries.clone();
         change(&mut changed)?;
         let bytes = serde_json::to_vec_pretty(&changed).unwrap_or_default();
-        write_secret(&self.path, &bytes).map_err(|source| UsersError::File {
+        write_private(&self.path, &bytes).map_err(|source| UsersError::File {
             path: self.path.clone(),
             source,
         })?;
         *entries = changed;
         Ok(())
     }
-}
-
-fn write_secret(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let unfinished = path.with_extension("tmp");
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(0o600)
-        .open(&unfinished)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&unfinished, path)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::simulate::blame;
 use crate::args::{FromJournalArgs, RunArgs};
 use crate::failure::{Blame, Failure};
+use crate::scratch::Scratch;
 use crate::{setup, show};
 
 /// How far the simulator is from what happened.
@@ -35,7 +36,7 @@ struct Fidelity {
 /// # Errors
 /// When the journal cannot be read, or holds no job that ran.
 pub fn run(args: &FromJournalArgs) -> Result<(), Failure> {
-    let copy = ScratchFolder::new()?;
+    let copy = Scratch::new("journal")?;
     let history = history::read(&args.folder, &copy.0).or_request()?;
     if history.jobs.is_empty() {
         return Err(Failure::request(format!(
@@ -69,25 +70,6 @@ pub fn run(args: &FromJournalArgs) -> Result<(), Failure> {
         return show::print(serde_json::to_string_pretty(&fidelity).or_work()?);
     }
     show::print(table(&fidelity))
-}
-
-/// A folder that goes with the value.
-struct ScratchFolder(std::path::PathBuf);
-
-impl ScratchFolder {
-    fn new() -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("dovetail-journal-{}", std::process::id()));
-        std::fs::create_dir_all(&path)
-            .with_context(|| format!("{}", path.display()))
-            .or_work()?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for ScratchFolder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// The history as a native trace; times count from its first job.

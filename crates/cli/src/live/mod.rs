@@ -3,13 +3,17 @@
 pub mod agent;
 pub mod args;
 pub mod client;
+pub mod events;
 pub mod jobs;
-pub mod others;
+pub mod nodes;
+pub mod operate;
 pub mod server;
 pub mod settings;
 pub mod show;
 pub mod submit;
 pub mod top;
+pub mod usage;
+pub mod users;
 
 use std::process::ExitCode;
 
@@ -63,13 +67,13 @@ pub fn run(command: &LiveCommand) -> Result<ExitCode, Failure> {
         LiveCommand::Agent(args) => agent::run(args),
         LiveCommand::Jobs(args) => jobs::list(args),
         LiveCommand::Job(args) => jobs::job(&args.command),
-        LiveCommand::Nodes(args) => others::nodes(args),
-        LiveCommand::Node(args) => others::node(&args.command),
-        LiveCommand::Events(args) => others::events(args),
-        LiveCommand::Usage(args) => others::usage(args),
+        LiveCommand::Nodes(args) => nodes::list(args),
+        LiveCommand::Node(args) => nodes::act(&args.command),
+        LiveCommand::Events(args) => events::run(args),
+        LiveCommand::Usage(args) => usage::run(args),
         LiveCommand::Top(args) => top::run(args),
-        LiveCommand::Operate(args) => others::operate(&args.command),
-        LiveCommand::User(args) => others::user(&args.command),
+        LiveCommand::Operate(args) => operate::run(&args.command),
+        LiveCommand::User(args) => users::run(&args.command),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
 use dovetail_agents::{Authority, Hub, HubConfig};
-use dovetail_control::{Driver, DriverConfig, LogPiece, LogRequest};
+use dovetail_control::{Driver, DriverConfig, LogPiece, LogRequest, write_private};
 use dovetail_model::NodeId;
 use dovetail_node::AgentConfig;
 use dovetail_web::{ApiConfig, Nodes, Tls, Users};
@@ -265,17 +265,9 @@ fn first_client(
         token,
     };
     let text = serde_saphyr::to_string(&file).or_work()?;
-    let unfinished = path.with_extension("tmp");
-    let _ = fs::remove_file(&unfinished);
-    let written = fs::OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(0o600)
-        .open(&unfinished)
-        .and_then(|mut out| std::io::Write::write_all(&mut out, text.as_bytes()))
-        .and_then(|()| fs::rename(&unfinished, &path));
-    written.with_context(|| format!("{}", path.display())).or_work()?;
+    write_private(&path, text.as_bytes())
+        .with_context(|| format!("{}", path.display()))
+        .or_work()?;
     Ok(url)
 }
 

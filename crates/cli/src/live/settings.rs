@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use dovetail_control::PolicyText;
+use dovetail_control::{PolicyText, parse_span};
 use dovetail_engine::Clock;
 use dovetail_model::Time;
 use serde::Deserialize;
@@ -75,17 +75,12 @@ pub struct Settings {
     pub tls: bool,
 }
 
-/// `90s`, `5m`, `1h`.
-pub fn span(text: &str, key: &str) -> Result<f64, Failure> {
-    let value = serde_json::Value::String(text.to_owned());
-    let keys = [("command", "x".into()), ("time_limit", value)];
-    let keys = keys
-        .into_iter()
-        .map(|(k, v): (&str, serde_json::Value)| (k.to_owned(), v))
-        .collect();
-    let file = dovetail_web::JobFile::from_keys(keys);
-    let seconds = file.ok().and_then(|f| f.job.time_limit_s);
-    seconds.ok_or_else(|| {
+/// A span of time under a key: `90s`, `5m`, `1h`.
+///
+/// # Errors
+/// Names the key and what would be accepted.
+pub fn span(text: &str, key: &str) -> Result<Time, Failure> {
+    parse_span(text).filter(|span| span.0 > 0).ok_or_else(|| {
         Failure::request(format!(
             "{key}: {text:?} is no span of time; expected one such as 90s, 5m or 1h"
         ))
@@ -139,7 +134,7 @@ impl Settings {
         names.sort();
         names.dedup();
         let seconds = |text: Option<String>, key: &str, usual: f64| match text {
-            Some(text) => span(&text, key).map(Duration::from_secs_f64),
+            Some(text) => span(&text, key).map(|span| Duration::from_secs_f64(span.as_secs_f64())),
             None => Ok(Duration::from_secs_f64(usual)),
         };
         let heartbeat = seconds(file.heartbeat, "heartbeat", 2.0)?;
@@ -165,7 +160,7 @@ impl Settings {
                 parts: file.parts,
             },
             clock: match file.round {
-                Some(round) => Clock::rounds(Time::from_secs_f64(span(&round, "round")?)),
+                Some(round) => Clock::rounds(span(&round, "round")?),
                 None => Clock::Events,
             },
             checkpoints: file.checkpoints,

@@ -7,22 +7,6 @@ use crate::fact::TaskEnd;
 use crate::request::Processes;
 use crate::{JobNo, Launch};
 
-impl Cause {
-    /// In a word, for the task.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Preempted(_) => "preempted",
-            Self::Moved => "moved",
-            Self::Resized => "resized",
-            Self::NodeLost(_) => "node-lost",
-            Self::Cancelled(_) => "cancelled",
-            Self::Held(_) => "held",
-            Self::TimeLimit => "time-limit",
-            Self::Failed | Self::Platform(_) => "failed",
-        }
-    }
-}
-
 /// Whose fault a failure is.
 enum Fault {
     User,

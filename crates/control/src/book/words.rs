@@ -3,6 +3,20 @@
 use super::{Book, Cause, End};
 
 impl Cause {
+    /// In a word, for the task.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Preempted(_) => "preempted",
+            Self::Moved => "moved",
+            Self::Resized => "resized",
+            Self::NodeLost(_) => "node-lost",
+            Self::Cancelled(_) => "cancelled",
+            Self::Held(_) => "held",
+            Self::TimeLimit => "time-limit",
+            Self::Failed | Self::Platform(_) => "failed",
+        }
+    }
+
     /// In a sentence, with names.
     pub fn sentence(&self, book: &Book) -> String {
         match self {

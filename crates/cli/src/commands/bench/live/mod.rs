@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use dovetail_agents::{Authority, Hub, HubConfig};
 use dovetail_control::{Driver, DriverConfig, Handle, JobRequest, PolicyText};
 use dovetail_engine::Clock;
@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 
 use crate::args::BenchArgs;
 use crate::failure::{Blame, Failure};
+use crate::scratch::Scratch;
 use crate::show;
 
 /// One line of the result.
@@ -45,25 +46,6 @@ impl Row {
 
     fn is_met(&self) -> bool {
         (self.figure >= self.goal) == self.more || self.figure == self.goal
-    }
-}
-
-/// A folder that goes with the value.
-pub(super) struct Scratch(pub(super) PathBuf);
-
-impl Scratch {
-    pub(super) fn new(name: &str) -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("dovetail-bench-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path)
-            .with_context(|| format!("{}", path.display()))
-            .or_work()?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -123,7 +105,7 @@ const GPUS: u32 = 8;
 
 /// Agents, submissions and starts.
 async fn load() -> Result<Vec<Row>, Failure> {
-    let dir = Scratch::new("live")?;
+    let dir = Scratch::new("bench-live")?;
     let authority = Arc::new(Authority::open(&dir.0.join("pki")).or_work()?);
     let (driver, handle, _) = Driver::open(&config(dir.0.join("journal"))).or_work()?;
     let hub = Hub::new(HubConfig::default());

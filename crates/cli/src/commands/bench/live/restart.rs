@@ -7,8 +7,9 @@ use anyhow::anyhow;
 use dovetail_control::{Arrival, Backend, Driver, Handle, Order, TaskEnd};
 use dovetail_model::{NodeId, NodeSpec};
 
-use super::{Row, Scratch, config, job};
+use super::{Row, config, job};
 use crate::failure::{Blame, Failure};
+use crate::scratch::Scratch;
 
 const JOBS: usize = 100_000;
 const LIVE: usize = 10_000;
@@ -27,7 +28,7 @@ impl Backend for Post {
 
 /// A journal with many jobs, of which some run and some wait; then a crash, and the first decision after it.
 pub(super) fn first_decision() -> Result<Row, Failure> {
-    let dir = Scratch::new("restart")?;
+    let dir = Scratch::new("bench-restart")?;
     make_past(&dir)?;
     let begin = Instant::now();
     let (driver, handle, start) = Driver::open(&config(dir.0.clone())).or_work()?;

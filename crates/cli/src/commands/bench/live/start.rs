@@ -7,11 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use dovetail_web::views::{JobView, NodeView, Submission, Submitted};
 
-use super::{Row, Scratch, job};
+use super::{Row, job};
 use crate::failure::{Blame, Failure};
 use crate::live::args::ClientArgs;
 use crate::live::client::{Client, block_on};
 use crate::live::show::now;
+use crate::scratch::Scratch;
 
 const JOBS: usize = 101;
 
@@ -26,7 +27,7 @@ impl Drop for Up {
 
 /// Median and worst time from the request to the running process, on an idle node.
 pub(super) fn latency() -> Result<Vec<Row>, Failure> {
-    let dir = Scratch::new("start")?;
+    let dir = Scratch::new("bench-start")?;
     let this = std::env::current_exe().or_work()?;
     let mut child = Command::new(this)
         .args([

@@ -1,0 +1,88 @@
+//! `dovetail nodes` and `dovetail node ...`.
+
+use dovetail_web::views::{Because, NodeView};
+
+use crate::failure::Failure;
+use crate::live::args::{NodeCommand, NodesArgs};
+use crate::live::client::{Client, block_on, query};
+use crate::live::show::{Listing, now, span, watch};
+use crate::show;
+
+/// A table of nodes.
+fn listing(nodes: &Vec<NodeView>) -> Listing<'_, Vec<NodeView>> {
+    let now = now();
+    let row = |node: &NodeView| {
+        let state = match (node.connected, node.state.as_str()) {
+            (false, "up" | "draining") => format!("{} (silent)", node.state),
+            _ => node.state.clone(),
+        };
+        let jobs: Vec<String> = node.jobs.iter().map(ToString::to_string).collect();
+        vec![
+            node.name.clone(),
+            state,
+            format!("{}/{}", node.used_gpus, node.gpus),
+            node.gpu_type.clone(),
+            format!("{}", node.cpu_milli / 1000),
+            format!("{:.1} GiB", node.memory_mib as f64 / 1024.0),
+            jobs.join(" "),
+            node.detail.clone(),
+            node.rack.clone(),
+            node.address.clone(),
+            span(now.since(node.since)),
+        ]
+    };
+    Listing {
+        headings: &[
+            "Node",
+            "State",
+            "GPUs used",
+            "Type",
+            "CPUs",
+            "Memory",
+            "Jobs",
+            "Detail",
+            "Rack",
+            "Address",
+            "Since",
+        ],
+        narrow: 8,
+        rows: nodes.iter().map(row).collect(),
+        value: nodes,
+        none: "No node has joined yet; `dovetail agent` on a node makes it join.",
+    }
+}
+
+/// Runs `dovetail nodes`.
+///
+/// # Errors
+/// When the scheduler cannot be reached, or refuses.
+pub fn list(args: &NodesArgs) -> Result<(), Failure> {
+    let client = Client::open(&args.client)?;
+    let (client, form) = (&client, args.output.form());
+    block_on(watch(args.watch, || async move {
+        let nodes: Vec<NodeView> = client.get("/api/v1/nodes").await?;
+        listing(&nodes).text(form)
+    }))
+}
+
+/// Runs `dovetail node ...`.
+///
+/// # Errors
+/// When the scheduler cannot be reached, or refuses.
+pub fn act(command: &NodeCommand) -> Result<(), Failure> {
+    let (client, name, action, why) = match command {
+        NodeCommand::Drain { name, why, client } => (client, name, "drain", why.clone()),
+        NodeCommand::Resume { name, client } => (client, name, "resume", String::new()),
+    };
+    let client = Client::open(client)?;
+    block_on(async {
+        let path = format!("/api/v1/nodes/{}/{action}", query(name));
+        let node: NodeView = client.post(&path, &Because { why }).await?;
+        let rest = match (node.state.as_str(), node.jobs.len()) {
+            ("draining", 0) => "; nothing runs on it".to_owned(),
+            ("draining", n) => format!("; {n} jobs still run on it"),
+            _ => String::new(),
+        };
+        show::print(format!("{} is {}{rest}", node.name, node.state))
+    })
+}
