@@ -10,6 +10,7 @@ mod jobs;
 mod logs;
 mod nodes;
 mod operate;
+mod page;
 mod problem;
 mod serve;
 mod users;
@@ -122,7 +123,7 @@ pub fn router(handle: Handle, nodes: Arc<dyn Nodes>, users: Arc<Users>, config: 
     Router::new()
         .route("/healthz", get(operate::health))
         .nest("/api/v1", v1)
-        .fallback(problem::no_such_page)
+        .fallback(page::page)
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .with_state(api)
 }

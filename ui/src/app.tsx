@@ -1,0 +1,204 @@
+// The frame of the page: who is signed in, where to go, and the screen of the address.
+
+import { useEffect, useState } from "preact/hooks";
+import type { ComponentChild } from "preact";
+import { me } from "./api";
+import { KeyHelp, startKeys } from "./keys";
+import { connected } from "./live";
+import { Confirmer } from "./parts/dialog";
+import { Button, Empty, ErrorNote, Loading } from "./parts/basics";
+import { Toasts, sayError } from "./parts/toast";
+import { navigate, path } from "./router";
+import { Admin } from "./screens/admin";
+import { ClusterMap } from "./screens/cluster";
+import { Home } from "./screens/home";
+import { JobScreen } from "./screens/job";
+import { Jobs } from "./screens/jobs";
+import { Profile } from "./screens/profile";
+import { Queue } from "./screens/queue";
+import { SignIn } from "./screens/sign-in";
+import { Submit } from "./screens/submit";
+import { Usage } from "./screens/usage";
+import { VirtualClusters } from "./screens/vcs";
+import { lookWho, signOut } from "./session";
+import { type Theme, theme } from "./theme";
+
+const PLACES: [href: string, text: string, adminOnly?: boolean][] = [
+  ["/", "Home"],
+  ["/jobs", "Jobs"],
+  ["/submit", "Submit"],
+  ["/queue", "Queue"],
+  ["/cluster", "Cluster"],
+  ["/vcs", "Virtual clusters"],
+  ["/usage", "Usage"],
+  ["/admin", "Administration", true],
+];
+
+const TITLES: [start: string, title: string][] = [
+  ["/jobs/", "Job"],
+  ["/me", "My account"],
+  ...PLACES.slice(1).map(([href, text]) => [href, text] as [string, string]),
+];
+
+export function App() {
+  const [trouble, setTrouble] = useState<string>();
+  useEffect(() => {
+    startKeys();
+    void lookWho().then(setTrouble);
+  }, []);
+  const title = TITLES.find(([start]) => path.value.startsWith(start))?.[1];
+  useEffect(() => {
+    const number = /^\/jobs\/(\d+)/.exec(path.value)?.[1];
+    document.title = title ? `${title}${number ? ` ${number}` : ""} · Dovetail` : "Dovetail";
+  }, [path.value]);
+  if (trouble) {
+    return (
+      <main class="alone">
+        <ErrorNote retry={() => location.reload()}>{trouble}</ErrorNote>
+      </main>
+    );
+  }
+  if (me.value === undefined) return <Loading />;
+  if (me.value === null) {
+    return (
+      <>
+        <SignIn />
+        <Toasts />
+      </>
+    );
+  }
+  return (
+    <>
+      <Frame />
+      <Toasts />
+      <Confirmer />
+      <KeyHelp />
+    </>
+  );
+}
+
+function screen(): ComponentChild {
+  const at = path.value.replace(/\/+$/, "") || "/";
+  const job = /^\/jobs\/(\d+)$/.exec(at);
+  if (job) return <JobScreen key={job[1]} id={Number(job[1])} />;
+  switch (at) {
+    case "/":
+      return <Home />;
+    case "/jobs":
+      return <Jobs />;
+    case "/submit":
+      return <Submit />;
+    case "/queue":
+      return <Queue />;
+    case "/cluster":
+      return <ClusterMap />;
+    case "/vcs":
+      return <VirtualClusters />;
+    case "/usage":
+      return <Usage />;
+    case "/admin":
+      return <Admin />;
+    case "/me":
+      return <Profile />;
+    default:
+      return (
+        <Empty title="There is nothing here.">
+          <a href="/">Go home</a> or <a href="/jobs">look at the jobs</a>.
+        </Empty>
+      );
+  }
+}
+
+function Frame() {
+  const [open, setOpen] = useState(false);
+  useEffect(() => setOpen(false), [path.value]);
+  const user = me.value;
+  const isHere = (href: string) => (href === "/" ? path.value === "/" : path.value.startsWith(href));
+  return (
+    <div class={`frame ${open ? "menu-open" : ""}`}>
+      <a class="skip" href="#main" onClick={() => document.getElementById("main")?.focus()}>
+        Skip to the content
+      </a>
+      <header class="top">
+        <button type="button" class="button quiet menu-button" aria-label="Menu" aria-expanded={open} onClick={() => setOpen(!open)}>
+          ☰
+        </button>
+        <a class="brand" href="/" aria-label="Dovetail, home">
+          <Mark /> <span>Dovetail</span>
+        </a>
+        <Search />
+        <span class={`live ${connected.value ? "on" : "off"}`} title={connected.value ? "This page is up to date." : "The stream of events is broken. It is tried again."}>
+          {connected.value ? "live" : "offline"}
+        </span>
+      </header>
+      <nav class="side" aria-label="Main">
+        <ul>
+          {PLACES.filter(([, , adminOnly]) => !adminOnly || user?.admin).map(([href, text]) => (
+            <li key={href}>
+              <a href={href} aria-current={isHere(href) ? "page" : undefined}>
+                {text}
+              </a>
+            </li>
+          ))}
+        </ul>
+        <div class="side-end">
+          <a href="/me" aria-current={isHere("/me") ? "page" : undefined}>
+            {user?.name}
+            <span class="muted"> · account</span>
+          </a>
+          <label class="theme">
+            <span>Theme</span>
+            <select value={theme.value} onChange={(e) => (theme.value = e.currentTarget.value as Theme)}>
+              <option value="system">as the system</option>
+              <option value="light">light</option>
+              <option value="dark">dark</option>
+            </select>
+          </label>
+          {user?.via !== "token" && (
+            <Button kind="quiet" onClick={() => void signOut().catch(sayError)}>
+              Sign out
+            </Button>
+          )}
+        </div>
+      </nav>
+      <main id="main" tabIndex={-1}>
+        {user?.must_change_password && path.value !== "/me" && (
+          <div class="note warn">
+            <span>
+              You still have the password you were given. <a href="/me">Choose your own</a>.
+            </span>
+          </div>
+        )}
+        {screen()}
+      </main>
+    </div>
+  );
+}
+
+/** A number goes to that job, anything else is looked for in the list. */
+function Search() {
+  const go = (event: Event) => {
+    event.preventDefault();
+    const input = (event.currentTarget as HTMLFormElement).elements.namedItem("q") as HTMLInputElement;
+    const text = input.value.trim();
+    if (!text) return;
+    navigate(/^#?\d+$/.test(text) ? `/jobs/${text.replace("#", "")}` : `/jobs?q=${encodeURIComponent(text)}`);
+    input.value = "";
+    input.blur();
+  };
+  return (
+    <form class="search" role="search" onSubmit={go}>
+      <input id="search" name="q" type="search" placeholder="Find jobs" aria-label="Find jobs by number, name, user or virtual cluster" autocomplete="off" />
+      <kbd aria-hidden="true">/</kbd>
+    </form>
+  );
+}
+
+export function Mark() {
+  return (
+    <svg class="mark" viewBox="0 0 32 32" aria-hidden="true">
+      <rect width="32" height="32" rx="7" />
+      <path d="M6 7h20v7l-4-2.5v9L26 18v7H6v-7l4 2.500v-9L6 14z" />
+    </svg>
+  );
+}

@@ -1,0 +1,38 @@
+// What administrators do: users, nodes, the policy, and looking at who changed what.
+
+import { me } from "../api";
+import { Empty, Head } from "../parts/basics";
+import { Tabs, useTab } from "../parts/tabs";
+import { Audit } from "./admin-audit";
+import { Nodes } from "./admin-nodes";
+import { Policy } from "./admin-policy";
+import { Users } from "./admin-users";
+
+const TABS: [string, string][] = [
+  ["users", "Users"],
+  ["nodes", "Nodes"],
+  ["policy", "Policy"],
+  ["audit", "Audit"],
+];
+
+export function Admin() {
+  const tab = useTab(TABS);
+  if (!me.value?.admin) return <Empty title="Only administrators come in here." />;
+  return (
+    <>
+      <Head title="Administration">
+        <a class="button" href="/vcs">
+          Virtual clusters
+        </a>
+        <a class="button" href="/me">
+          My tokens
+        </a>
+      </Head>
+      <Tabs label="Parts of administration" of={TABS} current={tab} />
+      {tab === "users" && <Users />}
+      {tab === "nodes" && <Nodes />}
+      {tab === "policy" && <Policy />}
+      {tab === "audit" && <Audit />}
+    </>
+  );
+}

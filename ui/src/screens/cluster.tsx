@@ -1,0 +1,177 @@
+// The map: racks, their nodes, and every GPU as a square, coloured by who has it.
+
+import { colourOf, colourOfName } from "../colours";
+import { count, plural } from "../format";
+import { anyEvent, useData } from "../live";
+import { Bar, Empty, ErrorNote, Head, Loading, State } from "../parts/basics";
+import { Button } from "../parts/basics";
+import { params, setParams } from "../router";
+import type { Cluster, Job, JobPage, Node } from "../types";
+
+type By = "job" | "vc" | "health";
+
+interface Square {
+  index: number;
+  job: Job | undefined;
+  jobs: number[];
+  vc: string | null;
+  bad: boolean;
+}
+
+export function ClusterMap() {
+  const nodes = useData<Node[]>("/nodes", anyEvent);
+  const cluster = useData<Cluster>("/cluster", anyEvent);
+  const jobs = useData<JobPage>("/jobs?state=live&limit=5000", anyEvent);
+  const by = (params.value.get("by") ?? "job") as By;
+  const known = new Map((jobs.data?.jobs ?? []).map((job) => [job.id, job]));
+  const all = nodes.data ?? [];
+  const racks = [...Map.groupBy(all, (node) => node.rack)].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
+  const used = all.reduce((sum, node) => sum + node.used_gpus, 0);
+  const total = all.reduce((sum, node) => sum + (node.state === "lost" ? 0 : node.gpus), 0);
+  return (
+    <>
+      <Head
+        title="Cluster"
+        lead={
+          nodes.data && `${count(used)} of ${plural(total, "GPU")} on ${plural(all.length, "node")} in use${cluster.data ? `, policy ${cluster.data.policy}` : ""}`
+        }
+      >
+        <div class="filter-buttons" role="group" aria-label="Colour by">
+          {(["job", "vc", "health"] as By[]).map((kind) => (
+            <Button key={kind} aria-pressed={by === kind} onClick={() => setParams({ by: kind === "job" ? null : kind }, true)}>
+              {kind === "vc" ? "Virtual cluster" : kind === "job" ? "Job" : "Health"}
+            </Button>
+          ))}
+        </div>
+      </Head>
+      {nodes.error && <ErrorNote retry={nodes.reload}>{nodes.error}</ErrorNote>}
+      {!nodes.data && !nodes.error && <Loading />}
+      {nodes.data?.length === 0 && (
+        <Empty title="There are no nodes yet.">
+          <p>Start an agent on each machine that has GPUs:</p>
+          <pre class="code">dovetail agent --server HOST:7879 --token-file join-token</pre>
+        </Empty>
+      )}
+      {by === "vc" && <Legend nodes={all} known={known} />}
+      {by === "health" && <HealthLegend />}
+      <div class="racks">
+        {racks.map(([rack, members]) => (
+          <section key={rack} class="rack" aria-label={rack ? `Rack ${rack}` : "Nodes"}>
+            {(rack || racks.length > 1) && <h2>{rack ? `Rack ${rack}` : "No rack"}</h2>}
+            <div class="nodes">
+              {members.map((node) => (
+                <NodeCard key={node.name} node={node} known={known} by={by} />
+              ))}
+            </div>
+          </section>
+        ))}
+      </div>
+    </>
+  );
+}
+
+/** Who has which GPU: as the server says, or as it follows from where the jobs are. */
+function squares(node: Node, known: Map<number, Job>): Square[] {
+  const bySlot = new Map<number, number[]>();
+  for (const slot of node.slots ?? []) bySlot.set(slot.index, slot.jobs);
+  if (!node.slots) {
+    for (const id of node.jobs) {
+      const seats = known.get(id)?.seats.find((s) => s.node === node.name);
+      for (const gpu of seats?.gpus ?? []) bySlot.set(gpu, [...(bySlot.get(gpu) ?? []), id]);
+    }
+  }
+  return Array.from({ length: node.gpus }, (_, index) => {
+    const slot = node.slots?.find((s) => s.index === index);
+    const ids = bySlot.get(index) ?? [];
+    const job = known.get(ids[0] ?? -1);
+    return { index, jobs: ids, job, vc: slot?.vc ?? job?.tenant ?? null, bad: slot?.health === "bad" || node.state === "lost" };
+  });
+}
+
+function NodeCard({ node, known, by }: { node: Node; known: Map<number, Job>; by: By }) {
+  const label = `${node.used_gpus} of ${plural(node.gpus, "GPU")} in use`;
+  return (
+    <article class={`node ${node.state}`}>
+      <div class="node-head">
+        <a href={`/jobs?node=${encodeURIComponent(node.name)}&state=live`} title={`Jobs on ${node.name}`}>
+          {node.name}
+        </a>
+        {(node.state !== "up" || !node.connected) && <State of={node.state === "up" ? "unreachable" : node.state} />}
+      </div>
+      <div class="gpus">
+        {squares(node, known).map((square) => (
+          <Gpu key={square.index} square={square} by={by} />
+        ))}
+      </div>
+      {node.gpus > 0 && <Bar whole={node.gpus} parts={[{ kind: "used", value: node.used_gpus, label }]} label={label} />}
+      <div class="muted small" title={node.detail}>
+        {node.used_gpus}/{node.gpus} {node.gpu_type}
+        {node.detail && ` · ${node.detail}`}
+      </div>
+    </article>
+  );
+}
+
+function Gpu({ square, by }: { square: Square; by: By }) {
+  const id = square.jobs[0];
+  const words = [`GPU ${square.index}`];
+  if (square.jobs.length) words.push(...square.jobs.map((n) => `job ${n}`));
+  if (square.job) words.push(square.job.name, square.job.user);
+  if (square.vc) words.push(`virtual cluster ${square.vc}`);
+  words.push(square.bad ? "bad" : id === undefined ? "free" : "in use");
+  const colour =
+    by === "health"
+      ? square.bad
+        ? "var(--bad-fill)"
+        : id === undefined
+          ? undefined
+          : "var(--good-fill)"
+      : by === "vc"
+        ? square.vc
+          ? colourOfName(square.vc)
+          : undefined
+        : id === undefined
+          ? undefined
+          : colourOf(id);
+  const common = {
+    class: `gpu ${square.bad ? "bad" : ""} ${square.jobs.length > 1 ? "shared" : ""}`,
+    title: words.filter(Boolean).join(", "),
+    style: colour ? { background: colour, borderColor: colour } : undefined,
+  };
+  // Jobs are reached by keyboard through the list of the node's jobs; thousands of stops would help nobody.
+  return id === undefined ? <span {...common} /> : <a {...common} href={`/jobs/${id}`} tabIndex={-1} aria-label={common.title} />;
+}
+
+function Legend({ nodes, known }: { nodes: Node[]; known: Map<number, Job> }) {
+  const names = [...new Set(nodes.flatMap((node) => squares(node, known).map((s) => s.vc)).filter((vc) => vc !== null))].sort();
+  if (names.length === 0) return null;
+  return (
+    <p class="legend">
+      {names.map((name) => (
+        <span key={name}>
+          <span class="key-square" style={{ background: colourOfName(name) }} />
+          {name}
+        </span>
+      ))}
+    </p>
+  );
+}
+
+function HealthLegend() {
+  return (
+    <p class="legend">
+      <span>
+        <span class="key-square" style={{ background: "var(--good-fill)" }} />
+        in use
+      </span>
+      <span>
+        <span class="key-square gpu" />
+        free
+      </span>
+      <span>
+        <span class="key-square" style={{ background: "var(--bad-fill)" }} />
+        bad, or its node is lost
+      </span>
+    </p>
+  );
+}

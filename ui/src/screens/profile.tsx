@@ -1,0 +1,128 @@
+// My account: password, tokens for scripts, and what I want to be told.
+
+import { useEffect, useState } from "preact/hooks";
+import { get, me, send } from "../api";
+import { Button, ErrorNote, Head, Loading, Panel, Tag } from "../parts/basics";
+import { useAction } from "../parts/dialog";
+import { Check, NumberField, TextField } from "../parts/field";
+import { say } from "../parts/toast";
+import { useData } from "../live";
+import type { Me, Notify } from "../types";
+import { Tokens } from "./tokens";
+
+export function Profile() {
+  const user = me.value!;
+  const roles = Object.entries(user.roles ?? {});
+  return (
+    <>
+      <Head title={user.name} lead={[user.email, user.admin ? "administrator" : ""].filter(Boolean).join(" · ") || undefined} />
+      <div class="stack narrow">
+        {roles.length > 0 && (
+          <Panel title="My virtual clusters">
+            <p class="legend">
+              {roles.map(([vc, role]) => (
+                <span key={vc}>
+                  {vc} <Tag tone="accent">{role}</Tag>
+                </span>
+              ))}
+            </p>
+          </Panel>
+        )}
+        <Password />
+        <Tokens />
+        <Notifications />
+      </div>
+    </>
+  );
+}
+
+function Password() {
+  const [old, setOld] = useState("");
+  const [next, setNext] = useState("");
+  const [again, setAgain] = useState("");
+  const { busy, error, run } = useAction();
+  const differs = again !== "" && next !== again;
+  const submit = (event: Event) => {
+    event.preventDefault();
+    if (next !== again) return;
+    run(async () => {
+      await send("PUT", "/me/password", { old, new: next });
+      me.value = await get<Me>("/me");
+      setOld("");
+      setNext("");
+      setAgain("");
+      say("You have a new password.");
+    });
+  };
+  return (
+    <Panel title="Password">
+      <form onSubmit={submit}>
+        <TextField label="The one you have" type="password" autocomplete="current-password" value={old} onValue={setOld} required />
+        <div class="two">
+          <TextField label="The new one" type="password" autocomplete="new-password" value={next} onValue={setNext} required />
+          <TextField label="The new one again" type="password" autocomplete="new-password" value={again} onValue={setAgain} required hint={differs ? "They differ." : undefined} />
+        </div>
+        {error && <ErrorNote>{error}</ErrorNote>}
+        <div>
+          <Button type="submit" kind="main" disabled={busy || differs}>
+            Change password
+          </Button>
+        </div>
+      </form>
+    </Panel>
+  );
+}
+
+const KINDS: [string, string][] = [
+  ["running", "runs"],
+  ["completed", "has completed"],
+  ["failed", "has failed"],
+  ["preempted", "was stopped for another"],
+  ["pending-too-long", "waits for too long"],
+  ["low-gpu-use", "hardly uses its GPUs"],
+];
+
+function Notifications() {
+  const { data, missing, error } = useData<Notify>("/me/notify");
+  if (missing) return null;
+  return <Panel title="Tell me when a job of mine …">{error ? <ErrorNote>{error}</ErrorNote> : data ? <NotifyForm first={data} /> : <Loading />}</Panel>;
+}
+
+function NotifyForm({ first }: { first: Notify }) {
+  const [set, change] = useState(first);
+  const { busy, error, run } = useAction();
+  useEffect(() => change(first), [first]);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    run(async () => {
+      await send("PUT", "/me/notify", set);
+      say("You will be told.");
+    });
+  };
+  return (
+    <form onSubmit={submit}>
+      <div class="two">
+        {KINDS.map(([kind, text]) => (
+          <Check
+            key={kind}
+            label={text}
+            value={set.on.includes(kind)}
+            onValue={(on) => change({ ...set, on: on ? [...set.on, kind] : set.on.filter((k) => k !== kind) })}
+          />
+        ))}
+      </div>
+      <div class="two">
+        <Check label="By mail" hint={me.value?.email ? `To ${me.value.email}.` : "An administrator has to enter your address first."} value={set.email} onValue={(email) => change({ ...set, email })} />
+        <TextField label="By webhook" type="url" hint="The address it is posted to." value={set.webhook} onValue={(webhook) => change({ ...set, webhook })} />
+        <NumberField label="Too long, in minutes" min={1} value={set.pending_s ? set.pending_s / 60 : null} onValue={(n) => change({ ...set, pending_s: (n ?? 60) * 60 })} />
+      </div>
+      {error && <ErrorNote>{error}</ErrorNote>}
+      <div>
+        <Button type="submit" kind="main" disabled={busy}>
+          Save
+        </Button>
+      </div>
+    </form>
+  );
+}
+
