@@ -56,7 +56,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("engine", &["model"]),
     ("cells", &[]),
     ("policies", &["model", "engine", "cells", "solve"]),
-    ("workload", &["model", "cells"]),
+    ("openpai", &["model"]),
+    ("workload", &["model", "cells", "openpai"]),
     ("sim", &["model", "engine", "policies", "workload"]),
     ("report", &["model"]),
     ("journal", &["model"]),
@@ -65,7 +66,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("agents", &["model", "control", "proto"]),
     ("node", &["model", "proto"]),
     ("kube", &["model", "control"]),
-    ("web", &["model", "control"]),
+    ("web", &["model", "control", "openpai"]),
     ("testkit", &["model", "engine", "policies", "workload", "sim"]),
 ];
 

@@ -1,19 +1,14 @@
-//! OpenPAI jobs, protocol version 2: as much of them as a scheduler has to know.
+//! OpenPAI jobs, protocol version 2: as much of them as a simulation has to know.
 //!
-//! A file has one job, or a list of them. Keys that say nothing about scheduling (images, ports, plugins) are ignored.
+//! A file has one job, or a list of them, read by `dovetail-openpai`. What says nothing about scheduling (images, ports,
+//! plugins) is not here.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use dovetail_cells::Sku;
+use dovetail_openpai::{Faults, Job, Mode, PriorityClass, Role, parse_all};
 
 use crate::error::TraceError;
-use crate::yaml::{Entry, YamlError, parse as parse_yaml};
-
-/// The most instances of a role, and the most of a resource for one.
-const MOST: u64 = 1 << 20;
-/// What counts as a priority class, and the priority it stands for.
-const CLASSES: [(&str, i32); 4] = [("crit", 120), ("prod", 100), ("test", 10), ("oppo", -1)];
 
 /// A file of jobs that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -21,9 +16,14 @@ pub enum OpenPaiError {
     /// The file cannot be read.
     #[error(transparent)]
     File(#[from] TraceError),
-    /// It is not YAML or JSON, or not of the right shape.
-    #[error(transparent)]
-    Yaml(#[from] YamlError),
+    /// It is not YAML or JSON, or not of the protocol.
+    #[error("{file}: {}", .faults.to_string().replace('\n', &format!("\n{file}: ")))]
+    Protocol {
+        /// The file.
+        file: String,
+        /// Everything that is wrong with it.
+        faults: Faults,
+    },
 }
 
 /// A job.
@@ -65,8 +65,37 @@ pub struct PaiRole {
 impl PaiJob {
     /// The name of its priority class.
     pub fn class(&self) -> &'static str {
-        let class = CLASSES.iter().find(|(_, priority)| *priority == self.priority);
-        class.map_or("test", |(name, _)| name)
+        let class = PriorityClass::ALL
+            .into_iter()
+            .find(|c| c.priority() == self.priority);
+        class.unwrap_or(PriorityClass::Test).name()
+    }
+}
+
+impl From<&Job> for PaiJob {
+    fn from(job: &Job) -> Self {
+        Self {
+            name: job.name.clone(),
+            virtual_cluster: job.virtual_cluster.clone(),
+            priority: job.class.priority(),
+            gang: job.gang,
+            roles: job.roles.iter().map(PaiRole::from).collect(),
+        }
+    }
+}
+
+impl From<&Role> for PaiRole {
+    fn from(role: &Role) -> Self {
+        Self {
+            name: role.name.clone(),
+            instances: role.instances,
+            gpu: role.gpu,
+            cpu_milli: role.cpu.saturating_mul(1000),
+            memory_mib: role.memory_mb,
+            sku: role.cells.sku_type.clone(),
+            pinned: role.cells.pinned.clone(),
+            commands: role.commands.clone(),
+        }
     }
 }
 
@@ -117,145 +146,19 @@ pub fn read_openpai(path: &Path) -> Result<Vec<PaiJob>, OpenPaiError> {
         file: file.clone(),
         reason,
     })?;
-    Ok(parse_openpai(&text, &file)?)
+    parse_openpai(&text, &file)
 }
 
 /// The jobs in a text, YAML or JSON; `file` is what errors call it.
 ///
 /// # Errors
-/// What is wrong with a job, by path.
-pub fn parse_openpai(text: &str, file: &str) -> Result<Vec<PaiJob>, YamlError> {
-    let value = parse_yaml(text, file)?;
-    let top = Entry::top(file, &value);
-    match top.list() {
-        Some(jobs) => jobs.iter().map(job).collect(),
-        None => Ok(vec![job(&top)?]),
-    }
-}
-
-fn job(entry: &Entry<'_>) -> Result<PaiJob, YamlError> {
-    let version = required(entry, "protocolVersion", "protocolVersion: 2")?;
-    version.whole(2, 2).or_else(|_| match version.text()?.as_str() {
-        "2" => Ok(2),
-        _ => Err(version.expected("2, the version of the protocol")),
+/// Everything that is wrong, by path.
+pub fn parse_openpai(text: &str, file: &str) -> Result<Vec<PaiJob>, OpenPaiError> {
+    let jobs = parse_all(text, Mode::Strict).map_err(|faults| OpenPaiError::Protocol {
+        file: file.to_owned(),
+        faults,
     })?;
-    let name = required(entry, "name", "the name of the job")?;
-    let text = name.text()?;
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-    if text.is_empty() || text.len() > 255 || !text.chars().all(allowed) {
-        return Err(name.expected("up to 255 letters, digits, `_` and `-`"));
-    }
-    let extras = present(entry.get("extras")?);
-    let hived = match &extras {
-        Some(extras) => present(extras.get("hivedScheduler")?),
-        None => None,
-    };
-    let gang = match extras
-        .as_ref()
-        .map(|e| e.get("gangAllocation"))
-        .transpose()?
-        .flatten()
-    {
-        Some(gang) => gang.flag()?,
-        None => true,
-    };
-    let priority = match hived
-        .as_ref()
-        .map(|h| h.get("jobPriorityClass"))
-        .transpose()?
-        .flatten()
-    {
-        Some(class) => priority(&class)?,
-        None => 10,
-    };
-    let defaults = present(entry.get("defaults")?);
-    let vc = defaults
-        .as_ref()
-        .map(|d| d.get("virtualCluster"))
-        .transpose()?
-        .flatten();
-    let mut wishes = BTreeMap::new();
-    if let Some(roles) = match &hived {
-        Some(hived) => present(hived.get("taskRoles")?),
-        None => None,
-    } {
-        wishes.extend(roles.all_entries()?);
-    }
-    let roles = required(
-        entry,
-        "taskRoles",
-        "at least one role with instances and commands",
-    )?;
-    let roles = roles.all_entries()?;
-    if roles.is_empty() {
-        return Err(entry.wrong("there are no taskRoles; expected at least one"));
-    }
-    if let Some((name, wish)) = wishes
-        .iter()
-        .find(|(name, _)| !roles.iter().any(|(r, _)| r == *name))
-    {
-        return Err(wish.wrong(format!("there is no task role {name}; expected one of taskRoles")));
-    }
-    Ok(PaiJob {
-        name: text,
-        virtual_cluster: vc.map_or(Ok("default".to_owned()), |v| v.text())?,
-        priority,
-        gang,
-        roles: roles
-            .iter()
-            .map(|(name, entry)| role(name, entry, wishes.get(name)))
-            .collect::<Result<_, _>>()?,
-    })
-}
-
-fn role(name: &str, entry: &Entry<'_>, wish: Option<&Entry<'_>>) -> Result<PaiRole, YamlError> {
-    let instances = match present(entry.get("instances")?) {
-        Some(instances) => instances.whole(1, MOST)? as u32,
-        None => 1,
-    };
-    let resources = required(entry, "resourcePerInstance", "cpu, memoryMB and gpu")?;
-    let amount =
-        |key: &str| -> Result<u64, YamlError> { required(&resources, key, "a whole number")?.whole(0, MOST) };
-    let commands = required(entry, "commands", "a list of commands")?;
-    let lines = commands
-        .list()
-        .ok_or_else(|| commands.expected("a list of commands"))?;
-    let wished = |key: &str| -> Result<Option<String>, YamlError> {
-        match wish {
-            Some(wish) => present(wish.get(key)?).map(|e| e.text()).transpose(),
-            None => Ok(None),
-        }
-    };
-    let (sku, pinned) = (wished("skuType")?, wished("pinnedCellId")?);
-    if let (Some(_), Some(_), Some(wish)) = (&sku, &pinned, wish) {
-        return Err(wish.wrong("there are both skuType and pinnedCellId; expected one of them"));
-    }
-    Ok(PaiRole {
-        name: name.to_owned(),
-        instances,
-        gpu: present(resources.get("gpu")?).map_or(Ok(0), |g| g.whole(0, MOST))? as u32,
-        cpu_milli: (amount("cpu")? * 1000).try_into().unwrap_or(u32::MAX),
-        memory_mib: amount("memoryMB")?,
-        sku,
-        pinned,
-        commands: lines.iter().map(Entry::text).collect::<Result<_, _>>()?,
-    })
-}
-
-fn priority(class: &Entry<'_>) -> Result<i32, YamlError> {
-    let text = class.text()?;
-    let known = CLASSES.iter().find(|(name, _)| *name == text);
-    known
-        .map(|(_, priority)| *priority)
-        .ok_or_else(|| class.expected("crit, prod, test or oppo"))
-}
-
-fn present(entry: Option<Entry<'_>>) -> Option<Entry<'_>> {
-    entry.filter(|e| !e.is_null())
-}
-
-fn required<'a>(entry: &Entry<'a>, key: &str, what: &str) -> Result<Entry<'a>, YamlError> {
-    present(entry.get(key)?).ok_or_else(|| entry.wrong(format!("there is no {key}; expected {what}")))
+    Ok(jobs.iter().map(|parsed| PaiJob::from(&parsed.job)).collect())
 }
 
 #[cfg(test)]
@@ -312,50 +215,20 @@ extras:
     }
 
     #[test]
-    fn what_is_not_said_has_a_default() {
-        let text = "{protocolVersion: \"2\", name: a, taskRoles: {t: {resourcePerInstance: {cpu: 1, memoryMB: 1}, commands: [x]}}}";
-        let job = &parse_openpai(text, "job.yaml").unwrap()[0];
-        assert_eq!(
-            (job.virtual_cluster.as_str(), job.class(), job.gang),
-            ("default", "test", true)
+    fn mistakes_are_named_with_the_file() {
+        let text = JOB
+            .replace("instances: 2", "instances: 0")
+            .replace("cpu: 3", "cpu: many");
+        let error = parse_openpai(&text, "job.yaml").unwrap_err().to_string();
+        let lines: Vec<&str> = error.lines().collect();
+        assert_eq!(lines.len(), 2, "{error}");
+        assert!(
+            lines[0].starts_with("job.yaml: taskRoles.train.instances: "),
+            "{error}"
         );
-        assert_eq!((job.roles[0].instances, job.roles[0].gpu), (1, 0));
-    }
-
-    #[test]
-    fn every_mistake_is_named_by_its_path() {
-        let cases = [
-            ("protocolVersion: 2", "protocolVersion: 1", "protocolVersion: "),
-            ("name: mnist", "name: \"a b\"", "name: "),
-            (
-                "jobPriorityClass: oppo",
-                "jobPriorityClass: urgent",
-                "crit, prod, test or oppo",
-            ),
-            ("{train: {skuType", "{eval: {skuType", "no task role eval"),
-            (
-                "{skuType: V100}",
-                "{skuType: V100, pinnedCellId: x}",
-                "both skuType and pinnedCellId",
-            ),
-            ("instances: 2", "instances: 0", "taskRoles.train.instances"),
-            ("cpu: 3", "cpu: many", "taskRoles.train.resourcePerInstance.cpu"),
-            (
-                "gangAllocation: false",
-                "gangAllocation: 3",
-                "extras.gangAllocation",
-            ),
-            ("    commands:", "    orders:", "there is no commands"),
-        ];
-        for (right, wrong, said) in cases {
-            assert!(JOB.contains(right), "{right}");
-            let error = parse_openpai(&JOB.replace(right, wrong), "job.yaml")
-                .unwrap_err()
-                .to_string();
-            assert!(
-                error.starts_with("job.yaml: ") && error.contains(said),
-                "{wrong}: {error}"
-            );
-        }
+        assert!(
+            lines[1].starts_with("job.yaml: taskRoles.train.resourcePerInstance.cpu: "),
+            "{error}"
+        );
     }
 }
