@@ -3,10 +3,10 @@
 CARGO ?= cargo
 DOVETAIL = $(or $(CARGO_TARGET_DIR),target)/release/dovetail
 
-.PHONY: help demo test tools build lint unit python doc bench clean
+.PHONY: help demo test tools build lint unit page-test ui python doc bench clean
 
 help: ## What can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/'
 
 demo: build ## Build, compare nine policies on a Philly-like workload, and write a report
 	$(DOVETAIL) compare --jobs 10000 --cluster 8x8 --load 1.0 --restart-cost 30s --out out/demo
@@ -32,6 +32,24 @@ lint: ## Format and lints
 
 unit: ## All tests, doc tests included
 	$(CARGO) test --locked --workspace
+
+# The page is committed as it is built, so that `cargo build` needs no Node; these two need Node 20 or newer.
+NODE = node --version >/dev/null 2>&1 && npm --version >/dev/null 2>&1
+NPM_CI = (cd ui && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --loglevel=error)
+
+ui: ## Build the web page from ui/ into crates/web/page
+	@if ! ($(NODE)); then echo "SKIPPED: Node is not installed; the committed page stays as it is"; \
+	elif ! $(NPM_CI); then echo "SKIPPED: the packages of ui/ cannot be installed; the committed page stays as it is"; \
+	else cd ui && npm run --silent build; fi
+
+page-test: ## Tests of the web page in Chromium, against a real scheduler with real agents
+	@if ! command -v chromium >/dev/null 2>&1 && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) >/dev/null 2>&1 || true; fi; \
+	if ! ($(NODE)); then echo "SKIPPED: Node is not installed; the web page is not tested"; \
+	elif ! command -v chromium >/dev/null 2>&1; then echo "SKIPPED: Chromium is not installed (apt-get install chromium); the web page is not tested"; \
+	elif ! $(NPM_CI); then echo "SKIPPED: the packages of ui/ cannot be installed; the web page is not tested"; \
+	else $(CARGO) build --locked -p dovetail && cd ui && \
+		DOVETAIL_BIN="$${DOVETAIL_BIN:-$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/dovetail}" CHROMIUM="$$(command -v chromium)" npm test --silent; fi
 
 python: ## Tests of the package for training scripts
 	@if python3 --version >/dev/null 2>&1; then python3 -m unittest discover -q -s python/tests -t python; \

@@ -102,7 +102,7 @@ function screen(): ComponentChild {
       return <Profile />;
     default:
       return (
-        <Empty title="There is nothing here.">
+        <Empty title="There is nothing here." whole>
           <a href="/">Go home</a> or <a href="/jobs">look at the jobs</a>.
         </Empty>
       );
@@ -188,7 +188,7 @@ function Search() {
   };
   return (
     <form class="search" role="search" onSubmit={go}>
-      <input id="search" name="q" type="search" placeholder="Find jobs" aria-label="Find jobs by number, name, user or virtual cluster" autocomplete="off" />
+      <input id="search" name="q" type="search" placeholder="Find jobs" aria-label="Find jobs" autocomplete="off" />
       <kbd aria-hidden="true">/</kbd>
     </form>
   );

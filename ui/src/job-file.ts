@@ -15,7 +15,7 @@ export function nativeFile(request: Record<string, unknown>): Record<string, unk
     // An array is sent beside the job, and the account is the sender's own.
     if (key === "array" || key === "run_as" || isNothing(value)) continue;
     if (key !== "gpus" && DEFAULTS[key] === value) continue;
-    if (key === "command" && Array.isArray(value) && value.length === 3 && value[0] === "/bin/sh" && value[1] === "-c") {
+    if (key === "command" && Array.isArray(value) && value.length === 3 && /^(\/bin\/)?sh$/.test(String(value[0])) && value[1] === "-c") {
       file.command = value[2];
     } else if (key === "time_limit_s" || key === "expected_s" || key === "grace_s") {
       file[key.slice(0, -2)] = spanWord(value as number);

@@ -58,6 +58,9 @@ export class Lines {
   /** Lines at the front that were let go. */
   dropped = 0;
 
+  /** All lines of a part that is read once are kept; of one that grows without end only the last. */
+  constructor(private readonly grows = false) {}
+
   add(piece: LogPiece): void {
     const { node } = piece;
     if (piece.error) {
@@ -82,7 +85,7 @@ export class Lines {
       if (!last) this.open.delete(node);
       at += byteLength(part) + 1;
     });
-    if (this.all.length > MOST_LINES + 2000) {
+    if (this.grows && this.all.length > MOST_LINES + 2000) {
       const gone = this.all.length - MOST_LINES;
       this.all.splice(0, gone);
       this.dropped += gone;

@@ -93,11 +93,11 @@ export function Bar({ parts, whole, label }: { parts: Part[]; whole: number; lab
   );
 }
 
-/** Something to be said in the place where data would be. */
-export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+/** Something to be said in the place where data would be, or in the place of a whole screen. */
+export function Empty({ title, whole = false, children }: { title: string; whole?: boolean; children?: ComponentChildren }) {
   return (
     <div class="empty">
-      <p class="empty-title">{title}</p>
+      {whole ? <h1>{title}</h1> : <p class="empty-title">{title}</p>}
       {children && <div class="muted">{children}</div>}
     </div>
   );

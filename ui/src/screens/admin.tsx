@@ -17,7 +17,7 @@ const TABS: [string, string][] = [
 
 export function Admin() {
   const tab = useTab(TABS);
-  if (!me.value?.admin) return <Empty title="Only administrators come in here." />;
+  if (!me.value?.admin) return <Empty title="Only administrators come in here." whole />;
   return (
     <>
       <Head title="Administration">

@@ -141,15 +141,22 @@ function Find({
 }
 
 function LogView({ job, launch, node, place, many, find }: { job: Job; launch: number | null; node: string; place: Place; many: boolean; find: string }) {
-  const lines = useRef(new Lines());
+  const lines = useRef(new Lines(place.at === "end"));
   const [, redraw] = useState(0);
   const [following, setFollowing] = useState(place.at === "end");
   const [state, setState] = useState<"reading" | "follows" | "done">("reading");
   const [error, setError] = useState<string>();
   const [target, setTarget] = useState<number>();
+  /** There may be more behind what is shown. */
+  const [more, setMore] = useState(place.at !== "end");
   const path = (offset: number, follow: boolean) =>
     `/jobs/${job.id}/logs${query({ launch, node, offset, follow: follow || undefined })}`;
 
+  /** Of one part enough was read; the end is read as long as it grows. */
+  const isEnough = () => {
+    if (place.at === "end") return false;
+    return [...lines.current.end].some(([of, end]) => end - (lines.current.begin.get(of) ?? 0) > WINDOW);
+  };
   const fail = (problem: unknown, signal: AbortSignal) => {
     if (!signal.aborted) setError(messageOf(problem));
   };
@@ -165,15 +172,14 @@ function LogView({ job, launch, node, place, many, find }: { job: Job; launch: n
     };
     const live = place.at === "end" && !job.over;
     const from = place.at === "end" ? -WINDOW : place.at === "start" ? 0 : Math.max(0, place.offset - WINDOW / 2);
-    let taken = 0;
     const work = readPieces(path(from, live), abort.signal, (pieces) => {
       for (const piece of pieces) {
         lines.current.add(piece);
-        taken += piece.data?.length ?? 0;
+        if (isEnough()) return false;
       }
       setState("follows");
       draw();
-      return place.at === "end" || taken < 4 * WINDOW;
+      return true;
     });
     if (live) setState("follows");
     work.then(
@@ -197,6 +203,7 @@ function LogView({ job, launch, node, place, many, find }: { job: Job; launch: n
   const all = lines.current.all;
   const only = node || (all.length && !many ? all[0]!.node : "");
   const begin = only ? (lines.current.begin.get(only) ?? 0) : 0;
+  const end = only ? (lines.current.end.get(only) ?? 0) : 0;
   const earlier = async () => {
     const abort = new AbortController();
     const more = new Lines();
@@ -214,6 +221,16 @@ function LogView({ job, launch, node, place, many, find }: { job: Job; launch: n
     lines.current.all = [...before, ...all];
     lines.current.begin.set(only, from);
     setTarget(before.length);
+    redraw((n) => n + 1);
+  };
+  const later = async () => {
+    const abort = new AbortController();
+    const until = end + WINDOW;
+    await readPieces(path(end, false), abort.signal, (pieces) => {
+      for (const piece of pieces) lines.current.add(piece);
+      return (lines.current.end.get(only) ?? 0) < until;
+    });
+    setMore((lines.current.end.get(only) ?? 0) >= until);
     redraw((n) => n + 1);
   };
   const copy = () =>
@@ -239,6 +256,11 @@ function LogView({ job, launch, node, place, many, find }: { job: Job; launch: n
         onLeaveEnd={() => setFollowing(false)}
         row={(i) => <LogLine key={i + lines.current.dropped} line={all[i]!} many={many} find={find} />}
       />
+      {only && more && state === "done" && (
+        <Button kind="quiet" onClick={() => void later().catch(sayError)}>
+          ↓ Show what is behind
+        </Button>
+      )}
       <div class="log-end muted" role="status">
         <span>
           {all.length === 0 && state === "done" ? "It has printed nothing." : plural(all.length, "line")}

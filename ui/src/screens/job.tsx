@@ -31,7 +31,7 @@ export function JobScreen({ id }: { id: number }) {
   if (!job) {
     if (missing) {
       return (
-        <Empty title={`There is no job ${id}, or it is private to somebody else.`}>
+        <Empty title={`There is no job ${id}, or it is private to somebody else.`} whole>
           <a href="/jobs">Look at the jobs there are</a>.
         </Empty>
       );

@@ -1,0 +1,20 @@
+import { defineConfig } from "@playwright/test";
+
+// Real servers with real agents, and the Chromium of the system. Nothing is downloaded.
+export default defineConfig({
+  testDir: "tests",
+  outputDir: "test-results/traces",
+  workers: 1,
+  timeout: 90_000,
+  expect: { timeout: 20_000 },
+  reporter: [["list"], ["./tests/closing-line.ts"]],
+  use: {
+    ignoreHTTPSErrors: true,
+    viewport: { width: 1280, height: 860 },
+    trace: "retain-on-failure",
+    launchOptions: {
+      executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+      args: ["--no-sandbox", "--disable-dev-shm-usage"],
+    },
+  },
+});

@@ -1,0 +1,99 @@
+// What administrators do.
+
+import { PASSWORD, expect, signIn, test } from "./cluster";
+
+test("an administrator makes a user, who signs in and is asked for a new password", async ({ page, browser, cluster }) => {
+  await signIn(page);
+  await page.goto("/admin");
+  await page.getByRole("button", { name: "New user" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill("ann");
+  await dialog.getByLabel("Mail").fill("ann@example.org");
+  await dialog.getByRole("button", { name: "Make the user" }).click();
+  const secret = (await dialog.locator(".secret").textContent()) ?? "";
+  const password = /password: (.*)/.exec(secret)![1]!.trim();
+  await dialog.getByRole("button", { name: "Done" }).click();
+  await expect(page.getByRole("region", { name: "Users" })).toContainText("ann");
+
+  const other = await browser.newContext({ ignoreHTTPSErrors: true, baseURL: cluster.url });
+  const hers = await other.newPage();
+  await signIn(hers, "ann", password);
+  await expect(hers.getByRole("link", { name: "Administration" })).toBeHidden();
+  await hers.goto("/me");
+  await hers.getByLabel("The one you have").fill(password);
+  await hers.getByLabel("The new one", { exact: true }).fill(PASSWORD);
+  await hers.getByLabel("The new one again").fill(PASSWORD);
+  await hers.getByRole("button", { name: "Change password" }).click();
+  await expect(hers.getByText("You have a new password.")).toBeVisible();
+  await hers.getByRole("button", { name: "New token" }).click();
+  await hers.getByRole("dialog").getByLabel("Name").fill("laptop");
+  await hers.getByRole("button", { name: "Make it" }).click();
+  await expect(hers.locator(".secret")).toBeVisible();
+  await hers.getByRole("button", { name: "Done" }).click();
+  await expect(hers.getByRole("region", { name: "Tokens" })).toContainText("laptop");
+  await other.close();
+});
+
+test("a virtual cluster is made, its quota is edited live with what that would do", async ({ page, cluster }) => {
+  await cluster.clear();
+  await signIn(page);
+  await page.goto("/vcs");
+  await page.getByRole("button", { name: "New virtual cluster" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill("vision");
+  await dialog.getByLabel("Promised GPUs").fill("4");
+  await expect(dialog.locator(".diff-list")).toContainText("vision");
+  await dialog.getByRole("button", { name: "Make it" }).click();
+  await expect(dialog).toBeHidden();
+  const panel = page.locator(".vc-grid .panel").filter({ hasText: "vision" });
+  await expect(panel).toContainText("0 in use of 4 promised");
+
+  const id = await cluster.submit({ name: "seeing", tenant: "vision", command: "sleep 600", gpus: 4 });
+  await cluster.until(id, "running");
+  await expect(panel).toContainText("4 in use of 4 promised");
+  await page.getByRole("button", { name: "Edit vision" }).click();
+  await dialog.getByLabel("Promised GPUs").fill("6");
+  await expect(dialog.locator(".diff-list del")).toHaveText("4");
+  await expect(dialog.locator(".diff-list ins")).toHaveText("6");
+  await dialog.getByRole("button", { name: "Apply" }).click();
+  await expect(panel).toContainText("4 in use of 6 promised");
+  await page.goto("/admin?tab=audit");
+  await expect(page.getByRole("region", { name: "Changes" })).toContainText("vision");
+  await cluster.clear();
+});
+
+test("a node is drained and takes jobs again", async ({ page, cluster }) => {
+  await signIn(page);
+  await page.goto("/admin?tab=nodes");
+  const rows = page.getByRole("region", { name: "Nodes" }).locator("tbody tr");
+  await expect(rows).toHaveCount(2);
+  await rows.first().getByRole("button", { name: /Drain/ }).click();
+  await page.getByLabel("Why").fill("a new fan");
+  await page.getByRole("button", { name: "Drain it" }).click();
+  await expect(rows.first()).toContainText("draining");
+  await expect(rows.first()).toContainText("a new fan");
+  // The other node has four GPUs, so eight cannot start now.
+  const id = await cluster.submit({ name: "too-wide", command: "true", gpus: 8 });
+  await page.goto(`/jobs/${id}`);
+  await expect(page.locator(".panel.why .sentence")).toBeVisible();
+  await page.goto("/admin?tab=nodes");
+  await rows.first().getByRole("button", { name: /Resume/ }).click();
+  await expect(rows.first().locator(".tag")).toHaveText("up");
+  await cluster.until(id, "completed");
+});
+
+test("the policy is changed, and scheduling is paused and resumed", async ({ page, cluster }) => {
+  await signIn(page);
+  await page.goto("/admin?tab=policy");
+  await page.getByRole("button", { name: "Pause scheduling" }).click();
+  await expect(page.locator(".facts .tag")).toHaveText("paused");
+  await page.getByRole("button", { name: "Resume scheduling" }).click();
+  await expect(page.locator(".facts .tag")).toHaveText("on");
+  const before = (await (await cluster.api.get("/api/v1/cluster")).json()).policy;
+  await page.getByLabel("Policy", { exact: true }).selectOption("fifo");
+  await page.getByRole("button", { name: "Use this policy" }).click();
+  await expect(page.locator(".facts")).toContainText("fifo");
+  await page.getByLabel("Policy", { exact: true }).selectOption(before);
+  await page.getByRole("button", { name: "Use this policy" }).click();
+  await expect.poll(async () => (await (await cluster.api.get("/api/v1/cluster")).json()).policy).toBe(before);
+});

@@ -1,0 +1,150 @@
+// How the page itself behaves: keys, the form and the file, long lists, long logs, a server without some answers.
+
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, readdirSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, signIn, test } from "./cluster";
+
+test("the committed page is what the sources build", () => {
+  const made = mkdtempSync(join(tmpdir(), "dovetail-build-"));
+  execFileSync("npx", ["vite", "build", "--logLevel", "error", "--outDir", made, "--emptyOutDir"], { stdio: "pipe" });
+  const committed = "../crates/web/page";
+  expect(readdirSync(made).sort()).toEqual(readdirSync(committed).sort());
+  for (const name of readdirSync(made)) {
+    const same = readFileSync(join(made, name)).equals(readFileSync(join(committed, name)));
+    expect(same, `${name} differs; run make ui and commit crates/web/page`).toBe(true);
+  }
+});
+
+test("the page is served with headers that keep others out", async ({ cluster }) => {
+  const page = await cluster.api.get("/jobs/17");
+  expect(page.status()).toBe(200);
+  const headers = page.headers();
+  expect(headers["content-security-policy"]).toContain("default-src 'self'");
+  expect(headers["content-security-policy"]).toContain("frame-ancestors 'none'");
+  expect(headers["x-content-type-options"]).toBe("nosniff");
+  expect(headers["referrer-policy"]).toBe("no-referrer");
+  const again = await cluster.api.get("/app.js", { headers: { "if-none-match": (await cluster.api.get("/app.js")).headers().etag! } });
+  expect(again.status()).toBe(304);
+  const nothing = await cluster.api.get("/api/v1/nothing");
+  expect(nothing.status()).toBe(404);
+  expect(nothing.headers()["content-type"]).toContain("application/problem+json");
+});
+
+test("keys lead everywhere", async ({ page }) => {
+  await signIn(page);
+  await page.locator("h1").click();
+  await page.keyboard.press("/");
+  await expect(page.getByLabel("Find jobs")).toBeFocused();
+  await page.keyboard.press("Escape");
+  for (const [key, heading] of [
+    ["j", "Jobs"],
+    ["n", "Cluster"],
+    ["q", "Queue"],
+    ["v", "Virtual clusters"],
+    ["u", "Usage"],
+    ["s", "Submit a job"],
+  ] as const) {
+    await page.keyboard.press("g");
+    await page.keyboard.press(key);
+    await expect(page.getByRole("heading", { level: 1, name: heading })).toBeVisible();
+  }
+  await page.keyboard.press("?");
+  await expect(page.getByRole("dialog", { name: "Keys" })).toBeVisible();
+  await page.keyboard.press("Escape");
+  await expect(page.getByRole("dialog")).toBeHidden();
+});
+
+test("the theme that is chosen is kept", async ({ page }) => {
+  await signIn(page);
+  await page.getByLabel("Theme").selectOption("dark");
+  await page.reload();
+  await expect(page.locator("html")).toHaveAttribute("data-theme", "dark");
+  const dark = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+  await page.getByLabel("Theme").selectOption("light");
+  const light = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+  expect(dark).not.toBe(light);
+});
+
+test("the form and the file are the same job", async ({ page }) => {
+  await signIn(page);
+  await page.goto("/submit?tab=text");
+  await page.getByLabel("YAML").fill("# mine\nname: both-ways\ncommand: sleep 1 # short\ngpus: 2\nretries: {user: 2}\n");
+  await page.getByRole("link", { name: "Form" }).click();
+  await expect(page.getByLabel("Name")).toHaveValue("both-ways");
+  await expect(page.getByLabel("GPUs", { exact: true })).toHaveValue("2");
+  await page.getByLabel("GPUs", { exact: true }).fill("3");
+  await page.getByLabel("Time limit").fill("2h");
+  await page.getByText("More", { exact: true }).click();
+  await page.getByLabel("Variables").fill("SEED=7\nNAME=a=b");
+  await page.getByRole("link", { name: "File" }).click();
+  const text = await page.getByLabel("YAML").inputValue();
+  // What the form does not know, and what was noted, stays.
+  expect(text).toContain("# mine");
+  expect(text).toContain("# short");
+  expect(text).toContain("retries: {user: 2}".replace("{", "{ ").replace("}", " }"));
+  expect(text).toContain("gpus: 3");
+  expect(text).toContain("time_limit: 2h");
+  expect(text).toContain("NAME: a=b");
+  await page.getByLabel("YAML").fill("gpus: [");
+  await page.getByRole("link", { name: "Form" }).click();
+  await expect(page.getByRole("alert").first()).toContainText("cannot be read");
+});
+
+test("mistakes in a job are said before it is sent", async ({ page }) => {
+  await signIn(page);
+  await page.goto("/submit?tab=text");
+  await page.getByLabel("YAML").fill("command: true\ngpu: 2\n");
+  await expect(page.getByRole("alert")).toContainText("gpus");
+});
+
+test("a long log opens at its end, and its start can be read", async ({ page, cluster }) => {
+  const id = await cluster.submit({ name: "chatty", command: "seq 1 2000000; echo the-very-end", gpus: 1 });
+  await cluster.until(id, "completed");
+  await signIn(page);
+  await page.goto(`/jobs/${id}?tab=logs`);
+  const log = page.getByRole("region", { name: "Log" });
+  await expect(log).toContainText("the-very-end");
+  await expect(page.getByRole("button", { name: /Show what is before/ })).toBeVisible();
+  await page.getByRole("button", { name: /Show what is before/ }).click();
+  await expect(page.locator(".log-end")).toContainText(/1[0-9],[0-9]{3} lines|[2-9][0-9],[0-9]{3} lines/);
+  await page.getByRole("button", { name: "Start" }).click();
+  await expect(log.locator(".log-line").first()).toHaveText("1");
+  await page.getByRole("button", { name: /Show what is behind/ }).click();
+  await expect(page.locator(".log-end")).toContainText(/2[0-9],[0-9]{3} lines/);
+  await page.getByRole("button", { name: "End" }).click();
+  await expect(log).toContainText("the-very-end");
+});
+
+test("a thousand tasks are a few dozen rows", async ({ page, cluster }) => {
+  const id = await cluster.submit({ name: "wide", command: "true", gpus: 1 });
+  await cluster.until(id, "completed");
+  await page.route(`**/api/v1/jobs/${id}`, async (route) => {
+    const answer = await route.fetch();
+    const job = await answer.json();
+    const instances = Array.from({ length: 1000 }, (_, index) => ({ index, node: `n${index % 125}`, gpus: [index % 8], state: "running", exit_code: null }));
+    await route.fulfill({ json: { ...job, roles: [{ name: "worker", instances }] } });
+  });
+  await signIn(page);
+  await page.goto(`/jobs/${id}?tab=tasks`);
+  await expect(page.getByRole("heading", { name: "1,000 tasks" })).toBeVisible();
+  expect(await page.locator(".tasks .task-row").count()).toBeLessThan(80);
+  await page.getByLabel("Text").fill("worker 999");
+  await expect(page.getByRole("heading", { name: "1 of 1,000 tasks" })).toBeVisible();
+  await page.getByLabel("Text").fill("");
+  await page.getByRole("region", { name: "Tasks" }).evaluate((box) => (box.scrollTop = box.scrollHeight));
+  await expect(page.locator(".tasks .task-row").last()).toContainText("999");
+});
+
+test("a screen without its answer is still of use, and says what is wrong", async ({ page }) => {
+  await signIn(page);
+  await page.route("**/api/v1/vcs", (route) => route.fulfill({ status: 404, json: { detail: "there is nothing at this path" } }));
+  await page.route("**/api/v1/usage*", (route) => route.fulfill({ status: 503, contentType: "application/problem+json", body: JSON.stringify({ detail: "the journal cannot be written" }) }));
+  await page.goto("/vcs");
+  await expect(page.getByText("There are no virtual clusters.")).toBeVisible();
+  await page.goto("/usage");
+  await expect(page.getByRole("alert")).toContainText("the journal cannot be written");
+  await page.goto("/submit");
+  await expect(page.getByRole("textbox", { name: "Virtual cluster" })).toBeVisible();
+});

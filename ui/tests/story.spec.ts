@@ -1,0 +1,123 @@
+// What people do, from signing in to stopping a job, each against a real scheduler with real nodes.
+
+import { expect, signIn, test } from "./cluster";
+
+test("a wrong password is refused in words, the right one opens", async ({ page }) => {
+  await page.goto("/jobs");
+  await page.getByLabel("Name").fill("admin");
+  await page.getByLabel("Password").fill("wrong");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect(page.getByRole("alert")).toBeVisible();
+  await page.getByLabel("Password").fill("correct horse battery staple");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect(page.getByRole("heading", { name: "Jobs", exact: true })).toBeVisible();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await expect(page.getByRole("button", { name: "Sign in" })).toBeVisible();
+});
+
+test("a job is sent, runs, is read, makes another wait, and is stopped", async ({ page, cluster }) => {
+  await cluster.clear();
+  await signIn(page);
+  await page.getByRole("link", { name: "Submit", exact: true }).click();
+  await page.getByLabel("Name").fill("first");
+  await page.getByLabel("Command").fill('for i in $(seq 1 40); do echo "step $i of 40"; done; echo needle-7; sleep 600');
+  await page.getByLabel("GPUs", { exact: true }).fill("8");
+  await expect(page.getByText("It starts at once.")).toBeVisible();
+  await page.getByRole("button", { name: "Submit" }).click();
+
+  await expect(page.getByRole("heading", { name: /first/ })).toBeVisible();
+  await expect(page.locator(".head .tag")).toHaveText("running");
+  await expect(page.getByText("Why here")).toBeVisible();
+
+  await page.getByRole("link", { name: "Logs" }).click();
+  const log = page.getByRole("region", { name: "Log" });
+  await expect(log).toContainText("needle-7");
+  await page.getByLabel("Find in the log").fill("needle");
+  await expect(log.locator("mark").first()).toHaveText("needle");
+  await page.getByRole("button", { name: "Find", exact: true }).click();
+  await expect(page.locator(".found li").first()).toContainText("needle-7");
+  await page.locator(".found li button").first().click();
+  await expect(log).toContainText("needle-7");
+
+  await page.goto("/submit");
+  await page.getByLabel("Name").fill("second");
+  await page.getByLabel("Command").fill("sleep 1");
+  await page.getByLabel("GPUs", { exact: true }).fill("2");
+  await expect(page.getByText("It waits.")).toBeVisible();
+  await page.getByRole("button", { name: "Submit" }).click();
+  await expect(page.getByRole("heading", { name: /second/ })).toBeVisible();
+  await expect(page.locator(".head .tag")).toHaveText("queued");
+  const why = page.locator(".panel.why");
+  await expect(why.getByRole("heading", { name: "Why it waits" })).toBeVisible();
+  await expect(why.locator(".reasons li").first()).toBeVisible();
+  // When it starts is said as an interval, or it is said why not.
+  await expect(why.locator(".eta")).toContainText(/Starts in about|No time is given/);
+  await page.getByRole("link", { name: "Queue" }).click();
+  await expect(page.getByRole("link", { name: /second/ })).toBeVisible();
+
+  // The first is stopped; the second, on screen, goes on by itself.
+  await page.getByRole("link", { name: /second/ }).click();
+  const jobs = await (await cluster.api.get("/api/v1/jobs?state=running")).json();
+  const first = jobs.jobs[0].id;
+  await page.goto(`/jobs/${first}`);
+  await page.getByRole("button", { name: "Stop" }).click();
+  await expect(page.getByRole("dialog")).toContainText(`Stop job ${first}?`);
+  await page.keyboard.press("Escape");
+  await expect(page.getByRole("dialog")).toBeHidden();
+  await expect(page.locator(".head .tag")).toHaveText("running");
+  await page.getByRole("button", { name: "Stop" }).click();
+  await page.getByRole("button", { name: "Stop the job" }).click();
+  await expect(page.locator(".head .tag")).toHaveText("cancelled");
+  await page.goto(`/jobs/${first + 1}`);
+  await expect(page.locator(".head .tag")).toHaveText("completed");
+});
+
+test("a failed job says how it ended and is cloned", async ({ page, cluster }) => {
+  const id = await cluster.submit({ name: "broken", command: "echo out of luck >&2; exit 3", gpus: 1, labels: { team: "red" } });
+  await cluster.until(id, "failed");
+  await signIn(page);
+  await page.goto(`/jobs/${id}`);
+  await expect(page.getByRole("heading", { name: "How it ended" })).toBeVisible();
+  await expect(page.locator(".panel.failed")).toContainText("out of luck");
+  await page.getByRole("link", { name: "Clone" }).first().click();
+  await expect(page.getByLabel("Name")).toHaveValue("broken");
+  await expect(page.getByLabel("Command")).toHaveValue(/out of luck/);
+});
+
+test("the list is filtered by the address, sorted, and several jobs are stopped at once", async ({ page, cluster }) => {
+  await cluster.clear();
+  const ids = [];
+  for (const name of ["bulk-a", "bulk-b", "other"]) ids.push(await cluster.submit({ name, command: "sleep 600", gpus: 1 }));
+  for (const id of ids) await cluster.until(id, "running");
+  await signIn(page);
+  await page.goto("/jobs?state=live");
+  await page.getByLabel("Text").fill("bulk");
+  await expect(page).toHaveURL(/q=bulk/);
+  const table = page.getByRole("region", { name: "Jobs" });
+  await expect(table.getByRole("row")).toHaveCount(3);
+  await table.getByRole("button", { name: "GPUs" }).click();
+  await expect(page).toHaveURL(/sort=-gpus/);
+  await page.getByLabel(/Choose all jobs/).check();
+  await page.getByRole("group", { name: "Chosen jobs" }).getByRole("button", { name: "Stop" }).click();
+  await page.getByRole("button", { name: "Stop them" }).click();
+  for (const id of ids.slice(0, 2)) await cluster.until(id, "cancelled");
+  expect((await cluster.job(ids[2]!)).state).toBe("running");
+  await expect(page.getByText("No job is like that.")).toBeVisible();
+  await page.goBack();
+  await cluster.clear();
+});
+
+test("what a job is called and prints stays text", async ({ page, cluster }) => {
+  const evil = `<img src=x onerror="alert('name')"><script>alert(1)</script>`;
+  const id = await cluster.submit({ name: evil, command: `printf '%s\\n' '<b>bold</b>' '<script>alert(2)</script>' '<img src=x onerror=alert(3)>'`, gpus: 1, labels: { "<i>k</i>": "<u>v</u>" } });
+  await cluster.until(id, "completed");
+  await signIn(page);
+  await page.goto("/jobs");
+  await expect(page.getByRole("link", { name: evil })).toBeVisible();
+  await page.goto(`/jobs/${id}?tab=logs`);
+  await expect(page.getByRole("heading", { level: 1 })).toContainText(evil);
+  await expect(page.getByRole("region", { name: "Log" })).toContainText("<img src=x onerror=alert(3)>");
+  await page.goto(`/jobs/${id}?tab=file`);
+  await expect(page.locator("pre.code")).toContainText("<script>");
+  expect(await page.locator("main img, main script, main b:text('bold'), main u").count()).toBe(0);
+});
