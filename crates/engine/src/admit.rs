@@ -1,5 +1,7 @@
 //! The first step of a decision: who gets in.
 
+use std::borrow::Cow;
+
 use dovetail_model::{Command, JobId, JobSpec, Reason};
 
 use crate::engine::Engine;
@@ -41,10 +43,10 @@ impl Engine {
     fn judge(&mut self, id: JobId) -> Option<()> {
         match verdict(&mut self.policy, &self.state, id) {
             Verdict::Admit => {
-                let entry = self.state.entry(id);
+                let State { jobs, demand, .. } = &mut self.state;
+                let entry = jobs[id].as_mut().expect("who asks to be let in is in the table");
                 entry.job.stage = Stage::Active;
-                let spec = entry.job.spec.clone();
-                self.state.demand.add(&spec);
+                demand.add(&entry.job.spec);
                 self.state.mark_stale(id);
             }
             Verdict::Reject(reason) => {
@@ -64,9 +66,13 @@ pub(crate) fn verdict(policy: &mut Policy, state: &State, id: JobId) -> Verdict 
         return Verdict::Reject(Reason::Malformed { gpus: spec.gpus });
     }
     // A sizing that does not shrink jobs needs room for all that was asked for.
-    let spec = JobSpec {
-        min_gpus: policy.sizing.least(spec),
-        ..spec.clone()
+    let min_gpus = policy.sizing.least(spec);
+    let spec = match min_gpus == spec.min_gpus {
+        true => Cow::Borrowed(spec),
+        false => Cow::Owned(JobSpec {
+            min_gpus,
+            ..spec.clone()
+        }),
     };
     if let Err(reason) = policy.tenancy.ever(&spec) {
         return Verdict::Reject(reason);

@@ -371,11 +371,11 @@ impl Cluster {
 
     /// Open nodes of one kind with exactly `free` free GPUs, lowest id first.
     pub fn nodes_with_free(&self, gpu_type: GpuTypeId, free: u32) -> impl Iterator<Item = NodeId> + '_ {
-        self.pools
+        let nodes = self
+            .pools
             .get(gpu_type)
-            .and_then(|p| p.by_free.get(free as usize))
-            .into_iter()
-            .flat_map(NodeSet::iter)
+            .and_then(|p| p.by_free.get(free as usize));
+        nodes.map(NodeSet::iter).unwrap_or_default()
     }
 
     /// Open nodes with any free GPU, lowest id first.
@@ -387,12 +387,26 @@ impl Cluster {
 
     /// A node joins, or comes back empty.
     pub(crate) fn node_up(&mut self, id: NodeId, spec: NodeSpec) {
-        self.entry(id);
         self.unindex(id);
-        self.lingering -= self.node(id).map_or(0, |n| n.lingering.count());
+        let before = self.entry(id).take();
+        let new = before.is_none();
+        self.lingering -= before.map_or(0, |n| n.lingering.count());
+        let (proportional, kind, gpus) = (spec.proportional(), spec.gpu_type, spec.gpus);
         *self.entry(id) = Some(NodeState::new(spec));
         self.index(id);
-        self.find_least_share();
+        if !new {
+            return self.find_least_share();
+        }
+        // One more node: what is known of the others still holds.
+        let first = self.widest.values().all(|gpus| *gpus == 0);
+        if gpus > 0 {
+            self.least_share = match first {
+                true => proportional,
+                false => self.least_share.at_most(proportional),
+            };
+        }
+        let widest = self.widest.entry(kind);
+        *widest = (*widest).max(gpus);
     }
 
     fn find_least_share(&mut self) {

@@ -97,10 +97,14 @@ impl Draft {
     /// The net change, job by job in the order they were first touched.
     pub(crate) fn changes(self, state: &State) -> Vec<Changed> {
         let mut changes: Vec<Changed> = Vec::with_capacity(self.steps.len());
+        // Where nobody lost anything, nobody was given anything twice.
+        let once = self.steps.iter().all(|step| step.before.is_none());
         let many = self.steps.len() > 16;
         let mut seen = std::collections::BTreeSet::new();
         for step in self.steps {
-            let known = if many {
+            let known = if once {
+                false
+            } else if many {
                 !seen.insert(step.job)
             } else {
                 changes.iter().any(|c| c.job == step.job)

@@ -392,7 +392,8 @@ impl Engine {
     fn launch_what_can_start(&mut self) {
         let now = self.state.now;
         let mut pending = std::mem::take(&mut self.state.pending);
-        pending.retain(|&id| {
+        pending.retain(|id| {
+            let id = *id;
             let job = self.state.known(id);
             let allocation = job
                 .allocation

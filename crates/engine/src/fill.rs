@@ -11,8 +11,8 @@ use crate::engine::Engine;
 use crate::parts::Guest;
 use crate::replan::same_gpus;
 
-/// What each job gets on each node, all GPUs there together.
-type Shares = BTreeMap<(JobId, NodeId), Share>;
+/// What each job gets on each node, all GPUs there together; by job and node in the end.
+type Shares = Vec<(JobId, NodeId, Share)>;
 
 impl Engine {
     /// Asks the sizing for new shares on every node where someone came or went, and tells running jobs of theirs.
@@ -21,7 +21,7 @@ impl Engine {
             return;
         }
         let mut nodes = std::mem::take(&mut self.state.touched);
-        let mut jobs: BTreeSet<JobId> = self.on(&nodes);
+        let mut jobs = self.on(&nodes);
         // A job on several nodes goes as fast as the slowest of them lets it: all of them are looked at.
         let wide: Vec<JobId> = jobs
             .iter()
@@ -34,28 +34,35 @@ impl Engine {
             }
             jobs = self.on(&nodes);
         }
-        let mut shares = Shares::new();
-        for node in &nodes {
-            self.fill_node(*node, &BTreeMap::new(), &mut shares);
-        }
+        let mut shares = self.fill_nodes(&nodes, &BTreeMap::new());
         let bounds: BTreeMap<JobId, Share> = jobs
             .iter()
             .filter(|id| self.placed(**id).nodes() > 1)
             .map(|id| (*id, self.least_on_any(*id, &shares)))
             .collect();
         if !bounds.is_empty() {
-            for node in &nodes {
-                self.fill_node(*node, &bounds, &mut shares);
-            }
+            shares = self.fill_nodes(&nodes, &bounds);
         }
-        self.grant(jobs, &shares);
+        self.grant(&jobs, &shares);
     }
 
-    fn on(&self, nodes: &BTreeSet<NodeId>) -> BTreeSet<JobId> {
-        nodes
-            .iter()
-            .flat_map(|n| self.state.occupants.on_node(*n))
-            .collect()
+    /// Everyone on these nodes, each once, by id.
+    fn on(&self, nodes: &BTreeSet<NodeId>) -> Vec<JobId> {
+        let here = nodes.iter().flat_map(|n| self.state.occupants.on_node(*n));
+        let mut jobs: Vec<JobId> = here.collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        jobs
+    }
+
+    /// Asks the sizing about these nodes.
+    fn fill_nodes(&mut self, nodes: &BTreeSet<NodeId>, bounds: &BTreeMap<JobId, Share>) -> Shares {
+        let mut shares = Shares::new();
+        for node in nodes {
+            self.fill_node(*node, bounds, &mut shares);
+        }
+        shares.sort_unstable_by_key(|(job, node, _)| (*job, *node));
+        shares
     }
 
     fn placed(&self, id: JobId) -> &Allocation {
@@ -88,7 +95,7 @@ impl Engine {
             .collect();
         let given = self.policy.sizing.fill(node, node.left(), &guests);
         debug_assert_eq!(given.len(), here.len(), "every job on the node has a share");
-        shares.extend(here.into_iter().map(|job| (job, id)).zip(given));
+        shares.extend(here.into_iter().zip(given).map(|(job, share)| (job, id, share)));
     }
 
     /// The least that a job on several nodes has for each GPU on any of them.
@@ -97,19 +104,18 @@ impl Engine {
         let parts = held.into_iter().flat_map(|a| &a.shares);
         let each = parts.map(|part| {
             let now = Share::new(part.cpu_milli, part.memory_mib);
-            shares
-                .get(&(id, part.node))
-                .copied()
-                .unwrap_or(now)
-                .over(part.gpus.count())
+            let found = shares.binary_search_by_key(&(id, part.node), |(job, node, _)| (*job, *node));
+            found.map_or(now, |i| shares[i].2).over(part.gpus.count())
         });
         each.reduce(Share::at_most).unwrap_or_default()
     }
 
     /// Writes down what everyone has now and tells those who run: first who has less of anything, then the others.
-    fn grant(&mut self, jobs: BTreeSet<JobId>, shares: &Shares) {
+    fn grant(&mut self, jobs: &[JobId], shares: &Shares) {
         let (mut less, mut more) = (Vec::new(), Vec::new());
-        for id in jobs {
+        let mut rest = shares.as_slice();
+        for &id in jobs {
+            let own = own(&mut rest, id);
             let placed = self.placed(id);
             let job = self.state.known(id);
             let before = job.holds().expect("who is on a node was placed there");
@@ -117,7 +123,7 @@ impl Engine {
             let stays = same_gpus(before, placed);
             let mut target = if stays { before.clone() } else { placed.clone() };
             for part in &mut target.shares {
-                if let Some(share) = shares.get(&(id, part.node)) {
+                if let Some((.., share)) = own.iter().find(|(_, node, _)| *node == part.node) {
                     (part.cpu_milli, part.memory_mib) = (share.cpu_milli, share.memory_mib);
                 }
             }
@@ -150,4 +156,12 @@ impl Engine {
             allocation,
         });
     }
+}
+
+/// The shares of this job, which come first now that those of jobs with lower ids were taken.
+fn own<'a>(rest: &mut &'a [(JobId, NodeId, Share)], id: JobId) -> &'a [(JobId, NodeId, Share)] {
+    let count = rest.iter().take_while(|(job, ..)| *job == id).count();
+    let (own, others) = rest.split_at(count);
+    *rest = others;
+    own
 }

@@ -50,28 +50,52 @@ impl NodeSet {
     }
 
     /// The members, lowest first.
-    pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
-        bits(&self.summary)
-            .flat_map(|word| bits_of(self.words[word]).map(move |b| NodeId((word * 64 + b) as u32)))
+    pub fn iter(&self) -> Members<'_> {
+        Members {
+            words: &self.words,
+            summary: &self.summary,
+            ..Members::default()
+        }
     }
 }
 
-fn bits(words: &[u64]) -> impl Iterator<Item = usize> + '_ {
-    words
-        .iter()
-        .enumerate()
-        .flat_map(|(i, w)| bits_of(*w).map(move |b| i * 64 + b))
+/// The members of a [`NodeSet`], lowest first.
+#[derive(Debug, Clone, Default)]
+pub struct Members<'a> {
+    words: &'a [u64],
+    summary: &'a [u64],
+    /// Words of the summary that were begun.
+    begun: usize,
+    /// What is left of the last of them: one bit for each word that is not empty.
+    words_left: u64,
+    /// The word that was begun last, and what is left of it: one bit for each member.
+    word: usize,
+    left: u64,
 }
 
-fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        if word == 0 {
-            return None;
+impl Iterator for Members<'_> {
+    type Item = NodeId;
+
+    fn next(&mut self) -> Option<NodeId> {
+        while self.left == 0 {
+            if self.words_left == 0 {
+                self.words_left = *self.summary.get(self.begun)?;
+                self.begun += 1;
+            } else {
+                self.word = (self.begun - 1) * 64 + take_lowest(&mut self.words_left);
+                self.left = self.words[self.word];
+            }
         }
-        let bit = word.trailing_zeros() as usize;
-        word &= word - 1;
-        Some(bit)
-    })
+        let bit = take_lowest(&mut self.left);
+        Some(NodeId((self.word * 64 + bit) as u32))
+    }
+}
+
+/// The number of the lowest bit, which is cleared.
+fn take_lowest(bits: &mut u64) -> usize {
+    let lowest = bits.trailing_zeros() as usize;
+    *bits &= *bits - 1;
+    lowest
 }
 
 #[cfg(test)]

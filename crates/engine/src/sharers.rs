@@ -43,10 +43,13 @@ impl Occupants {
         }
     }
 
-    /// Everyone on a node, each once.
-    pub(crate) fn on_node(&self, node: NodeId) -> std::collections::BTreeSet<JobId> {
+    /// Everyone on a node, each once, by id.
+    pub(crate) fn on_node(&self, node: NodeId) -> SmallVec<[JobId; 16]> {
         let slots = self.nodes.get(node);
-        slots.into_iter().flatten().flatten().copied().collect()
+        let mut here: SmallVec<[JobId; 16]> = slots.into_iter().flatten().flatten().copied().collect();
+        here.sort_unstable();
+        here.dedup();
+        here
     }
 
     fn on(&self, node: NodeId, slot: u32) -> &[JobId] {

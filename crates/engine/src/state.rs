@@ -75,7 +75,7 @@ pub struct State {
     pub(crate) inbox: Vec<JobId>,
     pub(crate) held: BTreeMap<u64, VecDeque<JobId>>,
     /// Jobs that were placed and wait for their GPUs to be really free, by id.
-    pub(crate) pending: Vec<JobId>,
+    pub(crate) pending: BTreeSet<JobId>,
     pub(crate) idle_jobs: u32,
     pub(crate) idle_gpus: u64,
     pub(crate) holding_jobs: u32,
@@ -257,16 +257,12 @@ impl State {
 
     /// The job was placed and shall be launched as soon as its GPUs are free.
     pub(crate) fn pend(&mut self, id: JobId) {
-        if let Err(place) = self.pending.binary_search(&id) {
-            self.pending.insert(place, id);
-        }
+        self.pending.insert(id);
     }
 
     /// The job shall not be launched any more.
     pub(crate) fn unpend(&mut self, id: JobId) {
-        if let Ok(place) = self.pending.binary_search(&id) {
-            self.pending.remove(place);
-        }
+        self.pending.remove(&id);
     }
 
     /// The job leaves the table; what it held is free.

@@ -239,6 +239,9 @@ struct Between {
 impl Between {
     /// What lies that far between two values, rounded down.
     fn mix(&self, low: u64, high: u64) -> u64 {
+        if self.part == self.whole {
+            return high;
+        }
         (low * (self.whole - self.part) + high * self.part) / self.whole
     }
 }

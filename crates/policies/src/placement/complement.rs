@@ -26,6 +26,9 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
     },
 };
 
+/// What is not there, how badly it suits, free GPUs, the node: less is better.
+type Key = (i64, i64, u32, NodeId);
+
 /// Nodes looked at for one job, at most.
 const MOST: usize = 16;
 
@@ -48,15 +51,24 @@ impl Placement for Complement {
             .flat_map(|kind| with_room(ask, cluster, kind))
             .take(MOST);
         let mut own: Option<Own<'_>> = None;
-        let best = nodes.min_by_key(|(id, node)| {
+        let mut best: Option<(Key, &NodeState)> = None;
+        let mut last: Option<&NodeState> = None;
+        for (id, node) in nodes {
+            // Of nodes that are alike the first is as good as any; mostly they are empty ones.
+            if last.replace(node).is_some_and(|last| alike(last, node)) {
+                continue;
+            }
             let own = match own {
-                Some(own) if own.is_for(&node.spec) => own,
+                Some(own) if is_same_make(own.spec, &node.spec) => own,
                 _ => *own.insert(Own::new(ask, node)),
             };
-            (own.beyond(node), own.mismatch(node), node.free_gpus, *id)
-        });
+            let key = (own.beyond(node), own.mismatch(node), node.free_gpus, id);
+            if best.is_none_or(|(least, _)| key < least) {
+                best = Some((key, node));
+            }
+        }
         match best {
-            Some((id, node)) => Ok(Allocation {
+            Some(((.., id), node)) => Ok(Allocation {
                 shares: [share(id, node, ask.gpus, ask)].into_iter().collect(),
             }),
             None => self.others.place(ask, cluster),
@@ -84,6 +96,16 @@ fn with_room<'a>(
         .filter(|(_, node)| has_room(node, ask))
 }
 
+/// Whether a job suits both equally well. Of one kind with as many free GPUs those with lower ids are looked at first.
+fn alike(a: &NodeState, b: &NodeState) -> bool {
+    let key = |node: &NodeState| (node.free_gpus, node.wished, node.spec.gpu_type);
+    key(a) == key(b) && is_same_make(&a.spec, &b.spec)
+}
+
+fn is_same_make(a: &NodeSpec, b: &NodeSpec) -> bool {
+    (a.gpus, a.cpu_milli, a.memory_mib) == (b.gpus, b.cpu_milli, b.memory_mib)
+}
+
 /// What the job wishes for on a node of this make.
 #[derive(Clone, Copy)]
 struct Own<'a> {
@@ -104,11 +126,6 @@ impl<'a> Own<'a> {
             wish,
             leaning: [cpu - gpus, memory - gpus],
         }
-    }
-
-    fn is_for(&self, spec: &NodeSpec) -> bool {
-        (self.spec.gpus, self.spec.cpu_milli, self.spec.memory_mib)
-            == (spec.gpus, spec.cpu_milli, spec.memory_mib)
     }
 
     /// How much of what the job wishes for is not there beside the wishes of those who are, in millionths of the node.
