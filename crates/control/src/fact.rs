@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dovetail_model::{NodeId, NodeSpec, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::clusters::VirtualClusters;
 use crate::request::JobRequest;
 use crate::{JobNo, Launch};
 
@@ -52,7 +53,7 @@ pub struct PolicyText {
 impl Default for PolicyText {
     fn default() -> Self {
         Self {
-            policy: "fifo-backfill".to_owned(),
+            policy: "fifo-backfill:priority=true".to_owned(),
             parts: BTreeMap::new(),
         }
     }
@@ -70,6 +71,8 @@ pub enum Operate {
     Pause,
     /// Decide again.
     Resume,
+    /// Other virtual clusters.
+    VirtualClusters(Box<VirtualClusters>),
 }
 
 /// Something that happened.
@@ -103,6 +106,15 @@ pub enum Fact {
     Released {
         /// The job.
         job: JobNo,
+        /// Who.
+        by: String,
+    },
+    /// A job that waits has another priority.
+    Prioritized {
+        /// The job.
+        job: JobNo,
+        /// Larger is more urgent.
+        priority: i32,
         /// Who.
         by: String,
     },

@@ -255,6 +255,28 @@ impl Handle {
         })
     }
 
+    /// Gives a job that waits another priority.
+    pub fn prioritize(&self, job: JobNo, priority: i32, by: &str) -> Ask<'_, ()> {
+        let by = by.to_owned();
+        self.ask(move |desk| {
+            match find(desk.book, job)? {
+                JobState::Held(_) | JobState::Queued => {}
+                _ => {
+                    return Err(Refusal::Conflict(format!(
+                        "job {job} does not wait; only a job that waits can have another priority"
+                    )));
+                }
+            }
+            let request = desk.book.job(job).map(|record| JobRequest {
+                priority,
+                ..(*record.request).clone()
+            });
+            may_be_there(desk.book, &request.unwrap_or_default())?;
+            desk.record(Fact::Prioritized { job, priority, by });
+            Ok(())
+        })
+    }
+
     /// Lets a node take no new jobs, or take them again.
     pub fn set_draining(&self, name: &str, why: Option<String>, by: &str) -> Ask<'_, ()> {
         let (name, by) = (name.to_owned(), by.to_owned());
@@ -280,6 +302,11 @@ impl Handle {
                 Operate::Policy(text) => desk.book.would_take_policy(text).map_err(Refusal::Invalid)?,
                 Operate::Round(Some(period)) if period.0 <= 0 => {
                     return Err(Refusal::Invalid("round: must be longer than 0".to_owned()));
+                }
+                Operate::VirtualClusters(clusters) => {
+                    desk.book
+                        .would_change_clusters(clusters)
+                        .map_err(Refusal::Invalid)?;
                 }
                 Operate::Round(_) | Operate::Pause | Operate::Resume => {}
             }
@@ -387,9 +414,34 @@ fn find(book: &Book, job: JobNo) -> Result<&JobState, Refusal> {
     }
 }
 
+/// Whether the virtual cluster of the job is there and takes such jobs.
+fn may_be_there(book: &Book, request: &JobRequest) -> Result<(), Refusal> {
+    let Some(cluster) = book.clusters().get(&request.tenant) else {
+        return Err(Refusal::Invalid(format!(
+            "tenant: there is no virtual cluster {:?}; there are {}",
+            request.tenant,
+            book.clusters().names().join(", ")
+        )));
+    };
+    if let Some(most) = cluster.max_priority.filter(|most| request.priority > *most) {
+        return Err(Refusal::Invalid(format!(
+            "priority: {} is too high; virtual cluster {} takes at most {most}",
+            request.priority, request.tenant
+        )));
+    }
+    if let Some(cap) = cluster.user_cap_gpus.filter(|cap| request.gpus > *cap) {
+        return Err(Refusal::Invalid(format!(
+            "gpus: asks for {}; one user may have {cap} at once in virtual cluster {}",
+            request.gpus, request.tenant
+        )));
+    }
+    book.could_ever_run(request).map_err(Refusal::Invalid)
+}
+
 /// Whether a job can be taken in: its request makes sense, and the cluster could run it if it were empty.
 fn may_come(book: &Book, request: &JobRequest) -> Result<(), Refusal> {
     request.validate().map_err(Refusal::Invalid)?;
+    may_be_there(book, request)?;
     for after in &request.after {
         find(book, after.job).map_err(|e| Refusal::Invalid(format!("after: {e}")))?;
     }

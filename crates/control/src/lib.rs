@@ -10,6 +10,7 @@
 //! is a replay. Orders follow from the book: a backend that has lost some asks for them again.
 
 pub mod book;
+mod clusters;
 mod driver;
 mod fact;
 mod handle;
@@ -19,6 +20,7 @@ mod private_file;
 mod request;
 
 pub use book::{Book, Notice, Order, StartTask};
+pub use clusters::{DEFAULT_CLUSTER, Everyone, Promise, VirtualCluster, VirtualClusters};
 pub use dovetail_policies::knobs::parse_span;
 pub use driver::{Backend, Driver, DriverConfig, DriverError, Start};
 pub use fact::{Fact, Operate, PolicyText, Record, TaskEnd};

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use dovetail_control::book::{Hold, JobState, NodeState};
 use dovetail_control::{
-    After, AfterWhen, Book, Fact, JobNo, JobRequest, Launch, Operate, Order, PolicyText, Record, Retries,
-    TaskEnd,
+    After, AfterWhen, Book, Fact, JobNo, JobRequest, Launch, Operate, Order, PolicyText, Promise, Record,
+    Retries, TaskEnd, VirtualCluster, VirtualClusters,
 };
 use dovetail_engine::Clock;
 use dovetail_model::{NodeId, NodeSpec, Time};
@@ -76,6 +76,8 @@ enum Step {
     Drain(u8),
     Resume(u8),
     Operate(u8),
+    Clusters(u8),
+    Prioritize(u8, i8),
     Crash(bool),
     Pass(u16),
 }
@@ -98,6 +100,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => any::<u8>().prop_map(Step::Drain),
         1 => any::<u8>().prop_map(Step::Resume),
         1 => any::<u8>().prop_map(Step::Operate),
+        1 => any::<u8>().prop_map(Step::Clusters),
+        1 => (any::<u8>(), -2..3i8).prop_map(|(a, b)| Step::Prioritize(a, b)),
         1 => any::<bool>().prop_map(Step::Crash),
         4 => any::<u16>().prop_map(Step::Pass),
     ];
@@ -307,6 +311,8 @@ impl World {
                 let request = JobRequest {
                     command: vec!["true".to_owned()],
                     gpus: *gpus,
+                    tenant: ["default", "a", "b"][(last % 3) as usize].to_owned(),
+                    priority: [0, 0, -1][(last / 3 % 3) as usize],
                     time_limit_s: limit.then_some(500.0),
                     retries: Retries {
                         user: *user,
@@ -383,6 +389,15 @@ impl World {
                 };
                 self.record(Fact::Operated { what, by: by() });
             }
+            Step::Clusters(i) => self.record(Fact::Operated {
+                what: Operate::VirtualClusters(Box::new(clusters(*i))),
+                by: by(),
+            }),
+            Step::Prioritize(i, priority) => self.record(Fact::Prioritized {
+                job: job(i),
+                priority: i32::from(*priority),
+                by: by(),
+            }),
             Step::Crash(from_snapshot) => self.crash(*from_snapshot),
             Step::Pass(seconds) => self.pass(*seconds),
         }
@@ -390,10 +405,10 @@ impl World {
 
     /// Everything goes well from now on: everybody who can must come to an end.
     fn come_to_an_end(&mut self) {
-        self.record(Fact::Operated {
-            what: Operate::Resume,
-            by: "ann".to_owned(),
-        });
+        for what in [Operate::Resume, Operate::VirtualClusters(Box::default())] {
+            let by = "ann".to_owned();
+            self.record(Fact::Operated { what, by });
+        }
         for i in 0..NODES {
             self.connect(i as usize);
             self.record(Fact::NodeResumed {
@@ -421,6 +436,56 @@ impl World {
         let open: Vec<_> = self.book.jobs().filter(|j| !j.state.is_over()).collect();
         panic!("some jobs never end: {open:#?}");
     }
+}
+
+/// Nothing promised, numbers with a cap, or cells of which one machine is in none.
+fn clusters(i: u8) -> VirtualClusters {
+    let cluster = |guaranteed_gpus: u32, user_cap_gpus: Option<u32>| VirtualCluster {
+        guaranteed_gpus,
+        user_cap_gpus,
+        most_borrowed: i.is_multiple_of(2).then_some(3),
+        ..VirtualCluster::default()
+    };
+    let named = [
+        ("default", cluster(4, None)),
+        ("a", cluster(4, Some(6))),
+        ("b", cluster(2, None)),
+    ];
+    let named = named.map(|(name, c)| (name.to_owned(), c)).into_iter().collect();
+    match i % 4 {
+        0 => VirtualClusters::default(),
+        1 | 2 => VirtualClusters {
+            promise: Promise::Quota,
+            named,
+            cells: None,
+        },
+        _ => VirtualClusters {
+            promise: Promise::Cells,
+            named: BTreeMap::new(),
+            cells: Some(serde_json::from_value(cells()).unwrap()),
+        },
+    }
+}
+
+fn cells() -> serde_json::Value {
+    let machine =
+        |name: &str| serde_json::json!({"cell_type": null, "address": name, "pinned": null, "children": []});
+    let cluster = |number: u32| {
+        serde_json::json!({
+            "cells": [{"path": "POOL.NODE", "number": number}], "pinned": [], "leaves_per_user": null, "user_limits": {}
+        })
+    };
+    serde_json::json!({
+        "cell_types": {
+            "NODE": {"child": "virtual", "children": GPUS, "is_node": true},
+            "POOL": {"child": "NODE", "children": 2, "is_node": false},
+        },
+        "sku_types": {},
+        "physical_cells": [{
+            "cell_type": "POOL", "address": null, "pinned": null, "children": [machine("node-0"), machine("node-1")]
+        }],
+        "virtual_clusters": {"a": cluster(1), "default": cluster(1)},
+    })
 }
 
 fn ended(job: JobNo, launch: Launch, i: usize, exit_code: i32, was_stopped: bool) -> Fact {

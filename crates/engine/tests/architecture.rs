@@ -61,12 +61,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("sim", &["model", "engine", "policies", "workload"]),
     ("report", &["model"]),
     ("journal", &["model"]),
-    ("control", &["model", "engine", "policies", "journal"]),
+    ("control", &["model", "engine", "cells", "policies", "journal"]),
     ("proto", &["model"]),
     ("agents", &["model", "control", "proto"]),
     ("node", &["model", "proto"]),
     ("kube", &["model", "control"]),
-    ("web", &["model", "control", "openpai"]),
+    ("web", &["model", "control", "openpai", "workload"]),
     ("testkit", &["model", "engine", "policies", "workload", "sim"]),
 ];
 

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{JobId, NodeId};
+use crate::reason::Words;
 
 /// A change that would let a job start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,16 +34,17 @@ pub enum Change {
     Unknown,
 }
 
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Change {
+    /// Says it with names.
+    pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>, words: &dyn Words) -> fmt::Result {
         let list = |ids: Vec<String>| ids.join(" and ");
         match self {
             Self::JobsEnd(jobs) => {
-                let jobs = jobs.iter().map(|j| format!("job {j}")).collect();
+                let jobs = jobs.iter().map(|j| format!("job {}", words.job(*j))).collect();
                 write!(f, "could start if {} ended", list(jobs))
             }
             Self::NodesReturn(nodes) => {
-                let nodes = nodes.iter().map(|n| format!("node {n}")).collect();
+                let nodes = nodes.iter().map(|n| format!("node {}", words.node(*n))).collect();
                 write!(f, "could start if {} came back", list(nodes))
             }
             Self::MoreCells { asked, owned } => {

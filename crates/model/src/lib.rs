@@ -32,7 +32,7 @@ pub use gpu_set::GpuSet;
 pub use ids::{Generation, GpuTypeId, IdVec, JobId, ModelId, NodeId, TenantId, UserId, ZoneId};
 pub use job::{JobSpec, Scaling};
 pub use numa::NumaDomain;
-pub use reason::Reason;
+pub use reason::{Reason, Words};
 pub use sensitivity::{Sensitivity, Share};
 pub use sharing::{Slowdowns, Speeds, Terms};
 pub use stages::Stages;

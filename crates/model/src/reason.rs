@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::ids::{GpuTypeId, JobId, TenantId, UserId};
+use crate::ids::{GpuTypeId, JobId, NodeId, TenantId, UserId};
 use crate::units::Time;
 
 /// Why a job does not run (yet).
@@ -188,17 +188,69 @@ fn lacking(f: &mut fmt::Formatter<'_>, number: u32, what: &str) -> fmt::Result {
     }
 }
 
+/// What things are called by whoever reads it.
+pub trait Words {
+    /// A job.
+    fn job(&self, job: JobId) -> String {
+        job.to_string()
+    }
+
+    /// A node.
+    fn node(&self, node: NodeId) -> String {
+        node.to_string()
+    }
+
+    /// A tenant.
+    fn tenant(&self, tenant: TenantId) -> String {
+        tenant.to_string()
+    }
+
+    /// A user.
+    fn user(&self, user: UserId) -> String {
+        user.to_string()
+    }
+
+    /// A moment.
+    fn time(&self, at: Time) -> String {
+        format!("at {:.0} s", at.as_secs_f64())
+    }
+}
+
+/// Things are called by their numbers.
+struct Numbers;
+
+impl Words for Numbers {}
+
+struct InWords<'a> {
+    reason: &'a Reason,
+    words: &'a dyn Words,
+}
+
+impl Reason {
+    /// The reason in words of the reader.
+    pub fn in_words(&self, words: &dyn Words) -> String {
+        InWords { reason: self, words }.to_string()
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotEnoughFreeGpus { asked, free } => write!(f, "asks for {asked} GPUs, {free} are free"),
-            Self::Fragmented { asked, free, best } => {
+        let words = &Numbers;
+        InWords { reason: self, words }.fmt(f)
+    }
+}
+
+impl fmt::Display for InWords<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason {
+            Reason::NotEnoughFreeGpus { asked, free } => write!(f, "asks for {asked} GPUs, {free} are free"),
+            Reason::Fragmented { asked, free, best } => {
                 write!(
                     f,
                     "asks for {asked} GPUs; {free} are free, but at most {best} in one acceptable place"
                 )
             }
-            Self::NotEnoughCpuOrMemory {
+            Reason::NotEnoughCpuOrMemory {
                 cpu_milli_per_gpu,
                 memory_mib_per_gpu,
             } => write!(
@@ -207,7 +259,7 @@ impl fmt::Display for Reason {
                 f64::from(*cpu_milli_per_gpu) / 1000.0,
                 memory_mib_per_gpu
             ),
-            Self::NotEnoughGpuMemory {
+            Reason::NotEnoughGpuMemory {
                 asked_mib,
                 gpus,
                 fitting,
@@ -215,7 +267,7 @@ impl fmt::Display for Reason {
                 f,
                 "fills {asked_mib} MiB on each of {gpus} GPUs; {fitting} free GPUs have so much memory"
             ),
-            Self::GpuMemoryNeverFits {
+            Reason::GpuMemoryNeverFits {
                 asked_mib,
                 largest_mib,
                 gpus,
@@ -225,27 +277,28 @@ impl fmt::Display for Reason {
                 "fills {asked_mib} MiB on each of {gpus} GPUs, but only {fitting} GPUs have so much memory; the largest has \
                  {largest_mib} MiB"
             ),
-            Self::NeverFits { asked, largest, .. } => {
+            Reason::NeverFits { asked, largest, .. } => {
                 write!(
                     f,
                     "asks for {asked} GPUs, but the cluster has only {largest} it could use"
                 )
             }
-            Self::Malformed { gpus: 0 } => write!(f, "asks for 0 GPUs; a job needs at least one"),
-            Self::Malformed { gpus } => write!(f, "asks for {gpus} GPUs, but its least and most cannot be"),
-            Self::LoadLimit { demand, limit } => {
+            Reason::Malformed { gpus: 0 } => write!(f, "asks for 0 GPUs; a job needs at least one"),
+            Reason::Malformed { gpus } => write!(f, "asks for {gpus} GPUs, but its least and most cannot be"),
+            Reason::LoadLimit { demand, limit } => {
                 write!(
                     f,
                     "held by admission: jobs let in ask for {demand} GPUs, the limit is {limit}"
                 )
             }
-            Self::TenantCap { tenant, demand, cap } => {
+            Reason::TenantCap { tenant, demand, cap } => {
                 write!(
                     f,
-                    "held by admission: tenant {tenant} asks for {demand} GPUs, its cap is {cap}"
+                    "held by admission: tenant {tenant} asks for {demand} GPUs, its cap is {cap}",
+                    tenant = self.words.tenant(*tenant)
                 )
             }
-            Self::TenantQuota {
+            Reason::TenantQuota {
                 tenant,
                 borrows,
                 asked,
@@ -255,19 +308,21 @@ impl fmt::Display for Reason {
                 let what = if *borrows { "may borrow" } else { "is guaranteed" };
                 write!(
                     f,
-                    "asks for {asked} GPUs; tenant {tenant} {what} {most} and holds {held} of them"
+                    "asks for {asked} GPUs; tenant {tenant} {what} {most} and holds {held} of them",
+                    tenant = self.words.tenant(*tenant)
                 )
             }
-            Self::CellsInUse {
+            Reason::CellsInUse {
                 tenant,
                 asked,
                 lent_to: lent_to @ 1..,
                 ..
             } => write!(
                 f,
-                "asks for {asked} GPUs; the cells of tenant {tenant} that have them are lent to {lent_to} other jobs"
+                "asks for {asked} GPUs; the cells of tenant {tenant} that have them are lent to {lent_to} other jobs",
+                tenant = self.words.tenant(*tenant)
             ),
-            Self::CellsInUse {
+            Reason::CellsInUse {
                 tenant,
                 borrows,
                 asked,
@@ -277,7 +332,11 @@ impl fmt::Display for Reason {
                 write!(f, "asks for {asked} GPUs; ")?;
                 match borrows {
                     true => write!(f, "{available} are idle in all cells")?,
-                    false => write!(f, "{available} are idle or lent in the cells of tenant {tenant}")?,
+                    false => write!(
+                        f,
+                        "{available} are idle or lent in the cells of tenant {tenant}",
+                        tenant = self.words.tenant(*tenant)
+                    )?,
                 }
                 let shape = if available >= asked {
                     ", but not in one shape it could use"
@@ -286,7 +345,7 @@ impl fmt::Display for Reason {
                 };
                 write!(f, "{shape}")
             }
-            Self::CellsOwned {
+            Reason::CellsOwned {
                 tenant,
                 kind,
                 owned,
@@ -294,60 +353,72 @@ impl fmt::Display for Reason {
                 bad,
                 doomed,
             } => {
-                write!(f, "tenant {tenant} owns {owned} {kind}, {free} free")?;
+                write!(
+                    f,
+                    "tenant {tenant} owns {owned} {kind}, {free} free",
+                    tenant = self.words.tenant(*tenant)
+                )?;
                 lacking(f, *bad, "with machines that are down")?;
                 lacking(f, *doomed, "with no machine left for them")
             }
-            Self::CellsHeld { holders, more } => {
-                let held = |(job, gpus): &(JobId, u32)| format!("job {job} ({gpus} GPUs)");
+            Reason::CellsHeld { holders, more } => {
+                let held = |(job, gpus): &(JobId, u32)| format!("job {} ({gpus} GPUs)", self.words.job(*job));
                 let names: Vec<String> = holders.iter().map(held).collect();
                 write!(f, "held by {}", names.join(", "))?;
                 lacking(f, *more, "more")
             }
-            Self::UserCells {
+            Reason::UserCells {
                 user,
                 asked,
                 held,
                 most,
             } => write!(
                 f,
-                "asks for {asked} GPUs; user {user} may hold {most} and holds {held}"
+                "asks for {asked} GPUs; user {user} may hold {most} and holds {held}",
+                user = self.words.user(*user)
             ),
-            Self::WouldStart(change) => write!(f, "{change}"),
-            Self::UserCap { user, demand, cap } => {
+            Reason::WouldStart(change) => change.write(f, self.words),
+            Reason::UserCap { user, demand, cap } => {
                 write!(
                     f,
-                    "held by admission: user {user} asks for {demand} GPUs, the cap is {cap}"
+                    "held by admission: user {user} asks for {demand} GPUs, the cap is {cap}",
+                    user = self.words.user(*user)
                 )
             }
-            Self::BehindInLine { head, ahead: 1 } => {
-                write!(f, "job {head} is ahead in line, and it may not pass it")
-            }
-            Self::BehindInLine { head, ahead } => {
+            Reason::BehindInLine { head, ahead: 1 } => {
                 write!(
                     f,
-                    "{ahead} jobs are ahead in line, job {head} first, and it may not pass them"
+                    "job {head} is ahead in line, and it may not pass it",
+                    head = self.words.job(*head)
                 )
             }
-            Self::ReservedFor {
+            Reason::BehindInLine { head, ahead } => {
+                write!(
+                    f,
+                    "{ahead} jobs are ahead in line, job {head} first, and it may not pass them",
+                    head = self.words.job(*head)
+                )
+            }
+            Reason::ReservedFor {
                 job,
                 expected_start: Some(at),
             } => {
                 write!(
                     f,
-                    "GPUs are kept for job {job}, expected to start at {:.0} s",
-                    at.as_secs_f64()
+                    "GPUs are kept for job {job}, expected to start {}",
+                    self.words.time(*at),
+                    job = self.words.job(*job)
                 )
             }
-            Self::ReservedFor {
+            Reason::ReservedFor {
                 job,
                 expected_start: None,
-            } => write!(f, "GPUs are kept for job {job}"),
-            Self::WaitingForGpus { busy } => write!(f, "placed; waits for {busy} GPUs to be given up"),
-            Self::NextRound { at: Some(at) } => {
-                write!(f, "starts with the next round, at {:.0} s", at.as_secs_f64())
+            } => write!(f, "GPUs are kept for job {job}", job = self.words.job(*job)),
+            Reason::WaitingForGpus { busy } => write!(f, "placed; waits for {busy} GPUs to be given up"),
+            Reason::NextRound { at: Some(at) } => {
+                write!(f, "starts with the next round, {}", self.words.time(*at))
             }
-            Self::NextRound { at: None } => write!(f, "starts with the next decision"),
+            Reason::NextRound { at: None } => write!(f, "starts with the next decision"),
         }
     }
 }

@@ -59,7 +59,7 @@ pub struct ServeArgs {
     /// Where agents reach the scheduler [default: 127.0.0.1:7879]
     #[arg(long, value_name = "ADDR")]
     pub grpc: Option<SocketAddr>,
-    /// The policy of a new cluster, as `dovetail policies` lists them; an old one remembers its own [default: fifo-backfill]
+    /// The policy of a new cluster, as `dovetail policies` lists them; an old one remembers its own [default: fifo-backfill:priority=true]
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
     /// Serve the API without TLS; only on a loopback address

@@ -279,7 +279,7 @@ fn the_past_is_a_trace_and_the_simulator_tells_it_again() {
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert_eq!(
         (&report["jobs"], &report["policy"]),
-        (&12.into(), &"fifo-backfill".into())
+        (&12.into(), &"fifo-backfill:priority=true".into())
     );
     assert!(report["mean_error"].as_f64().unwrap() < 0.5, "{report}");
     let empty = cluster.say(&["trace", "from-journal", "nowhere", "--fidelity"]);

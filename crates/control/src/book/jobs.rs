@@ -20,6 +20,8 @@ pub enum Hold {
     After(Vec<JobNo>),
     /// As many of its array run as may.
     Array,
+    /// Its user has as many GPUs in its virtual cluster as one user may.
+    Cap,
 }
 
 /// Why an attempt was stopped.
@@ -290,11 +292,15 @@ impl Book {
         if !open.is_empty() {
             return Ok(Some(Hold::After(open)));
         }
-        Ok(self.array_is_full(no).then_some(Hold::Array))
+        if self.array_is_full(no) {
+            return Ok(Some(Hold::Array));
+        }
+        Ok(self.is_over_cap(no).then_some(Hold::Cap))
     }
 
     fn enter_engine(&mut self, no: JobNo) {
         let ticket = self.tickets.push(no);
+        let users = self.names.users.len();
         let record = &self.jobs[&no];
         let spec = Self::spec(
             &mut self.names,
@@ -303,6 +309,9 @@ impl Book {
             record.submitted,
             ticket,
         );
+        if self.names.users.len() > users {
+            self.refresh_cells();
+        }
         let record = self.known(no);
         record.ticket = Some(ticket);
         self.set(no, JobState::Queued);
@@ -425,6 +434,10 @@ impl Book {
             true => self.up.insert(no),
             false => self.up.remove(&no),
         };
+        match state == JobState::Held(Hold::Cap) {
+            true => self.capped.insert(no),
+            false => self.capped.remove(&no),
+        };
         let record = self.known(no);
         (record.state, record.since) = (state.clone(), now);
         let what = match state {
@@ -453,6 +466,9 @@ impl Book {
             }
         }
         self.next_of_array(no);
+        if !self.capped.is_empty() {
+            self.let_in_below_caps();
+        }
     }
 
     /// Builds what can be found by other keys, after loading.
@@ -463,6 +479,9 @@ impl Book {
             }
             if record.state.is_up() {
                 self.up.insert(record.no);
+            }
+            if record.state == JobState::Held(Hold::Cap) {
+                self.capped.insert(record.no);
             }
             let running = record.attempt().filter(|_| record.state == JobState::Running);
             let since = running.and_then(|a| Some((a.launch, a.running_since?)));

@@ -1,6 +1,8 @@
 //! The book: all jobs, all nodes and the engine, as they follow from the facts so far.
 
 mod arrays;
+mod caps;
+mod clusters;
 mod jobs;
 mod nodes;
 mod notices;
@@ -17,8 +19,11 @@ use dovetail_model::{Command, Event, IdVec, JobId, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::JobNo;
+use crate::clusters::{DEFAULT_CLUSTER, VirtualClusters};
 use crate::fact::{Fact, Operate, PolicyText};
+use policy::Ground;
 
+pub use clusters::ClusterChange;
 pub use jobs::{Attempt, AttemptEnd, Cause, End, Hold, JobRecord, JobState, TaskState};
 pub use nodes::{NodeRecord, NodeState};
 pub use notices::{Notice, What};
@@ -50,6 +55,7 @@ impl Names {
 pub struct Book {
     engine: Engine,
     policy: PolicyText,
+    clusters: VirtualClusters,
     jobs: BTreeMap<JobNo, JobRecord>,
     /// Jobs that hold GPUs.
     up: BTreeSet<JobNo>,
@@ -59,6 +65,8 @@ pub struct Book {
     tickets: IdVec<JobId, JobNo>,
     /// Jobs that wait for another, by that other.
     waiting_for: BTreeMap<JobNo, Vec<JobNo>>,
+    /// Jobs that wait because their user has enough already.
+    capped: BTreeSet<JobNo>,
     /// When running jobs have had their time, with the launch.
     limits: BTreeMap<(Time, JobNo), u64>,
     now: Time,
@@ -74,6 +82,8 @@ pub struct Book {
 struct Saved {
     engine: Snapshot,
     policy: PolicyText,
+    #[serde(default)]
+    clusters: VirtualClusters,
     jobs: Vec<JobRecord>,
     nodes: IdVec<NodeId, NodeRecord>,
     names: Names,
@@ -88,16 +98,26 @@ impl Book {
     /// # Errors
     /// Names the part of the policy that does not exist.
     pub fn new(policy: PolicyText, clock: Clock) -> Result<Self, String> {
-        let engine = Engine::new(policy::build(&policy)?, clock);
+        let (clusters, mut names, nodes) = (VirtualClusters::default(), Names::default(), IdVec::default());
+        // Whoever names no tenant is this one, so it is there before all others.
+        Names::number(&mut names.tenants, DEFAULT_CLUSTER);
+        let ground = Ground {
+            clusters: &clusters,
+            names: &names,
+            nodes: &nodes,
+        };
+        let engine = Engine::new(policy::build(&policy, ground)?, clock);
         Ok(Self {
             engine,
             policy,
+            clusters,
             jobs: BTreeMap::new(),
             up: BTreeSet::new(),
-            nodes: IdVec::default(),
-            names: Names::default(),
+            nodes,
+            names,
             tickets: IdVec::default(),
             waiting_for: BTreeMap::new(),
+            capped: BTreeSet::new(),
             limits: BTreeMap::new(),
             now: Time::ZERO,
             notices: VecDeque::new(),
@@ -114,6 +134,7 @@ impl Book {
         let saved = Saved {
             engine: self.engine.snapshot(),
             policy: self.policy.clone(),
+            clusters: self.clusters.clone(),
             jobs: self.jobs.values().cloned().collect(),
             nodes: self.nodes.clone(),
             names: self.names.clone(),
@@ -130,16 +151,23 @@ impl Book {
     /// Says what is wrong with them.
     pub fn load(bytes: &[u8]) -> Result<Self, String> {
         let saved: Saved = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
-        let engine = Engine::restore(saved.engine, policy::build(&saved.policy)?)?;
+        let ground = Ground {
+            clusters: &saved.clusters,
+            names: &saved.names,
+            nodes: &saved.nodes,
+        };
+        let engine = Engine::restore(saved.engine, policy::build(&saved.policy, ground)?)?;
         let mut book = Self {
             engine,
             policy: saved.policy,
+            clusters: saved.clusters,
             jobs: saved.jobs.into_iter().map(|job| (job.no, job)).collect(),
             up: BTreeSet::new(),
             nodes: saved.nodes,
             names: saved.names,
             tickets: saved.tickets,
             waiting_for: BTreeMap::new(),
+            capped: BTreeSet::new(),
             limits: BTreeMap::new(),
             now: saved.now,
             notices: VecDeque::new(),
@@ -158,6 +186,7 @@ impl Book {
             Fact::Cancelled { job, by } => self.cancelled(*job, by),
             Fact::Held { job, by } => self.held(*job, by),
             Fact::Released { job, by } => self.released(*job, by),
+            Fact::Prioritized { job, priority, .. } => self.prioritized(*job, *priority),
             Fact::NodeJoined { .. } => self.node_joined(fact),
             Fact::NodeLost { node } => self.node_lost(*node),
             Fact::NodeDrained { node, by, why } => self.node_drained(*node, by, why),
@@ -205,7 +234,10 @@ impl Book {
                     generation,
                     reason,
                 } => self.stop(job, generation, reason),
-                Command::Reject { job, reason } => self.rejected(job, &reason.to_string()),
+                Command::Reject { job, reason } => {
+                    let why = self.reason(&reason);
+                    self.rejected(job, &why);
+                }
             }
         }
     }
@@ -214,7 +246,8 @@ impl Book {
         match what {
             Operate::Policy(text) => {
                 // It was checked before it was written down; a book from elsewhere may still not know it.
-                let changed = policy::build(text).and_then(|policy| self.engine.set_policy(policy));
+                let changed =
+                    policy::build(text, self.ground()).and_then(|policy| self.engine.set_policy(policy));
                 match changed {
                     Ok(()) => self.policy = text.clone(),
                     Err(why) => {
@@ -226,6 +259,11 @@ impl Book {
             Operate::Round(Some(period)) => self.engine.set_clock(Clock::rounds(*period)),
             Operate::Pause => self.engine.set_paused(true),
             Operate::Resume => self.engine.set_paused(false),
+            Operate::VirtualClusters(clusters) => {
+                if let Err(why) = self.set_clusters(clusters) {
+                    return self.notice(None, What::Refused(format!("virtual clusters: {why}")));
+                }
+            }
         }
         self.notice(
             None,
@@ -241,7 +279,9 @@ impl Book {
     /// # Errors
     /// Says why not.
     pub fn would_take_policy(&self, text: &PolicyText) -> Result<(), String> {
-        self.engine.clone().set_policy(policy::build(text)?)
+        self.engine
+            .clone()
+            .set_policy(policy::build(text, self.ground())?)
     }
 
     /// The moment at which [`Fact::Woke`] or [`Fact::TimeIsUp`] is due, if nothing happens before.

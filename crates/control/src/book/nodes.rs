@@ -98,6 +98,7 @@ impl Book {
             }
         }
         self.tell(Event::NodeUp { node: *node, spec });
+        self.refresh_cells();
         self.notice(None, What::NodeJoined { node: *node });
         if let Some((by, why)) = draining {
             self.node_drained(*node, &by, &why);

@@ -1,13 +1,26 @@
-//! A policy from its words.
+//! A policy from its words, for the virtual clusters and the nodes there are.
 
 use dovetail_engine::Policy;
+use dovetail_model::ids::IdVec;
+use dovetail_model::{ClusterSpec, NodeId};
 use dovetail_policies::presets::{self, Overrides};
+use dovetail_policies::tenancy::{CellMap, Share, SharedCells, Shares};
 
+use super::{Names, NodeRecord};
+use crate::clusters::{Promise, VirtualClusters};
 use crate::fact::PolicyText;
+
+/// What a policy is built for.
+#[derive(Clone, Copy)]
+pub(super) struct Ground<'a> {
+    pub(super) clusters: &'a VirtualClusters,
+    pub(super) names: &'a Names,
+    pub(super) nodes: &'a IdVec<NodeId, NodeRecord>,
+}
 
 /// Builds it. Where nothing else is said everybody is let in: nodes may still join, and a job that could never fit is
 /// refused when it is sent, by the nodes there are.
-pub(super) fn build(text: &PolicyText) -> Result<Policy, String> {
+pub(super) fn build(text: &PolicyText, ground: Ground<'_>) -> Result<Policy, String> {
     let mut overrides = Overrides {
         admission: Some("accept-all".to_owned()),
         ..Overrides::default()
@@ -30,12 +43,70 @@ pub(super) fn build(text: &PolicyText) -> Result<Policy, String> {
         };
         *place = Some(part.clone());
     }
-    // A quota is by the names of tenants, which the engine does not know: it would give everybody the default.
     if let Some(tenancy) = overrides.tenancy.as_ref().filter(|t| *t != "none") {
         return Err(format!(
-            "tenancy {tenancy:?}: a live cluster has only \"none\" so far; every tenant may use every GPU"
+            "tenancy {tenancy:?}: on a live cluster it follows from the virtual clusters; see `dovetail vc`"
         ));
+    }
+    overrides.tenants = ground.names.tenants.clone();
+    // A promise is kept only where whoever borrowed can be sent away.
+    if ground.clusters.promise != Promise::Open && overrides.discipline.is_none() {
+        let name = text.policy.split(':').next().unwrap_or_default();
+        let preset = presets::find(name).map_err(|e| e.to_string())?;
+        if ["backfill", "strict"].contains(&preset.discipline) {
+            overrides.discipline = Some("preempt".to_owned());
+        }
+    }
+    match ground.clusters.promise {
+        Promise::Open => {}
+        Promise::Quota => overrides.tenancy = Some(format!("quota:{}", shares(ground.clusters))),
+        Promise::Cells => {
+            overrides.cells = Some(cells(ground)?);
+            overrides.tenancy = Some("cells:live".to_owned());
+        }
     }
     let (policy, _) = presets::build(&text.policy, &overrides).map_err(|e| e.to_string())?;
     Ok(policy)
+}
+
+fn shares(clusters: &VirtualClusters) -> Shares {
+    let mut shares = Shares::default();
+    for (name, cluster) in &clusters.named {
+        let share = Share {
+            guaranteed: cluster.guaranteed_gpus,
+            borrowed: cluster.most_borrowed.unwrap_or(u32::MAX),
+        };
+        match name.as_str() {
+            // In the words of a quota it stands for every other tenant, and there is none.
+            crate::DEFAULT_CLUSTER => shares.default = Some(share),
+            _ => drop(shares.named.insert(name.clone(), share)),
+        }
+    }
+    shares.default.get_or_insert(Share {
+        guaranteed: 0,
+        borrowed: u32::MAX,
+    });
+    shares
+}
+
+/// The cells, with those nodes that are machines of them. Others are not used.
+fn cells(ground: Ground<'_>) -> Result<SharedCells, String> {
+    let config = ground.clusters.cells.as_ref();
+    let compiled = config.ok_or("cells: are missing")?.compile();
+    let layout = compiled
+        .map_err(|faults| {
+            faults
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; ")
+        })?
+        .layout;
+    let cluster = ClusterSpec {
+        gpu_types: ground.names.gpu_types.iter().cloned().collect(),
+        nodes: ground.nodes.values().map(|n| n.spec.clone()).collect(),
+        ..ClusterSpec::default()
+    };
+    let (map, _) = CellMap::of_those_that_fit(layout, &cluster, &ground.names.tenants);
+    Ok(SharedCells::new(map.with_users(&ground.names.users)))
 }

@@ -70,6 +70,15 @@ impl Book {
                 let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
                 plain(format!("it waits for the end of job {}", jobs.join(", ")))
             }
+            JobState::Held(Hold::Cap) => plain(format!(
+                "{} has or stands in line for {} GPUs in virtual cluster {}, where one user may have {}",
+                record.user,
+                self.in_use_beside(record),
+                record.request.tenant,
+                self.cluster_of(no)
+                    .and_then(|c| c.user_cap_gpus)
+                    .unwrap_or_default(),
+            )),
             JobState::Held(Hold::Array) => plain("as many jobs of its array are up as may be".to_owned()),
             JobState::Ended(end) if end.sentence().is_empty() => plain(format!("it is over: {}", end.word())),
             JobState::Ended(end) => plain(format!("it is over: {}: {}", end.word(), end.sentence())),
@@ -92,7 +101,7 @@ impl Book {
                 ..Why::default()
             },
             Explanation::Waiting { reasons, ahead, .. } => {
-                let mut reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+                let mut reasons: Vec<String> = reasons.iter().map(|r| self.reason(r)).collect();
                 if engine.is_paused() {
                     reasons.insert(0, "scheduling is paused: an operator has to resume it".to_owned());
                 }
@@ -106,6 +115,21 @@ impl Book {
                 }
             }
         }
+    }
+
+    /// Whether what its virtual cluster is promised could ever hold the job.
+    ///
+    /// # Errors
+    /// Says what it asks for and what is promised.
+    pub fn could_ever_run(&self, request: &JobRequest) -> Result<(), String> {
+        if self.clusters().promise == crate::Promise::Open {
+            return Ok(());
+        }
+        let mut names = self.names.clone();
+        let ticket = JobId::from_index(self.tickets.len());
+        let spec = Self::spec(&mut names, "", request, self.now, ticket);
+        let verdict = self.engine.policy().tenancy.clone().ever(&spec);
+        verdict.map_err(|reason| format!("gpus: {}", self.reason(&reason)))
     }
 
     /// What would become of a job if it were sent now. Nothing is changed.
@@ -123,7 +147,7 @@ impl Book {
                     starts_now = true;
                 }
                 Command::Stop { job, .. } => stops.push(self.tickets[job]),
-                Command::Reject { job, reason } if job == ticket => rejected = Some(reason.to_string()),
+                Command::Reject { job, reason } if job == ticket => rejected = Some(self.reason(&reason)),
                 Command::Launch { .. } | Command::Resize { .. } | Command::Reject { .. } => {}
             }
         }

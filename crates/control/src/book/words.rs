@@ -1,6 +1,47 @@
-//! Causes and ends, in words.
+//! Causes, ends and reasons, in words.
+
+use dovetail_model::{JobId, NodeId, Reason, TenantId, Time, UserId, Words};
 
 use super::{Book, Cause, End};
+
+/// Things are called as people know them.
+impl Words for Book {
+    fn job(&self, job: JobId) -> String {
+        match self.tickets.get(job) {
+            Some(no) => no.to_string(),
+            None => "that is not there yet".to_owned(),
+        }
+    }
+
+    fn node(&self, node: NodeId) -> String {
+        self.nodes
+            .get(node)
+            .map(|n| n.spec.name.clone())
+            .unwrap_or_default()
+    }
+
+    fn tenant(&self, tenant: TenantId) -> String {
+        let name = self.names.tenants.get(tenant.0 as usize);
+        name.cloned().unwrap_or_default()
+    }
+
+    fn user(&self, user: UserId) -> String {
+        let name = self.names.users.get(user.0 as usize);
+        name.cloned().unwrap_or_default()
+    }
+
+    fn time(&self, at: Time) -> String {
+        let seconds = at.since(self.now).as_secs_f64();
+        format!("in {:.0} s", seconds.max(0.0))
+    }
+}
+
+impl Book {
+    /// A reason, with names.
+    pub fn reason(&self, reason: &Reason) -> String {
+        reason.in_words(self)
+    }
+}
 
 impl Cause {
     /// In a word, for the task.

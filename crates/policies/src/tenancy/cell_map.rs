@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dovetail_cells::{ChainId, Layout, LeafType, MachineId, VcId, ViewId};
 use dovetail_model::ids::IdVec;
-use dovetail_model::{ClusterSpec, GpuTypeId, NodeId, TenantId};
+use dovetail_model::{ClusterSpec, GpuTypeId, NodeId, NodeSpec, TenantId};
 
 use super::cells::Slots;
 use crate::knobs::PolicyError;
@@ -58,6 +58,18 @@ impl CellMap {
     /// # Errors
     /// Names the node that is no machine, or has other GPUs.
     pub fn new(layout: Layout, cluster: &ClusterSpec, tenants: &[String]) -> Result<Self, PolicyError> {
+        match Self::of_those_that_fit(layout, cluster, tenants) {
+            (map, None) => Ok(map),
+            (_, Some(error)) => Err(error),
+        }
+    }
+
+    /// The same, but nodes that are no machines are left out, and so cannot be used; the first of them is named.
+    pub fn of_those_that_fit(
+        layout: Layout,
+        cluster: &ClusterSpec,
+        tenants: &[String],
+    ) -> (Self, Option<PolicyError>) {
         let mut map = Self {
             users: Vec::new(),
             vcs: tenants.iter().map(|name| layout.vc_named(name)).collect(),
@@ -71,38 +83,48 @@ impl CellMap {
             by_machine: vec![Vec::new(); layout.machines.len()],
             layout,
         };
+        let mut left_out = None;
         for (id, node) in cluster.nodes.iter() {
-            let wrong = |what: String| PolicyError::NotInCells {
-                node: node.name.clone(),
-                what,
-            };
-            let kind = &cluster.gpu_types[node.gpu_type];
-            let name = node
-                .name
-                .strip_suffix(&format!(" ({kind})"))
-                .unwrap_or(&node.name);
-            let machine = map.layout.machine_named(name).ok_or_else(|| {
-                wrong("is no machine of the file with the cells; expected the same machines".to_owned())
-            })?;
-            let chains = &map.layout.machines[machine.index()].nodes;
-            let of_kind = chains
-                .iter()
-                .find(|(c, _)| map.layout.chain(*c).types[0] == *kind);
-            let (chain, cell) =
-                *of_kind.ok_or_else(|| wrong(format!("has no {kind} in the file with the cells")))?;
-            let leaves = map.layout.chain(chain).node_leaves();
-            if leaves != node.gpus {
-                let say = format!(
-                    "has {} GPUs, but {leaves} leaf cells; expected one GPU for each",
-                    node.gpus
-                );
-                return Err(wrong(say));
+            match map.find(node, &cluster.gpu_types[node.gpu_type]) {
+                Ok((chain, cell, machine)) => {
+                    let leaves = map.layout.chain(chain).node_leaves();
+                    *map.slots.entry(id) = Some((chain, cell * leaves, machine));
+                    map.nodes.insert((chain, cell), id);
+                    map.by_machine[machine.index()].push(id);
+                }
+                Err(what) => {
+                    left_out.get_or_insert(PolicyError::NotInCells {
+                        node: node.name.clone(),
+                        what,
+                    });
+                }
             }
-            *map.slots.entry(id) = Some((chain, cell * leaves, machine));
-            map.nodes.insert((chain, cell), id);
-            map.by_machine[machine.index()].push(id);
         }
-        Ok(map)
+        (map, left_out)
+    }
+
+    /// The cell of a node, or why it has none.
+    fn find(&self, node: &NodeSpec, kind: &str) -> Result<(ChainId, u32, MachineId), String> {
+        let name = node
+            .name
+            .strip_suffix(&format!(" ({kind})"))
+            .unwrap_or(&node.name);
+        let machine = self.layout.machine_named(name).ok_or_else(|| {
+            "is no machine of the file with the cells; expected the same machines".to_owned()
+        })?;
+        let chains = &self.layout.machines[machine.index()].nodes;
+        let of_kind = chains
+            .iter()
+            .find(|(c, _)| self.layout.chain(*c).types[0] == *kind);
+        let (chain, cell) = *of_kind.ok_or_else(|| format!("has no {kind} in the file with the cells"))?;
+        let leaves = self.layout.chain(chain).node_leaves();
+        match leaves == node.gpus {
+            true => Ok((chain, cell, machine)),
+            false => Err(format!(
+                "has {} GPUs, but {leaves} leaf cells; expected one GPU for each",
+                node.gpus
+            )),
+        }
     }
 
     /// The same with the names of users in the order of their ids, so that limits of users count.

@@ -1,0 +1,171 @@
+//! Virtual clusters: changing them while jobs run, and what that would do.
+
+use dovetail_model::{Command, Event};
+use serde::{Deserialize, Serialize};
+
+use super::policy::{self, Ground};
+use super::{Book, Hold, JobState, Names};
+use crate::JobNo;
+use crate::clusters::{Promise, VirtualCluster, VirtualClusters};
+
+/// What a change of the virtual clusters does at once.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterChange {
+    /// Jobs that stop.
+    pub stops: Vec<JobNo>,
+    /// Jobs that start.
+    pub starts: Vec<JobNo>,
+    /// Jobs that run on, but only on what is idle: what their virtual cluster owned is gone.
+    pub lent: Vec<JobNo>,
+    /// Jobs that wait and could never start any more.
+    pub stranded: Vec<JobNo>,
+    /// What else is worth knowing.
+    pub remarks: Vec<String>,
+}
+
+impl Book {
+    /// The virtual clusters.
+    pub fn clusters(&self) -> &VirtualClusters {
+        &self.clusters
+    }
+
+    pub(super) fn ground(&self) -> Ground<'_> {
+        Ground {
+            clusters: &self.clusters,
+            names: &self.names,
+            nodes: &self.nodes,
+        }
+    }
+
+    /// Changes the virtual clusters, or says why not and leaves them.
+    pub(super) fn set_clusters(&mut self, clusters: &VirtualClusters) -> Result<(), String> {
+        let mut names = self.names.clone();
+        for name in clusters.names() {
+            Names::number(&mut names.tenants, &name);
+        }
+        let ground = Ground {
+            clusters,
+            names: &names,
+            nodes: &self.nodes,
+        };
+        self.engine.set_policy(policy::build(&self.policy, ground)?)?;
+        (self.clusters, self.names) = (clusters.clone(), names);
+        self.tell(Event::Wake);
+        self.pump();
+        self.let_in_below_caps();
+        Ok(())
+    }
+
+    /// Nodes or users have come of which the cells know nothing yet.
+    pub(super) fn refresh_cells(&mut self) {
+        if self.clusters.promise != Promise::Cells {
+            return;
+        }
+        let changed = policy::build(&self.policy, self.ground()).and_then(|p| self.engine.set_policy(p));
+        match changed {
+            Ok(()) => self.tell(Event::Wake),
+            Err(why) => self.notice(None, super::What::Refused(format!("cells: {why}"))),
+        }
+    }
+
+    /// What a change would do at once. Nothing is changed.
+    ///
+    /// # Errors
+    /// Says why it cannot be done.
+    pub fn would_change_clusters(&self, clusters: &VirtualClusters) -> Result<ClusterChange, String> {
+        clusters.validate()?;
+        let mut names = self.names.clone();
+        for name in clusters.names() {
+            Names::number(&mut names.tenants, &name);
+        }
+        let ground = Ground {
+            clusters,
+            names: &names,
+            nodes: &self.nodes,
+        };
+        let mut engine = self.engine.clone();
+        engine.set_policy(policy::build(&self.policy, ground)?)?;
+        engine.handle(self.now, Event::Wake);
+        let mut change = ClusterChange::default();
+        while let Some(command) = engine.poll() {
+            match command {
+                Command::Launch { job, .. } => change.starts.push(self.tickets[job]),
+                Command::Stop { job, .. } => change.stops.push(self.tickets[job]),
+                Command::Resize { .. } | Command::Reject { .. } => {}
+            }
+        }
+        let lent = engine.policy().tenancy.downgraded();
+        change.lent = lent.into_iter().map(|job| self.tickets[job]).collect();
+        let mut tenancy = engine.policy().tenancy.clone();
+        for job in self.jobs.values().filter(|j| j.state == JobState::Queued) {
+            let spec = job.ticket.and_then(|t| engine.job(t)).map(|j| j.spec.clone());
+            if clusters.get(&job.request.tenant).is_none() || spec.is_some_and(|s| tenancy.ever(&s).is_err())
+            {
+                change.stranded.push(job.no);
+            }
+        }
+        self.remark(clusters, &mut change);
+        Ok(change)
+    }
+
+    fn remark(&self, clusters: &VirtualClusters, change: &mut ClusterChange) {
+        let there = self.nodes.values().filter(|n| n.state != super::NodeState::Lost);
+        match clusters.promise {
+            Promise::Open => {}
+            Promise::Quota => {
+                let gpus: u64 = there.map(|n| u64::from(n.spec.gpus)).sum();
+                let all: u64 = clusters
+                    .named
+                    .values()
+                    .map(|c| u64::from(c.guaranteed_gpus))
+                    .sum();
+                if all > gpus {
+                    change.remarks.push(format!(
+                        "{all} GPUs are promised, but only {gpus} are there: not every promise can be kept at once"
+                    ));
+                }
+            }
+            Promise::Cells => {
+                let Some(layout) = clusters
+                    .cells
+                    .as_ref()
+                    .and_then(|c| c.compile().ok())
+                    .map(|c| c.layout)
+                else {
+                    return;
+                };
+                let mut unknown: Vec<&str> = there
+                    .filter(|n| layout.machine_named(&n.spec.name).is_none())
+                    .map(|n| n.spec.name.as_str())
+                    .collect();
+                unknown.sort_unstable();
+                if !unknown.is_empty() {
+                    change
+                        .remarks
+                        .push(format!("in no cell, and so not used: {}", unknown.join(", ")));
+                }
+            }
+        }
+    }
+
+    /// The virtual cluster of a job, as far as it is still there.
+    pub(super) fn cluster_of(&self, no: JobNo) -> Option<VirtualCluster> {
+        self.clusters.get(&self.jobs[&no].request.tenant)
+    }
+
+    /// Another priority for a job that waits: it stands in line anew.
+    pub(super) fn prioritized(&mut self, no: JobNo, priority: i32) {
+        let Some(record) = self.jobs.get_mut(&no) else {
+            return;
+        };
+        record.request.priority = priority;
+        match (&record.state, record.ticket) {
+            (JobState::Queued, Some(ticket)) => {
+                self.tell(Event::Cancelled { job: ticket });
+                self.line_up(no);
+            }
+            (JobState::Held(Hold::Cap), _) => self.line_up(no),
+            _ => {}
+        }
+    }
+}
