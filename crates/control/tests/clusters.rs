@@ -144,6 +144,9 @@ fn borrowers_give_way_and_too_large_promises_are_remarked() {
         "{}",
         world.why(own)
     );
+    let lowered = quota(&[("vision", 8), ("speech", 0)]);
+    let change = world.book.would_change_clusters(&lowered).unwrap();
+    assert_eq!((&change.stops, &change.lent), (&vec![], &vec![own]), "it runs on");
     let change = world
         .book
         .would_change_clusters(&quota(&[("vision", 40)]))

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use dovetail_engine::{Ask, Cluster, Job, Knowledge, Part, Placement, Tenancy};
 use dovetail_model::ids::IdVec;
-use dovetail_model::{Allocation, JobSpec, Reason, TenantId};
+use dovetail_model::{Allocation, JobId, JobSpec, Reason, TenantId};
+use serde_json::Value;
 
 use crate::knobs::{Knob, PolicyError};
 use crate::registry::Entry;
@@ -113,6 +114,8 @@ impl Shares {
                 default: self.default.unwrap_or(NOTHING),
                 shares,
                 held: IdVec::default(),
+                lent: BTreeMap::new(),
+                carrying: true,
             }),
             false => Err(PolicyError::NoShare {
                 tenants: missing.join(", "),
@@ -155,6 +158,18 @@ pub struct Quota {
     shares: IdVec<TenantId, Share>,
     default: Share,
     held: IdVec<TenantId, Held>,
+    /// Guaranteed jobs that only borrow, since their tenant was guaranteed more when they started.
+    lent: BTreeMap<JobId, Lent>,
+    /// Until the first decision jobs are carried over from elsewhere.
+    carrying: bool,
+}
+
+/// What a job holds that its tenant is not guaranteed any more.
+#[derive(Debug, Clone, Copy)]
+struct Lent {
+    tenant: TenantId,
+    gpus: u32,
+    held: bool,
 }
 
 impl Quota {
@@ -162,7 +177,7 @@ impl Quota {
     fn held_of(&self, job: &JobSpec) -> (u32, u32) {
         let share = self.shares.get(job.tenant).copied().unwrap_or(self.default);
         let held = self.held.get(job.tenant).copied().unwrap_or_default();
-        match borrows(job) {
+        match self.gives_way(job) {
             true => (share.borrowed, held.borrowed),
             false => (share.guaranteed, held.guaranteed),
         }
@@ -183,9 +198,15 @@ impl Quota {
         }
     }
 
+    /// Whether the job gives way to guaranteed ones.
+    fn gives_way(&self, job: &JobSpec) -> bool {
+        borrows(job) || self.lent.contains_key(&job.id)
+    }
+
     fn count(&mut self, job: &JobSpec) -> &mut u32 {
+        let gives_way = self.gives_way(job);
         let held = self.held.entry(job.tenant);
-        match borrows(job) {
+        match gives_way {
             true => &mut held.borrowed,
             false => &mut held.guaranteed,
         }
@@ -200,6 +221,24 @@ fn borrows(job: &JobSpec) -> bool {
 impl Part for Quota {
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn save(&self) -> Value {
+        let held = self.lent.iter().filter(|(_, lent)| lent.held);
+        let lent: Vec<JobId> = held.map(|(job, _)| *job).collect();
+        serde_json::to_value(lent).unwrap_or(Value::Null)
+    }
+
+    fn load(&mut self, saved: &Value) -> Result<(), String> {
+        // Older ones had nothing to save.
+        let lent: Option<Vec<JobId>> = serde_json::from_value(saved.clone())
+            .map_err(|e| format!("{}: what it saved cannot be read: {e}", self.name))?;
+        let mark = |job| {
+            let (tenant, gpus, held) = (TenantId(0), 0, false);
+            (job, Lent { tenant, gpus, held })
+        };
+        self.lent.extend(lent.into_iter().flatten().map(mark));
+        Ok(())
     }
 }
 
@@ -241,7 +280,7 @@ impl Tenancy for Quota {
     }
 
     fn class(&self, job: &JobSpec) -> u8 {
-        u8::from(borrows(job))
+        u8::from(self.gives_way(job))
     }
 
     fn may_use(&mut self, job: &Job, allocation: &Allocation) -> bool {
@@ -260,23 +299,56 @@ impl Tenancy for Quota {
     /// further by taking GPUs from other accounts.
     fn may_evict(&self, for_job: &Job, victim: &Job) -> bool {
         let (one, other) = (&for_job.spec, &victim.spec);
-        let same_account = one.tenant == other.tenant && borrows(one) == borrows(other);
-        same_account || (borrows(other) && self.room(one, one.gpus).is_ok())
+        let same_account = one.tenant == other.tenant && self.gives_way(one) == self.gives_way(other);
+        same_account || (self.gives_way(other) && self.room(one, one.gpus).is_ok())
     }
 
     fn taken(&mut self, job: &JobSpec, allocation: &Allocation) {
-        *self.count(job) += allocation.gpus();
+        let (tenant, gpus, held) = (job.tenant, allocation.gpus(), true);
+        let too_much = self.carrying && !borrows(job) && self.room(job, gpus).is_err();
+        if too_much || self.lent.contains_key(&job.id) {
+            self.lent.insert(job.id, Lent { tenant, gpus, held });
+        }
+        *self.count(job) += gpus;
     }
 
     fn released(&mut self, job: &JobSpec, allocation: &Allocation) {
         *self.count(job) -= allocation.gpus();
+        if let Some(lent) = self.lent.get_mut(&job.id) {
+            lent.held = false;
+        }
+    }
+
+    /// Whoever only borrowed since a change is guaranteed again when there is room.
+    fn decided(&mut self) -> Vec<JobId> {
+        self.carrying = false;
+        if self.lent.is_empty() {
+            return Vec::new();
+        }
+        self.lent.retain(|_, lent| lent.held);
+        let mut changed = Vec::new();
+        for (job, lent) in &self.lent {
+            let share = self.shares.get(lent.tenant).copied().unwrap_or(self.default);
+            let held = self.held.entry(lent.tenant);
+            if share.guaranteed.saturating_sub(held.guaranteed) >= lent.gpus {
+                held.guaranteed += lent.gpus;
+                held.borrowed -= lent.gpus;
+                changed.push(*job);
+            }
+        }
+        self.lent.retain(|job, _| !changed.contains(job));
+        changed
+    }
+
+    fn downgraded(&self) -> Vec<JobId> {
+        self.lent.keys().copied().collect()
     }
 
     fn check(&self, holders: &mut dyn Iterator<Item = &Job>) -> Result<(), String> {
         let mut counted: IdVec<TenantId, Held> = IdVec::default();
         for job in holders {
             let held = counted.entry(job.spec.tenant);
-            match borrows(&job.spec) {
+            match self.gives_way(&job.spec) {
                 true => held.borrowed += job.width(),
                 false => held.guaranteed += job.width(),
             }
@@ -287,7 +359,9 @@ impl Tenancy for Quota {
                 return Err(format!("tenant {tenant} holds {found:?}, its books say {held:?}"));
             }
             let share = self.shares.get(tenant).copied().unwrap_or(self.default);
-            if held.guaranteed > share.guaranteed || held.borrowed > share.borrowed {
+            let lent = self.lent.values().filter(|l| l.tenant == tenant).map(|l| l.gpus);
+            let lent: u32 = lent.sum();
+            if held.guaranteed > share.guaranteed || held.borrowed.saturating_sub(lent) > share.borrowed {
                 return Err(format!("tenant {tenant} holds {held:?}, it may hold {share:?}"));
             }
         }
