@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use dovetail_cells::Config;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The virtual cluster that is always there.
 pub const DEFAULT_CLUSTER: &str = "default";
 
 /// How GPUs are promised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Promise {
     /// Not at all: every tenant may use every GPU.
@@ -22,7 +23,7 @@ pub enum Promise {
 }
 
 /// What people who were given no role in a virtual cluster may do there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Everyone {
     /// Nothing.
@@ -35,7 +36,7 @@ pub enum Everyone {
 }
 
 /// One virtual cluster.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct VirtualCluster {
     /// GPUs that are its own, where GPUs are promised by number.
@@ -51,7 +52,7 @@ pub struct VirtualCluster {
 }
 
 /// All virtual clusters. Without any, every name will do and nothing is promised.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct VirtualClusters {
     /// How GPUs are promised.
@@ -60,6 +61,7 @@ pub struct VirtualClusters {
     pub named: BTreeMap<String, VirtualCluster>,
     /// The cells, where GPUs are promised as cells: HiveD's configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
     pub cells: Option<Config>,
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use dovetail_model::{NodeId, NodeSpec, Time};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clusters::VirtualClusters;
@@ -41,7 +42,7 @@ pub struct TaskEnd {
 }
 
 /// A policy as people write it: a preset, and parts that replace its own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyText {
     /// The preset, with knobs: `tiresias:limits=3600`.
     pub policy: String,
@@ -60,13 +61,13 @@ impl Default for PolicyText {
 }
 
 /// What an operator changes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Operate {
     /// Another policy.
     Policy(PolicyText),
     /// Decide in rounds of this length, or whenever something happens.
-    Round(Option<Time>),
+    Round(#[schemars(with = "Option<i64>")] Option<Time>),
     /// Decide nothing for now.
     Pause,
     /// Decide again.
@@ -87,6 +88,9 @@ pub enum Fact {
         user: String,
         /// What is asked for.
         request: Box<JobRequest>,
+        /// What its sender calls this request, to send it again without a second job.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
     },
     /// Someone does not want it any more.
     Cancelled {

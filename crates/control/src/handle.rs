@@ -160,14 +160,23 @@ impl Handle {
 
     /// Takes a job in; its number.
     pub fn submit(&self, user: &str, request: JobRequest) -> Ask<'_, JobNo> {
+        self.submit_once(user, request, None)
+    }
+
+    /// The same; if a job came already with this key, its number.
+    pub fn submit_once(&self, user: &str, request: JobRequest, key: Option<String>) -> Ask<'_, JobNo> {
         let user = user.to_owned();
         self.ask(move |desk| {
+            if let Some(known) = known(desk.book, &user, key.as_ref(), &request)? {
+                return Ok(known);
+            }
             may_come(desk.book, &request)?;
             let job = desk.book.next_job();
             desk.record(Fact::Submitted {
                 job,
                 user,
                 request: Box::new(request),
+                key,
             });
             Ok(job)
         })
@@ -191,16 +200,20 @@ impl Handle {
         request: JobRequest,
         indices: Vec<u32>,
         at_most: Option<u32>,
+        key: Option<String>,
     ) -> Ask<'_, (JobNo, JobNo)> {
         let user = user.to_owned();
         self.ask(move |desk| {
+            if let Some(first) = known(desk.book, &user, key.as_ref(), &request)? {
+                return Ok((first, first + indices.len() as u64 - 1));
+            }
             may_come(desk.book, &request)?;
             if indices.is_empty() || at_most == Some(0) {
                 return Err(Refusal::Invalid(
                     "array: at least one index is needed, and room for one at a time".to_owned(),
                 ));
             }
-            let array = desk.book.next_job();
+            let (array, mut key) = (desk.book.next_job(), key);
             for index in indices {
                 let mut request = request.clone();
                 request.array = Some(ArrayPart {
@@ -212,6 +225,7 @@ impl Handle {
                     job: desk.book.next_job(),
                     user: user.clone(),
                     request: Box::new(request),
+                    key: key.take(),
                 });
             }
             Ok((array, desk.book.next_job() - 1))
@@ -404,6 +418,30 @@ impl Handle {
             desk.record(fact);
             Ok(())
         })
+    }
+}
+
+/// The job that came with this key before.
+fn known(
+    book: &Book,
+    user: &str,
+    key: Option<&String>,
+    request: &JobRequest,
+) -> Result<Option<JobNo>, Refusal> {
+    let Some(job) = key.and_then(|key| book.job_of_key(user, key)) else {
+        return Ok(None);
+    };
+    let before = JobRequest {
+        array: request.array,
+        priority: request.priority,
+        ..(*job.request).clone()
+    };
+    match before == *request {
+        true => Ok(Some(job.no)),
+        false => Err(Refusal::Conflict(format!(
+            "the key was used already, for job {}, which is another one",
+            job.no
+        ))),
     }
 }
 

@@ -61,6 +61,7 @@ impl World {
             job,
             user: user.to_owned(),
             request: Box::new(request),
+            key: None,
         });
         job
     }

@@ -140,7 +140,7 @@ fn an_array_runs_so_many_at_a_time() {
     let (handle, _, orders, _) = start(dir.path());
     let node = handle.node_arrives(arrival("a")).wait().unwrap().node;
     let (first, last) = handle
-        .submit_array("ann", job(1), (1..=5).collect(), Some(2))
+        .submit_array("ann", job(1), (1..=5).collect(), Some(2), None)
         .wait()
         .unwrap();
     assert_eq!((first, last), (1, 5));

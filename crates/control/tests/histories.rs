@@ -334,6 +334,7 @@ impl World {
                     job: last + 1,
                     user: by(),
                     request: Box::new(request),
+                    key: None,
                 });
             }
             Step::Cancel(i) => self.record(Fact::Cancelled {

@@ -37,6 +37,12 @@ pub enum Explanation {
 }
 
 impl Engine {
+    /// Jobs that wait for GPUs, in the order of the line.
+    pub fn line(&self) -> Vec<JobId> {
+        let line = self.state.waiting.sorted(self.state.now);
+        line.iter().map(|rank| rank.job).collect()
+    }
+
     /// Why the job is where it is.
     pub fn explain(&self, id: JobId) -> Explanation {
         let Some(job) = self.state.job(id) else {

@@ -387,6 +387,11 @@ pub trait Tenancy: Part + CloneTenancy {
     /// How a node is now. Told before any job is placed on it, and at every change.
     fn node(&mut self, _node: NodeId, _state: &NodeState) {}
 
+    /// The number of the cell a tenant owns that this GPU stands for now, where tenants own cells.
+    fn cell_at(&self, _node: NodeId, _slot: u32) -> Option<u32> {
+        None
+    }
+
     /// A decision is over: what was drafted stands. Tells whose class has changed.
     fn decided(&mut self) -> Vec<JobId> {
         Vec::new()

@@ -8,16 +8,17 @@ use axum::extract::{Query, State};
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use dovetail_control::JobNo;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::users::User;
-use crate::views::{EventView, may_see};
+use crate::people::User;
+use crate::views::EventView;
 use crate::{Api, Problem};
 
 /// Which events.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Wanted {
     /// After this number; none for those to come.
@@ -53,7 +54,7 @@ async fn send(api: Api, user: User, wanted: Wanted, sender: Sender<Result<Event,
         let (events, last): (Vec<EventView>, u64) = api.handle.read(|book| {
             let new = book.notices_after(seen).take(WAITING);
             let mut last = seen;
-            let may = |job: JobNo| book.job(job).is_some_and(|job| may_see(&user, job));
+            let may = |job: JobNo| book.job(job).is_some_and(|job| user.may_see(book, job));
             let events = new
                 .inspect(|notice| last = notice.number)
                 .filter(|notice| wanted.job.is_none_or(|job| notice.job == Some(job)))

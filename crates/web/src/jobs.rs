@@ -1,44 +1,92 @@
-//! Jobs: sending, listing, looking at and stopping them, and what they used.
-
-use std::collections::BTreeMap;
+//! Jobs: sending, looking at, stopping and reordering them.
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
 use dovetail_control::JobNo;
-use dovetail_control::book::{Book, JobRecord, Why};
-use dovetail_model::Time;
+use dovetail_control::book::{Book, JobRecord};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::users::User;
-use crate::views::{JobPage, JobView, Submission, Submitted, UsageRow, may_see, state_word};
+use crate::job_file::JobFile;
+use crate::people::{Role, User};
+use crate::views::{
+    ActionDone, Actions, FileCheck, JobView, NewPriority, ProgressPoint, Submission, Submitted,
+};
 use crate::{Api, Problem};
 
 /// The job of this number, if the user may know of it.
 pub(crate) fn find<'a>(book: &'a Book, user: &User, id: JobNo) -> Result<&'a JobRecord, Problem> {
-    let job = book.job(id).filter(|job| may_see(user, job));
+    let job = book.job(id).filter(|job| user.may_see(book, job));
     job.ok_or_else(|| Problem::not_found(format!("there is no job {id}")))
 }
 
 /// The job of this number, if the user may do something to it.
 pub(crate) fn find_own<'a>(book: &'a Book, user: &User, id: JobNo) -> Result<&'a JobRecord, Problem> {
     let job = find(book, user, id)?;
-    match user.admin || job.user == user.name {
+    match user.may_touch(book, job) {
         true => Ok(job),
         false => Err(Problem::forbidden(format!(
-            "job {id} belongs to {}; only its owner and administrators may do that",
-            job.user
+            "job {id} belongs to {}; only its owner, operators of {} and administrators may do that",
+            job.user, job.request.tenant
         ))),
     }
 }
 
+/// How a job is sent.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HowSent {
+    /// Only say what would happen.
+    dry_run: bool,
+}
+
+/// What a request brings: JSON, or a job file.
+fn read(headers: &HeaderMap, body: &Bytes) -> Result<(Submission, Vec<String>), Problem> {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if kind == "application/json" {
+        let submission = serde_json::from_slice(body);
+        return submission
+            .map(|s| (s, Vec::new()))
+            .map_err(|e| Problem::invalid(format!("the request: {e}")));
+    }
+    if !TEXTS.contains(&kind) {
+        return Err(Problem::unsupported(format!(
+            "Content-Type: {kind:?} is none; expected application/json, or {} for a job file",
+            TEXTS.join(", ")
+        )));
+    }
+    let text = std::str::from_utf8(body).map_err(|_| Problem::invalid("the job file is not UTF-8"))?;
+    let file = JobFile::parse(text, "the job file").map_err(|e| Problem::invalid(e.to_string()))?;
+    Ok((file.submission(false), Vec::new()))
+}
+
+/// What a job file may be sent as.
+pub(crate) const TEXTS: &[&str] = &[
+    "application/yaml",
+    "text/yaml",
+    "application/x-yaml",
+    "text/plain",
+];
+/// What a job may be sent as.
+pub(crate) const KINDS: &[&str] = &["application/json", "application/yaml", "text/yaml", "text/plain"];
+
 pub(crate) async fn submit(
     State(api): State<Api>,
     user: User,
-    body: Result<Json<Submission>, JsonRejection>,
+    how: Result<Query<HowSent>, QueryRejection>,
+    headers: HeaderMap,
+    body: Bytes,
 ) -> Result<(StatusCode, Json<Submitted>), Problem> {
-    let Json(submission) = body.map_err(|e| Problem::invalid(e.body_text()))?;
+    let Query(how) = how.map_err(|e| Problem::invalid(e.body_text()))?;
+    let (submission, ignored) = read(&headers, &body)?;
     let Submission {
         mut job,
         array,
@@ -59,7 +107,22 @@ pub(crate) async fn submit(
         None if api.config.run_as_user => job.run_as = Some(user.name.clone()),
         Some(_) | None => {}
     }
-    if dry_run {
+    let role = api.handle.read(|book| user.role_in(book, &job.tenant));
+    if role < Some(Role::Member) {
+        return Err(Problem::forbidden(format!(
+            "tenant: you may not run jobs in virtual cluster {}; ask an administrator for the role member",
+            job.tenant
+        )));
+    }
+    let key = headers
+        .get("idempotency-key")
+        .map(|v| v.to_str().unwrap_or_default().to_owned());
+    if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 200) {
+        return Err(Problem::invalid(
+            "Idempotency-Key: expected 1 to 200 letters, digits or signs",
+        ));
+    }
+    if dry_run || how.dry_run {
         job.validate().map_err(Problem::invalid)?;
         let look = api.handle.clone();
         let name = user.name.clone();
@@ -69,11 +132,12 @@ pub(crate) async fn submit(
             id: None,
             last: None,
             outlook: Some(outlook),
+            ignored,
         };
         return Ok((StatusCode::OK, Json(dry)));
     }
     let (id, last) = match array {
-        None => (api.ask(api.handle.submit(&user.name, job)).await?, None),
+        None => (api.ask(api.handle.submit_once(&user.name, job, key)).await?, None),
         Some(array) => {
             const MOST: usize = 100_000;
             if array.indices.len() > MOST {
@@ -81,7 +145,7 @@ pub(crate) async fn submit(
             }
             let ask = api
                 .handle
-                .submit_array(&user.name, job, array.indices, array.at_most);
+                .submit_array(&user.name, job, array.indices, array.at_most, key);
             let (first, last) = api.ask(ask).await?;
             (first, Some(last))
         }
@@ -90,78 +154,30 @@ pub(crate) async fn submit(
         id: Some(id),
         last,
         outlook: None,
+        ignored,
     };
     Ok((StatusCode::CREATED, Json(submitted)))
 }
 
-/// Which jobs are listed.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Filter {
-    /// States, with commas between; `live` for all that are not over, `over` for all that are.
-    state: Option<String>,
-    user: Option<String>,
-    tenant: Option<String>,
-    name: Option<String>,
-    /// `key=value`, or `key` for any value.
-    label: Option<String>,
-    /// Of this node.
-    node: Option<String>,
-    /// Older than this.
-    before: Option<JobNo>,
-    limit: Option<usize>,
-}
-
-impl Filter {
-    fn takes(&self, book: &Book, job: &JobRecord) -> bool {
-        let is = |want: &Option<String>, have: &str| want.as_ref().is_none_or(|w| w == have);
-        let state = |wanted: &String| {
-            wanted.split(',').any(|w| match w {
-                "live" => !job.state.is_over(),
-                "over" => job.state.is_over(),
-                word => word == state_word(job),
-            })
-        };
-        let label = |wanted: &String| match wanted.split_once('=') {
-            Some((key, value)) => job.request.labels.get(key).is_some_and(|v| v == value),
-            None => job.request.labels.contains_key(wanted),
-        };
-        let node = |wanted: &String| {
-            let up = job.attempt().filter(|_| job.state.is_up());
-            up.is_some_and(|a| book.seats(&a.allocation).iter().any(|s| s.node == *wanted))
-        };
-        is(&self.user, &job.user)
-            && is(&self.tenant, &job.request.tenant)
-            && is(&self.name, &job.request.name)
-            && self.state.as_ref().is_none_or(state)
-            && self.label.as_ref().is_none_or(label)
-            && self.node.as_ref().is_none_or(node)
-    }
-}
-
-pub(crate) async fn list(
-    State(api): State<Api>,
-    user: User,
-    filter: Result<Query<Filter>, QueryRejection>,
-) -> Result<Json<JobPage>, Problem> {
-    let Query(filter) = filter.map_err(|e| Problem::invalid(e.body_text()))?;
-    let limit = filter.limit.unwrap_or(100).clamp(1, 10_000);
-    let page = api.handle.read(|book| {
-        let mut found = book
-            .jobs()
-            .rev()
-            .skip_while(|job| filter.before.is_some_and(|before| job.no >= before))
-            .filter(|job| may_see(&user, job) && filter.takes(book, job));
-        let jobs: Vec<JobView> = found
-            .by_ref()
-            .take(limit)
-            .map(|job| JobView::of(book, job, &user, false))
-            .collect();
-        let more = jobs.len() == limit && found.next().is_some();
-        let next = jobs.last().filter(|_| more).map(|job| job.id);
-        JobPage { jobs, next }
-    });
-    Ok(Json(page))
+/// Reads a job file and says what it finds, without sending it.
+pub(crate) async fn check(_user: User, body: Bytes) -> Json<FileCheck> {
+    let wrong = |what: String| FileCheck {
+        kind: "native".to_owned(),
+        errors: vec![what],
+        ..FileCheck::default()
+    };
+    let Ok(text) = std::str::from_utf8(&body) else {
+        return Json(wrong("the job file is not UTF-8".to_owned()));
+    };
+    Json(match JobFile::parse(text, "the job file") {
+        Err(error) => wrong(error.what),
+        Ok(file) => FileCheck {
+            kind: "native".to_owned(),
+            job: Some(file.job),
+            array: file.array,
+            ..FileCheck::default()
+        },
+    })
 }
 
 pub(crate) async fn show(
@@ -175,24 +191,12 @@ pub(crate) async fn show(
     })
 }
 
-pub(crate) async fn explain(
-    State(api): State<Api>,
-    user: User,
-    Path(id): Path<JobNo>,
-) -> Result<Json<Why>, Problem> {
-    api.handle.read(|book| {
-        find(book, &user, id)?;
-        Ok(Json(book.explain(id).unwrap_or_default()))
-    })
-}
-
-pub(crate) async fn act(
-    State(api): State<Api>,
-    user: User,
-    Path((id, action)): Path<(JobNo, String)>,
-) -> Result<Json<JobView>, Problem> {
-    api.handle.read(|book| find_own(book, &user, id).map(|_| ()))?;
-    let ask = match action.as_str() {
+/// Does it, and says so in the list of changes if it is another's job.
+async fn do_to(api: &Api, user: &User, id: JobNo, action: &str) -> Result<(), Problem> {
+    let owner = api
+        .handle
+        .read(|book| find_own(book, user, id).map(|job| job.user.clone()))?;
+    let ask = match action {
         "stop" => api.handle.cancel(id, &user.name),
         "hold" => api.handle.hold(id, &user.name),
         "release" => api.handle.release(id, &user.name),
@@ -203,112 +207,86 @@ pub(crate) async fn act(
         }
     };
     api.ask(ask).await?;
+    if owner != user.name {
+        api.audit
+            .note(&user.name, &format!("job-{action}"), &id.to_string(), None, None);
+    }
+    Ok(())
+}
+
+pub(crate) async fn act(
+    State(api): State<Api>,
+    user: User,
+    Path((id, action)): Path<(JobNo, String)>,
+) -> Result<Json<JobView>, Problem> {
+    do_to(&api, &user, id, &action).await?;
     show(State(api), user, Path(id)).await
 }
 
-/// From which day to which.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Days {
-    /// The first, in UTC.
-    from: Option<String>,
-    /// The last.
-    to: Option<String>,
-}
-
-const DAY_US: i64 = 86_400_000_000;
-
-/// `2026-11-16`, of a number of days since 1970.
-fn day_name(days: i64) -> String {
-    // The calendar repeats every 400 years; years begin in March, so that a leap day is the last of its year.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-pub(crate) async fn usage(
+pub(crate) async fn prioritize(
     State(api): State<Api>,
     user: User,
-    days: Result<Query<Days>, QueryRejection>,
-) -> Result<Json<Vec<UsageRow>>, Problem> {
-    let Query(days) = days.map_err(|e| Problem::invalid(e.body_text()))?;
-    for day in [&days.from, &days.to].into_iter().flatten() {
-        let is_day = day.len() == 10
-            && day.bytes().enumerate().all(|(i, b)| match i {
-                4 | 7 => b == b'-',
-                _ => b.is_ascii_digit(),
-            });
-        if !is_day {
-            return Err(Problem::invalid(format!(
-                "{day:?} is no day; expected one such as 2026-11-16"
-            )));
-        }
-    }
-    // Others' jobs are nobody's business but an administrator's.
-    let rows = api.handle.read(|book| {
-        let own = |job: &&JobRecord| user.admin || job.user == user.name;
-        used(book.jobs().filter(own), book.now())
-    });
-    let within = |row: &UsageRow| {
-        days.from.as_ref().is_none_or(|from| row.day >= *from)
-            && days.to.as_ref().is_none_or(|to| row.day <= *to)
-    };
-    Ok(Json(rows.into_iter().filter(within).collect()))
+    Path(id): Path<JobNo>,
+    body: Result<Json<NewPriority>, JsonRejection>,
+) -> Result<Json<JobView>, Problem> {
+    let Json(new) = body.map_err(|e| Problem::invalid(e.body_text()))?;
+    let before = api
+        .handle
+        .read(|book| find_own(book, &user, id).map(|job| job.request.priority))?;
+    api.ask(api.handle.prioritize(id, new.priority, &user.name))
+        .await?;
+    let (was, is) = (before.into(), new.priority.into());
+    api.audit
+        .note(&user.name, "job-priority", &id.to_string(), Some(was), Some(is));
+    show(State(api), user, Path(id)).await
 }
 
-/// GPU time by day, user and tenant.
-fn used<'a>(jobs: impl Iterator<Item = &'a JobRecord>, now: Time) -> Vec<UsageRow> {
-    type Sum = (i128, std::collections::BTreeSet<JobNo>);
-    let mut sums: BTreeMap<(i64, &str, &str), Sum> = BTreeMap::new();
-    for job in jobs {
-        for attempt in &job.attempts {
-            let (mut from, until) = (attempt.since.0, attempt.until.unwrap_or(now).0);
-            while from < until {
-                let day = from.div_euclid(DAY_US);
-                let to = until.min((day + 1) * DAY_US);
-                let key = (day, job.user.as_str(), job.request.tenant.as_str());
-                let sum = sums.entry(key).or_default();
-                sum.0 += i128::from(to - from) * i128::from(attempt.allocation.gpus());
-                sum.1.insert(job.no);
-                from = to;
-            }
-        }
+/// The most jobs at a time.
+const MOST_ACTIONS: usize = 1_000;
+
+pub(crate) async fn act_on_many(
+    State(api): State<Api>,
+    user: User,
+    body: Result<Json<Actions>, JsonRejection>,
+) -> Result<Json<Vec<ActionDone>>, Problem> {
+    let Json(actions) = body.map_err(|e| Problem::invalid(e.body_text()))?;
+    if actions.ids.len() > MOST_ACTIONS {
+        return Err(Problem::invalid(format!(
+            "ids: at most {MOST_ACTIONS} jobs at a time"
+        )));
     }
-    let row = |((day, user, tenant), (time, jobs)): ((i64, &str, &str), Sum)| UsageRow {
-        day: day_name(day),
-        user: user.to_owned(),
-        tenant: tenant.to_owned(),
-        gpu_hours: time as f64 / 3.6e9,
-        jobs: jobs.len() as u64,
-    };
-    sums.into_iter().map(row).collect()
+    if !["stop", "hold", "release"].contains(&actions.action.as_str()) {
+        return Err(Problem::invalid(format!(
+            "action: {:?} is none; expected stop, hold or release",
+            actions.action
+        )));
+    }
+    let mut done = Vec::new();
+    for id in actions.ids {
+        let result = do_to(&api, &user, id, &actions.action).await;
+        done.push(ActionDone {
+            id,
+            ok: result.is_ok(),
+            detail: result.err().map(|p| p.detail).unwrap_or_default(),
+        });
+    }
+    Ok(Json(done))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn days_have_their_names() {
-        for (days, name) in [
-            (0, "1970-01-01"),
-            (-1, "1969-12-31"),
-            (59, "1970-03-01"),
-            (11_016, "2000-02-29"),
-            (20_773, "2026-11-16"),
-        ] {
-            assert_eq!(day_name(days), name);
-        }
-    }
+pub(crate) async fn progress(
+    State(api): State<Api>,
+    user: User,
+    Path(id): Path<JobNo>,
+) -> Result<Json<Vec<ProgressPoint>>, Problem> {
+    api.handle.read(|book| {
+        let job = find(book, &user, id)?;
+        let point = |mark: &dovetail_control::book::Mark| ProgressPoint {
+            at: mark.at,
+            step: mark.step,
+            total: job.steps.total,
+            step_time_us: mark.step_time.0,
+            checkpoint: job.steps.checkpoint.min(mark.step),
+        };
+        Ok(Json(job.trail.iter().map(point).collect()))
+    })
 }

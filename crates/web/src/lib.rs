@@ -3,33 +3,44 @@
 //! Everything is below `/api/v1` and speaks JSON; what goes wrong is a problem document (RFC 9457). A user sees all jobs
 //! but those that are private to others, touches only its own, and reads only their logs; an administrator may all.
 
-mod auth;
+mod cell_views;
+mod clusters;
 mod events;
+mod explain;
+mod hints;
 mod job_file;
+mod job_list;
 mod jobs;
 mod logs;
+mod metrics;
 mod nodes;
 mod operate;
 mod page;
+mod pages;
+mod people;
 mod problem;
+mod routes;
 mod serve;
-mod users;
+mod usage;
 pub mod views;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{get, post};
+use axum::routing::get;
 use dovetail_control::{Ask, Handle, LogPiece, LogRequest, Refusal};
-use dovetail_model::NodeId;
+use dovetail_model::{NodeId, Time};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use people::Limits;
+
 pub use job_file::{JobFile, JobFileError, SCHEMA};
+pub use people::{Account, Audit, AuditError, Notify, Role, Scope, TokenInfo, User, Users, UsersError};
 pub use problem::Problem;
+pub use routes::openapi;
 pub use serve::{ServeError, Tls, serve};
-pub use users::{User, Users, UsersError};
 
 /// What the API needs of whatever runs the jobs, beside what is in the book.
 pub trait Nodes: Send + Sync + 'static {
@@ -54,6 +65,10 @@ pub trait Nodes: Send + Sync + 'static {
 pub struct ApiConfig {
     /// Jobs run under the account of whoever sent them, where the agent may; else under the agent's own.
     pub run_as_user: bool,
+    /// Connections are encrypted, so cookies are sent over nothing else.
+    pub tls: bool,
+    /// Requests of one user in a minute; zero for any number.
+    pub requests_per_minute: u32,
 }
 
 /// All a request may need.
@@ -62,7 +77,15 @@ pub(crate) struct Api {
     handle: Handle,
     nodes: Arc<dyn Nodes>,
     users: Arc<Users>,
+    audit: Arc<Audit>,
+    limits: Arc<Limits>,
     config: ApiConfig,
+}
+
+/// Microseconds since 1970.
+pub(crate) fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
 impl Api {
@@ -97,32 +120,27 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LARGEST_BODY: usize = 1 << 20;
 
 /// All there is to be asked.
-pub fn router(handle: Handle, nodes: Arc<dyn Nodes>, users: Arc<Users>, config: ApiConfig) -> Router {
+pub fn router(
+    handle: Handle,
+    nodes: Arc<dyn Nodes>,
+    users: Arc<Users>,
+    audit: Arc<Audit>,
+    config: ApiConfig,
+) -> Router {
     let api = Api {
         handle,
         nodes,
         users,
+        audit,
+        limits: Arc::new(Limits::new(config.requests_per_minute)),
         config,
     };
-    let v1 = Router::new()
-        .route("/me", get(auth::me))
-        .route("/jobs", get(jobs::list).post(jobs::submit))
-        .route("/jobs/{id}", get(jobs::show))
-        .route("/jobs/{id}/explain", get(jobs::explain))
-        .route("/jobs/{id}/logs", get(logs::read))
-        .route("/jobs/{id}/{action}", post(jobs::act))
-        .route("/nodes", get(nodes::list))
-        .route("/nodes/{name}/{action}", post(nodes::act))
-        .route("/events", get(events::stream))
-        .route("/usage", get(jobs::usage))
-        .route("/cluster", get(operate::cluster))
-        .route("/operate", post(operate::operate))
-        .route("/users", get(auth::list).post(auth::add))
-        .route("/users/{name}", axum::routing::delete(auth::remove))
-        .fallback(problem::no_such_page);
+    let (v1, _) = routes::v1().finish();
     Router::new()
         .route("/healthz", get(operate::health))
-        .nest("/api/v1", v1)
+        .route("/readyz", get(operate::health))
+        .route("/metrics", get(metrics::show))
+        .nest("/api/v1", v1.fallback(problem::no_such_page))
         .fallback(page::page)
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .with_state(api)

@@ -11,17 +11,18 @@ use axum::response::{IntoResponse, Response};
 use dovetail_control::book::TaskState;
 use dovetail_control::{JobNo, Launch, LogPiece, LogRequest};
 use dovetail_model::NodeId;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::users::User;
+use crate::people::User;
 use crate::views::LogLine;
 use crate::{Api, Problem, jobs};
 
 /// Which part of which log.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Wanted {
     /// Go on until the job is over, over all its launches.

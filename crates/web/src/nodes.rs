@@ -5,26 +5,48 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::{Path, State};
 use dovetail_control::JobNo;
-use dovetail_control::book::Book;
+use dovetail_control::book::{Book, NodeState};
 use dovetail_model::NodeId;
 
-use crate::users::User;
-use crate::views::{Because, NodeView, may_see, node_state};
+use crate::people::User;
+use crate::views::{Because, NodeView, SlotView, node_state};
 use crate::{Api, Problem};
 
 fn views(api: &Api, user: &User, book: &Book) -> Vec<NodeView> {
-    let mut used: BTreeMap<NodeId, (Vec<JobNo>, std::collections::BTreeSet<u32>)> = BTreeMap::new();
+    type Slots = BTreeMap<u32, (Vec<JobNo>, Option<String>)>;
+    let mut used: BTreeMap<NodeId, (Vec<JobNo>, Slots)> = BTreeMap::new();
     for job in book.jobs_up() {
         for share in job.attempt().into_iter().flat_map(|a| &a.allocation.shares) {
             let (jobs, gpus) = used.entry(share.node).or_default();
-            gpus.extend(share.gpus.iter());
-            if may_see(user, job) {
+            let seen = user.may_see(book, job);
+            if seen {
                 jobs.push(job.no);
+            }
+            for gpu in share.gpus.iter() {
+                let slot = gpus.entry(gpu).or_default();
+                slot.0.extend(seen.then_some(job.no));
+                slot.1 = Some(job.request.tenant.clone());
             }
         }
     }
     let view = |(id, node): (NodeId, &dovetail_control::book::NodeRecord)| {
-        let (jobs, gpus) = used.remove(&id).unwrap_or_default();
+        let (jobs, mut gpus) = used.remove(&id).unwrap_or_default();
+        let used_gpus = gpus.len() as u32;
+        let health = if node.state == NodeState::Lost {
+            "bad"
+        } else {
+            "ok"
+        };
+        let slot = |index: u32| {
+            let (jobs, vc) = gpus.remove(&index).unwrap_or_default();
+            let health = health.to_owned();
+            SlotView {
+                index,
+                jobs,
+                vc,
+                health,
+            }
+        };
         let (state, detail) = node_state(&node.state);
         NodeView {
             name: node.spec.name.clone(),
@@ -34,12 +56,13 @@ fn views(api: &Api, user: &User, book: &Book) -> Vec<NodeView> {
             connected: api.nodes.is_connected(id),
             gpu_type: node.gpu_type.clone(),
             gpus: node.spec.gpus,
-            used_gpus: gpus.len() as u32,
+            used_gpus,
             cpu_milli: node.spec.cpu_milli,
             memory_mib: node.spec.memory_mib,
             rack: node.rack.clone(),
             address: node.address.clone(),
             jobs,
+            slots: (0..node.spec.gpus).map(slot).collect(),
         }
     };
     book.nodes().map(view).collect()
@@ -67,6 +90,8 @@ pub(crate) async fn act(
         }
     };
     api.ask(ask).await?;
+    api.audit
+        .note(&user.name, &format!("node-{action}"), &name, None, None);
     let views = api.handle.read(|book| views(&api, &user, book));
     let view = views.into_iter().find(|node| node.name == name);
     view.map(Json)

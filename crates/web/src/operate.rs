@@ -7,9 +7,11 @@ use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use dovetail_control::book::NodeState;
+use dovetail_control::{KnownPolicy, known_policies};
+use serde_json::json;
 
-use crate::users::User;
-use crate::views::{ClusterView, Operation, state_word};
+use crate::people::User;
+use crate::views::{ClusterView, Info, Operation, PolicyView, state_word};
 use crate::{Api, Problem};
 
 pub(crate) async fn health(State(api): State<Api>) -> (StatusCode, String) {
@@ -19,12 +21,33 @@ pub(crate) async fn health(State(api): State<Api>) -> (StatusCode, String) {
     }
 }
 
+/// What a server is, for whoever has not signed in.
+pub(crate) async fn info() -> Json<Info> {
+    Json(Info {
+        name: "dovetail".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        api: "v1".to_owned(),
+        sign_in: vec!["password".to_owned()],
+        oidc_url: None,
+    })
+}
+
+pub(crate) async fn policies(_user: User) -> Json<Vec<PolicyView>> {
+    let one = |p: KnownPolicy| PolicyView {
+        name: p.name.to_owned(),
+        what: p.what.to_owned(),
+        paper: p.source.to_owned(),
+        key: p.key.to_owned(),
+    };
+    Json(known_policies().into_iter().map(one).collect())
+}
+
 pub(crate) async fn cluster(State(api): State<Api>, _user: User) -> Json<ClusterView> {
     let trouble = api.nodes.trouble();
     Json(api.handle.read(|book| {
         let there = || book.nodes().filter(|(_, n)| n.state != NodeState::Lost);
         let mut jobs: BTreeMap<String, u64> = BTreeMap::new();
-        for job in book.jobs().filter(|job| !job.state.is_over()) {
+        for job in book.jobs_live() {
             *jobs.entry(state_word(job).to_owned()).or_default() += 1;
         }
         let held = |job: &dovetail_control::book::JobRecord| job.attempt().map_or(0, |a| a.allocation.gpus());
@@ -52,6 +75,12 @@ pub(crate) async fn operate(
 ) -> Result<Json<ClusterView>, Problem> {
     user.must_be_admin()?;
     let Json(operation) = body.map_err(|e| Problem::invalid(e.body_text()))?;
+    let before = api
+        .handle
+        .read(|book| json!({"policy": book.policy(), "clock": book.clock(), "paused": book.is_paused()}));
+    let after = json!(operation.operate);
     api.ask(api.handle.operate(operation.operate, &user.name)).await?;
+    api.audit
+        .note(&user.name, "operate", "cluster", Some(before), Some(after));
     Ok(cluster(State(api), user).await)
 }

@@ -3,18 +3,26 @@
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use dovetail_control::Refusal;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A request that was not done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
-    /// The code: `invalid`, `not-found`, ...
-    #[serde(rename = "type")]
-    pub code: String,
+    /// Names the kind of problem: `urn:dovetail:problem:` and the code.
+    #[serde(rename = "type", default)]
+    pub kind: String,
+    /// The kind in a few words.
+    #[serde(default)]
+    pub title: String,
     /// The HTTP status.
     pub status: u16,
     /// What is wrong, and what would be right.
     pub detail: String,
+    /// The code: `invalid`, `not-found`, `forbidden`, `unauthenticated`, `conflict`, `too-many`, `unsupported`, `too-large` or
+    /// `unavailable`.
+    #[serde(default)]
+    pub code: String,
 }
 
 impl std::fmt::Display for Problem {
@@ -26,9 +34,11 @@ impl std::fmt::Display for Problem {
 impl Problem {
     fn new(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
         Self {
-            code: code.to_owned(),
+            kind: format!("urn:dovetail:problem:{code}"),
+            title: status.canonical_reason().unwrap_or_default().to_owned(),
             status: status.as_u16(),
             detail: detail.into(),
+            code: code.to_owned(),
         }
     }
 
@@ -49,13 +59,32 @@ impl Problem {
 
     /// Nobody knows who asks.
     pub(crate) fn unauthenticated() -> Self {
-        let detail = "a token of this scheduler is needed: `Authorization: Bearer TOKEN`";
+        let detail = "sign in, or show a token of this scheduler: `Authorization: Bearer TOKEN`";
         Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail)
     }
 
     /// It does not go with how things are.
     pub(crate) fn conflict(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "conflict", detail)
+    }
+
+    /// The password is wrong, or there is nobody of that name.
+    pub(crate) fn wrong_password() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "unauthenticated",
+            "the name or the password is wrong",
+        )
+    }
+
+    /// Too often.
+    pub(crate) fn too_many(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too-many", detail)
+    }
+
+    /// Not in this form.
+    pub(crate) fn unsupported(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported", detail)
     }
 
     /// Not now.

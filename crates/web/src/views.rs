@@ -5,23 +5,84 @@ use std::collections::BTreeMap;
 use dovetail_control::book::{
     Attempt, AttemptEnd, Book, Cause, JobRecord, JobState, NodeState, Notice, Outlook, Seats, TaskState, What,
 };
-use dovetail_control::{JobNo, JobRequest, Operate};
+use dovetail_control::{Everyone, JobNo, JobRequest, Operate, Promise, VirtualCluster};
 use dovetail_model::Time;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::User;
+use crate::people::{Role, Scope, User};
 
-/// A user.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UserView {
+/// Whoever asks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Me {
     /// Its name.
     pub name: String,
     /// Whether it may do everything.
     pub admin: bool,
+    /// Where mail reaches it; empty if nowhere.
+    #[serde(default)]
+    pub email: String,
+    /// What it may do in virtual clusters.
+    #[serde(default)]
+    pub roles: BTreeMap<String, Role>,
+    /// `session` or `token`.
+    #[serde(default)]
+    pub via: String,
+    /// What a page sends along as `X-Csrf-Token` to change anything.
+    #[serde(default)]
+    pub csrf: Option<String>,
+    /// The password was given by somebody else.
+    #[serde(default)]
+    pub must_change_password: bool,
+}
+
+/// A name and its password.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SignIn {
+    /// The name.
+    pub name: String,
+    /// The password.
+    pub password: String,
+}
+
+/// Who has signed in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SignedIn {
+    /// Who.
+    pub user: Me,
+}
+
+/// Another password for oneself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPassword {
+    /// The present one; empty if there is none.
+    #[serde(default)]
+    pub old: String,
+    /// The next one.
+    pub new: String,
+}
+
+/// A user, as administrators see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AccountView {
+    /// Its name.
+    pub name: String,
+    /// Whether it may do everything.
+    pub admin: bool,
+    /// Where mail reaches it; empty if nowhere.
+    pub email: String,
+    /// What it may do in virtual clusters.
+    pub roles: BTreeMap<String, Role>,
+    /// Whether it can sign in with a password.
+    pub has_password: bool,
+    /// Its tokens, without sessions.
+    pub tokens: u64,
 }
 
 /// A user to be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewUser {
     /// Its name.
@@ -29,17 +90,98 @@ pub struct NewUser {
     /// Whether it may do everything.
     #[serde(default)]
     pub admin: bool,
+    /// Where mail reaches it.
+    #[serde(default)]
+    pub email: String,
+    /// What it may do in virtual clusters.
+    #[serde(default)]
+    pub roles: BTreeMap<String, Role>,
+    /// Its first password; one is drawn if none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
+}
+
+/// The secrets of a new user, shown once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NewUserSecrets {
+    /// A token.
+    pub token: String,
+    /// The password, if it was drawn.
+    #[serde(default)]
+    pub password: Option<String>,
+}
+
+/// What is to be changed of a user; what is left out stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AccountChange {
+    /// Whether it may do everything.
+    pub admin: Option<bool>,
+    /// Where mail reaches it.
+    pub email: Option<String>,
+    /// What it may do in virtual clusters.
+    pub roles: Option<BTreeMap<String, Role>>,
+    /// Another password, which it has to change.
+    pub password: Option<String>,
+}
+
+/// A token to be.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewToken {
+    /// What its owner calls it.
+    pub label: String,
+    /// What it may do.
+    pub scope: Scope,
+    /// So long it is good, in seconds; none for ever.
+    pub expires_s: Option<f64>,
 }
 
 /// A token, shown once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Token {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TokenMade {
+    /// By which it can be taken back.
+    pub id: String,
     /// The token.
     pub token: String,
 }
 
+/// A token, without what it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TokenView {
+    /// By which it can be taken back.
+    pub id: String,
+    /// What its owner calls it.
+    pub label: String,
+    /// What it may do.
+    pub scope: Scope,
+    /// Whether it belongs to a browser that has signed in.
+    pub session: bool,
+    /// Since when.
+    #[schemars(with = "i64")]
+    pub created: Time,
+    /// Until when; none for ever.
+    #[schemars(with = "Option<i64>")]
+    pub expires: Option<Time>,
+}
+
+/// What a server is, for whoever has not signed in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Info {
+    /// `dovetail`.
+    pub name: String,
+    /// Its release.
+    pub version: String,
+    /// The version of the API.
+    pub api: String,
+    /// Ways to sign in.
+    pub sign_in: Vec<String>,
+    /// Where to go to sign in elsewhere.
+    pub oidc_url: Option<String>,
+}
+
 /// Jobs that differ in an index.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArrayRequest {
     /// One job for each.
@@ -50,7 +192,7 @@ pub struct ArrayRequest {
 }
 
 /// A job, or an array of them, to be run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Submission {
     /// The job.
@@ -64,7 +206,7 @@ pub struct Submission {
 }
 
 /// What became of a submission.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Submitted {
     /// The number of the job, or of the first of an array.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,20 +215,26 @@ pub struct Submitted {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<JobNo>,
     /// What would happen, for a dry run.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlook: Option<Outlook>,
+    /// What of a foreign job file was left out or is not quite the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<String>,
 }
 
 /// One launch of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptView {
     /// Which.
     pub launch: u64,
     /// When GPUs were given, in microseconds since 1970 as all times here.
+    #[schemars(with = "i64")]
     pub since: Time,
     /// When all its processes ran.
+    #[schemars(with = "Option<i64>")]
     pub running_since: Option<Time>,
     /// When the last of them ended.
+    #[schemars(with = "Option<i64>")]
     pub until: Option<Time>,
     /// Its GPUs.
     pub seats: Vec<Seats>,
@@ -102,20 +250,21 @@ pub struct AttemptView {
 }
 
 /// How far a job is, as it says itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepsView {
     /// Steps done.
     pub step: u64,
     /// Of how many; zero if not known.
     pub total: u64,
     /// Time of a step.
+    #[schemars(with = "i64")]
     pub step_time: Time,
     /// The last step whose checkpoint is whole.
     pub checkpoint: u64,
 }
 
 /// A job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobView {
     /// Its number.
     pub id: JobNo,
@@ -131,6 +280,7 @@ pub struct JobView {
     /// More of it, in a sentence.
     pub detail: String,
     /// Since when.
+    #[schemars(with = "i64")]
     pub since: Time,
     /// Whether it is over.
     pub over: bool,
@@ -141,10 +291,13 @@ pub struct JobView {
     /// Larger is more urgent.
     pub priority: i32,
     /// When it came.
+    #[schemars(with = "i64")]
     pub submitted: Time,
     /// When its processes first ran.
+    #[schemars(with = "Option<i64>")]
     pub started: Option<Time>,
     /// When it was over.
+    #[schemars(with = "Option<i64>")]
     pub ended: Option<Time>,
     /// Where it is.
     pub seats: Vec<Seats>,
@@ -159,22 +312,27 @@ pub struct JobView {
     /// Its launches, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<AttemptView>,
+    /// What may help, for one that failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hint: String,
     /// What was asked for, for its owner and administrators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<JobRequest>,
 }
 
 /// A page of the list of jobs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobPage {
-    /// The jobs, newest first.
+    /// The jobs, newest first unless asked for otherwise.
     pub jobs: Vec<JobView>,
-    /// Ask with `before` this for the next page; none if this is the last.
-    pub next: Option<JobNo>,
+    /// Ask with `cursor` this for the next page; none if this is the last.
+    pub next: Option<String>,
+    /// How many there are on all pages.
+    pub total: u64,
 }
 
 /// A node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeView {
     /// Its name.
     pub name: String,
@@ -183,6 +341,7 @@ pub struct NodeView {
     /// More of it.
     pub detail: String,
     /// Since when.
+    #[schemars(with = "i64")]
     pub since: Time,
     /// Whether its agent is connected now.
     pub connected: bool,
@@ -202,12 +361,275 @@ pub struct NodeView {
     pub address: String,
     /// Jobs on it.
     pub jobs: Vec<JobNo>,
+    /// Its GPUs one by one.
+    #[serde(default)]
+    pub slots: Vec<SlotView>,
+}
+
+/// A GPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SlotView {
+    /// Its place in the node.
+    pub index: u32,
+    /// Jobs on it.
+    pub jobs: Vec<JobNo>,
+    /// The virtual cluster of those jobs.
+    pub vc: Option<String>,
+    /// `ok`, or `bad` where the node is lost.
+    pub health: String,
+}
+
+/// All virtual clusters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClustersView {
+    /// How GPUs are promised.
+    pub mode: Promise,
+    /// GPUs that are there.
+    pub gpus: u32,
+    /// Each of them, by name.
+    pub vcs: Vec<VcView>,
+}
+
+/// A virtual cluster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VcView {
+    /// Its name.
+    pub name: String,
+    /// GPUs that are its own.
+    pub guaranteed_gpus: u32,
+    /// The most it may borrow; none is no limit.
+    pub most_borrowed: Option<u32>,
+    /// GPUs its guaranteed jobs hold.
+    pub used_gpus: u32,
+    /// GPUs its jobs of negative priority hold.
+    pub borrowed_gpus: u32,
+    /// GPUs of its cells that others hold.
+    pub lent_gpus: u32,
+    /// Jobs that hold GPUs.
+    pub running_jobs: u64,
+    /// Jobs that wait.
+    pub waiting_jobs: u64,
+    /// GPUs that the jobs of one user may have or stand in line for.
+    pub user_cap_gpus: Option<u32>,
+    /// The highest priority a job may have.
+    pub max_priority: Option<i32>,
+    /// What everyone may do.
+    pub everyone: Everyone,
+    /// What whoever asks may do.
+    pub role: Option<Role>,
+    /// Its cells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<CellView>,
+}
+
+/// A cell, or a GPU of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CellView {
+    /// Its address.
+    pub id: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// How far above a GPU.
+    pub level: u32,
+    /// GPUs of it.
+    pub gpus: u32,
+    /// Of those, held by jobs of its owner.
+    pub used_gpus: u32,
+    /// Of those, held by jobs of others.
+    pub lent_gpus: u32,
+    /// `ok` or `bad`.
+    pub health: String,
+    /// Where it is now; none while it is nowhere in particular.
+    pub node: Option<String>,
+    /// The job on it, of a GPU.
+    pub job: Option<JobNo>,
+    /// Its GPUs, while it is somewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<CellView>,
+}
+
+/// What is to be changed of a virtual cluster; what is left out stays, and `null` takes a limit away.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClusterEdit {
+    /// GPUs that are its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guaranteed_gpus: Option<u32>,
+    /// The most it may borrow.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub most_borrowed: Option<Option<u32>>,
+    /// GPUs that the jobs of one user may have or stand in line for.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub user_cap_gpus: Option<Option<u32>>,
+    /// The highest priority a job may have.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub max_priority: Option<Option<i32>>,
+    /// What everyone may do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub everyone: Option<Everyone>,
+}
+
+/// Tells what is not there from what is null.
+fn given<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+impl ClusterEdit {
+    /// Does it.
+    pub(crate) fn apply(&self, to: &mut VirtualCluster) {
+        to.guaranteed_gpus = self.guaranteed_gpus.unwrap_or(to.guaranteed_gpus);
+        to.most_borrowed = self.most_borrowed.unwrap_or(to.most_borrowed);
+        to.user_cap_gpus = self.user_cap_gpus.unwrap_or(to.user_cap_gpus);
+        to.max_priority = self.max_priority.unwrap_or(to.max_priority);
+        to.everyone = self.everyone.unwrap_or(to.everyone);
+    }
+}
+
+/// All virtual clusters, to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClustersFile {
+    /// How GPUs are promised.
+    pub mode: Promise,
+    /// By name.
+    pub vcs: BTreeMap<String, VirtualCluster>,
+    /// HiveD's configuration as YAML, where GPUs are promised as cells; without it the cells stay.
+    pub cells: Option<String>,
+}
+
+/// A field that changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FieldChange {
+    /// The virtual cluster; empty for all.
+    pub vc: String,
+    /// The field.
+    pub field: String,
+    /// How it was.
+    pub before: serde_json::Value,
+    /// How it is to be.
+    pub after: serde_json::Value,
+}
+
+/// A change of virtual clusters, and what it does at once.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VcDiff {
+    /// What changes.
+    pub changes: Vec<FieldChange>,
+    /// What follows, in sentences.
+    pub effects: Vec<String>,
+    /// Jobs that stop.
+    pub stops: Vec<JobNo>,
+    /// Jobs that start.
+    pub starts: Vec<JobNo>,
+    /// Why it cannot be done.
+    pub refused: Option<String>,
+}
+
+/// A place in the line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueEntry {
+    /// The job.
+    pub id: JobNo,
+    /// Its name.
+    pub name: String,
+    /// Who sent it.
+    pub user: String,
+    /// Its virtual cluster.
+    pub tenant: String,
+    /// GPUs it asks for.
+    pub gpus: u32,
+    /// Larger is more urgent.
+    pub priority: i32,
+    /// Since when it stands there.
+    #[schemars(with = "i64")]
+    pub since: Time,
+    /// Jobs before it.
+    pub ahead: u32,
+    /// What stands in its way first.
+    pub reason: String,
+}
+
+/// Another priority for a job that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPriority {
+    /// Larger is more urgent.
+    pub priority: i32,
+}
+
+/// Something to be done to several jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Actions {
+    /// `stop`, `hold` or `release`.
+    pub action: String,
+    /// The jobs.
+    pub ids: Vec<JobNo>,
+}
+
+/// What became of one of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ActionDone {
+    /// The job.
+    pub id: JobNo,
+    /// Whether it was done.
+    pub ok: bool,
+    /// Why not.
+    pub detail: String,
+}
+
+/// How far a job was at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgressPoint {
+    /// When.
+    #[schemars(with = "i64")]
+    pub at: Time,
+    /// Steps done.
+    pub step: u64,
+    /// Of how many; zero if not known.
+    pub total: u64,
+    /// Time of a step, in microseconds.
+    pub step_time_us: i64,
+    /// The last step whose checkpoint is whole.
+    pub checkpoint: u64,
+}
+
+/// What a job file says.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FileCheck {
+    /// `native` or `openpai`.
+    pub kind: String,
+    /// The job, if it can be read.
+    pub job: Option<JobRequest>,
+    /// An array of it.
+    pub array: Option<ArrayRequest>,
+    /// What was left out or is not quite the same.
+    pub ignored: Vec<String>,
+    /// What is wrong.
+    pub errors: Vec<String>,
+}
+
+/// A policy there is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyView {
+    /// Its name.
+    pub name: String,
+    /// One sentence.
+    pub what: String,
+    /// Where it is from.
+    pub paper: String,
+    /// What the line is sorted by.
+    pub key: String,
 }
 
 /// The cluster at a glance.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterView {
     /// The time there.
+    #[schemars(with = "i64")]
     pub now: Time,
     /// The policy.
     pub policy: String,
@@ -234,7 +656,7 @@ pub struct ClusterView {
 }
 
 /// GPU time of somebody on a day.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UsageRow {
     /// The day, in UTC: `2026-11-16`.
     pub day: String,
@@ -249,7 +671,7 @@ pub struct UsageRow {
 }
 
 /// A change by an operator.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Operation {
     /// What.
@@ -257,7 +679,7 @@ pub struct Operation {
 }
 
 /// Why a node is to take no more jobs.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Because {
     /// Why.
@@ -265,11 +687,12 @@ pub struct Because {
 }
 
 /// An event, in words.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventView {
     /// Counts up without a gap.
     pub number: u64,
     /// When.
+    #[schemars(with = "i64")]
     pub at: Time,
     /// The job it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -281,7 +704,7 @@ pub struct EventView {
 }
 
 /// A piece of a log, as it is followed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogLine {
     /// The node.
     pub node: String,
@@ -364,7 +787,7 @@ impl JobView {
             _ => None,
         };
         let held = job.attempt().filter(|_| job.state.is_up());
-        let own = user.admin || user.name == job.user;
+        let own = user.may_touch(book, job);
         let attempts = job.attempts.iter().map(|a| attempt_view(book, a));
         let mut view = Self {
             id: job.no,
@@ -392,19 +815,19 @@ impl JobView {
             labels: job.request.labels.clone(),
             launches: job.attempts.len() as u64,
             attempts: if whole { attempts.collect() } else { Vec::new() },
+            hint: String::new(),
             request: (whole && own).then(|| (*job.request).clone()),
         };
+        if whole && own {
+            let words = view.attempts.last().map(|a| a.last_words.as_str());
+            view.hint = crate::hints::hint(ended, words.unwrap_or_default());
+        }
         if !own {
             // What a process printed may hold anything.
             view.attempts.iter_mut().for_each(|a| a.last_words.clear());
         }
         view
     }
-}
-
-/// Whether a user may know of a job.
-pub(crate) fn may_see(user: &User, job: &JobRecord) -> bool {
-    user.admin || user.name == job.user || !job.request.private
 }
 
 impl EventView {
@@ -461,6 +884,7 @@ fn operated(what: &Operate) -> String {
         Operate::Round(None) => "decide whenever something happens".to_owned(),
         Operate::Pause => "pause".to_owned(),
         Operate::Resume => "resume".to_owned(),
+        Operate::VirtualClusters(clusters) => format!("virtual clusters {}", clusters.names().join(", ")),
     }
 }
 

@@ -3,7 +3,7 @@
 use dovetail_control::JobNo;
 use dovetail_control::book::{Seats, Why};
 use dovetail_model::Time;
-use dovetail_web::views::{JobPage, JobView, UserView};
+use dovetail_web::views::{JobPage, JobView, Me};
 use serde_json::json;
 
 use crate::failure::{Blame, Failure};
@@ -99,7 +99,7 @@ pub fn list(args: &JobsArgs) -> Result<(), Failure> {
             filter.extend(value.as_ref().map(|v| format!("{key}={}", query(v))));
         };
         let mine = match args.mine {
-            true => Some(client.get::<UserView>("/api/v1/me").await?.name),
+            true => Some(client.get::<Me>("/api/v1/me").await?.name),
             false => args.user.clone(),
         };
         add("user", &mine);
@@ -151,7 +151,7 @@ pub async fn select(client: &Client, word: &str) -> Result<Vec<JobNo>, Failure> 
     if let Ok(number) = word.parse() {
         return Ok(vec![number]);
     }
-    let me = || async { client.get::<UserView>("/api/v1/me").await.map(|u| u.name) };
+    let me = || async { client.get::<Me>("/api/v1/me").await.map(|u| u.name) };
     let (path, missing) = match word {
         "last" => {
             let path = format!("/api/v1/jobs?limit=1&user={}", query(&me().await?));

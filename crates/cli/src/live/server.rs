@@ -11,7 +11,7 @@ use dovetail_agents::{Authority, Hub, HubConfig};
 use dovetail_control::{Driver, DriverConfig, LogPiece, LogRequest, write_private};
 use dovetail_model::NodeId;
 use dovetail_node::AgentConfig;
-use dovetail_web::{ApiConfig, Nodes, Tls, Users};
+use dovetail_web::{ApiConfig, Audit, Nodes, Tls, Users};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -161,7 +161,8 @@ async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failur
             .unwrap_or_default(),
     });
     let driving = driver.spawn(hub.clone());
-    let url = first_client(&settings, http_at, &authority, &users)?;
+    let (url, first) = first_client(&settings, http_at, &authority, &users)?;
+    let audit = Audit::open(&settings.data.join("audit.jsonl")).or_work()?;
 
     let (stop, stopped) = watch::channel(false);
     let until = || {
@@ -177,11 +178,14 @@ async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failur
     };
     let api = ApiConfig {
         run_as_user: settings.run_as_user,
+        tls: settings.tls,
+        requests_per_minute: settings.requests_per_minute,
     };
     let router = dovetail_web::router(
         handle.clone(),
         Arc::new(OverHub(hub.clone())),
         Arc::new(users),
+        Arc::new(audit),
         api,
     );
     let mut web = tokio::spawn(dovetail_web::serve(http, tls, router, until()));
@@ -200,7 +204,8 @@ async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failur
         local.spawn(dovetail_node::run(config, until()));
     }
     // Whoever started it may not be there to read this.
-    let _ = announce(&settings, &url, grpc_at, start.records > 0 || start.snapshot);
+    let again = start.records > 0 || start.snapshot;
+    let _ = announce(&settings, &url, grpc_at, again, first.as_ref());
 
     let mut terminate = signal(SignalKind::terminate()).or_work()?;
     let mut interrupt = signal(SignalKind::interrupt()).or_work()?;
@@ -238,22 +243,26 @@ fn first_client(
     http: SocketAddr,
     authority: &Authority,
     users: &Users,
-) -> Result<String, Failure> {
+) -> Result<(String, Option<(String, String)>), Failure> {
+    let mut first = None;
     let path = settings.data.join("client.yaml");
     let scheme = if settings.tls { "https" } else { "http" };
     let url = format!("{scheme}://{}", reach(http));
     let known = fs::read_to_string(&path)
         .ok()
         .and_then(|text| serde_saphyr::from_str::<ClientFile>(&text).ok())
-        .filter(|file| users.of_token(&file.token).is_some());
+        .filter(|file| users.of_token(&file.token, crate::live::show::now()).is_some());
     let token = match known {
         Some(file) => file.token,
         None => {
             let mut name = user_name();
-            if users.all().iter().any(|user| user.name == name) {
+            if users.account(&name).is_some() {
                 name = format!("{name}-{:x}", crate::live::show::now().0);
             }
-            users.add(&name, true).or_work()?
+            let token = users.add(&name, true).or_work()?;
+            let password = users.set_password(&name, None, true).or_work()?;
+            first = Some((name, password));
+            token
         }
     };
     let file = ClientFile {
@@ -268,14 +277,24 @@ fn first_client(
     write_private(&path, text.as_bytes())
         .with_context(|| format!("{}", path.display()))
         .or_work()?;
-    Ok(url)
+    Ok((url, first))
 }
 
-fn announce(settings: &Settings, url: &str, grpc: SocketAddr, again: bool) -> Result<(), Failure> {
+fn announce(
+    settings: &Settings,
+    url: &str,
+    grpc: SocketAddr,
+    again: bool,
+    first: Option<&(String, String)>,
+) -> Result<(), Failure> {
     let data = settings.data.display();
     let word = if again { "goes on" } else { "is up" };
+    let sign_in = match first {
+        Some((name, password)) => format!("\n  sign in as {name} with the password {password} (shown once)"),
+        None => String::new(),
+    };
     show::print(format!(
-        "Dovetail {word}.\n  API     {url}\n  agents  {grpc}\n  data    {data}\n  client  {data}/client.yaml\n\
+        "Dovetail {word}.\n  page    {url}/{sign_in}\n  API     {url}/api/v1\n  agents  {grpc}\n  data    {data}\n  client  {data}/client.yaml\n\
          Try:  dovetail run --gpus 1 -- echo hello\n\
          More nodes:  dovetail agent --server HOST:{} --token-file {data}/join-token",
         grpc.port()

@@ -35,6 +35,8 @@ struct ServerFile {
     margin: Option<String>,
     run_as: Option<RunAs>,
     tls: Option<bool>,
+    /// Requests of one user in a minute; 0 for any number.
+    requests_per_minute: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -73,6 +75,8 @@ pub struct Settings {
     pub run_as_user: bool,
     /// Whether the API is served over TLS.
     pub tls: bool,
+    /// Requests of one user in a minute; zero for any number.
+    pub requests_per_minute: u32,
 }
 
 /// A span of time under a key: `90s`, `5m`, `1h`.
@@ -147,6 +151,7 @@ impl Settings {
             )));
         }
         Ok(Self {
+            requests_per_minute: file.requests_per_minute.unwrap_or(12_000),
             data,
             http,
             grpc,

@@ -1,6 +1,7 @@
 //! Virtual clusters: changing them while jobs run, and what that would do.
 
 use dovetail_model::{Command, Event};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::policy::{self, Ground};
@@ -9,7 +10,7 @@ use crate::JobNo;
 use crate::clusters::{Promise, VirtualCluster, VirtualClusters};
 
 /// What a change of the virtual clusters does at once.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterChange {
     /// Jobs that stop.
     pub stops: Vec<JobNo>,

@@ -211,7 +211,27 @@ pub struct JobRecord {
     pub(super) cancelled: Option<String>,
     /// Who wants it to wait once it has stopped.
     pub(super) hold_after_stop: Option<String>,
+    /// What its sender called the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) key: Option<String>,
+    /// How far it was at some moments, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trail: Vec<Mark>,
 }
+
+/// How far a job was at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// When.
+    pub at: Time,
+    /// Steps done.
+    pub step: u64,
+    /// Time of a step.
+    pub step_time: Time,
+}
+
+/// Marks that are kept of a job; of more, every other one is dropped.
+const MARKS: usize = 240;
 
 impl JobRecord {
     /// Its last launch.
@@ -236,7 +256,7 @@ impl JobRecord {
 }
 
 impl Book {
-    pub(super) fn submitted(&mut self, no: JobNo, user: &str, request: &JobRequest) {
+    pub(super) fn submitted(&mut self, no: JobNo, user: &str, request: &JobRequest, key: Option<&String>) {
         if no < self.next_job() {
             return;
         }
@@ -253,8 +273,14 @@ impl Book {
             failures: Failures::default(),
             cancelled: None,
             hold_after_stop: None,
+            key: key.cloned(),
+            trail: Vec::new(),
         };
+        if let Some(key) = key {
+            self.keys.insert((user.to_owned(), key.clone()), no);
+        }
         self.jobs.insert(no, record);
+        self.live.insert(no);
         for after in &request.after {
             self.waiting_for.entry(after.job).or_default().push(no);
         }
@@ -410,10 +436,23 @@ impl Book {
         else {
             return;
         };
+        let now = self.now;
         let Some(record) = self.jobs.get_mut(job) else {
             return;
         };
         if record.attempt_of(*launch).is_some() {
+            if record.trail.len() >= MARKS {
+                let mut keep = false;
+                record.trail.retain(|_| {
+                    keep = !keep;
+                    keep
+                });
+            }
+            record.trail.push(Mark {
+                at: now,
+                step: *step,
+                step_time: *step_time,
+            });
             record.steps = Steps {
                 step: *step,
                 total: *total_steps,
@@ -433,6 +472,10 @@ impl Book {
         match state.is_up() {
             true => self.up.insert(no),
             false => self.up.remove(&no),
+        };
+        match state.is_over() {
+            true => self.live.remove(&no),
+            false => self.live.insert(no),
         };
         match state == JobState::Held(Hold::Cap) {
             true => self.capped.insert(no),
@@ -473,7 +516,13 @@ impl Book {
 
     /// Builds what can be found by other keys, after loading.
     pub(super) fn index(&mut self) {
+        for record in self.jobs.values() {
+            if let Some(key) = &record.key {
+                self.keys.insert((record.user.clone(), key.clone()), record.no);
+            }
+        }
         for record in self.jobs.values().filter(|j| !j.state.is_over()) {
+            self.live.insert(record.no);
             for after in &record.request.after {
                 self.waiting_for.entry(after.job).or_default().push(record.no);
             }

@@ -24,7 +24,7 @@ use crate::fact::{Fact, Operate, PolicyText};
 use policy::Ground;
 
 pub use clusters::ClusterChange;
-pub use jobs::{Attempt, AttemptEnd, Cause, End, Hold, JobRecord, JobState, TaskState};
+pub use jobs::{Attempt, AttemptEnd, Cause, End, Hold, JobRecord, JobState, Mark, TaskState};
 pub use nodes::{NodeRecord, NodeState};
 pub use notices::{Notice, What};
 pub use orders::{Order, StartTask, TaskPeer};
@@ -59,12 +59,16 @@ pub struct Book {
     jobs: BTreeMap<JobNo, JobRecord>,
     /// Jobs that hold GPUs.
     up: BTreeSet<JobNo>,
+    /// Jobs that are not over.
+    live: BTreeSet<JobNo>,
     nodes: IdVec<NodeId, NodeRecord>,
     names: Names,
     /// The number of each job that is in the engine, by its number there.
     tickets: IdVec<JobId, JobNo>,
     /// Jobs that wait for another, by that other.
     waiting_for: BTreeMap<JobNo, Vec<JobNo>>,
+    /// Jobs by whoever sent them and what they call the request.
+    keys: BTreeMap<(String, String), JobNo>,
     /// Jobs that wait because their user has enough already.
     capped: BTreeSet<JobNo>,
     /// When running jobs have had their time, with the launch.
@@ -113,10 +117,12 @@ impl Book {
             clusters,
             jobs: BTreeMap::new(),
             up: BTreeSet::new(),
+            live: BTreeSet::new(),
             nodes,
             names,
             tickets: IdVec::default(),
             waiting_for: BTreeMap::new(),
+            keys: BTreeMap::new(),
             capped: BTreeSet::new(),
             limits: BTreeMap::new(),
             now: Time::ZERO,
@@ -163,10 +169,12 @@ impl Book {
             clusters: saved.clusters,
             jobs: saved.jobs.into_iter().map(|job| (job.no, job)).collect(),
             up: BTreeSet::new(),
+            live: BTreeSet::new(),
             nodes: saved.nodes,
             names: saved.names,
             tickets: saved.tickets,
             waiting_for: BTreeMap::new(),
+            keys: BTreeMap::new(),
             capped: BTreeSet::new(),
             limits: BTreeMap::new(),
             now: saved.now,
@@ -182,7 +190,12 @@ impl Book {
     pub fn apply(&mut self, at: Time, fact: &Fact) {
         self.now = self.now.max(at);
         match fact {
-            Fact::Submitted { job, user, request } => self.submitted(*job, user, request),
+            Fact::Submitted {
+                job,
+                user,
+                request,
+                key,
+            } => self.submitted(*job, user, request, key.as_ref()),
             Fact::Cancelled { job, by } => self.cancelled(*job, by),
             Fact::Held { job, by } => self.held(*job, by),
             Fact::Released { job, by } => self.released(*job, by),
@@ -320,9 +333,20 @@ impl Book {
         self.jobs.get(&no)
     }
 
+    /// The job that came with this request of the user.
+    pub fn job_of_key(&self, user: &str, key: &str) -> Option<&JobRecord> {
+        let no = self.keys.get(&(user.to_owned(), key.to_owned()))?;
+        self.jobs.get(no)
+    }
+
     /// All jobs, oldest first.
     pub fn jobs(&self) -> impl DoubleEndedIterator<Item = &JobRecord> {
         self.jobs.values()
+    }
+
+    /// Jobs that are not over, oldest first.
+    pub fn jobs_live(&self) -> impl DoubleEndedIterator<Item = &JobRecord> {
+        self.live.iter().map(|no| &self.jobs[no])
     }
 
     /// Jobs that hold GPUs, oldest first.

@@ -3,6 +3,7 @@
 use dovetail_engine::Explanation;
 use dovetail_model::ids::Id;
 use dovetail_model::{Allocation, Command, Event, JobId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Book, Hold, JobState};
@@ -10,7 +11,7 @@ use crate::JobNo;
 use crate::request::JobRequest;
 
 /// Why a job is where it is.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Why {
     /// In one sentence.
     pub sentence: String,
@@ -21,7 +22,7 @@ pub struct Why {
 }
 
 /// GPUs on one node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Seats {
     /// The node.
     pub node: String,
@@ -30,7 +31,7 @@ pub struct Seats {
 }
 
 /// What would become of a job if it were sent now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Outlook {
     /// It would start at once.
     pub starts_now: bool,
@@ -53,6 +54,12 @@ impl Book {
             gpus: share.gpus.iter().collect(),
         };
         allocation.shares.iter().map(seats).collect()
+    }
+
+    /// Jobs that stand in line, in its order.
+    pub fn line(&self) -> Vec<&super::JobRecord> {
+        let numbers = self.engine.line().into_iter().map(|ticket| self.tickets[ticket]);
+        numbers.filter_map(|no| self.job(no)).collect()
     }
 
     /// Why the job is where it is; none if there is no such job.

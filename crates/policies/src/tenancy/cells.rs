@@ -343,6 +343,11 @@ impl Tenancy for VirtualClusters {
         }
     }
 
+    fn cell_at(&self, node: NodeId, slot: u32) -> Option<u32> {
+        let (chain, leaf) = self.map.leaf_of(node, slot)?;
+        self.cells.slot_of(chain, leaf).map(|slot| slot.0)
+    }
+
     fn decided(&mut self) -> Vec<JobId> {
         self.homes.clear();
         self.origins.clear();
@@ -361,8 +366,13 @@ impl Tenancy for VirtualClusters {
         for job in holders {
             let id = job.spec.id;
             let group = self.groups.get(&id).and_then(|g| self.cells.group(*g));
-            let group =
-                group.ok_or_else(|| format!("job {id} holds GPUs outside the cells of its tenant: {:?} up {:?}", job.allocation, job.is_up()))?;
+            let group = group.ok_or_else(|| {
+                format!(
+                    "job {id} holds GPUs outside the cells of its tenant: {:?} up {:?}",
+                    job.allocation,
+                    job.is_up()
+                )
+            })?;
             let leaves = leaves_of(&group.pods);
             if job.allocation.as_ref().and_then(|a| self.leaves(a)) != Some(leaves) {
                 return Err(format!(

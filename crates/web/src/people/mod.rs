@@ -1,0 +1,20 @@
+//! Who may speak, and what each may do.
+
+mod accounts;
+mod audit;
+mod auth;
+mod limits;
+mod passwords;
+mod roles;
+mod tokens;
+mod users;
+
+pub(crate) use accounts::{add, change, list, me, remove, set_notify, set_password, show_notify};
+pub use audit::{Audit, AuditError};
+pub(crate) use audit::{AuditPage, Wanted as AuditWanted, show as show_audit};
+pub use auth::User;
+pub(crate) use auth::{sign_in, sign_out};
+pub(crate) use limits::Limits;
+pub use roles::{Role, Scope};
+pub(crate) use tokens::{add as add_token, list as list_tokens, remove as remove_token};
+pub use users::{Account, Notify, TokenInfo, Users, UsersError};

@@ -1,0 +1,125 @@
+//! Who used how much, by day.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use dovetail_control::JobNo;
+use dovetail_control::book::JobRecord;
+use dovetail_model::Time;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::people::{Role, User};
+use crate::views::UsageRow;
+use crate::{Api, Problem};
+
+/// From which day to which.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Days {
+    /// The first, in UTC.
+    from: Option<String>,
+    /// The last.
+    to: Option<String>,
+}
+
+const DAY_US: i64 = 86_400_000_000;
+
+/// `2026-11-16`, of a number of days since 1970.
+fn day_name(days: i64) -> String {
+    // The calendar repeats every 400 years; years begin in March, so that a leap day is the last of its year.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+pub(crate) async fn usage(
+    State(api): State<Api>,
+    user: User,
+    days: Result<Query<Days>, QueryRejection>,
+) -> Result<Json<Vec<UsageRow>>, Problem> {
+    let Query(days) = days.map_err(|e| Problem::invalid(e.body_text()))?;
+    for day in [&days.from, &days.to].into_iter().flatten() {
+        let is_day = day.len() == 10
+            && day.bytes().enumerate().all(|(i, b)| match i {
+                4 | 7 => b == b'-',
+                _ => b.is_ascii_digit(),
+            });
+        if !is_day {
+            return Err(Problem::invalid(format!(
+                "{day:?} is no day; expected one such as 2026-11-16"
+            )));
+        }
+    }
+    // Others' jobs are nobody's business but an operator's.
+    let rows = api.handle.read(|book| {
+        let own = |job: &&JobRecord| {
+            job.user == user.name || user.role_in(book, &job.request.tenant) >= Some(Role::Operator)
+        };
+        used(book.jobs().filter(own), book.now())
+    });
+    let within = |row: &UsageRow| {
+        days.from.as_ref().is_none_or(|from| row.day >= *from)
+            && days.to.as_ref().is_none_or(|to| row.day <= *to)
+    };
+    Ok(Json(rows.into_iter().filter(within).collect()))
+}
+
+/// GPU time by day, user and tenant.
+fn used<'a>(jobs: impl Iterator<Item = &'a JobRecord>, now: Time) -> Vec<UsageRow> {
+    type Sum = (i128, std::collections::BTreeSet<JobNo>);
+    let mut sums: BTreeMap<(i64, &str, &str), Sum> = BTreeMap::new();
+    for job in jobs {
+        for attempt in &job.attempts {
+            let (mut from, until) = (attempt.since.0, attempt.until.unwrap_or(now).0);
+            while from < until {
+                let day = from.div_euclid(DAY_US);
+                let to = until.min((day + 1) * DAY_US);
+                let key = (day, job.user.as_str(), job.request.tenant.as_str());
+                let sum = sums.entry(key).or_default();
+                sum.0 += i128::from(to - from) * i128::from(attempt.allocation.gpus());
+                sum.1.insert(job.no);
+                from = to;
+            }
+        }
+    }
+    let row = |((day, user, tenant), (time, jobs)): ((i64, &str, &str), Sum)| UsageRow {
+        day: day_name(day),
+        user: user.to_owned(),
+        tenant: tenant.to_owned(),
+        gpu_hours: time as f64 / 3.6e9,
+        jobs: jobs.len() as u64,
+    };
+    sums.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_have_their_names() {
+        for (days, name) in [
+            (0, "1970-01-01"),
+            (-1, "1969-12-31"),
+            (59, "1970-03-01"),
+            (11_016, "2000-02-29"),
+            (20_773, "2026-11-16"),
+        ] {
+            assert_eq!(day_name(days), name);
+        }
+    }
+}
