@@ -13,6 +13,7 @@ pub mod book;
 mod clusters;
 mod driver;
 mod fact;
+pub mod forecast;
 mod handle;
 pub mod history;
 mod known;

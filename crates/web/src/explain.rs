@@ -3,21 +3,73 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use dovetail_control::JobNo;
-use dovetail_control::book::Why;
+use dovetail_control::book::{Book, JobRecord};
 
-use crate::people::User;
-use crate::views::QueueEntry;
-use crate::{Api, Problem, jobs};
+use crate::people::{Role, User};
+use crate::views::{Explained, JobAhead, QueueEntry, state_word};
+use crate::{Api, Problem, job_list, jobs};
+
+/// Jobs ahead that are named.
+const AHEAD: usize = 10;
 
 pub(crate) async fn explain(
     State(api): State<Api>,
     user: User,
     Path(id): Path<JobNo>,
-) -> Result<Json<Why>, Problem> {
-    api.handle.read(|book| {
-        jobs::find(book, &user, id)?;
-        Ok(Json(book.explain(id).unwrap_or_default()))
-    })
+) -> Result<Json<Explained>, Problem> {
+    // The future is played through many times, which takes a while.
+    let looked = tokio::task::spawn_blocking(move || {
+        api.handle.read(|book| {
+            let job = jobs::find(book, &user, id)?;
+            let why = book.explain(id).unwrap_or_default();
+            let is_in_line = job_list::is_in_line(job);
+            let (eta, eta_hidden) = match book.eta(id) {
+                Ok(eta) => (Some(eta), String::new()),
+                Err(why) => (None, why),
+            };
+            let (clusters, ahead) = match is_in_line {
+                true => (usable(book, &user), ahead(book, &user, id)),
+                false => Default::default(),
+            };
+            Ok(Json(Explained {
+                why,
+                jobs_ahead: ahead,
+                instead: book.instead(id, &clusters),
+                eta,
+                eta_hidden,
+            }))
+        })
+    });
+    looked.await.map_err(|e| Problem::unavailable(e.to_string()))?
+}
+
+/// Virtual clusters in which the user may run jobs.
+fn usable(book: &Book, user: &User) -> Vec<String> {
+    let names = book.clusters().names().into_iter();
+    names
+        .filter(|name| user.role_in(book, name) >= Some(Role::Member))
+        .collect()
+}
+
+fn ahead(book: &Book, user: &User, id: JobNo) -> Vec<JobAhead> {
+    let line = book.line().into_iter().take_while(|job| job.no != id);
+    let view = |job: &JobRecord| {
+        let seen = |text: &String| {
+            if user.may_see(book, job) {
+                text.clone()
+            } else {
+                String::new()
+            }
+        };
+        JobAhead {
+            id: job.no,
+            name: seen(&job.request.name),
+            user: seen(&job.user),
+            gpus: job.request.gpus,
+            state: state_word(job).to_owned(),
+        }
+    };
+    line.take(AHEAD).map(view).collect()
 }
 
 /// The most places of the line that are shown.
@@ -29,7 +81,7 @@ pub(crate) async fn queue(State(api): State<Api>, user: User) -> Json<Vec<QueueE
     Json(api.handle.read(|book| {
         let line = book.line();
         let seen = line.iter().enumerate().filter(|(_, job)| user.may_see(book, job));
-        let entry = |(ahead, job): (usize, &&dovetail_control::book::JobRecord)| QueueEntry {
+        let entry = |(ahead, job): (usize, &&JobRecord)| QueueEntry {
             id: job.no,
             name: job.request.name.clone(),
             user: job.user.clone(),

@@ -2,16 +2,15 @@
 
 use axum::Json;
 use axum::routing::{delete, get, patch, post, put};
-use dovetail_control::book::Why;
 use serde_json::Value;
 
 use crate::pages::{Pages, Says};
 use crate::people::{self, AuditPage, Notify};
 use crate::views::{
     AccountChange, AccountView, ActionDone, Actions, Because, ClusterEdit, ClusterView, ClustersFile,
-    ClustersView, FileCheck, Info, JobPage, JobView, Me, NewPassword, NewPriority, NewToken, NewUser,
-    NewUserSecrets, NodeView, Operation, PolicyView, ProgressPoint, QueueEntry, SignIn, SignedIn, Submission,
-    Submitted, TokenMade, TokenView, UsageRow, VcDiff,
+    ClustersView, Explained, FileCheck, Info, JobPage, JobView, Me, NewPassword, NewPriority, NewToken,
+    NewUser, NewUserSecrets, NodeView, Operation, PolicyView, ProgressPoint, QueueEntry, SignIn, SignedIn,
+    Submission, Submitted, TokenMade, TokenView, UsageRow, VcDiff,
 };
 use crate::{clusters, events, explain, job_list, jobs, logs, nodes, operate, usage};
 
@@ -128,7 +127,7 @@ fn jobs(pages: Pages) -> Pages {
             Says::post("actOnMany", "Stop, hold or release several jobs").body::<Actions>().answers::<Vec<ActionDone>>(),
         )
         .add("/jobs/{id}", get(jobs::show), Says::get("job", "A job with its launches").answers::<JobView>())
-        .add("/jobs/{id}/explain", get(explain::explain), Says::get("explain", "Why the job waits").answers::<Why>())
+        .add("/jobs/{id}/explain", get(explain::explain), Says::get("explain", "Why the job waits").answers::<Explained>())
         .add(
             "/jobs/{id}/logs",
             get(logs::read),

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use dovetail_control::book::{
-    Attempt, AttemptEnd, Book, Cause, JobRecord, JobState, NodeState, Notice, Outlook, Seats, TaskState, What,
+    Attempt, AttemptEnd, Book, Cause, Instead, JobRecord, JobState, NodeState, Notice, Outlook, Seats,
+    TaskState, What, Why,
 };
+use dovetail_control::forecast::Eta;
 use dovetail_control::{Everyone, JobNo, JobRequest, Operate, Promise, VirtualCluster};
 use dovetail_model::Time;
 use schemars::JsonSchema;
@@ -526,6 +528,37 @@ pub struct VcDiff {
     pub starts: Vec<JobNo>,
     /// Why it cannot be done.
     pub refused: Option<String>,
+}
+
+/// Why a job waits, what would start instead, and when it starts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Explained {
+    /// Why.
+    #[serde(flatten)]
+    pub why: Why,
+    /// Jobs that stand in line before it, the first ten.
+    pub jobs_ahead: Vec<JobAhead>,
+    /// Changes with which it would start at once.
+    pub instead: Vec<Instead>,
+    /// When it starts.
+    pub eta: Option<Eta>,
+    /// Why nothing is said of when it starts.
+    pub eta_hidden: String,
+}
+
+/// A job that stands in line before another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobAhead {
+    /// The job.
+    pub id: JobNo,
+    /// Its name; empty where whoever asks may not know.
+    pub name: String,
+    /// Who sent it; empty where whoever asks may not know.
+    pub user: String,
+    /// GPUs it asks for.
+    pub gpus: u32,
+    /// Its state.
+    pub state: String,
 }
 
 /// A place in the line.

@@ -200,7 +200,7 @@ pub struct JobRecord {
     /// Since when.
     pub since: Time,
     /// The engine's number for it, of the last time it stood in line.
-    pub(super) ticket: Option<JobId>,
+    pub(crate) ticket: Option<JobId>,
     /// Its launches, oldest first.
     pub attempts: Vec<Attempt>,
     /// How far it is.

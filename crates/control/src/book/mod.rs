@@ -3,6 +3,7 @@
 mod arrays;
 mod caps;
 mod clusters;
+mod instead;
 mod jobs;
 mod nodes;
 mod notices;
@@ -24,11 +25,12 @@ use crate::fact::{Fact, Operate, PolicyText};
 use policy::Ground;
 
 pub use clusters::ClusterChange;
+pub use instead::Instead;
 pub use jobs::{Attempt, AttemptEnd, Cause, End, Hold, JobRecord, JobState, Mark, TaskState};
 pub use nodes::{NodeRecord, NodeState};
 pub use notices::{Notice, What};
 pub use orders::{Order, StartTask, TaskPeer};
-pub use why::{Outlook, Seats, Why};
+pub use why::{Blocker, Outlook, Seats, Why};
 
 /// Names that are numbers in the engine.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -53,7 +55,7 @@ impl Names {
 /// Everything that follows from the facts so far.
 #[derive(Debug)]
 pub struct Book {
-    engine: Engine,
+    pub(crate) engine: Engine,
     policy: PolicyText,
     clusters: VirtualClusters,
     jobs: BTreeMap<JobNo, JobRecord>,
@@ -64,7 +66,7 @@ pub struct Book {
     nodes: IdVec<NodeId, NodeRecord>,
     names: Names,
     /// The number of each job that is in the engine, by its number there.
-    tickets: IdVec<JobId, JobNo>,
+    pub(crate) tickets: IdVec<JobId, JobNo>,
     /// Jobs that wait for another, by that other.
     waiting_for: BTreeMap<JobNo, Vec<JobNo>>,
     /// Jobs by whoever sent them and what they call the request.
@@ -73,7 +75,7 @@ pub struct Book {
     capped: BTreeSet<JobNo>,
     /// When running jobs have had their time, with the launch.
     limits: BTreeMap<(Time, JobNo), u64>,
-    now: Time,
+    pub(crate) now: Time,
     /// What happened lately, for people who watch.
     notices: VecDeque<Notice>,
     next_notice: u64,

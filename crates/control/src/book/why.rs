@@ -19,6 +19,32 @@ pub struct Why {
     pub reasons: Vec<String>,
     /// How many jobs stand in line before it.
     pub ahead: u32,
+    /// The reasons that follow from the state of the cluster, for programs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blockers: Vec<Blocker>,
+}
+
+/// Something that stands in the way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Blocker {
+    /// A word that does not change, such as `not-enough-free-gpus`.
+    pub code: String,
+    /// In a sentence.
+    pub text: String,
+    /// Its numbers.
+    pub numbers: serde_json::Value,
+}
+
+/// `NotEnoughFreeGpus` as `not-enough-free-gpus`.
+fn kebab(name: &str) -> String {
+    let mut code = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !code.is_empty() {
+            code.push('-');
+        }
+        code.push(letter.to_ascii_lowercase());
+    }
+    code
 }
 
 /// GPUs on one node.
@@ -96,6 +122,19 @@ impl Book {
         })
     }
 
+    fn blocker(&self, reason: &dovetail_model::Reason) -> Blocker {
+        let (name, numbers) = match serde_json::to_value(reason) {
+            Ok(serde_json::Value::Object(one)) => one.into_iter().next().unwrap_or_default(),
+            Ok(serde_json::Value::String(name)) => (name, serde_json::Value::Null),
+            _ => Default::default(),
+        };
+        Blocker {
+            code: kebab(&name),
+            text: self.reason(reason),
+            numbers,
+        }
+    }
+
     fn why_in_line(&self, engine: &dovetail_engine::Engine, ticket: JobId) -> Why {
         match engine.explain(ticket) {
             Explanation::Unknown => Why::default(),
@@ -108,6 +147,7 @@ impl Book {
                 ..Why::default()
             },
             Explanation::Waiting { reasons, ahead, .. } => {
+                let blockers = reasons.iter().map(|r| self.blocker(r)).collect();
                 let mut reasons: Vec<String> = reasons.iter().map(|r| self.reason(r)).collect();
                 if engine.is_paused() {
                     reasons.insert(0, "scheduling is paused: an operator has to resume it".to_owned());
@@ -119,6 +159,7 @@ impl Book {
                     sentence: "it stands in line".to_owned(),
                     reasons,
                     ahead,
+                    blockers,
                 }
             }
         }

@@ -1,0 +1,183 @@
+//! How long jobs ran here, and how long one like them will.
+
+use std::collections::BTreeMap;
+
+use dovetail_engine::Job;
+use dovetail_model::ids::IdVec;
+use dovetail_model::{JobId, Time};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::Draw;
+use crate::JobNo;
+use crate::book::{Book, End, JobRecord, JobState};
+
+/// A job that is over: what is known of jobs like it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Past {
+    /// Who sent it.
+    pub user: String,
+    /// Its name.
+    pub name: String,
+    /// GPUs it asked for.
+    pub gpus: u32,
+    /// How long it ran.
+    pub ran: Time,
+}
+
+/// Jobs that count at most, the latest.
+const MOST: usize = 5_000;
+/// So many make a kind of their own.
+const KIND: usize = 8;
+
+/// How long jobs ran, by kind.
+#[derive(Debug, Clone, Default)]
+pub struct Lengths {
+    by_name: BTreeMap<(String, String), Vec<Time>>,
+    by_user: BTreeMap<(String, u32), Vec<Time>>,
+    by_width: BTreeMap<u32, Vec<Time>>,
+    all: Vec<Time>,
+}
+
+impl Lengths {
+    /// Of these jobs.
+    pub fn new(past: impl IntoIterator<Item = Past>) -> Self {
+        let mut lengths = Self::default();
+        for job in past {
+            let width = job.gpus.next_power_of_two();
+            lengths
+                .by_name
+                .entry((job.user.clone(), job.name))
+                .or_default()
+                .push(job.ran);
+            lengths
+                .by_user
+                .entry((job.user, width))
+                .or_default()
+                .push(job.ran);
+            lengths.by_width.entry(width).or_default().push(job.ran);
+            lengths.all.push(job.ran);
+        }
+        let tables = lengths.by_name.values_mut().chain(lengths.by_user.values_mut());
+        let tables = tables.chain(lengths.by_width.values_mut());
+        tables.for_each(|times| times.sort_unstable());
+        lengths.all.sort_unstable();
+        lengths
+    }
+
+    /// Of the jobs that ended in the book.
+    pub(super) fn of(book: &Book) -> Self {
+        let past = |job: &JobRecord| {
+            let JobState::Ended(End::Completed | End::Failed { .. } | End::TimeLimit) = &job.state else {
+                return None;
+            };
+            let spans = job
+                .attempts
+                .iter()
+                .map(|a| a.until.unwrap_or(job.since).since(a.since).0);
+            let ran = Time(spans.sum());
+            (ran.0 > 0).then(|| Past {
+                user: job.user.clone(),
+                name: job.request.name.clone(),
+                gpus: job.request.gpus,
+                ran,
+            })
+        };
+        Self::new(book.jobs().rev().filter_map(past).take(MOST))
+    }
+
+    /// How many jobs it knows.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether it knows none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn based_on(&self) -> String {
+        format!("run times of the last {} jobs that ended here", self.all.len())
+    }
+
+    /// The run times of jobs like this.
+    fn like(&self, user: &str, name: &str, gpus: u32) -> &[Time] {
+        let width = gpus.next_power_of_two();
+        let named = self
+            .by_name
+            .get(&(user.to_owned(), name.to_owned()))
+            .filter(|_| !name.is_empty());
+        let of_user = || self.by_user.get(&(user.to_owned(), width));
+        let of_width = || self.by_width.get(&width);
+        let enough = |times: &&Vec<Time>| times.len() >= KIND;
+        let found = named.filter(enough).or_else(|| of_user().filter(enough));
+        found.or_else(|| of_width().filter(enough)).unwrap_or(&self.all)
+    }
+
+    /// How long a job runs on that has run for so long: as one of those like it that ran longer.
+    pub fn left(&self, like: (&str, &str, u32), ran: Time, rng: &mut ChaCha8Rng) -> Time {
+        let times = self.like(like.0, like.1, like.2);
+        let from = times.partition_point(|t| *t <= ran);
+        let longer = &times[from..];
+        if longer.is_empty() {
+            // It has outrun all of them: it may go on for as long again, or not.
+            return Time((ran.0 as f64 * rng.random_range(0.05..1.5)) as i64 + 1);
+        }
+        let drawn = longer[rng.random_range(0..longer.len())];
+        // Times that were seen are not the only ones there are.
+        let drawn = Time((drawn.0 as f64 * rng.random_range(0.9..1.1)) as i64);
+        Time((drawn.0 - ran.0).max(1))
+    }
+
+    /// Draws for the jobs of a book.
+    pub(super) fn draw<'a>(&'a self, book: &'a Book, no: JobNo) -> impl Draw + 'a {
+        Drawn {
+            lengths: self,
+            book,
+            tickets: &book.tickets,
+            seed: no,
+            rng: ChaCha8Rng::seed_from_u64(no),
+        }
+    }
+}
+
+struct Drawn<'a> {
+    lengths: &'a Lengths,
+    book: &'a Book,
+    tickets: &'a IdVec<JobId, JobNo>,
+    seed: u64,
+    rng: ChaCha8Rng,
+}
+
+impl Draw for Drawn<'_> {
+    fn anew(&mut self, sample: u32) {
+        self.rng = ChaCha8Rng::seed_from_u64(self.seed << 16 ^ u64::from(sample));
+    }
+
+    fn left(&mut self, job: &Job, ran: Time) -> Time {
+        let record = self.tickets.get(job.spec.id).and_then(|no| self.book.job(*no));
+        let Some(record) = record else {
+            return Time(1);
+        };
+        let steps = &record.steps;
+        let tells = steps.total > steps.step && steps.step > 0 && steps.step_time.0 > 0;
+        let left = if tells {
+            // It says itself how far it is.
+            let left = (steps.total - steps.step) as f64 * steps.step_time.0 as f64;
+            Time((left * self.rng.random_range(0.9..1.2)) as i64)
+        } else if let Some(expected) = record.request.expected_s.filter(|e| *e * 1e6 > ran.0 as f64) {
+            Time((expected * 1e6 * self.rng.random_range(0.8..1.25)) as i64 - ran.0)
+        } else {
+            let like = (
+                record.user.as_str(),
+                record.request.name.as_str(),
+                record.request.gpus,
+            );
+            self.lengths.left(like, ran, &mut self.rng)
+        };
+        match record.request.time_limit_s {
+            Some(limit) => left.min(Time((limit * 1e6) as i64 - ran.0)),
+            None => left,
+        }
+    }
+}

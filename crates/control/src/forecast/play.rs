@@ -1,0 +1,184 @@
+//! Plays an engine forward until a job starts.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use dovetail_engine::{Engine, Job};
+use dovetail_model::{Command, Event, Generation, JobId, Outcome, Rate, Time, Work};
+
+/// Draws how long jobs run.
+pub trait Draw {
+    /// A new round of the game: all lengths are drawn anew.
+    fn anew(&mut self, sample: u32);
+
+    /// How long the job runs on, after it has run for so long.
+    fn left(&mut self, job: &Job, ran: Time) -> Time;
+}
+
+/// Nobody looks further ahead.
+const HORIZON: Time = Time::from_secs(31 * 86_400);
+/// Events after which a game is given up.
+const MOST_EVENTS: u32 = 200_000;
+
+/// When the job first gets GPUs in each of so many games, and in how many it never does.
+pub fn first_starts(
+    engine: &Engine,
+    now: Time,
+    job: JobId,
+    samples: u32,
+    draw: &mut impl Draw,
+) -> (Vec<Time>, u32) {
+    let mut starts = Vec::new();
+    let mut never = 0;
+    for sample in 0..samples {
+        draw.anew(sample);
+        let mut game = Game::new(engine.clone(), now);
+        match game.play_until(job, draw) {
+            Some(at) => starts.push(at),
+            None => never += 1,
+        }
+    }
+    (starts, never)
+}
+
+/// A launch that runs: since when, and how much was left then.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    generation: Generation,
+    since: Time,
+    left: Time,
+}
+
+struct Game {
+    engine: Engine,
+    now: Time,
+    /// Ends to come.
+    ends: BinaryHeap<Reverse<(Time, JobId, Generation)>>,
+    runs: BTreeMap<JobId, Run>,
+    /// What was left of jobs when they were stopped.
+    left: BTreeMap<JobId, Time>,
+}
+
+impl Game {
+    fn new(engine: Engine, now: Time) -> Self {
+        Self {
+            engine,
+            now,
+            ends: BinaryHeap::new(),
+            runs: BTreeMap::new(),
+            left: BTreeMap::new(),
+        }
+    }
+
+    fn play_until(&mut self, wanted: JobId, draw: &mut impl Draw) -> Option<Time> {
+        let up: Vec<(JobId, Generation, Time)> = self
+            .engine
+            .jobs()
+            .filter(|job| job.holds().is_some())
+            .map(|job| (job.spec.id, job.generation, job.attained(self.now)))
+            .collect();
+        for (id, generation, ran) in up {
+            let job = self.engine.job(id)?;
+            let left = draw.left(job, ran);
+            self.runs_on(id, generation, left);
+        }
+        let horizon = self.now + HORIZON;
+        for _ in 0..MOST_EVENTS {
+            if self.obey(wanted, draw) {
+                return Some(self.now);
+            }
+            let end = self.ends.peek().map(|Reverse((at, ..))| *at);
+            let wake = self.engine.wake_at();
+            let at = end.into_iter().chain(wake).min()?;
+            if at > horizon {
+                return None;
+            }
+            self.now = self.now.max(at);
+            match end.filter(|end| *end <= self.now) {
+                Some(_) => self.end_one(),
+                None => self.engine.handle(self.now, Event::Wake),
+            }
+        }
+        None
+    }
+
+    fn runs_on(&mut self, id: JobId, generation: Generation, left: Time) {
+        let left = left.max(Time(1));
+        let since = self.now;
+        self.runs.insert(
+            id,
+            Run {
+                generation,
+                since,
+                left,
+            },
+        );
+        self.ends.push(Reverse((self.now + left, id, generation)));
+    }
+
+    fn end_one(&mut self) {
+        let Some(Reverse((_, job, generation))) = self.ends.pop() else {
+            return;
+        };
+        if self
+            .runs
+            .get(&job)
+            .is_some_and(|run| run.generation == generation)
+        {
+            self.runs.remove(&job);
+            let outcome = Outcome::Completed;
+            self.engine.handle(
+                self.now,
+                Event::Exited {
+                    job,
+                    generation,
+                    outcome,
+                },
+            );
+        }
+    }
+
+    /// Does what the engine wants; whether the wanted job has its GPUs.
+    fn obey(&mut self, wanted: JobId, draw: &mut impl Draw) -> bool {
+        while let Some(command) = self.engine.poll() {
+            match command {
+                Command::Launch { job, .. } if job == wanted => return true,
+                Command::Launch { job, generation, .. } => {
+                    let rate = Rate::FULL;
+                    self.engine.handle(
+                        self.now,
+                        Event::Started {
+                            job,
+                            generation,
+                            rate,
+                        },
+                    );
+                    let kept = self.left.remove(&job);
+                    let left = match (kept, self.engine.job(job)) {
+                        (Some(left), _) => left,
+                        (None, Some(known)) => draw.left(known, known.attained(self.now)),
+                        (None, None) => continue,
+                    };
+                    self.runs_on(job, generation, left);
+                }
+                Command::Stop { job, generation, .. } => {
+                    if let Some(run) = self.runs.remove(&job) {
+                        let ran = self.now.since(run.since);
+                        self.left.insert(job, Time((run.left.0 - ran.0).max(1)));
+                    }
+                    let done = self.engine.job(job).map_or(Work(0), |j| j.done(self.now));
+                    self.engine.handle(
+                        self.now,
+                        Event::Stopped {
+                            job,
+                            generation,
+                            done,
+                        },
+                    );
+                }
+                Command::Resize { .. } | Command::Reject { .. } => {}
+            }
+        }
+        false
+    }
+}
