@@ -175,17 +175,19 @@ export interface Cell {
   level: number;
   gpus: number;
   used_gpus: number;
+  /** Of those, held by others. */
+  lent_gpus?: number;
   health: "ok" | "bad";
   node: string | null;
-  priority: number | null;
   job: number | null;
-  children: Cell[];
+  children?: Cell[];
 }
 
 export interface Vc {
   name: string;
   guaranteed_gpus: number;
   most_borrowed: number | null;
+  /** Held by jobs that were promised them; what is borrowed comes on top. */
   used_gpus: number;
   borrowed_gpus: number;
   lent_gpus: number;
@@ -195,7 +197,7 @@ export interface Vc {
   max_priority: number | null;
   everyone: "none" | "viewer" | "member";
   role: Role | null;
-  cells: Cell[];
+  cells?: Cell[];
 }
 
 export interface Vcs {
@@ -285,9 +287,11 @@ export interface TokenRow {
   id: string | number;
   label: string;
   scope: "read" | "jobs" | "all";
+  /** Of a browser that has signed in. */
+  session?: boolean;
   created: Time;
   expires: Time | null;
-  last_used: Time | null;
+  last_used?: Time | null;
 }
 
 export interface Notify {

@@ -45,27 +45,30 @@ export function Audit() {
   );
 }
 
-/** What it was and what it is; of an object only the parts that differ. */
+const isMap = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Every value that differs, with the way to it. */
+function differences(before: unknown, after: unknown, way: string[] = []): [way: string, before: unknown, after: unknown][] {
+  if (JSON.stringify(before) === JSON.stringify(after)) return [];
+  if (!isMap(before) || !isMap(after)) return [[way.join(" › ").replaceAll("_", " "), before, after]];
+  const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  return keys.flatMap((key) => differences(before[key], after[key], [...way, key]));
+}
+
 function Change({ entry }: { entry: Entry }) {
-  const { before, after } = entry;
-  const isMap = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
-  if (isMap(before) && isMap(after)) {
-    const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((key) => JSON.stringify(before[key]) !== JSON.stringify(after[key]));
-    return (
-      <span class="diff-words">
-        {keys.map((key) => (
-          <span key={key}>
-            {key.replaceAll("_", " ")}: <del>{valueText(before[key])}</del> → <ins>{valueText(after[key])}</ins>
-          </span>
-        ))}
-      </span>
-    );
-  }
+  const found = differences(entry.before ?? undefined, entry.after ?? undefined);
+  const isThere = (value: unknown) => value !== null && value !== undefined;
   return (
     <span class="diff-words">
-      <span>
-        {before !== null && before !== undefined && <del>{valueText(before)}</del>} {after !== null && after !== undefined && <ins>{valueText(after)}</ins>}
-      </span>
+      {found.slice(0, 8).map(([way, before, after]) => (
+        <span key={way}>
+          {way && `${way}: `}
+          {isThere(before) && <del>{valueText(before)}</del>}
+          {isThere(before) && isThere(after) && " → "}
+          {isThere(after) && <ins>{valueText(after)}</ins>}
+        </span>
+      ))}
+      {found.length > 8 && <span class="muted">and {found.length - 8} more</span>}
     </span>
   );
 }

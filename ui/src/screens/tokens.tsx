@@ -41,7 +41,7 @@ export function Tokens() {
           rows={data}
           rowKey={(t) => t.id}
           columns={[
-            { title: "Name", cell: (t) => t.label },
+            { title: "Name", cell: (t) => (t.session ? <span class="muted">a browser that has signed in</span> : t.label) },
             { title: "May", cell: (t) => <Tag>{t.scope}</Tag> },
             { title: "Made", wide: true, cell: (t) => <When at={t.created} /> },
             { title: "Last used", wide: true, cell: (t) => (t.last_used === null ? <span class="muted">never</span> : <When at={t.last_used} />) },

@@ -1,8 +1,8 @@
 // Changing virtual clusters: what would change and what that would do is shown before it is done.
 
 import { useEffect, useState } from "preact/hooks";
-import { messageOf, send } from "../api";
-import { plural, valueText } from "../format";
+import { me, messageOf, send } from "../api";
+import { plural, sentence, valueText } from "../format";
 import { Button, ErrorNote, Note } from "../parts/basics";
 import { Dialog, FormEnd, useAction } from "../parts/dialog";
 import { Area, Choice, NumberField, TextField } from "../parts/field";
@@ -38,7 +38,15 @@ export function Diff({ diff }: { diff: VcDiff }) {
         <ul class="diff-list">
           {diff.changes.map((c) => (
             <li key={`${c.vc}${c.field}`}>
-              <b>{c.vc}</b> {c.field.replaceAll("_", " ")}: <del>{valueText(c.before)}</del> → <ins>{valueText(c.after)}</ins>
+              {c.field === "there" ? (
+                <>
+                  <b>{c.vc}</b> {c.after ? <ins>is made</ins> : <del>is removed</del>}
+                </>
+              ) : (
+                <>
+                  <b>{c.vc || "all"}</b> {c.field.replaceAll("_", " ")}: <del>{valueText(c.before)}</del> → <ins>{valueText(c.after)}</ins>
+                </>
+              )}
             </li>
           ))}
         </ul>
@@ -46,7 +54,7 @@ export function Diff({ diff }: { diff: VcDiff }) {
       {diff.effects.length > 0 && (
         <ul class="reasons">
           {diff.effects.map((text) => (
-            <li key={text}>{text}</li>
+            <li key={text}>{sentence(text)}</li>
           ))}
         </ul>
       )}
@@ -82,9 +90,10 @@ export function VcDialog({ vc, all, onClose, applied }: { vc: Vc | null; all: Vc
     everyone: vc?.everyone ?? "member",
   });
   const { busy, error, run } = useAction();
-  // Cells say themselves how many GPUs are promised.
-  const { guaranteed_gpus, ...others } = set;
-  const body = all.mode === "cells" && vc ? others : { guaranteed_gpus, ...others };
+  // Cells say themselves how many GPUs are promised, and only administrators of everything promise any.
+  const promises = all.mode !== "cells" && !!me.value?.admin;
+  const { guaranteed_gpus, most_borrowed, ...others } = set;
+  const body = promises ? { guaranteed_gpus, most_borrowed, ...others } : others;
   const path = name.trim() ? `/vcs/${encodeURIComponent(name.trim())}` : null;
   const preview = usePreview("PUT", path, body);
   const submit = (event: Event) => {
@@ -101,17 +110,25 @@ export function VcDialog({ vc, all, onClose, applied }: { vc: Vc | null; all: Vc
       <form onSubmit={submit}>
         {!vc && <TextField label="Name" value={name} onValue={setName} required autofocus />}
         <div class="two">
-          {!(all.mode === "cells" && vc) && (
-            <NumberField
-              label="Promised GPUs"
-              hint={`Of ${all.gpus} there are.`}
-              value={set.guaranteed_gpus}
-              onValue={(n) => change({ ...set, guaranteed_gpus: n ?? 0 })}
-              min={0}
-              required
-            />
+          {promises && (
+            <>
+              <NumberField
+                label="Promised GPUs"
+                hint={`Of ${all.gpus} there are.`}
+                value={set.guaranteed_gpus}
+                onValue={(n) => change({ ...set, guaranteed_gpus: n ?? 0 })}
+                min={0}
+                required
+              />
+              <NumberField
+                label="Borrows at most"
+                hint="Empty: whatever is idle."
+                value={set.most_borrowed}
+                onValue={(n) => change({ ...set, most_borrowed: n })}
+                min={0}
+              />
+            </>
           )}
-          <NumberField label="Borrows at most" hint="Empty: whatever is idle." value={set.most_borrowed} onValue={(n) => change({ ...set, most_borrowed: n })} min={0} />
           <NumberField label="GPUs for each user" hint="Empty: no limit." value={set.user_cap_gpus} onValue={(n) => change({ ...set, user_cap_gpus: n })} min={0} />
           <NumberField label="Highest priority" hint="Empty: no limit." value={set.max_priority} onValue={(n) => change({ ...set, max_priority: n })} />
           <Choice

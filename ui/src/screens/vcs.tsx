@@ -46,11 +46,12 @@ export function VirtualClusters() {
 function VcPanel({ vc, mode, edit, removed }: { vc: Vc; mode: Vcs["mode"]; edit: () => void; removed: () => void }) {
   const [removes, setRemoves] = useState(false);
   const may = me.value?.admin || vc.role === "administrator";
+  const cells = vc.cells ?? [];
   return (
     <Panel
       title={
         <>
-          {vc.name} {vc.role && <Tag tone="accent">{vc.role}</Tag>}
+          {vc.name} {vc.role && !me.value?.admin && <Tag tone="accent">{vc.role}</Tag>}
         </>
       }
       side={
@@ -68,7 +69,7 @@ function VcPanel({ vc, mode, edit, removed }: { vc: Vc; mode: Vcs["mode"]; edit:
         )
       }
     >
-      <VcBar vc={vc} bare />
+      <VcBar vc={vc} bare promised={mode !== "open"} />
       <p class="muted small">
         <a href={`/jobs?tenant=${encodeURIComponent(vc.name)}&state=running,starting`}>{plural(vc.running_jobs, "job")} running</a>,{" "}
         <a href={`/jobs?tenant=${encodeURIComponent(vc.name)}&state=queued,preempted,held`}>{count(vc.waiting_jobs)} waiting</a>
@@ -77,11 +78,11 @@ function VcPanel({ vc, mode, edit, removed }: { vc: Vc; mode: Vcs["mode"]; edit:
         {vc.max_priority !== null && ` · priority up to ${vc.max_priority}`}
         {vc.everyone === "member" ? " · open to everybody" : vc.everyone === "viewer" ? " · everybody may look" : " · only for its members"}
       </p>
-      {mode === "cells" && vc.cells.length > 0 && (
-        <details class="cells" open={vc.cells.length <= 4}>
-          <summary>{plural(vc.cells.length, "cell")}</summary>
+      {mode === "cells" && cells.length > 0 && (
+        <details class="cells" open={cells.length <= 4}>
+          <summary>{plural(cells.length, "cell")}</summary>
           <ul class="cell-tree">
-            {vc.cells.map((cell) => (
+            {cells.map((cell) => (
               <CellItem key={cell.id} cell={cell} depth={0} />
             ))}
           </ul>
@@ -93,10 +94,10 @@ function VcPanel({ vc, mode, edit, removed }: { vc: Vc; mode: Vcs["mode"]; edit:
 }
 
 /** Promised, used, borrowed and lent as one bar. */
-export function VcBar({ vc, bare = false }: { vc: Vc; bare?: boolean }) {
-  const own = vc.used_gpus - vc.borrowed_gpus;
+export function VcBar({ vc, bare = false, promised = true }: { vc: Vc; bare?: boolean; promised?: boolean }) {
+  const own = vc.used_gpus;
   const whole = Math.max(vc.guaranteed_gpus, own + vc.lent_gpus) + vc.borrowed_gpus;
-  const words = [`${count(vc.used_gpus)} in use of ${count(vc.guaranteed_gpus)} promised`];
+  const words = [promised ? `${count(own)} in use of ${count(vc.guaranteed_gpus)} promised` : `${plural(own, "GPU")} in use`];
   if (vc.borrowed_gpus) words.push(`${count(vc.borrowed_gpus)} borrowed`);
   if (vc.lent_gpus) words.push(`${count(vc.lent_gpus)} lent`);
   const text = words.join(", ");
@@ -123,24 +124,25 @@ export function VcBar({ vc, bare = false }: { vc: Vc; bare?: boolean }) {
 function CellItem({ cell, depth }: { cell: Cell; depth: number }) {
   const words = (
     <>
-      <span class={`cell-dot ${cell.health === "bad" ? "bad" : cell.used_gpus >= cell.gpus ? "full" : cell.used_gpus > 0 ? "part" : ""}`} />
+      <span class={`cell-dot ${cell.health === "bad" ? "bad" : cell.used_gpus >= cell.gpus ? "full" : cell.used_gpus > 0 ? "part" : cell.lent_gpus ? "lent" : ""}`} />
       <b>{cell.type}</b>{" "}
       <span class="muted">
         {cell.used_gpus}/{cell.gpus}
         {cell.node && ` on ${cell.node}`}
-        {cell.priority !== null && ` · priority ${cell.priority}`}
+        {!!cell.lent_gpus && ` · ${cell.lent_gpus} lent`}
         {cell.health === "bad" && " · bad"}
       </span>{" "}
-      {cell.job !== null && <a href={`/jobs/${cell.job}`}>job {cell.job}</a>}
+      {cell.job !== null && cell.job !== undefined && <a href={`/jobs/${cell.job}`}>job {cell.job}</a>}
     </>
   );
-  if (cell.children.length === 0) return <li class="cell">{words}</li>;
+  const children = cell.children ?? [];
+  if (children.length === 0) return <li class="cell">{words}</li>;
   return (
     <li>
       <details open={depth < 1 && cell.used_gpus > 0}>
         <summary class="cell">{words}</summary>
         <ul>
-          {cell.children.map((child) => (
+          {children.map((child) => (
             <CellItem key={child.id} cell={child} depth={depth + 1} />
           ))}
         </ul>
