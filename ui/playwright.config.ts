@@ -10,6 +10,7 @@ export default defineConfig({
   reporter: [["list"], ["./tests/closing-line.ts"]],
   use: {
     ignoreHTTPSErrors: true,
+    actionTimeout: 20_000,
     viewport: { width: 1280, height: 860 },
     trace: "retain-on-failure",
     launchOptions: {

@@ -99,7 +99,6 @@ export interface Why {
   sentence: string;
   reasons: string[];
   ahead: number;
-  blockers?: { code: string; text: string }[];
   jobs_ahead?: { id: number; name: string; user: string; gpus: number; state: string }[];
   instead?: { change: string; sentence: string; starts_now: boolean }[];
   eta?: Eta | null;

@@ -60,6 +60,12 @@ test("a virtual cluster is made, its quota is edited live with what that would d
   await page.goto("/admin?tab=audit");
   await expect(page.getByRole("region", { name: "Changes" })).toContainText("vision");
   await cluster.clear();
+  await page.goto("/vcs");
+  await page.getByRole("button", { name: "Remove vision" }).click();
+  await expect(dialog.locator(".diff-list")).toContainText("is removed");
+  await dialog.getByRole("button", { name: "Remove it" }).click();
+  await expect(panel).toBeHidden();
+  await cluster.api.put("/api/v1/vcs", { data: { mode: "open", vcs: {}, cells: null } });
 });
 
 test("a node is drained and takes jobs again", async ({ page, cluster }) => {
@@ -90,10 +96,12 @@ test("the policy is changed, and scheduling is paused and resumed", async ({ pag
   await page.getByRole("button", { name: "Resume scheduling" }).click();
   await expect(page.locator(".facts .tag")).toHaveText("on");
   const before = (await (await cluster.api.get("/api/v1/cluster")).json()).policy;
-  await page.getByLabel("Policy", { exact: true }).selectOption("fifo");
+  const [name, knobs] = before.split(":");
+  await page.getByLabel("Policy", { exact: true }).selectOption("srtf");
   await page.getByRole("button", { name: "Use this policy" }).click();
-  await expect(page.locator(".facts")).toContainText("fifo");
-  await page.getByLabel("Policy", { exact: true }).selectOption(before);
+  await expect(page.locator(".facts")).toContainText("srtf");
+  await page.getByLabel("Policy", { exact: true }).selectOption(name);
+  await page.getByLabel("Knobs").fill(knobs ?? "");
   await page.getByRole("button", { name: "Use this policy" }).click();
   await expect.poll(async () => (await (await cluster.api.get("/api/v1/cluster")).json()).policy).toBe(before);
 });

@@ -17,7 +17,7 @@ export class Cluster {
 
   /** Sends a job and returns its number. */
   async submit(job: Record<string, unknown>): Promise<number> {
-    const answer = await this.api.post("/api/v1/jobs", { data: { job: { ...job, command: ["/bin/sh", "-c", job.command ?? "true"] } } });
+    const answer = await this.api.post("/api/v1/jobs", { data: { job: { grace_s: 1, ...job, command: ["/bin/sh", "-c", job.command ?? "true"] } } });
     expect(answer.ok(), await answer.text()).toBe(true);
     return (await answer.json()).id;
   }
@@ -91,6 +91,9 @@ export const test = base.extend<{ page: Page }, { cluster: Cluster }>({
       wrong.push(`a dialog of the browser: ${dialog.message()}`);
       void dialog.dismiss();
     });
+    if (process.env.FROM_DISK) {
+      await page.route(/\/app\.(js|css)$/, (route) => route.fulfill({ path: `../crates/web/page${new URL(route.request().url()).pathname}` }));
+    }
     await use(page);
     expect(wrong).toEqual([]);
   },

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import { send } from "../api";
-import { parseSpan } from "../format";
+import { parseSpan, sentence } from "../format";
 import { anyEvent, useData } from "../live";
 import { Button, ErrorNote, Facts, Loading, Panel, Tag } from "../parts/basics";
 import { useAction } from "../parts/dialog";
@@ -52,40 +52,54 @@ function Now({ cluster, changed }: { cluster: Cluster; changed: () => void }) {
   );
 }
 
+/** A policy may carry knobs behind a colon: `fifo-backfill:priority=true`. */
+function split(policy: string): [name: string, knobs: string] {
+  const at = policy.indexOf(":");
+  return at < 0 ? [policy, ""] : [policy.slice(0, at), policy.slice(at + 1)];
+}
+
 function ChangePolicy({ cluster, changed }: { cluster: Cluster; changed: () => void }) {
   const known = useData<PolicyInfo[]>("/policies").data ?? [];
-  const [name, setName] = useState(cluster.policy);
-  useEffect(() => setName(cluster.policy), [cluster.policy]);
+  const [name, setName] = useState(split(cluster.policy)[0]);
+  const [knobs, setKnobs] = useState(split(cluster.policy)[1]);
+  useEffect(() => {
+    setName(split(cluster.policy)[0]);
+    setKnobs(split(cluster.policy)[1]);
+  }, [cluster.policy]);
   const { busy, error, run } = useAction();
   const names = known.map((p) => p.name);
-  if (!names.includes(cluster.policy)) names.unshift(cluster.policy);
+  if (!names.includes(name)) names.unshift(name);
   const chosen = known.find((p) => p.name === name);
+  const policy = knobs.trim() ? `${name}:${knobs.trim()}` : name;
   const submit = (event: Event) => {
     event.preventDefault();
     run(async () => {
-      await operate({ policy: { policy: name, parts: {} } });
-      say(`The policy is ${name} now.`);
+      await operate({ policy: { policy, parts: {} } });
+      say(`The policy is ${policy} now.`);
       changed();
     });
   };
   return (
     <Panel title="Another policy">
       <form onSubmit={submit}>
-        {known.length ? (
-          <Choice label="Policy" value={name} onValue={setName} of={names.map((n) => [n, n])} />
-        ) : (
-          <TextField label="Policy" hint="Its name, as `dovetail policies` lists it." value={name} onValue={setName} required />
-        )}
+        <div class="two">
+          {known.length ? (
+            <Choice label="Policy" value={name} onValue={(next) => (setName(next), setKnobs(""))} of={names.map((n) => [n, n])} />
+          ) : (
+            <TextField label="Policy" hint="Its name, as `dovetail policies` lists it." value={name} onValue={setName} required />
+          )}
+          <TextField label="Knobs" hint="key=value, with commas between; empty for the usual." value={knobs} onValue={setKnobs} />
+        </div>
         {chosen && (
           <p class="muted">
-            {chosen.what}
-            {chosen.key && <> First: {chosen.key}.</>}
-            {chosen.paper && <> ({chosen.paper})</>}
+            {sentence(chosen.what)}
+            {chosen.key && ` First: ${sentence(chosen.key)}`}
+            {chosen.paper && chosen.paper !== "rule" && ` From ${sentence(chosen.paper)}`}
           </p>
         )}
         {error && <ErrorNote>{error}</ErrorNote>}
         <div>
-          <Button type="submit" kind="main" disabled={busy || name === cluster.policy}>
+          <Button type="submit" kind="main" disabled={busy || policy === cluster.policy}>
             Use this policy
           </Button>
         </div>

@@ -1,7 +1,7 @@
 // What a job prints: the end at once however long it is, followed as it grows, searched on the node where it is.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, messageOf, query } from "../api";
+import { Problem, get, messageOf, query } from "../api";
 import { bytes, plural } from "../format";
 import { type Line, Lines, WINDOW, readPieces, shown } from "../log";
 import { Button, Empty, ErrorNote, Panel } from "../parts/basics";
@@ -91,7 +91,8 @@ function Find({
       setFound(await get<Found[]>(`/jobs/${job.id}/logs/search${query({ q: find, launch, node, limit: 200 })}`));
       setError(undefined);
     } catch (problem) {
-      setError(messageOf(problem));
+      const missing = problem instanceof Problem && problem.isMissing;
+      setError(missing ? "This server cannot search a whole log. What is shown is marked." : messageOf(problem));
     }
     setBusy(false);
   };

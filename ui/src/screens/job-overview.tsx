@@ -31,13 +31,12 @@ export function JobOverview({ job }: { job: Job }) {
 function WhyWaiting({ job }: { job: Job }) {
   const { data: why } = useData<Why>(`/jobs/${job.id}/explain`, anyEvent);
   if (!why) return null;
-  const blockers = why.blockers?.length ? why.blockers.map((b) => b.text) : why.reasons;
   return (
     <Panel title="Why it waits" class="why">
       <p class="sentence">{sentence(why.sentence)}</p>
-      {blockers.length > 0 && (
+      {why.reasons.length > 0 && (
         <ol class="reasons">
-          {blockers.map((text) => (
+          {why.reasons.map((text) => (
             <li key={text}>{text}</li>
           ))}
         </ol>

@@ -1,13 +1,14 @@
 // My account: password, tokens for scripts, and what I want to be told.
 
 import { useEffect, useState } from "preact/hooks";
-import { get, me, send } from "../api";
+import { me, send } from "../api";
 import { Button, ErrorNote, Head, Loading, Panel, Tag } from "../parts/basics";
 import { useAction } from "../parts/dialog";
 import { Check, NumberField, TextField } from "../parts/field";
 import { say } from "../parts/toast";
 import { useData } from "../live";
-import type { Me, Notify } from "../types";
+import { signIn } from "../session";
+import type { Notify } from "../types";
 import { Tokens } from "./tokens";
 
 export function Profile() {
@@ -47,7 +48,8 @@ function Password() {
     if (next !== again) return;
     run(async () => {
       await send("PUT", "/me/password", { old, new: next });
-      me.value = await get<Me>("/me");
+      // A new password signs out every browser, this one too.
+      await signIn(me.value!.name, next);
       setOld("");
       setNext("");
       setAgain("");

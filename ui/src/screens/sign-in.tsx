@@ -25,7 +25,7 @@ export function SignIn() {
     <main class="alone sign-in">
       <form class="panel" onSubmit={submit}>
         <div class="brand big">
-          <Mark /> <h1>{info?.name || "Dovetail"}</h1>
+          <Mark /> <h1>{info && info.name !== "dovetail" ? info.name : "Dovetail"}</h1>
         </div>
         {info?.oidc_url && (
           <a class="button main" href={info.oidc_url}>
