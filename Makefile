@@ -15,7 +15,7 @@ demo: build ## Build, compare nine policies on a Philly-like workload, and write
 build: ## Build the binary
 	$(CARGO) build --release --locked -p dovetail
 
-test: lint tools unit python doc ## Everything that has to pass
+test: lint tools unit page-test python doc ## Everything that has to pass
 
 tools: ## What tests need beside Rust: PyTorch, where it can be had
 	@if python3 -c "import torch" 2>/dev/null || /usr/bin/python3 -c "import torch" 2>/dev/null; then :; \

@@ -7,9 +7,8 @@ export function colourOf(n: number): string {
   return `hsl(${hue.toFixed(0)} 52% ${light}%)`;
 }
 
-/** A colour for a name. */
-export function colourOfName(name: string): string {
-  let sum = 7;
-  for (const letter of name) sum = (sum * 31 + letter.codePointAt(0)!) % 9973;
-  return colourOf(sum);
+/** A colour for a place in a short list; none of them is the red of what is bad. */
+export function colourOfPlace(place: number): string {
+  const first = ["#3f74d6", "#d9992b", "#3c9b67", "#a45bb5", "#4aa3b5", "#8a8f3a", "#8791a1"];
+  return first[place] ?? colourOf(place);
 }

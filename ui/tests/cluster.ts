@@ -91,9 +91,6 @@ export const test = base.extend<{ page: Page }, { cluster: Cluster }>({
       wrong.push(`a dialog of the browser: ${dialog.message()}`);
       void dialog.dismiss();
     });
-    if (process.env.FROM_DISK) {
-      await page.route(/\/app\.(js|css)$/, (route) => route.fulfill({ path: `../crates/web/page${new URL(route.request().url()).pathname}` }));
-    }
     await use(page);
     expect(wrong).toEqual([]);
   },

@@ -50,6 +50,10 @@ const isMap = (value: unknown): value is Record<string, unknown> => typeof value
 /** Every value that differs, with the way to it. */
 function differences(before: unknown, after: unknown, way: string[] = []): [way: string, before: unknown, after: unknown][] {
   if (JSON.stringify(before) === JSON.stringify(after)) return [];
+  const isNothing = (value: unknown) => value === null || value === undefined;
+  if (isMap(before) && isNothing(after)) return differences(before, {}, way);
+  if (isMap(after) && isNothing(before)) return differences({}, after, way);
+  if (isNothing(before) && isNothing(after)) return [];
   if (!isMap(before) || !isMap(after)) return [[way.join(" › ").replaceAll("_", " "), before, after]];
   const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])];
   return keys.flatMap((key) => differences(before[key], after[key], [...way, key]));

@@ -1,6 +1,6 @@
 // The map: racks, their nodes, and every GPU as a square, coloured by who has it.
 
-import { colourOf, colourOfName } from "../colours";
+import { colourOf, colourOfPlace } from "../colours";
 import { count, plural } from "../format";
 import { anyEvent, useData } from "../live";
 import { Bar, Empty, ErrorNote, Head, Loading, State } from "../parts/basics";
@@ -26,6 +26,7 @@ export function ClusterMap() {
   const known = new Map((jobs.data?.jobs ?? []).map((job) => [job.id, job]));
   const all = nodes.data ?? [];
   const racks = [...Map.groupBy(all, (node) => node.rack)].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
+  const vcs = [...new Set(all.flatMap((node) => squares(node, known).map((s) => s.vc)).filter((vc) => vc !== null))].sort();
   const used = all.reduce((sum, node) => sum + node.used_gpus, 0);
   const total = all.reduce((sum, node) => sum + (node.state === "lost" ? 0 : node.gpus), 0);
   return (
@@ -52,15 +53,15 @@ export function ClusterMap() {
           <pre class="code">dovetail agent --server HOST:7879 --token-file join-token</pre>
         </Empty>
       )}
-      {by === "vc" && <Legend nodes={all} known={known} />}
+      {by === "vc" && vcs.length > 0 && <Legend vcs={vcs} />}
       {by === "health" && <HealthLegend />}
       <div class="racks">
         {racks.map(([rack, members]) => (
           <section key={rack} class="rack" aria-label={rack ? `Rack ${rack}` : "Nodes"}>
             {(rack || racks.length > 1) && <h2>{rack ? `Rack ${rack}` : "No rack"}</h2>}
             <div class="nodes">
-              {members.map((node) => (
-                <NodeCard key={node.name} node={node} known={known} by={by} />
+              {members.toSorted(byName).map((node) => (
+                <NodeCard key={node.name} node={node} known={known} by={by} vcs={vcs} />
               ))}
             </div>
           </section>
@@ -88,7 +89,9 @@ function squares(node: Node, known: Map<number, Job>): Square[] {
   });
 }
 
-function NodeCard({ node, known, by }: { node: Node; known: Map<number, Job>; by: By }) {
+const byName = (a: Node, b: Node) => a.name.localeCompare(b.name, "en", { numeric: true });
+
+function NodeCard({ node, known, by, vcs }: { node: Node; known: Map<number, Job>; by: By; vcs: string[] }) {
   const label = `${node.used_gpus} of ${plural(node.gpus, "GPU")} in use`;
   return (
     <article class={`node ${node.state}`}>
@@ -100,7 +103,7 @@ function NodeCard({ node, known, by }: { node: Node; known: Map<number, Job>; by
       </div>
       <div class="gpus">
         {squares(node, known).map((square) => (
-          <Gpu key={square.index} square={square} by={by} />
+          <Gpu key={square.index} square={square} by={by} vcs={vcs} />
         ))}
       </div>
       {node.gpus > 0 && <Bar whole={node.gpus} parts={[{ kind: "used", value: node.used_gpus, label }]} label={label} />}
@@ -112,7 +115,7 @@ function NodeCard({ node, known, by }: { node: Node; known: Map<number, Job>; by
   );
 }
 
-function Gpu({ square, by }: { square: Square; by: By }) {
+function Gpu({ square, by, vcs }: { square: Square; by: By; vcs: string[] }) {
   const id = square.jobs[0];
   const words = [`GPU ${square.index}`];
   if (square.jobs.length) words.push(...square.jobs.map((n) => `job ${n}`));
@@ -128,7 +131,7 @@ function Gpu({ square, by }: { square: Square; by: By }) {
           : "var(--good-fill)"
       : by === "vc"
         ? square.vc
-          ? colourOfName(square.vc)
+          ? colourOfPlace(vcs.indexOf(square.vc))
           : undefined
         : id === undefined
           ? undefined
@@ -142,14 +145,12 @@ function Gpu({ square, by }: { square: Square; by: By }) {
   return id === undefined ? <span {...common} /> : <a {...common} href={`/jobs/${id}`} tabIndex={-1} aria-label={common.title} />;
 }
 
-function Legend({ nodes, known }: { nodes: Node[]; known: Map<number, Job> }) {
-  const names = [...new Set(nodes.flatMap((node) => squares(node, known).map((s) => s.vc)).filter((vc) => vc !== null))].sort();
-  if (names.length === 0) return null;
+function Legend({ vcs }: { vcs: string[] }) {
   return (
     <p class="legend">
-      {names.map((name) => (
+      {vcs.map((name, i) => (
         <span key={name}>
-          <span class="key-square" style={{ background: colourOfName(name) }} />
+          <span class="key-square" style={{ background: colourOfPlace(i) }} />
           {name}
         </span>
       ))}

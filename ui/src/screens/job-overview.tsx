@@ -22,7 +22,7 @@ export function JobOverview({ job }: { job: Job }) {
         <Timeline job={job} />
         {attempts.length > 0 ? <Launches attempts={attempts} /> : <p class="muted">It has not been launched yet.</p>}
       </Panel>
-      <Progress job={job} />
+      {job.started && <Progress job={job} />}
     </div>
   );
 }
