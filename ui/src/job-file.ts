@@ -1,5 +1,7 @@
 // Job files: the keys of a request in the forms people write, and only those that say something.
 
+import { parseDocument } from "yaml";
+
 const DEFAULTS: Record<string, unknown> = {
   tenant: "default",
   gpus: 1,
@@ -50,6 +52,17 @@ export function spanWord(seconds: number): string {
     if (seconds >= size && seconds % size === 0) return `${seconds / size}${unit}`;
   }
   return `${seconds}s`;
+}
+
+/** A file with one key set, or taken out where the value says nothing; all else stays as it is written. */
+export function withKey(text: string, key: string, value: unknown): string {
+  const doc = parseDocument(text);
+  const isNone = value === null || value === "" || value === undefined || value === false;
+  if (!doc.contents) doc.contents = doc.createNode({}) as never;
+  if (isNone) doc.delete(key);
+  else doc.set(key, value);
+  const written = doc.toString({ lineWidth: 0 });
+  return written.trim() === "{}" ? "" : written;
 }
 
 /** Whether a file is one of OpenPAI's. */

@@ -100,7 +100,7 @@ export interface Why {
   reasons: string[];
   ahead: number;
   jobs_ahead?: { id: number; name: string; user: string; gpus: number; state: string }[];
-  instead?: { change: string; sentence: string; starts_now: boolean }[];
+  instead?: { change: string; to?: string; sentence: string; starts_now: boolean }[];
   eta?: Eta | null;
   eta_hidden?: string;
 }

@@ -94,6 +94,22 @@ test("when a job will start is said as an interval, or it is said why not", asyn
   await cluster.clear();
 });
 
+test("what would start now is offered, and cloned so", async ({ page, cluster }) => {
+  await cluster.clear();
+  const first = await cluster.submit({ name: "first", command: "sleep 600", gpus: 6 });
+  await cluster.until(first, "running");
+  const second = await cluster.submit({ name: "second", command: "sleep 600", gpus: 4 });
+  await signIn(page);
+  await page.goto(`/jobs/${second}`);
+  const option = page.locator(".instead li").filter({ hasText: "2 GPUs" });
+  await option.getByRole("link", { name: "Clone it so" }).click();
+  await expect(page.getByLabel("GPUs", { exact: true })).toHaveValue("2");
+  await expect(page.getByText("It starts at once.")).toBeVisible();
+  await page.getByRole("button", { name: "Submit" }).click();
+  await expect(page.locator(".head .tag")).toHaveText("running");
+  await cluster.clear();
+});
+
 test("a failed job says how it ended and is cloned", async ({ page, cluster }) => {
   await cluster.clear();
   const id = await cluster.submit({ name: "broken", command: "echo out of luck >&2; exit 3", gpus: 1, labels: { team: "red" } });

@@ -3,8 +3,7 @@
 import { colourOf, colourOfPlace } from "../colours";
 import { count, plural } from "../format";
 import { anyEvent, useData } from "../live";
-import { Bar, Empty, ErrorNote, Head, Loading, State } from "../parts/basics";
-import { Button } from "../parts/basics";
+import { Button, Empty, ErrorNote, Head, Loading, State } from "../parts/basics";
 import { params, setParams } from "../router";
 import type { Cluster, Job, JobPage, Node } from "../types";
 
@@ -92,7 +91,6 @@ function squares(node: Node, known: Map<number, Job>): Square[] {
 const byName = (a: Node, b: Node) => a.name.localeCompare(b.name, "en", { numeric: true });
 
 function NodeCard({ node, known, by, vcs }: { node: Node; known: Map<number, Job>; by: By; vcs: string[] }) {
-  const label = `${node.used_gpus} of ${plural(node.gpus, "GPU")} in use`;
   return (
     <article class={`node ${node.state}`}>
       <div class="node-head">
@@ -106,9 +104,8 @@ function NodeCard({ node, known, by, vcs }: { node: Node; known: Map<number, Job
           <Gpu key={square.index} square={square} by={by} vcs={vcs} />
         ))}
       </div>
-      {node.gpus > 0 && <Bar whole={node.gpus} parts={[{ kind: "used", value: node.used_gpus, label }]} label={label} />}
       <div class="muted small" title={node.detail}>
-        {node.used_gpus}/{node.gpus} {node.gpu_type}
+        {node.used_gpus} of {node.gpus} {node.gpu_type} in use
         {node.detail && ` · ${node.detail}`}
       </div>
     </article>

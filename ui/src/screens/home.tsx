@@ -41,7 +41,7 @@ export function Home() {
         <div class="stack">
           <MyClusters />
           <Panel title="What happens">
-            <Events of={recent.value.slice(0, 14)} />
+            <Events of={recent.value.slice(0, 10)} />
           </Panel>
         </div>
       </div>

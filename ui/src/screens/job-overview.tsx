@@ -47,12 +47,12 @@ function WhyWaiting({ job }: { job: Job }) {
           <h3>What would start now</h3>
           <ul class="instead">
             {why.instead.map((option) => (
-              <li key={option.change}>{option.sentence}</li>
+              <li key={option.sentence}>
+                {sentence(option.sentence)}{" "}
+                {job.request && <a href={`/submit?clone=${job.id}${option.to ? `&set=${encodeURIComponent(`${option.change}:${option.to}`)}` : ""}`}>Clone it so</a>}
+              </li>
             ))}
           </ul>
-          <p class="muted small">
-            <a href={`/submit?clone=${job.id}`}>Clone the job</a> to change it.
-          </p>
         </>
       )}
       {(why.jobs_ahead?.length ?? 0) > 0 ? (
@@ -87,8 +87,7 @@ export function EtaLine({ eta, hidden }: { eta?: Eta | null; hidden?: string }) 
           Starts <b title={exact(eta.p50)}>in about {span(eta.p50_s)}</b>, and nine times in ten <b title={exact(eta.p90)}>within {span(eta.p90_s)}</b>.
         </p>
         <p class="muted small">
-          {eta.based_on}
-          {eta.samples > 0 && ` (${count(eta.samples)} samples)`}
+          Played forward {count(eta.samples)} times from now on, with {eta.based_on}.
         </p>
       </div>
     );

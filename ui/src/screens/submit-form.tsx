@@ -1,24 +1,24 @@
 // The form of a job. It changes the text of the file, key by key, so that what it does not know stays as it is.
 
 import { useEffect, useState } from "preact/hooks";
-import { type Document, parseDocument } from "yaml";
+import { parseDocument } from "yaml";
 import { me } from "../api";
 import { useData } from "../live";
 import { ErrorNote, Note, Panel } from "../parts/basics";
 import { Area, Check, Choice, NumberField, TextField } from "../parts/field";
-import { isOpenPai } from "../job-file";
+import { isOpenPai, withKey } from "../job-file";
 import { mayRun } from "../session";
 import type { Node, Vcs } from "../types";
 
 type Keys = Record<string, unknown>;
 
 /** The file as keys; none where it cannot be read. */
-function read(text: string): { doc: Document; keys: Keys } | { error: string } {
+function read(text: string): { keys: Keys } | { error: string } {
   const doc = parseDocument(text);
   if (doc.errors.length) return { error: doc.errors[0]!.message };
   const keys: unknown = doc.toJS() ?? {};
   if (typeof keys !== "object" || Array.isArray(keys)) return { error: "A job file has keys with values, such as `gpus: 1`." };
-  return { doc, keys: keys as Keys };
+  return { keys: keys as Keys };
 }
 
 export function JobForm({ text, change }: { text: string; change: (text: string) => void }) {
@@ -42,15 +42,7 @@ export function JobForm({ text, change }: { text: string; change: (text: string)
       </Panel>
     );
   }
-  const set = (key: string, value: unknown) => {
-    const { doc } = file;
-    const isNone = value === null || value === "" || value === undefined || value === false;
-    if (!doc.contents) doc.contents = doc.createNode({}) as never;
-    if (isNone) doc.delete(key);
-    else doc.set(key, value);
-    const written = doc.toString({ lineWidth: 0 });
-    change(written.trim() === "{}" ? "" : written);
-  };
+  const set = (key: string, value: unknown) => change(withKey(text, key, value));
   return <Fields keys={file.keys} set={set} />;
 }
 

@@ -72,7 +72,7 @@ function Outcome({ plan }: { plan: Submitted }) {
               <h3>What would start now</h3>
               <ul class="instead">
                 {outlook.why.instead.map((option) => (
-                  <li key={option.change}>{option.sentence}</li>
+                  <li key={option.sentence}>{sentence(option.sentence)}</li>
                 ))}
               </ul>
             </>

@@ -11,6 +11,7 @@ import { Tabs, useTab } from "../parts/tabs";
 import { say, sayError } from "../parts/toast";
 import { navigate, params } from "../router";
 import type { Job, Submitted, Template } from "../types";
+import { withKey } from "../job-file";
 import { textOf } from "./job-file";
 import { JobForm } from "./submit-form";
 import { Plan } from "./submit-plan";
@@ -40,6 +41,14 @@ function newKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
+/** What is asked for in the address: `gpus:4`, `tenant:vision`. */
+function changed(text: string, set: string | null): string {
+  const found = /^(gpus|tenant|priority):(.+)$/.exec(set ?? "");
+  if (!found) return text;
+  const [, key, value] = found as unknown as [string, string, string];
+  return withKey(text, key, key === "tenant" ? value : Number(value));
+}
+
 export function Submit() {
   const clone = params.value.get("clone");
   const [text, setText] = useState(draft);
@@ -60,7 +69,7 @@ export function Submit() {
     if (!clone) return;
     get<Job>(`/jobs/${clone}`).then((job) => {
       const found = textOf(job);
-      if (found) change(found);
+      if (found) change(changed(found, params.value.get("set")));
       else say("Only the owner of a job and administrators can clone it.", true);
     }, sayError);
   }, [clone]);
