@@ -5,12 +5,12 @@ export default defineConfig({
   testDir: "tests",
   outputDir: "test-results/traces",
   workers: 1,
-  timeout: 90_000,
-  expect: { timeout: 20_000 },
+  timeout: 180_000,
+  expect: { timeout: 30_000 },
   reporter: [["list"], ["./tests/closing-line.ts"]],
   use: {
     ignoreHTTPSErrors: true,
-    actionTimeout: 20_000,
+    actionTimeout: 30_000,
     viewport: { width: 1280, height: 860 },
     trace: "retain-on-failure",
     launchOptions: {

@@ -147,4 +147,3 @@ export function useData<T>(path: string | null, concerns: (event: ClusterEvent) 
 /** Events that change who holds GPUs. */
 export const anyEvent = () => true;
 export const aboutJob = (id: number) => (event: ClusterEvent) => event.job === id;
-export const aboutNodes = (event: ClusterEvent) => event.kind.startsWith("node-");

@@ -1,6 +1,6 @@
 // Signing in and out.
 
-import { API, Problem, ask, get, me, messageOf, send } from "./api";
+import { Problem, ask, get, me, messageOf, send } from "./api";
 import { startLive, stopLive } from "./live";
 import type { Me } from "./types";
 
@@ -42,5 +42,3 @@ export function mayTouch(user: Me | null | undefined, job: { user: string; tenan
   if (!user) return false;
   return user.admin || user.name === job.user || ["operator", "administrator"].includes(user.roles?.[job.tenant] ?? "");
 }
-
-export { API };

@@ -121,13 +121,6 @@ export interface Submitted {
   job?: Record<string, unknown>;
 }
 
-export interface Checked {
-  job: Record<string, unknown> | null;
-  ignored: string[];
-  errors: string[];
-  kind: "native" | "openpai";
-}
-
 export interface Node {
   name: string;
   state: string;

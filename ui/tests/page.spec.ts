@@ -99,6 +99,46 @@ test("mistakes in a job are said before it is sent", async ({ page }) => {
   await expect(page.getByRole("alert")).toContainText("gpus");
 });
 
+const OPENPAI = `protocolVersion: 2
+name: from-openpai
+type: job
+jobRetryCount: 0
+contributor: somebody
+prerequisites:
+  - {type: dockerimage, name: image, uri: "example/image:1"}
+taskRoles:
+  worker:
+    instances: 1
+    dockerImage: image
+    resourcePerInstance: {gpu: 1, cpu: 1, memoryMB: 512}
+    commands: ["echo from openpai"]
+`;
+
+test("a file of OpenPAI is planned as it is, and what would be ignored is named", async ({ page, cluster }) => {
+  const checked = await cluster.api.post("/api/v1/jobs/check", { data: OPENPAI, headers: { "content-type": "application/yaml" } });
+  const said = await checked.json();
+  test.skip(said.kind !== "openpai" || said.errors.length > 0, "the server does not read OpenPAI's files");
+  await signIn(page);
+  await page.goto("/submit?tab=text");
+  await page.getByLabel("YAML").fill(OPENPAI);
+  for (const field of said.ignored) await expect(page.locator(".plan")).toContainText(field);
+  await page.getByRole("link", { name: "Form" }).click();
+  await expect(page.getByRole("heading", { name: "An OpenPAI file" })).toBeVisible();
+});
+
+test("a template is filled in and becomes the file", async ({ page, cluster }) => {
+  const known = await cluster.api.get("/api/v1/templates");
+  const all = known.ok() ? await known.json() : [];
+  test.skip(all.length === 0, "the server has no templates");
+  await signIn(page);
+  await page.goto("/submit?tab=text");
+  await page.getByText(/Begin with a template/).click();
+  await page.locator(".template").first().click();
+  await page.getByRole("button", { name: "Use it" }).click();
+  await expect(page.getByRole("dialog")).toBeHidden();
+  await expect(page.getByLabel("YAML")).toHaveValue(/command/);
+});
+
 test("a long log opens at its end, and its start can be read", async ({ page, cluster }) => {
   const id = await cluster.submit({ name: "chatty", command: "seq 1 2000000; echo the-very-end", gpus: 1 });
   await cluster.until(id, "completed");

@@ -12,7 +12,7 @@ const LOOKS = {
 
 for (const [look, { theme, width, height }] of Object.entries(LOOKS)) {
   test(`every screen in ${look}`, async ({ page, cluster }) => {
-    test.setTimeout(240_000);
+    test.setTimeout(600_000);
     await cluster.clear();
     const failed = await cluster.submit({ name: "broken", command: "echo 'CUDA out of memory' >&2; exit 1", gpus: 1 });
     await cluster.until(failed, "failed");

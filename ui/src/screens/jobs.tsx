@@ -15,7 +15,7 @@ import type { Job, JobPage } from "../types";
 import { JobLink } from "./home";
 
 const LIMIT = 50;
-const FILTERS = ["q", "state", "user", "tenant", "node", "label", "gpus_min", "gpus_max"];
+const FILTERS = ["q", "state", "user", "tenant", "node", "label", "gpus_min", "gpus_max", "from", "to"];
 
 const STATES: [string, string][] = [
   ["", "all"],
@@ -31,11 +31,14 @@ const STATES: [string, string][] = [
 /** What the server is asked, of what the address says. */
 function asked(of: URLSearchParams): string {
   const values: Record<string, string> = {};
-  for (const key of [...FILTERS, "sort", "cursor", "from", "to", "name"]) {
+  for (const key of [...FILTERS, "sort", "cursor", "name"]) {
     const value = of.get(key);
     if (value) values[key] = value;
   }
   if (values.user === "@me") values.user = me.value?.name ?? "";
+  // Days in the address are days where the reader is; the server counts microseconds.
+  if (values.from) values.from = String(new Date(`${values.from}T00:00`).getTime() * 1000);
+  if (values.to) values.to = String(new Date(`${values.to}T23:59:59.999`).getTime() * 1000);
   return `/jobs${query({ ...values, limit: LIMIT })}`;
 }
 
@@ -159,6 +162,8 @@ function Filters() {
           <TextField label="Label" placeholder="key or key=value" {...field("label")} />
           <TextField label="GPUs, at least" type="number" min={1} {...field("gpus_min")} />
           <TextField label="GPUs, at most" type="number" min={1} {...field("gpus_max")} />
+          <TextField label="Submitted from" type="date" {...field("from")} />
+          <TextField label="Submitted until" type="date" {...field("to")} />
         </div>
       </details>
     </div>
