@@ -29,6 +29,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::middleware::map_response;
 use axum::routing::get;
 use dovetail_control::{Ask, Handle, LogPiece, LogRequest, Refusal};
 use dovetail_model::{NodeId, Time};
@@ -140,7 +141,11 @@ pub fn router(
         .route("/healthz", get(operate::health))
         .route("/readyz", get(operate::health))
         .route("/metrics", get(metrics::show))
-        .nest("/api/v1", v1.fallback(problem::no_such_page))
+        .nest(
+            "/api/v1",
+            v1.fallback(problem::no_such_page)
+                .layer(map_response(problem::every_refusal)),
+        )
         .fallback(page::page)
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .with_state(api)

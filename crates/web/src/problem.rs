@@ -19,8 +19,8 @@ pub struct Problem {
     pub status: u16,
     /// What is wrong, and what would be right.
     pub detail: String,
-    /// The code: `invalid`, `not-found`, `forbidden`, `unauthenticated`, `conflict`, `too-many`, `unsupported`, `too-large` or
-    /// `unavailable`.
+    /// The code: `invalid`, `not-found`, `forbidden`, `unauthenticated`, `conflict`, `too-many`, `unsupported`, `too-large`,
+    /// `method-not-allowed` or `unavailable`.
     #[serde(default)]
     pub code: String,
 }
@@ -112,6 +112,36 @@ impl IntoResponse for Problem {
         let kind = [(header::CONTENT_TYPE, "application/problem+json")];
         (status, kind, body).into_response()
     }
+}
+
+/// The most of an answer that is looked at.
+const LOOKED_AT: usize = 4_096;
+
+/// What the framework refuses in its own words is a problem document too.
+pub(crate) async fn every_refusal(response: Response) -> Response {
+    let status = response.status();
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let is_problem = kind.is_some_and(|kind| kind == "application/problem+json");
+    if is_problem || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let words = axum::body::to_bytes(response.into_body(), LOOKED_AT).await;
+    let words = String::from_utf8_lossy(&words.unwrap_or_default())
+        .trim()
+        .to_owned();
+    let code = match status {
+        StatusCode::NOT_FOUND => "not-found",
+        StatusCode::METHOD_NOT_ALLOWED => "method-not-allowed",
+        StatusCode::PAYLOAD_TOO_LARGE => "too-large",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "unsupported",
+        _ if status.is_client_error() => "invalid",
+        _ => "unavailable",
+    };
+    let detail = match words.is_empty() {
+        true => status.canonical_reason().unwrap_or("it was not done").to_owned(),
+        false => words,
+    };
+    Problem::new(status, code, detail).into_response()
 }
 
 /// A path that leads nowhere.

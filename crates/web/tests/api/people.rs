@@ -1,0 +1,288 @@
+//! Sessions, tokens and roles.
+
+use dovetail_web::Role;
+use serde_json::{Value, json};
+
+use crate::document::operations;
+use crate::server::Server;
+
+#[test]
+fn a_browser_signs_in_and_proves_that_it_is_our_page() {
+    let server = Server::start(1);
+    let ann = server.call(
+        &server.admin,
+        "POST",
+        "/users",
+        &json!({"name": "ann", "password": "correct horse"}),
+    );
+    assert_eq!(
+        (ann.status, ann.json()["password"].is_null()),
+        (201, true),
+        "{ann:?}"
+    );
+    let sign_in = |password: &str| {
+        let body = json!({"name": "ann", "password": password}).to_string();
+        server.raw(
+            "POST",
+            "/api/v1/session",
+            &["Content-Type: application/json".to_owned()],
+            body.as_bytes(),
+        )
+    };
+    assert_eq!(sign_in("wrong horse").status, 401);
+    let answer = sign_in("correct horse");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let cookie = answer
+        .head
+        .lines()
+        .find_map(|l| l.strip_prefix("set-cookie: "))
+        .unwrap();
+    assert!(
+        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"),
+        "{cookie}"
+    );
+    let csrf = answer.json()["user"]["csrf"].as_str().unwrap().to_owned();
+    let cookie = format!("Cookie: {}", cookie.split(';').next().unwrap());
+    let with = |extra: &[&str]| {
+        let mut head = vec![cookie.clone(), "Content-Type: application/json".to_owned()];
+        head.extend(extra.iter().map(|line| (*line).to_owned()));
+        head
+    };
+    let me = server.raw("GET", "/api/v1/me", &with(&[]), b"");
+    assert_eq!(
+        (me.status, &me.json()["csrf"], &me.json()["must_change_password"]),
+        (200, &json!(csrf), &json!(true))
+    );
+    let job = json!({"job": {"command": ["true"]}}).to_string();
+    let forged = server.raw("POST", "/api/v1/jobs", &with(&[]), job.as_bytes());
+    assert_eq!(
+        (forged.status, forged.code().as_str()),
+        (403, "forbidden"),
+        "{forged:?}"
+    );
+    let token = format!("X-Csrf-Token: {csrf}");
+    let sent = server.raw("POST", "/api/v1/jobs", &with(&[&token]), job.as_bytes());
+    assert_eq!(sent.status, 201, "{sent:?}");
+    let changed = json!({"old": "correct horse", "new": "battery staple"}).to_string();
+    let changed = server.raw("PUT", "/api/v1/me/password", &with(&[&token]), changed.as_bytes());
+    assert_eq!(changed.status, 204, "{changed:?}");
+    assert_eq!(
+        server.raw("GET", "/api/v1/me", &with(&[]), b"").status,
+        401,
+        "a new password ends sessions"
+    );
+    assert_eq!(
+        (sign_in("correct horse").status, sign_in("battery staple").status),
+        (401, 200)
+    );
+}
+
+#[test]
+fn guessing_is_slowed_down() {
+    let server = Server::start(0);
+    let guess = || {
+        let body = json!({"name": "admin", "password": "guess"}).to_string();
+        let head = ["Content-Type: application/json".to_owned()];
+        server
+            .raw("POST", "/api/v1/session", &head, body.as_bytes())
+            .status
+    };
+    let said: Vec<u16> = (0..12).map(|_| guess()).collect();
+    assert_eq!(said[..10], [401; 10]);
+    assert_eq!(said[11], 429);
+}
+
+#[test]
+fn a_token_may_no_more_than_its_scope() {
+    let server = Server::start(1);
+    let ann = server.user("ann", &[]);
+    let token = |scope: &str| {
+        let made = server.call(
+            &ann,
+            "POST",
+            "/me/tokens",
+            &json!({"label": scope, "scope": scope}),
+        );
+        assert_eq!(made.status, 201, "{made:?}");
+        made.json()["token"].as_str().unwrap().to_owned()
+    };
+    let (read, jobs) = (token("read"), token("jobs"));
+    let job = json!({"job": {"command": ["true"]}});
+    assert_eq!(server.get(&read, "/jobs").status, 200);
+    assert_eq!(server.call(&read, "POST", "/jobs", &job).status, 403);
+    assert_eq!(server.call(&jobs, "POST", "/jobs", &job).status, 201);
+    assert_eq!(server.call(&jobs, "POST", "/me/tokens", &json!({})).status, 403);
+    let mine = server.get(&ann, "/me/tokens").json();
+    assert_eq!(mine.as_array().unwrap().len(), 3);
+    assert!(
+        !mine.to_string().contains(&read[3..]),
+        "what a token is is not told again"
+    );
+    let id = mine[1]["id"].as_str().unwrap();
+    assert_eq!(
+        server
+            .call(&ann, "DELETE", &format!("/me/tokens/{id}"), &Value::Null)
+            .status,
+        204
+    );
+    assert_eq!(server.get(&read, "/jobs").status, 401);
+    assert_eq!(
+        server
+            .call(&ann, "DELETE", "/me/tokens/none", &Value::Null)
+            .status,
+        404
+    );
+    assert_eq!(
+        server
+            .call(&ann, "POST", "/me/tokens", &json!({"expires_s": -1}))
+            .status,
+        422
+    );
+}
+
+/// Every path about a job, asked by everybody.
+#[test]
+fn another_users_job_is_not_told_of() {
+    let server = Server::start(1);
+    let closed = json!({"mode": "open", "vcs": {"default": {}, "lab": {"everyone": "none"}}});
+    assert_eq!(server.call(&server.admin, "PUT", "/vcs", &closed).status, 200);
+    let ann = server.user("ann", &[("lab", Role::Member)]);
+    let stranger = server.user("eve", &[]);
+    let viewer = server.user("vic", &[("lab", Role::Viewer)]);
+    let operator = server.user("oli", &[("lab", Role::Operator)]);
+    let job = server.submit(
+        &ann,
+        json!({"name": "secret-name", "tenant": "lab", "env": {"KEY": "hush"}}),
+    );
+    assert_eq!(job, 1);
+    let private = server.submit(
+        &ann,
+        json!({"name": "secret-name", "tenant": "lab", "private": true}),
+    );
+    for (method, path, _) in operations() {
+        if !path.starts_with("/jobs/1") {
+            continue;
+        }
+        let body = json!({"priority": 1});
+        let seen = server.call(&stranger, &method, &path, &body);
+        assert_eq!(
+            (seen.status, seen.code().as_str()),
+            (404, "not-found"),
+            "eve {method} {path}: {seen:?}"
+        );
+        let hidden = path.replace("/jobs/1", &format!("/jobs/{private}"));
+        for (who, token) in [("eve", &stranger), ("vic", &viewer), ("oli", &operator)] {
+            let seen = server.call(token, &method, &hidden, &body);
+            assert_eq!(seen.status, 404, "{who} {method} {hidden}: {seen:?}");
+        }
+        let looks = method == "GET" && !path.ends_with("/logs");
+        let seen = server.call(&viewer, &method, &path, &body);
+        assert_eq!(
+            seen.status,
+            if looks { 200 } else { 403 },
+            "vic {method} {path}: {seen:?}"
+        );
+        assert!(
+            !seen.text.contains("hush"),
+            "what was asked for is the owner's business: {seen:?}"
+        );
+    }
+    for (token, n) in [
+        (&stranger, 0),
+        (&viewer, 1),
+        (&operator, 1),
+        (&ann, 2),
+        (&server.admin, 2),
+    ] {
+        let list = server.get(token, "/jobs").json();
+        assert_eq!(list["total"], json!(n), "{list}");
+        assert!(n > 0 || !list.to_string().contains("secret-name"));
+    }
+    assert!(!server.get(&stranger, "/queue").text.contains("secret-name"));
+    assert!(
+        !server
+            .get(&stranger, "/events?since=0")
+            .text
+            .contains("\"job\":1")
+    );
+    for (token, status) in [(&stranger, 403), (&viewer, 403), (&operator, 201)] {
+        let job = json!({"job": {"command": ["true"], "tenant": "lab"}});
+        assert_eq!(server.call(token, "POST", "/jobs", &job).status, status);
+    }
+    assert_eq!(
+        server
+            .call(&operator, "POST", "/jobs/1/stop", &Value::Null)
+            .status,
+        200
+    );
+    let audit = server.get(&server.admin, "/audit?who=oli").json();
+    assert_eq!(audit["entries"][0]["what"], "job-stop", "{audit}");
+}
+
+#[test]
+fn only_administrators_administer() {
+    let server = Server::start(1);
+    let ann = server.user("ann", &[("default", Role::Operator)]);
+    let only_admins = [
+        ("GET", "/users", Value::Null),
+        ("POST", "/users", json!({"name": "x"})),
+        ("PATCH", "/users/ann", json!({"admin": true})),
+        ("DELETE", "/users/admin", Value::Null),
+        ("POST", "/operate", json!({"operate": "pause"})),
+        ("POST", "/nodes/node-0/drain", json!({})),
+        ("PUT", "/vcs", json!({"mode": "open"})),
+        ("PUT", "/vcs/default", json!({"user_cap_gpus": 1})),
+        ("DELETE", "/vcs/default", Value::Null),
+        ("GET", "/audit", Value::Null),
+    ];
+    for (method, path, body) in &only_admins {
+        let said = server.call(&ann, method, path, body);
+        assert_eq!(
+            (said.status, said.code().as_str()),
+            (403, "forbidden"),
+            "{method} {path}: {said:?}"
+        );
+    }
+    assert!(!server.users.account("ann").unwrap().admin);
+    let admin = |method: &str, path: &str, body: Value| server.call(&server.admin, method, path, &body);
+    assert_eq!(
+        admin("DELETE", "/users/admin", Value::Null).status,
+        409,
+        "nobody removes itself"
+    );
+    assert_eq!(
+        admin("PATCH", "/users/admin", json!({"admin": false})).status,
+        409
+    );
+    let changed = admin(
+        "PATCH",
+        "/users/ann",
+        json!({"roles": {"default": "administrator"}, "email": "a@b"}),
+    );
+    assert_eq!(changed.status, 200, "{changed:?}");
+    let cap = |token: &str| server.call(token, "PUT", "/vcs/default", &json!({"user_cap_gpus": 3}));
+    assert_eq!(
+        cap(&ann).status,
+        200,
+        "an administrator of a virtual cluster sets its cap"
+    );
+    let more = server.call(&ann, "PUT", "/vcs/default", &json!({"guaranteed_gpus": 4}));
+    assert_eq!(more.status, 403, "but not what it is promised");
+    let audit = admin("GET", "/audit", Value::Null).json();
+    let first = &audit["entries"][0];
+    assert_eq!(
+        (&first["who"], &first["what"]),
+        (&json!("ann"), &json!("virtual-clusters")),
+        "{audit}"
+    );
+    let user = &audit["entries"][1];
+    assert_eq!(
+        (
+            &user["before"]["roles"]["default"],
+            &user["after"]["roles"]["default"]
+        ),
+        (&json!("operator"), &json!("administrator"))
+    );
+    assert_eq!(admin("DELETE", "/users/ann", Value::Null).status, 204);
+    assert_eq!(server.get(&ann, "/me").status, 401);
+}

@@ -1,0 +1,207 @@
+//! A scheduler with a journal and a socket, and a client that says just what it is told to.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dovetail_control::{
+    Arrival, Backend, Driver, DriverConfig, Handle, LogPiece, LogRequest, Order, PolicyText,
+};
+use dovetail_model::{NodeId, NodeSpec};
+use dovetail_web::{ApiConfig, Audit, Nodes, Tls, Users};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::sync::{mpsc, watch};
+
+/// Agents that never come: orders stay where they are.
+struct NoAgents(watch::Sender<u64>);
+
+impl Backend for NoAgents {
+    fn orders(&mut self, _orders: Vec<(NodeId, Order)>) {}
+
+    fn noticed(&mut self, last: u64) {
+        self.0.send_replace(last);
+    }
+}
+
+struct NoNodes(watch::Receiver<u64>);
+
+impl Nodes for NoNodes {
+    fn is_connected(&self, _node: NodeId) -> bool {
+        false
+    }
+
+    fn read_log(&self, _request: &LogRequest) -> Result<mpsc::Receiver<LogPiece>, String> {
+        Err("no agent is there".to_owned())
+    }
+
+    fn notices(&self) -> watch::Receiver<u64> {
+        self.0.clone()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    pub(crate) fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+pub(crate) struct Server {
+    pub(crate) handle: Handle,
+    pub(crate) users: Arc<Users>,
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: String,
+    _dir: TempDir,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Server {
+    /// With so many nodes of four GPUs.
+    pub(crate) fn start(nodes: u32) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = DriverConfig {
+            dir: dir.path().join("journal"),
+            policy: PolicyText::default(),
+            clock: dovetail_engine::Clock::Events,
+            snapshot_every: 1_000,
+        };
+        let (driver, handle, _) = Driver::open(&config).unwrap();
+        let (sender, receiver) = watch::channel(0);
+        driver.spawn(NoAgents(sender));
+        for i in 0..nodes {
+            let arrival = Arrival {
+                spec: NodeSpec::plain(format!("node-{i}"), 4),
+                gpu_type: "virtual".to_owned(),
+                rack: "rack".to_owned(),
+                address: "127.0.0.1".to_owned(),
+                identity: u64::from(i),
+            };
+            handle.node_arrives(arrival).wait().unwrap();
+        }
+        let users = Arc::new(Users::open(&dir.path().join("users.json")).unwrap());
+        let admin = users.add("admin", true).unwrap();
+        let audit = Arc::new(Audit::open(&dir.path().join("audit.jsonl")).unwrap());
+        let router = dovetail_web::router(
+            handle.clone(),
+            Arc::new(NoNodes(receiver)),
+            Arc::clone(&users),
+            audit,
+            ApiConfig::default(),
+        );
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let listener = runtime
+            .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
+            .unwrap();
+        let address = listener.local_addr().unwrap();
+        runtime.spawn(dovetail_web::serve(
+            listener,
+            Tls::Off,
+            router,
+            std::future::pending(),
+        ));
+        Self {
+            handle,
+            users,
+            address,
+            admin,
+            _dir: dir,
+            _runtime: runtime,
+        }
+    }
+
+    /// A user with these roles.
+    pub(crate) fn user(&self, name: &str, roles: &[(&str, dovetail_web::Role)]) -> String {
+        let token = self.users.add(name, false).unwrap();
+        let roles = roles.iter().map(|(vc, role)| ((*vc).to_owned(), *role)).collect();
+        self.users.edit(name, |account| account.roles = roles).unwrap();
+        token
+    }
+
+    /// One request, with these lines in its head.
+    pub(crate) fn raw(&self, method: &str, path: &str, head: &[String], body: &[u8]) -> Answer {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let lines: String = head.iter().map(|line| format!("{line}\r\n")).collect();
+        let start = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n{lines}\r\n",
+            body.len()
+        );
+        stream.write_all(start.as_bytes()).unwrap();
+        let _ = stream.write_all(body);
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or(0);
+        let body = match head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+            true => unchunked(body),
+            false => body.to_owned(),
+        };
+        Answer {
+            status,
+            head: head.to_owned(),
+            text: body,
+        }
+    }
+
+    /// A request with a token and a JSON body.
+    pub(crate) fn call(&self, token: &str, method: &str, path: &str, body: &Value) -> Answer {
+        let head = [
+            format!("Authorization: Bearer {token}"),
+            "Content-Type: application/json".to_owned(),
+        ];
+        let body = if body.is_null() {
+            Vec::new()
+        } else {
+            body.to_string().into_bytes()
+        };
+        self.raw(method, &format!("/api/v1{path}"), &head, &body)
+    }
+
+    pub(crate) fn get(&self, token: &str, path: &str) -> Answer {
+        self.call(token, "GET", path, &Value::Null)
+    }
+
+    /// Sends a job; its number.
+    pub(crate) fn submit(&self, token: &str, job: Value) -> u64 {
+        let mut job = job;
+        job["command"] = serde_json::json!(["true"]);
+        let answer = self.call(token, "POST", "/jobs", &serde_json::json!({"job": job}));
+        assert_eq!(answer.status, 201, "{answer:?}");
+        answer.json()["id"].as_u64().unwrap()
+    }
+}
+
+fn unchunked(body: &str) -> String {
+    let (mut rest, mut text) = (body, String::new());
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
+        if size == 0 || after.len() < size {
+            break;
+        }
+        text.push_str(&after[..size]);
+        rest = after[size..].trim_start_matches("\r\n");
+    }
+    text
+}

@@ -1,0 +1,134 @@
+//! Virtual clusters that are changed live.
+
+use serde_json::{Value, json};
+
+use crate::server::Server;
+
+#[test]
+fn a_change_is_shown_before_it_is_made() {
+    let server = Server::start(2);
+    let admin = |method: &str, path: &str, body: Value| server.call(&server.admin, method, path, &body);
+    let promised = admin("PUT", "/vcs/vision", json!({"guaranteed_gpus": 4}));
+    assert_eq!(promised.status, 200, "{promised:?}");
+    let vcs = server.get(&server.admin, "/vcs").json();
+    let vc = |vcs: &Value, name: &str| {
+        let all = vcs["vcs"].as_array().unwrap().clone();
+        all.into_iter().find(|vc| vc["name"] == name).unwrap()
+    };
+    assert_eq!((&vcs["mode"], &vcs["gpus"]), (&json!("quota"), &json!(8)));
+    assert_eq!(
+        vc(&vcs, "default")["guaranteed_gpus"],
+        4,
+        "everybody else has the rest: {vcs}"
+    );
+    let first = server.submit(&server.admin, json!({"tenant": "vision", "gpus": 4}));
+    let second = server.submit(&server.admin, json!({"tenant": "vision", "gpus": 2}));
+    let state = |job: u64| server.get(&server.admin, &format!("/jobs/{job}")).json()["state"].clone();
+    assert_eq!(
+        (state(first), state(second)),
+        (json!("starting"), json!("queued"))
+    );
+    let why = server
+        .get(&server.admin, &format!("/jobs/{second}/explain"))
+        .json();
+    assert_eq!(why["blockers"][0]["code"], "tenant-quota", "{why}");
+    let instead: Vec<&str> = why["instead"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|i| i["change"].as_str().unwrap())
+        .collect();
+    assert_eq!(instead, ["tenant", "priority"], "{why}");
+    let raise = json!({"guaranteed_gpus": 6});
+    let tried = admin("PUT", "/vcs/vision?dry_run=true", raise.clone()).json();
+    assert_eq!(tried["starts"], json!([second]), "{tried}");
+    assert_eq!(
+        tried["changes"],
+        json!([{"vc": "vision", "field": "guaranteed_gpus", "before": 4, "after": 6}])
+    );
+    assert_eq!(state(second), "queued", "nothing was changed");
+    assert_eq!(admin("PUT", "/vcs/vision", raise).status, 200);
+    assert_eq!(state(second), "starting");
+    let now = server.get(&server.admin, "/vcs").json();
+    assert_eq!(
+        (
+            &vc(&now, "vision")["used_gpus"],
+            &vc(&now, "vision")["running_jobs"]
+        ),
+        (&json!(6), &json!(2))
+    );
+    let unknown = admin(
+        "POST",
+        "/jobs",
+        json!({"job": {"command": ["true"], "tenant": "nowhere"}}),
+    );
+    assert!(
+        unknown.status == 422 && unknown.text.contains("there are default, vision"),
+        "{unknown:?}"
+    );
+    let too_wide = admin(
+        "POST",
+        "/jobs",
+        json!({"job": {"command": ["true"], "tenant": "vision", "gpus": 7}}),
+    );
+    assert!(
+        too_wide.status == 422 && too_wide.text.contains("guaranteed 6"),
+        "{too_wide:?}"
+    );
+    assert_eq!(admin("DELETE", "/vcs/nowhere", Value::Null).status, 404);
+    let removed = admin("DELETE", "/vcs/vision?dry_run=true", Value::Null).json();
+    assert!(
+        removed["effects"].to_string().contains("run on, but give way"),
+        "{removed}"
+    );
+}
+
+const CELLS: &str = "
+physicalCluster:
+  cellTypes:
+    NODE: {childCellType: virtual, childCellNumber: 4, isNodeLevel: true}
+    POOL: {childCellType: NODE, childCellNumber: 2}
+  physicalCells:
+  - cellType: POOL
+    cellChildren: [{cellAddress: node-0}, {cellAddress: node-1}]
+virtualClusters:
+  a: {virtualCells: [{cellType: POOL.NODE, cellNumber: 1}]}
+  b: {virtualCells: [{cellType: POOL.NODE, cellNumber: 1}]}
+";
+
+#[test]
+fn cells_are_set_from_hiveds_file_and_shown_where_they_are() {
+    let server = Server::start(2);
+    let admin = |method: &str, path: &str, body: Value| server.call(&server.admin, method, path, &body);
+    let set = admin("PUT", "/vcs", json!({"mode": "cells", "cells": CELLS}));
+    assert_eq!(set.status, 200, "{set:?}");
+    let job = server.submit(&server.admin, json!({"tenant": "a", "gpus": 2}));
+    let vcs = server.get(&server.admin, "/vcs").json();
+    let cell = &vcs["vcs"][0]["cells"][0];
+    assert_eq!(
+        (&cell["gpus"], &cell["used_gpus"], &cell["type"]),
+        (&json!(4), &json!(2), &json!("NODE")),
+        "{vcs}"
+    );
+    let jobs: Vec<&Value> = cell["children"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|c| c["job"] == job)
+        .collect();
+    assert_eq!(jobs.len(), 2, "{vcs}");
+    let wrong = admin(
+        "PUT",
+        "/vcs",
+        json!({"mode": "cells", "cells": CELLS.replace("cellNumber: 1", "cellNumber: 2")}),
+    );
+    assert!(wrong.status == 422 && wrong.text.contains("cells:"), "{wrong:?}");
+    let torn = admin(
+        "PUT",
+        "/vcs",
+        json!({"mode": "cells", "cells": "physicalCluster: ["}),
+    );
+    assert_eq!(torn.status, 422, "{torn:?}");
+    let own = admin("PUT", "/vcs/a", json!({"guaranteed_gpus": 3}));
+    assert_eq!(own.status, 409, "{own:?}");
+}
