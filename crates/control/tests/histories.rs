@@ -516,6 +516,47 @@ fn is_settled(book: &Book, no: JobNo) -> bool {
     }
 }
 
+/// Whatever is said to start now does, if it is sent in place of the job that waits.
+fn what_would_start_instead_does(book: &Book) {
+    let clusters: Vec<String> = ["default", "a", "b"].map(str::to_owned).to_vec();
+    let waiting = book
+        .jobs()
+        .filter(|job| job.state == JobState::Queued)
+        .map(|job| job.no);
+    for no in waiting.take(5) {
+        for instead in book.instead(no, &clusters) {
+            let mut changed = Book::load(&book.save().unwrap()).unwrap();
+            let mut request = (*book.job(no).unwrap().request).clone();
+            match instead.change.as_str() {
+                "gpus" => request.gpus = instead.to.parse().unwrap(),
+                "tenant" => request.tenant = instead.to.clone(),
+                "priority" => request.priority = instead.to.parse().unwrap(),
+                other => panic!("{other}"),
+            }
+            request.after.clear();
+            request.hold = false;
+            let by = "ann".to_owned();
+            changed.apply(
+                book.now(),
+                &Fact::Cancelled {
+                    job: no,
+                    by: by.clone(),
+                },
+            );
+            let job = changed.next_job();
+            let fact = Fact::Submitted {
+                job,
+                user: by,
+                request: Box::new(request),
+                key: None,
+            };
+            changed.apply(book.now(), &fact);
+            let state = &changed.job(job).unwrap().state;
+            assert_eq!(*state, JobState::Starting, "{instead:?}");
+        }
+    }
+}
+
 fn replay(records: &[Record]) -> Book {
     let mut book = Book::new(PolicyText::default(), Clock::Events).unwrap();
     for record in records {
@@ -537,6 +578,7 @@ proptest! {
         for step in &steps {
             world.step(step);
         }
+        what_would_start_instead_does(&world.book);
         let saved = world.book.save().unwrap();
         prop_assert_eq!(text(&replay(&world.records).save().unwrap()), text(&saved));
         world.come_to_an_end();

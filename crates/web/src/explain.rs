@@ -23,7 +23,7 @@ pub(crate) async fn explain(
             let job = jobs::find(book, &user, id)?;
             let why = book.explain(id).unwrap_or_default();
             let is_in_line = job_list::is_in_line(job);
-            let (eta, eta_hidden) = match book.eta(id) {
+            let (eta, eta_hidden) = match api.foresight.eta(book, id) {
                 Ok(eta) => (Some(eta), String::new()),
                 Err(why) => (None, why),
             };

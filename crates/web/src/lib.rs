@@ -7,6 +7,7 @@ mod cell_views;
 mod clusters;
 mod events;
 mod explain;
+mod foresight;
 mod hints;
 mod job_file;
 mod job_list;
@@ -35,6 +36,7 @@ use dovetail_control::{Ask, Handle, LogPiece, LogRequest, Refusal};
 use dovetail_model::{NodeId, Time};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use foresight::Foresight;
 use people::Limits;
 
 pub use job_file::{JobFile, JobFileError, SCHEMA};
@@ -80,6 +82,7 @@ pub(crate) struct Api {
     users: Arc<Users>,
     audit: Arc<Audit>,
     limits: Arc<Limits>,
+    foresight: Arc<Foresight>,
     config: ApiConfig,
 }
 
@@ -134,6 +137,7 @@ pub fn router(
         users,
         audit,
         limits: Arc::new(Limits::new(config.requests_per_minute)),
+        foresight: Arc::default(),
         config,
     };
     let (v1, _) = routes::v1().finish();

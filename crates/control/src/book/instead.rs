@@ -33,6 +33,12 @@ impl Book {
             return Vec::new();
         };
         let request = &*record.request;
+        // Whoever waits for this one to go could take its place.
+        let others_wait =
+            self.waiting_for.contains_key(&no) || !self.capped.is_empty() || request.array.is_some();
+        if others_wait {
+            return Vec::new();
+        }
         let mut found = Vec::new();
         if request.gpu_type.is_some() {
             let any = JobRequest {

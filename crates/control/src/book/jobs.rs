@@ -345,7 +345,7 @@ impl Book {
     }
 
     /// What the engine is told of the job.
-    pub(super) fn spec(
+    pub(crate) fn spec(
         names: &mut Names,
         user: &str,
         request: &JobRequest,

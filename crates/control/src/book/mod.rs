@@ -34,7 +34,7 @@ pub use why::{Blocker, Outlook, Seats, Why};
 
 /// Names that are numbers in the engine.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Names {
+pub(crate) struct Names {
     tenants: Vec<String>,
     users: Vec<String>,
     gpu_types: Vec<String>,
@@ -64,7 +64,7 @@ pub struct Book {
     /// Jobs that are not over.
     live: BTreeSet<JobNo>,
     nodes: IdVec<NodeId, NodeRecord>,
-    names: Names,
+    pub(crate) names: Names,
     /// The number of each job that is in the engine, by its number there.
     pub(crate) tickets: IdVec<JobId, JobNo>,
     /// Jobs that wait for another, by that other.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dovetail_engine::Job;
 use dovetail_model::ids::IdVec;
-use dovetail_model::{JobId, Time};
+use dovetail_model::{JobId, JobSpec, Time};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -133,6 +133,7 @@ impl Lengths {
     pub(super) fn draw<'a>(&'a self, book: &'a Book, no: JobNo) -> impl Draw + 'a {
         Drawn {
             lengths: self,
+            arrivals: Arrivals::new(book.arrivals(LATELY)),
             book,
             tickets: &book.tickets,
             seed: no,
@@ -141,8 +142,46 @@ impl Lengths {
     }
 }
 
+/// Arrivals that count at most, the latest.
+const LATELY: usize = 2_000;
+
+/// Who came lately, and when.
+#[derive(Debug, Clone, Default)]
+pub struct Arrivals {
+    past: Vec<(Time, JobSpec)>,
+    at: usize,
+}
+
+impl Arrivals {
+    /// These, oldest first.
+    pub fn new(past: Vec<(Time, JobSpec)>) -> Self {
+        Self { past, at: 0 }
+    }
+
+    /// Goes on from somewhere else.
+    pub fn anew(&mut self, rng: &mut ChaCha8Rng) {
+        if !self.past.is_empty() {
+            self.at = rng.random_range(0..self.past.len());
+        }
+    }
+
+    /// Who comes next, and how long after the one before: as it was once.
+    pub fn next(&mut self) -> Option<(Time, JobSpec)> {
+        if self.past.len() < KIND {
+            return None;
+        }
+        let before = self.past[self.at].0;
+        self.at = (self.at + 1) % self.past.len();
+        let (at, spec) = &self.past[self.at];
+        let mean = Time(self.past[self.past.len() - 1].0.since(self.past[0].0).0 / self.past.len() as i64);
+        let gap = if self.at == 0 { mean } else { at.since(before) };
+        Some((gap, spec.clone()))
+    }
+}
+
 struct Drawn<'a> {
     lengths: &'a Lengths,
+    arrivals: Arrivals,
     book: &'a Book,
     tickets: &'a IdVec<JobId, JobNo>,
     seed: u64,
@@ -152,12 +191,18 @@ struct Drawn<'a> {
 impl Draw for Drawn<'_> {
     fn anew(&mut self, sample: u32) {
         self.rng = ChaCha8Rng::seed_from_u64(self.seed << 16 ^ u64::from(sample));
+        self.arrivals.anew(&mut self.rng);
+    }
+
+    fn arrival(&mut self) -> Option<(Time, JobSpec)> {
+        self.arrivals.next()
     }
 
     fn left(&mut self, job: &Job, ran: Time) -> Time {
         let record = self.tickets.get(job.spec.id).and_then(|no| self.book.job(*no));
         let Some(record) = record else {
-            return Time(1);
+            // One that is still to come.
+            return self.lengths.left(("", "", job.spec.gpus), ran, &mut self.rng);
         };
         let steps = &record.steps;
         let tells = steps.total > steps.step && steps.step > 0 && steps.step_time.0 > 0;

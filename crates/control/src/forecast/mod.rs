@@ -1,17 +1,20 @@
 //! When a job will start: the present state is played forward many times, each time with other run times drawn from what
 //! jobs took here before.
 
+mod calibrate;
 mod lengths;
 mod play;
 
-use dovetail_model::Time;
+use dovetail_model::ids::Id;
+use dovetail_model::{JobId, JobSpec, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::JobNo;
 use crate::book::{Book, JobState};
 
-pub use lengths::{Lengths, Past};
+pub use calibrate::Calibration;
+pub use lengths::{Arrivals, Lengths, Past};
 pub use play::{Draw, first_starts};
 
 /// When a job starts, as an interval.
@@ -41,6 +44,8 @@ pub struct Eta {
 
 /// How often the state is played forward.
 const SAMPLES: u32 = 60;
+/// Fewer say nothing.
+const FEWEST_GAMES: usize = 12;
 /// Fewer jobs that ended say nothing.
 const FEWEST: usize = 8;
 
@@ -76,11 +81,28 @@ impl Eta {
 }
 
 impl Book {
-    /// When a job in line will start; else why nothing can be said.
+    /// Who came lately and when, as the engine is told of them.
+    fn arrivals(&self, most: usize) -> Vec<(Time, JobSpec)> {
+        let mut names = self.names.clone();
+        let lately = self
+            .jobs()
+            .rev()
+            .filter(|job| !matches!(job.state, JobState::Held(_)))
+            .take(most);
+        let told = |job: &crate::book::JobRecord| {
+            let spec = Self::spec(&mut names, &job.user, &job.request, job.submitted, JobId(0));
+            (job.submitted, spec)
+        };
+        let mut arrivals: Vec<(Time, JobSpec)> = lately.map(told).collect();
+        arrivals.reverse();
+        arrivals
+    }
+
+    /// When a job in line will start, as far as the present state tells; else why nothing can be said.
     ///
     /// # Errors
     /// Says why nothing can be said.
-    pub fn eta(&self, no: JobNo) -> Result<Eta, String> {
+    pub fn forecast(&self, no: JobNo) -> Result<Eta, String> {
         let record = self.job(no).ok_or("there is no such job")?;
         match &record.state {
             JobState::Queued => {}
@@ -99,11 +121,23 @@ impl Book {
             ));
         }
         let mut draw = lengths.draw(self, no);
-        let (starts, never) = first_starts(&self.engine, self.now, ticket, SAMPLES, &mut draw);
-        if never * 10 > SAMPLES {
+        let next = JobId::from_index(self.tickets.len());
+        let (starts, never) = first_starts(&self.engine, self.now, (ticket, next), SAMPLES, &mut draw);
+        if starts.len() + (never as usize) < FEWEST_GAMES {
+            return Err("the line is too long to look that far ahead".to_owned());
+        }
+        if never as usize * 10 > starts.len() {
             return Err("it would not start within a month in the state things are in".to_owned());
         }
-        let eta = interval(self.now, starts, lengths.based_on()).ok_or("nothing was found out")?;
+        interval(self.now, starts, lengths.based_on()).ok_or_else(|| "nothing was found out".to_owned())
+    }
+
+    /// What was found out, corrected by how it came before; else why it says nothing.
+    ///
+    /// # Errors
+    /// Says why it says nothing.
+    pub fn corrected(&self, eta: &Eta, calibration: &Calibration) -> Result<Eta, String> {
+        let eta = calibration.correct(self.now, eta);
         match eta.says_something(self.now) {
             true => Ok(eta),
             false => Err(format!(

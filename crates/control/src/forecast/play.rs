@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use dovetail_engine::{Engine, Job};
-use dovetail_model::{Command, Event, Generation, JobId, Outcome, Rate, Time, Work};
+use dovetail_model::{Command, Event, Generation, JobId, JobSpec, Outcome, Rate, Time, Work};
 
 /// Draws how long jobs run.
 pub trait Draw {
@@ -13,30 +13,39 @@ pub trait Draw {
 
     /// How long the job runs on, after it has run for so long.
     fn left(&mut self, job: &Job, ran: Time) -> Time;
+
+    /// Who comes next, and how long after the one before; nobody where nothing is known of that.
+    fn arrival(&mut self) -> Option<(Time, JobSpec)>;
 }
 
 /// Nobody looks further ahead.
 const HORIZON: Time = Time::from_secs(31 * 86_400);
-/// Events after which a game is given up.
-const MOST_EVENTS: u32 = 200_000;
+/// Events of all games together, after which no other is begun; a long line is played fewer times.
+const MOST_EVENTS: u32 = 60_000;
 
-/// When the job first gets GPUs in each of so many games, and in how many it never does.
+/// When the job first gets GPUs in each of so many games, and in how many it never does. Jobs that come later are numbered
+/// from `next` on.
 pub fn first_starts(
     engine: &Engine,
     now: Time,
-    job: JobId,
+    (job, next): (JobId, JobId),
     samples: u32,
     draw: &mut impl Draw,
 ) -> (Vec<Time>, u32) {
     let mut starts = Vec::new();
     let mut never = 0;
+    let mut events = 0;
     for sample in 0..samples {
+        if events > MOST_EVENTS {
+            break;
+        }
         draw.anew(sample);
-        let mut game = Game::new(engine.clone(), now);
+        let mut game = Game::new(engine.clone(), now, next);
         match game.play_until(job, draw) {
             Some(at) => starts.push(at),
             None => never += 1,
         }
+        events += game.events;
     }
     (starts, never)
 }
@@ -52,6 +61,10 @@ struct Run {
 struct Game {
     engine: Engine,
     now: Time,
+    events: u32,
+    next: JobId,
+    /// Who comes next.
+    coming: Option<(Time, JobSpec)>,
     /// Ends to come.
     ends: BinaryHeap<Reverse<(Time, JobId, Generation)>>,
     runs: BTreeMap<JobId, Run>,
@@ -60,10 +73,13 @@ struct Game {
 }
 
 impl Game {
-    fn new(engine: Engine, now: Time) -> Self {
+    fn new(engine: Engine, now: Time, next: JobId) -> Self {
         Self {
             engine,
             now,
+            events: 0,
+            next,
+            coming: None,
             ends: BinaryHeap::new(),
             runs: BTreeMap::new(),
             left: BTreeMap::new(),
@@ -83,20 +99,26 @@ impl Game {
             self.runs_on(id, generation, left);
         }
         let horizon = self.now + HORIZON;
-        for _ in 0..MOST_EVENTS {
+        self.coming = draw.arrival().map(|(gap, spec)| (self.now + gap, spec));
+        while self.events < MOST_EVENTS {
+            self.events += 1;
             if self.obey(wanted, draw) {
                 return Some(self.now);
             }
             let end = self.ends.peek().map(|Reverse((at, ..))| *at);
             let wake = self.engine.wake_at();
-            let at = end.into_iter().chain(wake).min()?;
+            let comes = self.coming.as_ref().map(|(at, _)| *at);
+            let at = end.into_iter().chain(wake).chain(comes).min()?;
             if at > horizon {
                 return None;
             }
             self.now = self.now.max(at);
-            match end.filter(|end| *end <= self.now) {
-                Some(_) => self.end_one(),
-                None => self.engine.handle(self.now, Event::Wake),
+            if end.is_some_and(|end| end <= self.now) {
+                self.end_one();
+            } else if comes.is_some_and(|comes| comes <= self.now) {
+                self.one_comes(draw);
+            } else {
+                self.engine.handle(self.now, Event::Wake);
             }
         }
         None
@@ -114,6 +136,17 @@ impl Game {
             },
         );
         self.ends.push(Reverse((self.now + left, id, generation)));
+    }
+
+    fn one_comes(&mut self, draw: &mut impl Draw) {
+        let Some((_, spec)) = self.coming.take() else {
+            return;
+        };
+        let (id, submit) = (self.next, self.now);
+        self.next = JobId(id.0 + 1);
+        self.engine
+            .handle(self.now, Event::Submitted(JobSpec { id, submit, ..spec }));
+        self.coming = draw.arrival().map(|(gap, spec)| (self.now + gap, spec));
     }
 
     fn end_one(&mut self) {
