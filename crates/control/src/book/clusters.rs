@@ -40,6 +40,7 @@ impl Book {
 
     /// Changes the virtual clusters, or says why not and leaves them.
     pub(super) fn set_clusters(&mut self, clusters: &VirtualClusters) -> Result<(), String> {
+        self.all_have_owners(clusters)?;
         let mut names = self.names.clone();
         for name in clusters.names() {
             Names::number(&mut names.tenants, &name);
@@ -75,6 +76,7 @@ impl Book {
     /// Says why it cannot be done.
     pub fn would_change_clusters(&self, clusters: &VirtualClusters) -> Result<ClusterChange, String> {
         clusters.validate()?;
+        self.all_have_owners(clusters)?;
         let mut names = self.names.clone();
         for name in clusters.names() {
             Names::number(&mut names.tenants, &name);
@@ -107,6 +109,21 @@ impl Book {
         }
         self.remark(clusters, &mut change);
         Ok(change)
+    }
+
+    /// Where GPUs are promised as cells, a job that is not over must belong to somebody who owns some.
+    fn all_have_owners(&self, clusters: &VirtualClusters) -> Result<(), String> {
+        if clusters.promise != Promise::Cells {
+            return Ok(());
+        }
+        let names = clusters.names();
+        match self.jobs_live().find(|job| !names.contains(&job.request.tenant)) {
+            Some(job) => Err(format!(
+                "job {} is not over and belongs to {}, which would own no cells; stop it first, or give {} some",
+                job.no, job.request.tenant, job.request.tenant
+            )),
+            None => Ok(()),
+        }
     }
 
     fn remark(&self, clusters: &VirtualClusters, change: &mut ClusterChange) {

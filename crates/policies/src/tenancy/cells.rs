@@ -366,13 +366,8 @@ impl Tenancy for VirtualClusters {
         for job in holders {
             let id = job.spec.id;
             let group = self.groups.get(&id).and_then(|g| self.cells.group(*g));
-            let group = group.ok_or_else(|| {
-                format!(
-                    "job {id} holds GPUs outside the cells of its tenant: {:?} up {:?}",
-                    job.allocation,
-                    job.is_up()
-                )
-            })?;
+            let group =
+                group.ok_or_else(|| format!("job {id} holds GPUs outside the cells of its tenant"))?;
             let leaves = leaves_of(&group.pods);
             if job.allocation.as_ref().and_then(|a| self.leaves(a)) != Some(leaves) {
                 return Err(format!(

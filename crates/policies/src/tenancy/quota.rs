@@ -200,7 +200,7 @@ impl Quota {
 
     /// Whether the job gives way to guaranteed ones.
     fn gives_way(&self, job: &JobSpec) -> bool {
-        borrows(job) || self.lent.contains_key(&job.id)
+        borrows(job) || self.lent.get(&job.id).is_some_and(|lent| lent.held)
     }
 
     fn count(&mut self, job: &JobSpec) -> &mut u32 {
@@ -306,6 +306,7 @@ impl Tenancy for Quota {
     fn taken(&mut self, job: &JobSpec, allocation: &Allocation) {
         let (tenant, gpus, held) = (job.tenant, allocation.gpus(), true);
         let too_much = self.carrying && !borrows(job) && self.room(job, gpus).is_err();
+        // One that was lent before goes back as such, as long as the decision is open.
         if too_much || self.lent.contains_key(&job.id) {
             self.lent.insert(job.id, Lent { tenant, gpus, held });
         }
