@@ -2,7 +2,9 @@
 //! job's demand is aligned with what is free.
 //!
 //! *Work left* is run time left × the parts of all GPUs, CPU and memory it asks for, together. *Alignment* is the cosine
-//! between that demand and what nobody holds right now: one where they have the same proportions.
+//! between that demand and what nobody holds right now: one where they have the same proportions. A job that holds GPUs is
+//! as well aligned as the best of those who wait: what is free would suit the other whenever one of two rivals runs, and
+//! they would take each other's place for ever. So nobody has to give way to a job with more work left.
 
 use dovetail_engine::{Cluster, Crowd, Job, Knowledge, Line, Order, Part};
 use dovetail_model::Time;
@@ -20,6 +22,7 @@ pub(super) const ENTRY: Entry<dyn Order> = Entry {
         Ok(Box::new(Tetris {
             has: [1; 3],
             free: [0.0; 3],
+            best: 1.0,
         }))
     },
 };
@@ -30,6 +33,17 @@ pub struct Tetris {
     has: [u64; 3],
     /// The part of each resource that is free, before every decision.
     free: [f64; 3],
+    /// How well that suits the one it suits best among those who wait.
+    best: f64,
+}
+
+impl Tetris {
+    /// The parts of all GPUs, CPU and memory that a job asks for.
+    fn parts(&self, job: &Job) -> [f64; 3] {
+        let asked = super::demand(job);
+        let part = |i: usize| asked[i] as f64 / self.has[i].max(1) as f64;
+        [part(0), part(1), part(2)]
+    }
 }
 
 impl Part for Tetris {
@@ -43,11 +57,13 @@ impl Order for Tetris {
         let Some(left) = job.remaining(now) else {
             return Line::fixed(i128::from(job.spec.submit.0)).in_band(1);
         };
-        let asked = super::demand(job);
-        let part = |i: usize| asked[i] as f64 / self.has[i].max(1) as f64;
-        let parts = [part(0), part(1), part(2)];
+        let parts = self.parts(job);
+        let aligned = match job.allocation {
+            Some(_) => self.best,
+            None => alignment(&parts, &self.free),
+        };
         let work = left.0 as f64 * parts.iter().sum::<f64>();
-        Line::fixed((work * (2.0 - alignment(&parts, &self.free))) as i128)
+        Line::fixed((work * (2.0 - aligned)) as i128)
     }
 
     fn line_among(&self, job: &Job, _crowd: &Crowd, now: Time) -> Line {
@@ -58,7 +74,7 @@ impl Order for Tetris {
         true
     }
 
-    fn see(&mut self, _jobs: &mut dyn Iterator<Item = &Job>, cluster: &Cluster) {
+    fn see(&mut self, jobs: &mut dyn Iterator<Item = &Job>, cluster: &Cluster) {
         self.has = super::totals(cluster);
         let mut free = [u64::from(cluster.free_gpus(None)), 0, 0];
         for (_, node) in cluster.nodes().filter(|(_, n)| n.is_open()) {
@@ -68,6 +84,10 @@ impl Order for Tetris {
         for (i, free) in free.into_iter().enumerate() {
             self.free[i] = free as f64 / self.has[i].max(1) as f64;
         }
+        let waiting = jobs.filter(|job| job.allocation.is_none());
+        self.best = waiting
+            .map(|job| alignment(&self.parts(job), &self.free))
+            .fold(0.0, f64::max);
     }
 
     fn knowledge(&self) -> Knowledge {

@@ -208,3 +208,22 @@ fn a_group_on_a_draining_node_counts_its_gpus_once() {
          25 done x",
     );
 }
+
+#[test]
+fn under_tetris_two_jobs_do_not_take_each_others_place_for_ever() {
+    // Where w runs no CPU is free, and n suits that; where n runs all of it is, and w suits that.
+    check(
+        "cluster 1x4,cpu=8
+         policy tetris
+         stop-delay 1s
+         0 submit w gpus=4 work=100s cpu=2
+         0 submit n gpus=4 work=160s
+         5 submit late gpus=4 work=900s",
+        "0 launch n on 0:[0-3]
+         160 done n
+         160 launch w on 0:[0-3]
+         260 done w
+         260 launch late on 0:[0-3]
+         1160 done late",
+    );
+}
