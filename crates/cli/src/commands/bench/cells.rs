@@ -349,8 +349,7 @@ fn churn(path: &Path, nodes: u32, racked: bool, hived: f64) -> Result<Row, Failu
         let mut cells = Cells::new(layout.clone());
         let mut running: std::collections::BTreeMap<&str, GroupId> = Default::default();
         pods = 0;
-        let began = Instant::now();
-        let before = cpu_seconds(began);
+        let before = cpu_seconds();
         for (key, step) in steps.iter().enumerate() {
             let group = step["group"].as_str().unwrap_or_default();
             if step["op"] == "delete" {
@@ -378,7 +377,7 @@ fn churn(path: &Path, nodes: u32, racked: bool, hived: f64) -> Result<Row, Failu
                 running.insert(group, attempt.commit());
             }
         }
-        best = best.min(cpu_seconds(began) - before);
+        best = best.min(cpu_seconds() - before);
     }
     let ours = best * 1e6 / pods.max(1) as f64;
     Ok(Row {

@@ -57,10 +57,9 @@ fn all_policies(workload: &Workload, trace: &str) -> Result<Vec<Figure>, Failure
         config.segments = 0;
         config.restart_cost = Time::from_secs(30);
         let (built, needs) = build(policy, &Overrides::default()).or_work()?;
-        let began = Instant::now();
-        let before = cpu_seconds(began);
+        let before = cpu_seconds();
         let record = simulate(workload, built, needs, &config).or_work()?;
-        let seconds = cpu_seconds(began) - before;
+        let seconds = cpu_seconds() - before;
         sum += seconds;
         figures.push(Figure {
             what: format!("{trace}, {policy}"),

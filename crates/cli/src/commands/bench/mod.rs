@@ -15,6 +15,7 @@ use dovetail_sim::{SimConfig, compat, simulate, simulate_with};
 use dovetail_workload::generate::{GenerateSpec, generate};
 use dovetail_workload::{Workload, read};
 use rayon::prelude::*;
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::args::{BenchArg, BenchArgs};
@@ -91,12 +92,10 @@ fn simulation(args: &BenchArgs) -> Result<Vec<Figure>, Failure> {
     Ok(figures)
 }
 
-/// Seconds this thread has spent on a core; wall time where the system does not tell. What else the machine does
-/// hardly matters then.
-fn cpu_seconds(began: Instant) -> f64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanos: Option<f64> = stat.split_whitespace().next().and_then(|n| n.parse().ok());
-    nanos.map_or_else(|| began.elapsed().as_secs_f64(), |n| n / 1e9)
+/// Seconds this thread has spent on a core. What else the machine does hardly matters then.
+fn cpu_seconds() -> f64 {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
 /// A replay, the best of seven, for the machine may be busy with other things: the CPU time of all of it, figures at the
@@ -113,12 +112,11 @@ fn replay(
     let (mut whole, mut rate) = (f64::INFINITY, 0.0f64);
     for _ in 0..7 {
         let (built, needs) = build(policy, &Overrides::default()).or_work()?;
-        let began = Instant::now();
-        let before = cpu_seconds(began);
+        let before = cpu_seconds();
         let mut loop_ended = before;
-        let mut told = |_: u64| loop_ended = cpu_seconds(began);
+        let mut told = |_: u64| loop_ended = cpu_seconds();
         let record = simulate_with(workload, built, needs, &config, None, &mut told).or_work()?;
-        whole = whole.min(cpu_seconds(began) - before);
+        whole = whole.min(cpu_seconds() - before);
         rate = rate.max(record.summary.events as f64 / (loop_ended - before).max(1e-9));
     }
     let what = format!("replay {jobs} jobs, {policy}, {nodes} nodes");
@@ -150,8 +148,7 @@ fn blox_sets() -> Result<Vec<Figure>, Failure> {
             continue;
         }
         let workload = read(&path, None).or_request()?;
-        let began = Instant::now();
-        let before = cpu_seconds(began);
+        let before = cpu_seconds();
         // One pass takes less than the clock's tick: take the mean of many.
         let passes = 50;
         for policy in policies.iter().cycle().take(passes * policies.len()) {
@@ -160,7 +157,7 @@ fn blox_sets() -> Result<Vec<Figure>, Failure> {
                 compat::blox(policy, &Overrides::default(), &workload, None, &mut config).or_work()?;
             simulate(&workload, built, needs, &config).or_work()?;
         }
-        let seconds = (cpu_seconds(began) - before) / passes as f64;
+        let seconds = (cpu_seconds() - before) / passes as f64;
         figures.push(Figure {
             what: format!("Blox set {set}, {}", policies.join(" ")),
             seconds,
@@ -319,10 +316,9 @@ fn million() -> Result<Figure, Failure> {
     let mut config = SimConfig::new(ClusterSpec::uniform(gpus / 8, 8));
     config.segments = 0;
     let (built, needs) = build("fifo-backfill", &Overrides::default()).or_work()?;
-    let began = Instant::now();
-    let before = cpu_seconds(began);
+    let before = cpu_seconds();
     let record = simulate(&workload, built, needs, &config).or_work()?;
-    let seconds = cpu_seconds(began) - before;
+    let seconds = cpu_seconds() - before;
     Ok(Figure {
         what: format!(
             "1,000,000 jobs on 100,000 GPUs, fifo-backfill ({} MiB at most)",
