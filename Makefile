@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DOVETAIL = $(or $(CARGO_TARGET_DIR),target)/release/dovetail
 
-.PHONY: help demo test tools build lint unit page-test ui python doc bench clean
+.PHONY: help demo test tools build lint unit api-test page-test ui python doc bench clean
 
 help: ## What can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/'
@@ -15,7 +15,7 @@ demo: build ## Build, compare nine policies on a Philly-like workload, and write
 build: ## Build the binary
 	$(CARGO) build --release --locked -p dovetail
 
-test: lint tools unit page-test python doc ## Everything that has to pass
+test: lint tools unit api-test page-test python doc ## Everything that has to pass
 
 tools: ## What tests need beside Rust: PyTorch, where it can be had
 	@if python3 -c "import torch" 2>/dev/null || /usr/bin/python3 -c "import torch" 2>/dev/null; then :; \
@@ -33,6 +33,9 @@ lint: ## Format and lints
 unit: ## All tests, doc tests included
 	$(CARGO) test --locked --workspace
 
+# The binary as the tests have it, which is built by then.
+BINARY = $(CARGO) test --locked -q -p dovetail --test reference --no-run
+
 # The page is committed as it is built, so that `cargo build` needs no Node; these two need Node 20 or newer.
 NODE = node --version >/dev/null 2>&1 && npm --version >/dev/null 2>&1
 NPM_CI = (cd ui && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --loglevel=error)
@@ -48,8 +51,11 @@ page-test: ## Tests of the web page in Chromium, against a real scheduler with r
 	if ! ($(NODE)); then echo "SKIPPED: Node is not installed; the web page is not tested"; \
 	elif ! command -v chromium >/dev/null 2>&1; then echo "SKIPPED: Chromium is not installed (apt-get install chromium); the web page is not tested"; \
 	elif ! $(NPM_CI); then echo "SKIPPED: the packages of ui/ cannot be installed; the web page is not tested"; \
-	else $(CARGO) build --locked -p dovetail && cd ui && \
+	else $(BINARY) && cd ui && \
 		DOVETAIL_BIN="$${DOVETAIL_BIN:-$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/dovetail}" CHROMIUM="$$(command -v chromium)" npm test --silent; fi
+
+api-test: ## Made-up requests to every path of the API of a real server
+	@$(BINARY) && scripts/api-fuzz
 
 python: ## Tests of the package for training scripts
 	@if python3 --version >/dev/null 2>&1; then python3 -m unittest discover -q -s python/tests -t python; \

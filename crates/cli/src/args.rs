@@ -624,6 +624,8 @@ pub enum BenchArg {
     Sizing,
     /// The live cluster: agents, submissions, starts and restarts over real sockets and a real journal
     Live,
+    /// The API and its pages: lists over a million jobs, a wide job, and a thousand pages that watch
+    Web,
 }
 
 /// `dovetail vc`.

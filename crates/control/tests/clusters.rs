@@ -255,8 +255,11 @@ fn cells_are_owned_lent_and_moved_to_another_owner() {
     });
     assert!(world.is_up(second), "{}", world.why(second));
     assert_ne!(world.node_of(first), world.node_of(second));
-    let change = world.book.would_change_clusters(&cells(2, 0)).unwrap();
-    assert_eq!(change.stops, Vec::<JobNo>::new(), "{change:?}");
+    let refused = world.book.would_change_clusters(&cells(2, 0)).unwrap_err();
+    assert!(
+        refused.contains("job 2 is not over and belongs to b"),
+        "{refused}"
+    );
     let mut wrong = cells(1, 1);
     wrong.named.insert("c".to_owned(), VirtualCluster::default());
     assert!(

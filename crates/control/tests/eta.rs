@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use dovetail_control::forecast::{Arrivals, Calibration, Draw, Eta, Lengths, Past, first_starts, interval};
 use dovetail_engine::{Clock, Engine, Job};
-use dovetail_model::{ClusterSpec, Command, Event, Generation, JobId, JobSpec, Outcome, Rate, Time, Work};
+use dovetail_model::{ClusterSpec, Command, Event, Generation, JobId, JobSpec, Outcome, Rate, Time};
 use dovetail_policies::presets::{self, Overrides};
 use dovetail_workload::Workload;
 use rand::SeedableRng;

@@ -4,6 +4,7 @@ mod cells;
 mod grouping;
 mod live;
 mod sizing;
+mod web;
 
 use std::time::Instant;
 
@@ -40,6 +41,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     let figures = match args.what {
         BenchArg::Cells => return cells::run(args),
         BenchArg::Live => return live::run(args),
+        BenchArg::Web => return web::run(args),
         BenchArg::Sim => simulation(args)?,
         BenchArg::Grouping => grouping::figures(args.trace.as_ref())?,
         BenchArg::Sizing => sizing::figures()?,

@@ -34,7 +34,13 @@ pub(super) struct Row {
 }
 
 impl Row {
-    fn new(what: impl Into<String>, figure: f64, unit: &'static str, goal: f64, more: bool) -> Self {
+    pub(super) fn new(
+        what: impl Into<String>,
+        figure: f64,
+        unit: &'static str,
+        goal: f64,
+        more: bool,
+    ) -> Self {
         Self {
             what: what.into(),
             figure,
@@ -79,11 +85,19 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
     let mut rows = runtime.block_on(load())?;
     rows.push(restart::first_decision()?);
     rows.extend(start::latency()?);
+    print(args, &rows)
+}
+
+/// A table of rows with their goals.
+///
+/// # Errors
+/// When nothing can be printed.
+pub(super) fn print(args: &BenchArgs, rows: &[Row]) -> Result<(), Failure> {
     if args.json {
-        return show::print(serde_json::to_string_pretty(&rows).or_work()?);
+        return show::print(serde_json::to_string_pretty(rows).or_work()?);
     }
     let mut table = show::table(&["what", "figure", "goal", ""]);
-    for row in &rows {
+    for row in rows {
         let value = |x: f64| match x >= 1000.0 {
             true => count(x as u64),
             false => significant(x),
