@@ -103,7 +103,9 @@ function screen(): ComponentChild {
     default:
       return (
         <Empty title="There is nothing here." whole>
-          <a href="/">Go home</a> or <a href="/jobs">look at the jobs</a>.
+          <p>
+            <a href="/">Go home</a> or <a href="/jobs">look at the jobs</a>.
+          </p>
         </Empty>
       );
   }

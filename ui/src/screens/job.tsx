@@ -32,7 +32,9 @@ export function JobScreen({ id }: { id: number }) {
     if (missing) {
       return (
         <Empty title={`There is no job ${id}, or it is private to somebody else.`} whole>
-          <a href="/jobs">Look at the jobs there are</a>.
+          <p>
+            <a href="/jobs">Look at the jobs there are</a>.
+          </p>
         </Empty>
       );
     }
