@@ -1,5 +1,6 @@
 //! Words of the protocol as values of the scheduler, and back.
 
+use dovetail_control::book::StartInstance;
 use dovetail_control::{Arrival, JobRequest, Order, Processes, StartTask, TaskEnd};
 use dovetail_model::numa::NumaDomain;
 use dovetail_model::{GpuSet, GpuTypeId, NodeSpec, ZoneId};
@@ -110,6 +111,22 @@ pub(crate) fn order(order: Order, checkpoints: &str) -> v1::to_agent::What {
     }
 }
 
+fn instance(instance: StartInstance) -> v1::Instance {
+    v1::Instance {
+        role: instance.role,
+        index: instance.index,
+        rank: instance.rank,
+        command: instance.command,
+        env: instance.env,
+        gpus: instance.gpus,
+        ports: instance.ports.into_iter().map(u32::from).collect(),
+        cpu_milli: instance.cpu_milli,
+        memory_mib: instance.memory_mib,
+        image: instance.image.unwrap_or_default(),
+        shm_mib: instance.shm_mib,
+    }
+}
+
 fn start(task: StartTask, checkpoints: &str) -> v1::StartTask {
     let JobRequest {
         name,
@@ -158,5 +175,6 @@ fn start(task: StartTask, checkpoints: &str) -> v1::StartTask {
         attempt: u32::try_from(task.launch).unwrap_or(u32::MAX),
         shared: task.shared,
         array_index: array.map_or(0, |a| a.index),
+        instances: task.instances.into_iter().map(instance).collect(),
     }
 }

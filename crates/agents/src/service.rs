@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dovetail_control::book::NodeState;
-use dovetail_control::{Ask, Fact, Handle, JobNo, Launch, Refusal};
+use dovetail_control::{Ask, Fact, Handle, InstanceEnd, JobNo, Launch, Refusal};
 use dovetail_model::{NodeId, Time};
 use dovetail_proto::v1::scheduler_server::{Scheduler, SchedulerServer};
 use dovetail_proto::v1::{self, from_agent, to_agent::What};
@@ -291,7 +291,7 @@ impl Listener<'_> {
                 let (job, launch) = named(started.task);
                 self.when_durable(
                     word.number,
-                    handle.task_started(job, launch, node, started.sharing),
+                    handle.task_started(job, launch, node, started.sharing, started.remarks),
                 );
             }
             Some(from_agent::What::Ended(ended)) => {
@@ -301,6 +301,20 @@ impl Listener<'_> {
                     word.number,
                     handle.task_ended(job, launch, node, convert::end(ended)),
                 );
+            }
+            Some(from_agent::What::InstanceEnded(ended)) => {
+                let (job, launch) = named(ended.task);
+                let fact = Fact::InstanceEnded {
+                    job,
+                    launch,
+                    end: InstanceEnd {
+                        role: ended.role,
+                        index: ended.index,
+                        exit_code: ended.exit_code,
+                        signal: ended.signal,
+                    },
+                };
+                self.when_durable(word.number, handle.tell(fact));
             }
             Some(from_agent::What::Progress(progress)) => {
                 let (job, launch) = named(progress.task);

@@ -45,6 +45,8 @@ pub enum Command {
     /// The live cluster
     #[command(flatten)]
     Live(crate::live::LiveCommand),
+    /// Turn job files of other systems into ours
+    Convert(ConvertArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }
@@ -691,6 +693,51 @@ pub enum VcCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// `dovetail convert`.
+#[derive(Debug, Args)]
+pub struct ConvertArgs {
+    /// From which system
+    #[command(subcommand)]
+    pub from: ConvertFrom,
+}
+
+/// Systems whose job files are known.
+#[derive(Debug, Subcommand)]
+pub enum ConvertFrom {
+    /// OpenPAI, protocol version 2; what is left out or is not quite the same is told on standard error
+    Pai(ConvertPaiArgs),
+}
+
+/// `dovetail convert pai`.
+#[derive(Debug, Args)]
+pub struct ConvertPaiArgs {
+    /// The job file; - for standard input
+    #[arg(value_name = "JOB.yaml")]
+    pub file: PathBuf,
+    /// How to print it
+    #[arg(short, long, value_name = "FORM", default_value = "yaml")]
+    pub output: FileForm,
+    /// The same as -o json
+    #[arg(long)]
+    pub json: bool,
+    /// Leave out keys that are not known, and leave templates that name nothing as they are, instead of refusing the file
+    #[arg(long)]
+    pub lenient: bool,
+    /// Do not tell what is left out
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Forms of a job file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum FileForm {
+    /// YAML
+    #[default]
+    Yaml,
+    /// JSON
+    Json,
 }
 
 /// `dovetail completions`.

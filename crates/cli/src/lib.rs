@@ -59,6 +59,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Report(args) => commands::report::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Convert(args) => commands::convert::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
     };
     done.map(|()| ExitCode::SUCCESS)

@@ -41,6 +41,19 @@ pub struct TaskEnd {
     pub out_of_memory: bool,
 }
 
+/// How an instance of a role ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceEnd {
+    /// Its role.
+    pub role: String,
+    /// Which of its instances.
+    pub index: u32,
+    /// Its exit code.
+    pub exit_code: i32,
+    /// The signal that ended it; zero if none did.
+    pub signal: i32,
+}
+
 /// A policy as people write it: a preset, and parts that replace its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyText {
@@ -122,6 +135,17 @@ pub enum Fact {
         /// Who.
         by: String,
     },
+    /// A job has another mark of its owner, or one less.
+    Labelled {
+        /// The job.
+        job: JobNo,
+        /// The key of the mark.
+        key: String,
+        /// Its value; none to take it away.
+        value: Option<String>,
+        /// Who.
+        by: String,
+    },
     /// A node joined, came back, or changed.
     NodeJoined {
         /// Its id: the next free one for a new name.
@@ -169,6 +193,18 @@ pub enum Fact {
         /// How its GPUs are shared, where they are.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         sharing: String,
+        /// What its agent has to say, such as an image that is not used.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        remarks: Vec<String>,
+    },
+    /// An instance of a role has ended; others of the launch may go on.
+    InstanceEnded {
+        /// The job.
+        job: JobNo,
+        /// The launch.
+        launch: Launch,
+        /// How.
+        end: InstanceEnd,
     },
     /// They have ended.
     TaskEnded {

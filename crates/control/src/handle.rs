@@ -214,8 +214,17 @@ impl Handle {
                 ));
             }
             let (array, mut key) = (desk.book.next_job(), key);
+            for role in 0..request.roles.len() {
+                let first = request.roles[..role].iter().map(|r| r.instances).sum();
+                may_come(desk.book, &request.clone().alone(first))?;
+            }
+            if !request.roles.is_empty() && indices.iter().any(|i| request.instance(*i).is_none()) {
+                return Err(Refusal::Invalid(
+                    "array: an instance is not there; roles have fewer of them".to_owned(),
+                ));
+            }
             for index in indices {
-                let mut request = request.clone();
+                let mut request = request.clone().alone(index);
                 request.array = Some(ArrayPart {
                     array,
                     index,
@@ -287,6 +296,16 @@ impl Handle {
             });
             may_be_there(desk.book, &request.unwrap_or_default())?;
             desk.record(Fact::Prioritized { job, priority, by });
+            Ok(())
+        })
+    }
+
+    /// Gives a job a mark, or takes one away.
+    pub fn label(&self, job: JobNo, key: &str, value: Option<String>, by: &str) -> Ask<'_, ()> {
+        let (key, by) = (key.to_owned(), by.to_owned());
+        self.ask(move |desk| {
+            find(desk.book, job)?;
+            desk.record(Fact::Labelled { job, key, value, by });
             Ok(())
         })
     }
@@ -387,13 +406,21 @@ impl Handle {
     }
 
     /// A task runs.
-    pub fn task_started(&self, job: JobNo, launch: Launch, node: NodeId, sharing: String) -> Ask<'_, ()> {
+    pub fn task_started(
+        &self,
+        job: JobNo,
+        launch: Launch,
+        node: NodeId,
+        sharing: String,
+        remarks: Vec<String>,
+    ) -> Ask<'_, ()> {
         self.ask(move |desk| {
             desk.record(Fact::TaskStarted {
                 job,
                 launch,
                 node,
                 sharing,
+                remarks,
             });
             Ok(())
         })
@@ -499,6 +526,16 @@ fn may_come(book: &Book, request: &JobRequest) -> Result<(), Refusal> {
     };
     let there: u32 = nodes.iter().filter(fits).map(|n| n.spec.gpus).sum();
     let least = request.min_gpus.unwrap_or(request.gpus);
+    let bundle = request.gpus_per_task.max(1);
+    let bundles: u32 = nodes.iter().filter(fits).map(|n| n.spec.gpus / bundle).sum();
+    if there >= least && bundles < least / bundle {
+        let widest = nodes.iter().map(|n| n.spec.gpus).max().unwrap_or(0);
+        return Err(Refusal::Invalid(format!(
+            "gpus: asks for {} times {bundle} GPUs of one node each, but this cluster has room for {bundles}; its largest \
+             node has {widest} GPUs",
+            least / bundle
+        )));
+    }
     if there < least {
         let all: u32 = nodes.iter().map(|n| n.spec.gpus).sum();
         return Err(Refusal::Invalid(format!(

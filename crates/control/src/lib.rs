@@ -20,17 +20,19 @@ mod known;
 mod logs;
 mod private_file;
 mod request;
+mod roles;
 
 pub use book::{Book, Notice, Order, StartTask};
 pub use clusters::{DEFAULT_CLUSTER, Everyone, Promise, VirtualCluster, VirtualClusters};
 pub use dovetail_policies::knobs::parse_span;
 pub use driver::{Backend, Driver, DriverConfig, DriverError, Start};
-pub use fact::{Fact, Operate, PolicyText, Record, TaskEnd};
+pub use fact::{Fact, InstanceEnd, Operate, PolicyText, Record, TaskEnd};
 pub use handle::{Admittance, Arrival, Ask, Handle, Refusal};
 pub use known::{KnownPolicy, known_policies};
 pub use logs::{LogPiece, LogRequest};
 pub use private_file::write_private;
 pub use request::{After, AfterWhen, ArrayPart, JobRequest, Processes, Retries};
+pub use roles::{Instance, Role};
 
 /// The number of a job, as people see it: 1, 2, 3, ...
 pub type JobNo = u64;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::JobNo;
+use crate::roles::Role;
 
 /// How many processes a task has on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -131,6 +132,32 @@ pub struct JobRequest {
     pub array: Option<ArrayPart>,
     /// Only its owner and administrators see it.
     pub private: bool,
+    /// Processes that do different things, each with GPUs of its own; none: one command for the whole gang.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<Role>,
+    /// Whether all instances of its roles start together; else each is a job of an array.
+    #[serde(skip_serializing_if = "is_true")]
+    pub gang: bool,
+    /// GPUs that have to be on one node.
+    #[serde(skip_serializing_if = "is_one")]
+    pub gpus_per_task: u32,
+    /// What stands for `<% $secrets.NAME %>` in its commands; never shown.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, String>,
+    /// The file it was sent as, if it was another kind of file; without secrets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// What was left out of that file, or is not quite the same here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+}
+
+fn is_true(flag: &bool) -> bool {
+    *flag
+}
+
+fn is_one(gpus: &u32) -> bool {
+    *gpus == 1
 }
 
 impl Default for JobRequest {
@@ -160,6 +187,12 @@ impl Default for JobRequest {
             run_as: None,
             array: None,
             private: false,
+            roles: Vec::new(),
+            gang: true,
+            gpus_per_task: 1,
+            secrets: BTreeMap::new(),
+            file: None,
+            remarks: Vec::new(),
         }
     }
 }
@@ -174,7 +207,22 @@ impl JobRequest {
     /// Names the field and what would be accepted.
     pub fn validate(&self) -> Result<(), String> {
         let bad = |field: &str, what: &str| Err(format!("{field}: {what}"));
-        if self.command.first().is_none_or(String::is_empty) {
+        if !self.roles.is_empty() {
+            self.check_roles()?;
+            let mut sized = self.clone();
+            if self.gang {
+                sized.size_by_roles()?;
+            }
+            if (sized.gpus, sized.gpus_per_task) != (self.gpus, self.gpus_per_task) {
+                return bad(
+                    "gpus",
+                    &format!("its roles ask for {} together, not {}", sized.gpus, self.gpus),
+                );
+            }
+            if self.min_gpus.is_some() || self.max_gpus.is_some() {
+                return bad("min_gpus, max_gpus", "a job with roles has the size of its roles");
+            }
+        } else if self.command.first().is_none_or(String::is_empty) {
             return bad(
                 "command",
                 "a program and its arguments are needed, such as [python3, train.py]",
@@ -182,6 +230,12 @@ impl JobRequest {
         }
         if self.gpus == 0 || self.gpus > 1_000_000 {
             return bad("gpus", "must be from 1 to 1000000");
+        }
+        if self.gpus_per_task == 0 || self.gpus_per_task > self.gpus {
+            return bad(
+                "gpus_per_task",
+                &format!("must be from 1 to gpus, which is {}", self.gpus),
+            );
         }
         let (least, most) = (
             self.min_gpus.unwrap_or(self.gpus),

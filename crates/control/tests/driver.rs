@@ -73,7 +73,10 @@ fn a_job_survives_a_crash_and_is_taken_up_again() {
         panic!("{order:?}")
     };
     assert_eq!((task.job, task.launch, task.share.gpus.count()), (no, 1, 2));
-    handle.task_started(no, 1, node, String::new()).wait().unwrap();
+    handle
+        .task_started(no, 1, node, String::new(), Vec::new())
+        .wait()
+        .unwrap();
     // The process dies: nothing is said, nothing is tidied up.
     drop(handle);
     thread.join().unwrap();
@@ -154,7 +157,7 @@ fn an_array_runs_so_many_at_a_time() {
         assert!(up <= 2, "{up} at once");
         assert_eq!(task.request.array.unwrap().index as u64, task.job);
         handle
-            .task_started(task.job, 1, node, String::new())
+            .task_started(task.job, 1, node, String::new(), Vec::new())
             .wait()
             .unwrap();
         handle

@@ -214,6 +214,7 @@ impl World {
                         launch: start.launch,
                         node: NodeId(i as u32),
                         sharing: String::new(),
+                        remarks: Vec::new(),
                     });
                 }
             }

@@ -37,6 +37,7 @@ impl Round<'_> {
         let fills = |m: &JobId| self.state.known(*m).spec.gpu_memory_mib;
         let ask = Ask {
             gpus: claim.gpus,
+            gpus_per_task: self.bundle(claim),
             gpu_memory_mib: claim.members.iter().map(fills).sum(),
             ..self.sizing.ask(first, &self.state.cluster)
         };
@@ -53,8 +54,25 @@ impl Round<'_> {
         Ok(())
     }
 
+    /// The bundle that suits all members of a claim: all of it on one node where nothing less does.
+    pub(crate) fn bundle(&self, claim: &Claim) -> u32 {
+        let each = claim
+            .members
+            .iter()
+            .map(|m| self.state.known(*m).spec.gpus_per_task);
+        each.fold(1, |all, one| {
+            let (all, one) = (u64::from(all), u64::from(one.max(1)));
+            let common = all / common_divisor(all, one) * one;
+            u32::try_from(common).unwrap_or(u32::MAX).min(claim.gpus.max(1))
+        })
+    }
+
     /// Puts a job that holds nothing on these GPUs; with `share`, others may be there already.
     pub fn put_on(&mut self, job: JobId, place: Allocation, share: bool) {
         self.draft.assign(self.state, self.tenancy, job, place, share);
     }
+}
+
+fn common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
 }

@@ -94,6 +94,17 @@ impl State {
         let mut really = Tally::default();
         let mut wishes: BTreeMap<NodeId, Share> = BTreeMap::new();
         for job in self.jobs() {
+            let bundle = job.spec.gpus_per_task;
+            if job
+                .allocation
+                .as_ref()
+                .is_some_and(|a| !a.is_in_bundles_of(bundle))
+            {
+                return Err(format!(
+                    "job {} has a bundle of {bundle} GPUs on two nodes",
+                    job.spec.id
+                ));
+            }
             for part in job.allocation.iter().flat_map(|a| &a.shares) {
                 match self.cluster.node(part.node) {
                     None => return Err(format!("job {} is on no node", job.spec.id)),

@@ -176,6 +176,8 @@ pub struct Ask {
     pub job: JobId,
     /// GPUs.
     pub gpus: u32,
+    /// GPUs of one bundle, which have to be on one node; see [`Allocation::is_in_bundles_of`].
+    pub gpus_per_task: u32,
     /// Only this kind.
     pub gpu_type: Option<GpuTypeId>,
     /// CPU beside each GPU, in milli-cores.
@@ -196,6 +198,7 @@ impl Ask {
         Self {
             job: spec.id,
             gpus: spec.gpus,
+            gpus_per_task: spec.gpus_per_task,
             gpu_type: spec.gpu_type,
             cpu_milli_per_gpu: spec.cpu_milli_per_gpu,
             memory_mib_per_gpu: spec.memory_mib_per_gpu,

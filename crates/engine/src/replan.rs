@@ -157,11 +157,13 @@ impl Round<'_> {
         let fills = |m: &JobId| self.state.known(*m).spec.gpu_memory_mib;
         let ask = Ask {
             gpus: claim.gpus,
+            gpus_per_task: self.bundle(claim),
             gpu_memory_mib: claim.members.iter().map(fills).sum(),
             ..self.sizing.ask(first, &self.state.cluster)
         };
         let fits = |a: &&Allocation| {
             a.gpus() == claim.gpus
+                && a.is_in_bundles_of(ask.gpus_per_task)
                 && self.state.cluster.is_free(&resized(a, &ask))
                 && self.state.cluster.has_room_beside(a, ask.gpu_memory_mib)
                 && self.may_use(claim, a, before)

@@ -294,7 +294,8 @@ impl<'a> Round<'a> {
         let ask = self.sizing.ask(job, &self.state.cluster);
         let view = Sharers::new(self.state);
         let found = self.grouping.beside(job, &ask, &view, self.state.now)?;
-        self.tenancy.may_use(job, &found).then_some(found)
+        let suits = found.is_in_bundles_of(ask.gpus_per_task) && self.tenancy.may_use(job, &found);
+        suits.then_some(found)
     }
 
     /// Whether a place that was lost in this round still has room, and nobody came to it in this round.

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct Shape {
     /// GPUs.
     pub gpus: u32,
+    /// GPUs that have to be on one node.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub gpus_per_task: u32,
     /// Only this kind.
     pub gpu_type: Option<GpuTypeId>,
     /// CPU beside each GPU, in milli-cores.
@@ -24,11 +27,20 @@ pub struct Shape {
     pub tenancy_key: u64,
 }
 
+fn one() -> u32 {
+    1
+}
+
+fn is_one(gpus: &u32) -> bool {
+    *gpus == 1
+}
+
 impl Shape {
     /// The shape of a job under a tenancy that sees `tenancy_key` in it.
     pub fn of(spec: &JobSpec, tenancy_key: u64) -> Self {
         Self {
             gpus: spec.gpus,
+            gpus_per_task: spec.gpus_per_task,
             gpu_type: spec.gpu_type,
             cpu_milli_per_gpu: spec.cpu_milli_per_gpu,
             memory_mib_per_gpu: spec.memory_mib_per_gpu,

@@ -38,6 +38,22 @@ impl Allocation {
         self.shares.len()
     }
 
+    /// Whether each bundle of so many GPUs is on one node: all nodes hold whole bundles, but for one that also holds what
+    /// is left over.
+    pub fn is_in_bundles_of(&self, gpus: u32) -> bool {
+        if gpus <= 1 {
+            return true;
+        }
+        let over = |share: &&NodeShare| share.gpus.count() % gpus != 0;
+        let rest: u32 = self
+            .shares
+            .iter()
+            .filter(over)
+            .map(|s| s.gpus.count() % gpus)
+            .sum();
+        self.shares.iter().filter(over).count() <= 1 && rest == self.gpus() % gpus
+    }
+
     /// Whether some part of it is on this node.
     pub fn touches(&self, node: NodeId) -> bool {
         self.shares.iter().any(|s| s.node == node)

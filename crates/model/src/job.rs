@@ -52,6 +52,9 @@ pub struct JobSpec {
     pub priority: i32,
     /// The gang: so many GPUs at once, or nothing.
     pub gpus: u32,
+    /// GPUs that have to be on one node: the gang comes in bundles of so many, and what is left over is one more.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub gpus_per_task: u32,
     /// The share of each GPU, in milli-GPU.
     pub gpu_milli: u32,
     /// Elastic jobs run on as few as this.
@@ -84,6 +87,15 @@ pub struct JobSpec {
     pub deadline: Option<Time>,
 }
 
+/// Most jobs can be cut anywhere.
+fn one() -> u32 {
+    1
+}
+
+fn is_one(gpus: &u32) -> bool {
+    *gpus == 1
+}
+
 impl JobSpec {
     /// CPU and memory beside each GPU that would make it fastest; what it asks for where it was not measured.
     pub fn wish(&self) -> Share {
@@ -101,6 +113,7 @@ impl JobSpec {
             user: UserId(0),
             priority: 0,
             gpus,
+            gpus_per_task: 1,
             gpu_milli: 1000,
             min_gpus: gpus,
             max_gpus: gpus,

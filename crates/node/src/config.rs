@@ -18,6 +18,16 @@ pub enum Security {
     Off,
 }
 
+/// What becomes of a job that names a container image on a node without a container runtime.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Images {
+    /// It is refused.
+    #[default]
+    Require,
+    /// It runs without the image, and its log and its record say so.
+    Ignore,
+}
+
 /// The settings of an agent. [`AgentConfig::new`] has sensible values for all but three.
 #[derive(Clone)]
 pub struct AgentConfig {
@@ -56,6 +66,10 @@ pub struct AgentConfig {
     pub keep_ended_bytes: u64,
     /// The longest pause between two attempts to reach the scheduler.
     pub redial_most: Duration,
+    /// The program that runs containers; podman or docker if not given, and none if it is `none`.
+    pub container_runtime: Option<PathBuf>,
+    /// What becomes of jobs with images where there is no container runtime.
+    pub images: Images,
 }
 
 impl AgentConfig {
@@ -80,6 +94,8 @@ impl AgentConfig {
             keep_ended: Duration::from_secs(7 * 24 * 3600),
             keep_ended_bytes: 20 << 30,
             redial_most: Duration::from_secs(10),
+            container_runtime: None,
+            images: Images::default(),
         }
     }
 

@@ -36,7 +36,7 @@ mod task;
 mod trainers;
 
 pub use agent::run;
-pub use config::{AgentConfig, Security};
+pub use config::{AgentConfig, Images, Security};
 pub use error::NodeError;
 pub use hardware::gpus::gpu_count;
 pub use shim::shim;

@@ -144,6 +144,7 @@ impl Teller {
             user: job.user,
             priority: job.priority,
             gpus: job.gpus,
+            gpus_per_task: 1,
             gpu_milli: job.gpu_milli,
             min_gpus: job.min_gpus.min(job.gpus),
             max_gpus: job.max_gpus.max(job.gpus),

@@ -54,7 +54,7 @@ fn sums(book: &Book) -> BTreeMap<&str, Sums> {
     sums
 }
 
-fn view(book: &Book, user: &User) -> ClustersView {
+pub(crate) fn view(book: &Book, user: &User) -> ClustersView {
     let clusters = book.clusters();
     let mut sums = sums(book);
     let mut names = clusters.names();

@@ -1,8 +1,10 @@
 //! Jobs in a file: YAML (or JSON) with the keys of a request, in forms that people like to write.
 
-use dovetail_control::{After, JobRequest, parse_span};
+use dovetail_control::{After, JobRequest, Role, parse_span};
+use dovetail_openpai::{Mode, Remark, is_openpai};
 use serde_json::{Map, Value, json};
 
+use crate::openpai::Converted;
 use crate::views::{ArrayRequest, Submission};
 
 /// The JSON schema of a job file.
@@ -25,6 +27,8 @@ pub struct JobFile {
     pub job: JobRequest,
     /// An array of it.
     pub array: Option<ArrayRequest>,
+    /// What was left out of a file of another kind, or is not quite the same.
+    pub ignored: Vec<Remark>,
 }
 
 impl JobFile {
@@ -37,6 +41,15 @@ impl JobFile {
             file: file.to_owned(),
             what,
         };
+        if is_openpai(text) {
+            let lines = |faults: Vec<Remark>| {
+                let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+                wrong(lines.join(&format!("\n{file}: ")))
+            };
+            return crate::openpai::convert(text, Mode::Strict)
+                .map(Self::from)
+                .map_err(lines);
+        }
         let options = serde_saphyr::options! { strict_booleans: true };
         let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|e| {
             let first = e.to_string().lines().next().unwrap_or_default().to_owned();
@@ -60,8 +73,10 @@ impl JobFile {
                 let words = json!(["/bin/sh", "-c", line]);
                 keys.insert("command".to_owned(), words);
             }
-            None => return Err("command: is missing; a line for the shell, or a list of words".to_owned()),
-            Some(_) => {}
+            None if !keys.contains_key("roles") => {
+                return Err("command: is missing; a line for the shell, or a list of words".to_owned());
+            }
+            None | Some(_) => {}
         }
         for (written, kept) in [
             ("time_limit", "time_limit_s"),
@@ -101,16 +116,20 @@ impl JobFile {
             let jobs: Vec<After> = listed.iter().map(after).collect::<Result<_, _>>()?;
             *value = json!(jobs);
         }
+        if let Some(Value::Array(roles)) = keys.get_mut("roles") {
+            roles.iter_mut().enumerate().try_for_each(|(i, r)| role(i, r))?;
+        }
         let array = match keys.remove("array") {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => Some(indices(&text)?),
             Some(other) => return Err(format!("array: {other} is none; expected one such as 1-100%10")),
         };
         let known = serde_json::to_value(JobRequest::default()).unwrap_or_default();
-        let known: Vec<&str> = known
+        let mut known: Vec<&str> = known
             .as_object()
             .map(|m| m.keys().map(String::as_str).collect())
             .unwrap_or_default();
+        known.extend(KEYS_OF_ROLES);
         for key in keys.keys() {
             if !known.contains(&key.as_str()) {
                 let near = dovetail_model::suggest::nearest(key, known.iter().copied());
@@ -124,9 +143,59 @@ impl JobFile {
                 ));
             }
         }
-        let job = one_by_one(keys)?;
+        let said = keys.get("gpus").and_then(Value::as_u64);
+        let mut job = one_by_one(keys)?;
+        let mut array = array;
+        if !job.roles.is_empty() {
+            job.size_by_roles()?;
+            if let Some(said) = said.filter(|said| job.gang && *said != u64::from(job.gpus)) {
+                return Err(format!(
+                    "gpus: is {said}, but its roles ask for {} together; leave it out",
+                    job.gpus
+                ));
+            }
+            if !job.gang {
+                let count = job.roles.iter().map(|r| r.instances).sum();
+                array.get_or_insert(ArrayRequest {
+                    indices: (0..count).collect(),
+                    at_most: None,
+                });
+            }
+        }
         job.validate()?;
-        Ok(Self { job, array })
+        Ok(Self {
+            job,
+            array,
+            ignored: Vec::new(),
+        })
+    }
+
+    /// The file as people would write it: what is as usual, or follows from its roles, is left out.
+    pub fn keys(&self) -> Map<String, Value> {
+        let usual = serde_json::to_value(JobRequest::default()).unwrap_or_default();
+        let mut keys = unusual(&serde_json::to_value(&self.job).unwrap_or_default(), &usual);
+        keys.remove("file");
+        keys.remove("remarks");
+        if let Some(Value::Array(roles)) = keys.get_mut("roles") {
+            let usual = serde_json::to_value(Role::default()).unwrap_or_default();
+            for role in roles {
+                *role = Value::Object(unusual(role, &usual));
+            }
+            for key in ["gpus", "gpus_per_task", "cpus_per_gpu", "memory_mib_per_gpu"] {
+                keys.remove(key);
+            }
+        }
+        let all = self.job.roles.iter().map(|r| r.instances).sum();
+        let array = self
+            .array
+            .as_ref()
+            .filter(|a| self.job.gang || a.indices != (0..all).collect::<Vec<_>>());
+        if let Some(array) = array {
+            let listed: Vec<String> = array.indices.iter().map(ToString::to_string).collect();
+            let most = array.at_most.map(|n| format!("%{n}")).unwrap_or_default();
+            keys.insert("array".to_owned(), json!(format!("{}{most}", listed.join(","))));
+        }
+        keys
     }
 
     /// What is sent.
@@ -137,6 +206,55 @@ impl JobFile {
             dry_run,
         }
     }
+}
+
+impl From<Converted> for JobFile {
+    fn from(converted: Converted) -> Self {
+        Self {
+            job: converted.job,
+            array: converted.array,
+            ignored: converted.remarks,
+        }
+    }
+}
+
+/// Keys of a request that are not there where a job has no roles.
+const KEYS_OF_ROLES: [&str; 4] = ["roles", "gang", "gpus_per_task", "secrets"];
+
+/// The keys whose values are not the usual ones.
+fn unusual(value: &Value, usual: &Value) -> Map<String, Value> {
+    let keys = value.as_object().cloned().unwrap_or_default();
+    keys.into_iter()
+        .filter(|(key, value)| usual.get(key) != Some(value))
+        .collect()
+}
+
+/// Forms that people like to write in a role.
+fn role(index: usize, role: &mut Value) -> Result<(), String> {
+    let Value::Object(keys) = role else {
+        return Err(format!(
+            "roles[{index}]: expected keys with values, such as name, instances and command"
+        ));
+    };
+    if let Some(Value::String(line)) = keys.get("command") {
+        let words = json!(["/bin/sh", "-c", line]);
+        keys.insert("command".to_owned(), words);
+    }
+    if let Some(value) = keys.remove("memory") {
+        let mib = memory(&value).map_err(|e| format!("roles[{index}].memory: {e}"))?;
+        if keys.insert("memory_mib".to_owned(), json!(mib)).is_some() {
+            return Err(format!(
+                "roles[{index}].memory: is given twice, also as memory_mib"
+            ));
+        }
+    }
+    if let Some(Value::Object(values)) = keys.get_mut("env") {
+        for value in values.values_mut().filter(|v| v.is_number() || v.is_boolean()) {
+            *value = Value::String(value.to_string());
+        }
+    }
+    let known: Result<Role, _> = serde_json::from_value(Value::Object(keys.clone()));
+    known.map(drop).map_err(|e| format!("roles[{index}]: {e}"))
 }
 
 /// Reads the whole; if that fails, each key by itself, to name the one that is wrong.
@@ -288,9 +406,49 @@ mod tests {
         let mut keys: Vec<String> = request.as_object().unwrap().keys().cloned().collect();
         let forms = ["time_limit", "expected", "grace", "memory_per_gpu", "gpu_memory"];
         keys.extend(forms.map(str::to_owned));
+        keys.extend(KEYS_OF_ROLES.map(str::to_owned));
         keys.sort();
         listed.sort();
         assert_eq!(listed, keys.iter().collect::<Vec<_>>());
+    }
+
+    const ROLES: &str = "name: two\nroles:\n- {name: worker, instances: 2, gpus: 2, cpus: 1, memory: 1G, command: train}\n\
+                         - {name: ps, command: [serve], env: {N: 1}, min_failed: -1}\n";
+
+    #[test]
+    fn roles_are_read_and_written_back() {
+        let file = JobFile::parse(ROLES, "job.yaml").unwrap();
+        assert_eq!(
+            (file.job.gpus, file.job.gpus_per_task, file.job.memory_mib_per_gpu),
+            (4, 2, 512)
+        );
+        let text = serde_saphyr::to_string(&file.keys()).unwrap();
+        assert!(
+            !text.contains("gpus_per_task") && !text.contains("retries"),
+            "{text}"
+        );
+        assert_eq!(JobFile::parse(&text, "again").unwrap(), file);
+        let alone = JobFile::parse(&format!("{ROLES}gang: false\n"), "job.yaml").unwrap();
+        assert_eq!(alone.array.as_ref().unwrap().indices, [0, 1, 2]);
+        assert_eq!(
+            JobFile::parse(&serde_saphyr::to_string(&alone.keys()).unwrap(), "again").unwrap(),
+            alone
+        );
+        for (wrong, part) in [
+            (
+                ROLES.replace("memory: 1G", "memry: 1G"),
+                "roles[0]: unknown field `memry`",
+            ),
+            (
+                ROLES.replace("name: ps", "name: worker"),
+                "roles[1].name: there are two roles worker",
+            ),
+            (format!("{ROLES}gpus: 3"), "gpus: is 3, but its roles ask for 4"),
+            ("roles: [x]".to_owned(), "roles[0]: expected keys"),
+        ] {
+            let said = JobFile::parse(&wrong, "job.yaml").unwrap_err().to_string();
+            assert!(said.contains(part), "{wrong}: {said}");
+        }
     }
 
     proptest! {

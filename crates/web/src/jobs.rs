@@ -6,7 +6,7 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
-use dovetail_control::JobNo;
+use dovetail_control::{JobNo, JobRequest};
 use dovetail_control::book::{Book, JobRecord};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::job_file::JobFile;
 use crate::people::{Role, User};
 use crate::views::{
-    ActionDone, Actions, FileCheck, JobView, NewPriority, ProgressPoint, Submission, Submitted,
+    ActionDone, Actions, ArrayRequest, FileCheck, JobView, NewPriority, ProgressPoint, Submission, Submitted,
 };
 use crate::{Api, Problem};
 
@@ -65,7 +65,8 @@ fn read(headers: &HeaderMap, body: &Bytes) -> Result<(Submission, Vec<String>), 
     }
     let text = std::str::from_utf8(body).map_err(|_| Problem::invalid("the job file is not UTF-8"))?;
     let file = JobFile::parse(text, "the job file").map_err(|e| Problem::invalid(e.to_string()))?;
-    Ok((file.submission(false), Vec::new()))
+    let ignored = file.ignored.iter().map(ToString::to_string).collect();
+    Ok((file.submission(false), ignored))
 }
 
 /// What a job file may be sent as.
@@ -92,28 +93,7 @@ pub(crate) async fn submit(
         array,
         dry_run,
     } = submission;
-    if job.array.is_some() {
-        return Err(Problem::invalid(
-            "job.array: is set by the scheduler; use `array` beside `job`",
-        ));
-    }
-    // Whose account a job has is no matter of what its sender writes.
-    match &job.run_as {
-        Some(account) if *account != user.name && !user.admin => {
-            return Err(Problem::forbidden(format!(
-                "run_as: only an administrator may run jobs as {account}"
-            )));
-        }
-        None if api.config.run_as_user => job.run_as = Some(user.name.clone()),
-        Some(_) | None => {}
-    }
-    let role = api.handle.read(|book| user.role_in(book, &job.tenant));
-    if role < Some(Role::Member) {
-        return Err(Problem::forbidden(format!(
-            "tenant: you may not run jobs in virtual cluster {}; ask an administrator for the role member",
-            job.tenant
-        )));
-    }
+    may_send(&api, &user, &mut job)?;
     let key = headers
         .get("idempotency-key")
         .map(|v| v.to_str().unwrap_or_default().to_owned());
@@ -136,7 +116,53 @@ pub(crate) async fn submit(
         };
         return Ok((StatusCode::OK, Json(dry)));
     }
-    let (id, last) = match array {
+    let (id, last) = send(&api, &user, job, array, key).await?;
+    let submitted = Submitted {
+        id: Some(id),
+        last,
+        outlook: None,
+        ignored,
+    };
+    Ok((StatusCode::CREATED, Json(submitted)))
+}
+
+/// Whether somebody may send a job; it is told whose account it runs under.
+fn may_send(api: &Api, user: &User, job: &mut JobRequest) -> Result<(), Problem> {
+    if job.array.is_some() {
+        return Err(Problem::invalid(
+            "job.array: is set by the scheduler; use `array` beside `job`",
+        ));
+    }
+    // Whose account a job has is no matter of what its sender writes.
+    match &job.run_as {
+        Some(account) if *account != user.name && !user.admin => {
+            return Err(Problem::forbidden(format!(
+                "run_as: only an administrator may run jobs as {account}"
+            )));
+        }
+        None if api.config.run_as_user => job.run_as = Some(user.name.clone()),
+        Some(_) | None => {}
+    }
+    let role = api.handle.read(|book| user.role_in(book, &job.tenant));
+    if role < Some(Role::Member) {
+        return Err(Problem::forbidden(format!(
+            "tenant: you may not run jobs in virtual cluster {}; ask an administrator for the role member",
+            job.tenant
+        )));
+    }
+    Ok(())
+}
+
+/// Takes a job in, or an array of them: the first number, and the last of an array.
+pub(crate) async fn send(
+    api: &Api,
+    user: &User,
+    mut job: JobRequest,
+    array: Option<ArrayRequest>,
+    key: Option<String>,
+) -> Result<(JobNo, Option<JobNo>), Problem> {
+    may_send(api, user, &mut job)?;
+    Ok(match array {
         None => (api.ask(api.handle.submit_once(&user.name, job, key)).await?, None),
         Some(array) => {
             const MOST: usize = 100_000;
@@ -149,14 +175,15 @@ pub(crate) async fn submit(
             let (first, last) = api.ask(ask).await?;
             (first, Some(last))
         }
-    };
-    let submitted = Submitted {
-        id: Some(id),
-        last,
-        outlook: None,
-        ignored,
-    };
-    Ok((StatusCode::CREATED, Json(submitted)))
+    })
+}
+
+/// What kind of job file a text is.
+fn kind(text: &str) -> &'static str {
+    match dovetail_openpai::is_openpai(text) {
+        true => "openpai",
+        false => "native",
+    }
 }
 
 /// Reads a job file and says what it finds, without sending it.
@@ -170,12 +197,17 @@ pub(crate) async fn check(_user: User, body: Bytes) -> Json<FileCheck> {
         return Json(wrong("the job file is not UTF-8".to_owned()));
     };
     Json(match JobFile::parse(text, "the job file") {
-        Err(error) => wrong(error.what),
-        Ok(file) => FileCheck {
-            kind: "native".to_owned(),
-            job: Some(file.job),
-            array: file.array,
+        Err(error) => FileCheck {
+            kind: kind(text).to_owned(),
+            errors: error.what.lines().map(str::to_owned).collect(),
             ..FileCheck::default()
+        },
+        Ok(file) => FileCheck {
+            kind: kind(text).to_owned(),
+            ignored: file.ignored.iter().map(ToString::to_string).collect(),
+            job: Some(file.job.without_secrets()),
+            array: file.array,
+            errors: Vec::new(),
         },
     })
 }

@@ -15,11 +15,14 @@ mod jobs;
 mod logs;
 mod metrics;
 mod nodes;
+mod openpai;
 mod operate;
 mod page;
 mod pages;
+mod pai;
 mod people;
 mod problem;
+mod roles;
 mod routes;
 mod serve;
 mod usage;
@@ -40,6 +43,7 @@ use foresight::Foresight;
 use people::Limits;
 
 pub use job_file::{JobFile, JobFileError, SCHEMA};
+pub use openpai::{Converted, convert};
 pub use people::{Account, Audit, AuditError, Notify, Role, Scope, TokenInfo, User, Users, UsersError};
 pub use problem::Problem;
 pub use routes::openapi;
@@ -150,6 +154,7 @@ pub fn router(
             v1.fallback(problem::no_such_page)
                 .layer(map_response(problem::every_refusal)),
         )
+        .nest(pai::BASE, pai::routes())
         .fallback(page::page)
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .with_state(api)

@@ -12,6 +12,8 @@ use dovetail_model::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::roles::{InstanceView, RoleView};
+
 use crate::people::{Role, Scope, User};
 
 /// Whoever asks.
@@ -246,6 +248,9 @@ pub struct AttemptView {
     pub end: Option<String>,
     /// How GPUs are shared, where they are.
     pub sharing: String,
+    /// What is not as it was asked for, such as an image that was not used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// What the first task that failed printed last.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_words: String,
@@ -317,6 +322,9 @@ pub struct JobView {
     /// What may help, for one that failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hint: String,
+    /// Its roles and their instances at the last launch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<RoleView>,
     /// What was asked for, for its owner and administrators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<JobRequest>,
@@ -808,6 +816,7 @@ fn attempt_view(book: &Book, attempt: &Attempt) -> AttemptView {
         tasks: attempt.tasks.iter().map(task).collect(),
         end,
         sharing: attempt.sharing.clone(),
+        remarks: attempt.remarks.clone(),
         last_words: words.unwrap_or_default(),
     }
 }
@@ -849,7 +858,12 @@ impl JobView {
             launches: job.attempts.len() as u64,
             attempts: if whole { attempts.collect() } else { Vec::new() },
             hint: String::new(),
-            request: (whole && own).then(|| (*job.request).clone()),
+            request: (whole && own).then(|| job.request.without_secrets()),
+            roles: if whole {
+                crate::roles::roles(book, job)
+            } else {
+                Vec::new()
+            },
         };
         if whole && own {
             let words = view.attempts.last().map(|a| a.last_words.as_str());

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod calc;
 pub mod compare;
 pub mod completions;
+pub mod convert;
 pub mod from_journal;
 pub mod policies;
 pub mod profile;

@@ -64,6 +64,8 @@ pub fn run(args: &AgentArgs) -> Result<(), Failure> {
     config.rack = args.rack.clone();
     config.labels = pairs(&args.labels, "--label")?;
     config.cgroup = args.cgroup.clone();
+    config.images = args.images.into();
+    config.container_runtime = args.container_runtime.clone();
     block_on(async {
         let mut terminate = signal(SignalKind::terminate()).or_work()?;
         let mut interrupt = signal(SignalKind::interrupt()).or_work()?;

@@ -79,6 +79,28 @@ pub struct UpArgs {
     /// Nodes to pretend to have, each with as many virtual GPUs
     #[arg(long, value_name = "N", default_value_t = 1, requires = "virtual_gpus")]
     pub nodes: u32,
+    /// What becomes of a job that names a container image where there is neither podman nor docker
+    #[arg(long, value_name = "HOW", default_value = "ignore")]
+    pub images: ImagesArg,
+}
+
+/// What becomes of a job that names a container image on a node without a container runtime.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum ImagesArg {
+    /// It is refused
+    Require,
+    /// It runs without its image; its log and its record say so
+    #[default]
+    Ignore,
+}
+
+impl From<ImagesArg> for dovetail_node::Images {
+    fn from(images: ImagesArg) -> Self {
+        match images {
+            ImagesArg::Require => Self::Require,
+            ImagesArg::Ignore => Self::Ignore,
+        }
+    }
 }
 
 /// `dovetail server`
@@ -130,6 +152,12 @@ pub struct AgentArgs {
     /// Labels of this node
     #[arg(long = "label", value_name = "KEY=VALUE")]
     pub labels: Vec<String>,
+    /// What runs containers; none for nothing [default: podman or docker, whichever is there]
+    #[arg(long, value_name = "PROGRAM")]
+    pub container_runtime: Option<PathBuf>,
+    /// What becomes of a job that names a container image where there is neither podman nor docker
+    #[arg(long, value_name = "HOW", default_value = "require")]
+    pub images: ImagesArg,
     /// The cgroup (v2) below which tasks get theirs [default: the agent's own]
     #[arg(long, value_name = "DIR")]
     pub cgroup: Option<PathBuf>,

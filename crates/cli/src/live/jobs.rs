@@ -3,7 +3,7 @@
 use dovetail_control::JobNo;
 use dovetail_control::book::{Seats, Why};
 use dovetail_model::Time;
-use dovetail_web::views::{JobPage, JobView, Me};
+use dovetail_web::views::{JobPage, JobView, Me, RoleView};
 use serde_json::json;
 
 use crate::failure::{Blame, Failure};
@@ -195,6 +195,27 @@ fn show_one(args: &OneJobArgs) -> Result<(), Failure> {
     })
 }
 
+/// Instances of a role, by where they are in their life.
+fn role_text(role: &RoleView) -> String {
+    let of = |state: &str| {
+        let listed = role.instances.iter().filter(|i| i.state == state);
+        let listed: Vec<String> = listed
+            .map(|i| match (i.node.as_str(), i.exit_code) {
+                ("", _) => i.index.to_string(),
+                (node, None | Some(0)) => format!("{} on {node}", i.index),
+                (node, Some(code)) => format!("{} on {node} (exit {code})", i.index),
+            })
+            .collect();
+        match listed.len() {
+            0 => None,
+            1..=4 => Some(format!("{state}: {}", listed.join(", "))),
+            count => Some(format!("{state}: {count} instances")),
+        }
+    };
+    let states = ["waiting", "starting", "running", "succeeded", "failed", "stopped"];
+    states.into_iter().filter_map(of).collect::<Vec<_>>().join("; ")
+}
+
 /// All of a job, for people.
 fn whole(job: &JobView, why: &Why) -> String {
     let now = now();
@@ -243,6 +264,9 @@ fn whole(job: &JobView, why: &Why) -> String {
     add("GPU-hours", format!("{:.3}", job.gpu_seconds / 3600.0));
     let labels: Vec<String> = job.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
     add("Labels", labels.join(" "));
+    for role in &job.roles {
+        add(&format!("Role {}", role.name), role_text(role));
+    }
     if let Some(request) = &job.request {
         add("Command", request.command.join(" "));
         add("In", request.workdir.clone());
@@ -263,6 +287,9 @@ fn whole(job: &JobView, why: &Why) -> String {
                 span(took)
             ),
         );
+        for remark in &attempt.remarks {
+            add("  note", remark.clone());
+        }
         if !attempt.last_words.is_empty() {
             add(
                 "  last words",

@@ -10,7 +10,7 @@ use anyhow::Context;
 use dovetail_agents::{Authority, Hub, HubConfig};
 use dovetail_control::{Driver, DriverConfig, LogPiece, LogRequest, write_private};
 use dovetail_model::NodeId;
-use dovetail_node::AgentConfig;
+use dovetail_node::{AgentConfig, Images};
 use dovetail_web::{ApiConfig, Audit, Nodes, Tls, Users};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -76,18 +76,33 @@ pub fn up(args: &UpArgs) -> Result<(), Failure> {
             Some(SLOTS)
         }
     };
-    let (data, nodes) = (settings.data.clone(), args.nodes.max(1));
+    let (data, nodes, images) = (settings.data.clone(), args.nodes.max(1), args.images.into());
     run(settings, move || {
         let host = host_name().unwrap_or_else(|| "local".to_owned());
         let named = |i: u32| match nodes {
             1 => (host.clone(), data.join("agent")),
             _ => (format!("{host}-{i}"), data.join(format!("agent-{i}"))),
         };
-        (0..nodes).map(|i| (named(i), slots)).collect()
+        let local = |i| {
+            let (name, folder) = named(i);
+            LocalAgent {
+                name,
+                folder,
+                slots,
+                images,
+            }
+        };
+        (0..nodes).map(local).collect()
     })
 }
 
-type LocalAgent = ((String, std::path::PathBuf), Option<u32>);
+/// An agent in this process.
+struct LocalAgent {
+    name: String,
+    folder: std::path::PathBuf,
+    slots: Option<u32>,
+    images: Images,
+}
 
 /// A folder that only its owner can look into.
 fn private_folder(path: &Path) -> Result<(), Failure> {
@@ -196,11 +211,12 @@ async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failur
         dovetail_agents::serve(grpc, &names, for_agents, at_hub, to_driver, ended).await
     });
     let mut local = tokio::task::JoinSet::new();
-    for ((name, folder), slots) in agents {
-        let mut config = AgentConfig::new(&name, &reach(grpc_at), folder)
+    for agent in agents {
+        let mut config = AgentConfig::new(&agent.name, &reach(grpc_at), agent.folder)
             .with_join_token(&authority.join_token().to_string())
             .or_work()?;
-        config.virtual_gpus = slots;
+        config.virtual_gpus = agent.slots;
+        config.images = agent.images;
         local.spawn(dovetail_node::run(config, until()));
     }
     // Whoever started it may not be there to read this.

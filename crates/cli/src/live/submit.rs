@@ -1,10 +1,9 @@
 //! `dovetail run` and `dovetail submit`.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use dovetail_control::JobNo;
 use dovetail_control::book::{Outlook, Why};
 use dovetail_web::views::{EventView, JobView, LogLine, Submission, Submitted};
@@ -12,6 +11,7 @@ use dovetail_web::{JobFile, SCHEMA};
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::commands::convert;
 use crate::failure::{Blame, Failure};
 use crate::live::agent::pairs;
 use crate::live::args::{JobArgs, Output, RunJobArgs, SubmitArgs};
@@ -115,23 +115,10 @@ pub fn submit(args: &SubmitArgs) -> Result<ExitCode, Failure> {
         show::print(SCHEMA.trim_end())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let path = args.file.clone().unwrap_or_default();
-    let (text, name) = if path.as_os_str() == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).or_request()?;
-        (text, "standard input".to_owned())
-    } else {
-        let name = path.display().to_string();
-        (
-            std::fs::read_to_string(&path)
-                .with_context(|| name.clone())
-                .or_request()?,
-            name,
-        )
-    };
-    let submission = JobFile::parse(&text, &name)
-        .or_request()?
-        .submission(args.dry_run);
+    let (text, name) = convert::read(&args.file.clone().unwrap_or_default())?;
+    let file = JobFile::parse(&text, &name).or_request()?;
+    convert::tell(&file.ignored);
+    let submission = file.submission(args.dry_run);
     let client = Client::open(&args.client)?;
     block_on(async {
         let submitted: Submitted = client.post("/api/v1/jobs", &submission).await?;

@@ -20,6 +20,8 @@ pub(crate) struct Cluster {
     /// Where agents dial: the server, or something in between.
     pub(crate) dial: u16,
     pub(crate) gpus: u32,
+    /// What agents are started with beside the rest.
+    pub(crate) agent_args: Vec<String>,
     server: Option<Child>,
     agents: Vec<Option<Child>>,
 }
@@ -65,6 +67,17 @@ impl Cluster {
         cluster
     }
 
+    /// The same, with agents that are told more.
+    pub(crate) fn start_with(nodes: usize, gpus: u32, agent_args: &[&str]) -> Self {
+        let mut cluster = Self::server_only(gpus, "");
+        cluster.agent_args = agent_args.iter().map(|a| (*a).to_owned()).collect();
+        for i in 0..nodes {
+            cluster.start_agent(i);
+            cluster.until("the node is there", |c| c.nodes_up() == i + 1);
+        }
+        cluster
+    }
+
     /// Only the server.
     pub(crate) fn server_only(gpus: u32, settings: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -74,6 +87,7 @@ impl Cluster {
             grpc,
             dial: grpc,
             gpus,
+            agent_args: Vec::new(),
             server: None,
             agents: Vec::new(),
             dir,
@@ -152,6 +166,7 @@ impl Cluster {
             .arg(self.path("server/join-token"))
             .args(["--name", &format!("n{i}")])
             .args(["--virtual-gpus", &self.gpus.to_string()])
+            .args(&self.agent_args)
             .arg("--data")
             .arg(self.path(&format!("agent-{i}")))
             .stdout(Stdio::null())
@@ -168,6 +183,18 @@ impl Cluster {
         let mut child = self.agents[i].take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// Where the API is.
+    pub(crate) fn http_port(&self) -> u16 {
+        self.http
+    }
+
+    /// The token of the one who started the server.
+    pub(crate) fn token(&self) -> String {
+        let file = self.read("server/client.yaml");
+        let line = file.lines().find_map(|l| l.strip_prefix("token: "));
+        line.unwrap().trim_matches('"').to_owned()
     }
 
     pub(crate) fn client(&self) -> PathBuf {

@@ -6,8 +6,10 @@
     reason = "a test fails by panicking, and says what it skips"
 )]
 
+mod facade;
 mod faults;
 mod harness;
 mod jobs;
 mod nodes;
+mod pai;
 mod people;

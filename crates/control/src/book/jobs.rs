@@ -6,7 +6,7 @@ use dovetail_model::{
 use serde::{Deserialize, Serialize};
 
 use super::{Book, Names, What};
-use crate::fact::{Fact, TaskEnd};
+use crate::fact::{Fact, InstanceEnd, TaskEnd};
 use crate::request::{AfterWhen, JobRequest};
 use crate::{JobNo, Launch};
 
@@ -156,8 +156,27 @@ pub struct Attempt {
     /// Whether it was given other CPU and memory while it ran.
     #[serde(default)]
     pub(super) resized: bool,
+    /// Instances of its roles that have ended, in that order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<InstanceEnd>,
+    /// What the completion rules of its roles have decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// What its agents have to say, such as an image that was not used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// How it ended.
     pub end: Option<AttemptEnd>,
+}
+
+/// What the completion rules of a job's roles say of a launch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Enough instances of this role have succeeded.
+    Succeeded(String),
+    /// Too many instances of this role have failed; the last of them ended so.
+    Failed(String, InstanceEnd),
 }
 
 /// How far a job is, as it says itself.
@@ -363,6 +382,7 @@ impl Book {
             cpu_milli_per_gpu: (request.cpus_per_gpu * 1000.0) as u32,
             memory_mib_per_gpu: request.memory_mib_per_gpu,
             gpu_memory_mib: request.gpu_memory_mib,
+            gpus_per_task: request.gpus_per_task,
             submit: submitted,
             expected: request.expected_s.map(|s| Work((s * 1e6) as u64)),
             ..JobSpec::new(ticket, request.gpus)
@@ -416,6 +436,16 @@ impl Book {
         record.hold_after_stop = None;
         if matches!(record.state, JobState::Held(Hold::User(_))) {
             self.line_up(no);
+        }
+    }
+
+    pub(super) fn labelled(&mut self, no: JobNo, key: &str, value: Option<&str>) {
+        let Some(record) = self.jobs.get_mut(&no) else {
+            return;
+        };
+        match value {
+            Some(value) => drop(record.request.labels.insert(key.to_owned(), value.to_owned())),
+            None => drop(record.request.labels.remove(key)),
         }
     }
 
@@ -512,6 +542,7 @@ impl Book {
         if !self.capped.is_empty() {
             self.let_in_below_caps();
         }
+        self.instance_job_ended(no);
     }
 
     /// Builds what can be found by other keys, after loading.

@@ -3,6 +3,7 @@
 mod arrays;
 mod caps;
 mod clusters;
+mod instances;
 mod instead;
 mod jobs;
 mod nodes;
@@ -26,10 +27,10 @@ use policy::Ground;
 
 pub use clusters::ClusterChange;
 pub use instead::Instead;
-pub use jobs::{Attempt, AttemptEnd, Cause, End, Hold, JobRecord, JobState, Mark, TaskState};
+pub use jobs::{Attempt, AttemptEnd, Cause, End, Hold, JobRecord, JobState, Mark, TaskState, Verdict};
 pub use nodes::{NodeRecord, NodeState};
 pub use notices::{Notice, What};
-pub use orders::{Order, StartTask, TaskPeer};
+pub use orders::{Order, StartInstance, StartTask, TaskPeer};
 pub use why::{Blocker, Outlook, Seats, Why};
 
 /// Names that are numbers in the engine.
@@ -202,6 +203,7 @@ impl Book {
             Fact::Held { job, by } => self.held(*job, by),
             Fact::Released { job, by } => self.released(*job, by),
             Fact::Prioritized { job, priority, .. } => self.prioritized(*job, *priority),
+            Fact::Labelled { job, key, value, .. } => self.labelled(*job, key, value.as_deref()),
             Fact::NodeJoined { .. } => self.node_joined(fact),
             Fact::NodeLost { node } => self.node_lost(*node),
             Fact::NodeDrained { node, by, why } => self.node_drained(*node, by, why),
@@ -211,7 +213,9 @@ impl Book {
                 launch,
                 node,
                 sharing,
-            } => self.task_started(*job, *launch, *node, sharing),
+                remarks,
+            } => self.task_started(*job, *launch, *node, sharing, remarks),
+            Fact::InstanceEnded { job, launch, end } => self.instance_ended(*job, *launch, end),
             Fact::TaskEnded {
                 job,
                 launch,
@@ -344,6 +348,11 @@ impl Book {
     /// All jobs, oldest first.
     pub fn jobs(&self) -> impl DoubleEndedIterator<Item = &JobRecord> {
         self.jobs.values()
+    }
+
+    /// Jobs from this one on, oldest first.
+    pub fn jobs_from(&self, no: JobNo) -> impl Iterator<Item = &JobRecord> {
+        self.jobs.range(no..).map(|(_, job)| job)
     }
 
     /// Jobs that are not over, oldest first.

@@ -1,5 +1,7 @@
 //! What agents are told. Orders follow from the book, so that they can be given again to an agent that comes back.
 
+use std::collections::BTreeMap;
+
 use dovetail_model::{NodeId, NodeShare};
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +45,35 @@ pub struct StartTask {
     pub resume_step: u64,
     /// Whether others may be on the same GPUs.
     pub shared: bool,
+    /// Instances of the job's roles on this node, ready to be started; none for a job without roles.
+    pub instances: Vec<StartInstance>,
+}
+
+/// An instance of a role, ready to be started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StartInstance {
+    /// Its role.
+    pub role: String,
+    /// Which of its instances.
+    pub index: u32,
+    /// Its place among all instances of the job.
+    pub rank: u32,
+    /// What it runs.
+    pub command: Vec<String>,
+    /// Its own variables.
+    pub env: BTreeMap<String, String>,
+    /// GPU slots on this node.
+    pub gpus: Vec<u32>,
+    /// Ports it may use.
+    pub ports: Vec<u16>,
+    /// CPU, in milli-cores.
+    pub cpu_milli: u32,
+    /// Memory, in MiB.
+    pub memory_mib: u64,
+    /// The container image, if it has one.
+    pub image: Option<String>,
+    /// Size of `/dev/shm` in the container, in MiB.
+    pub shm_mib: u64,
 }
 
 /// What an agent is to do.
@@ -93,8 +124,9 @@ impl Book {
                 gpus: share.gpus.iter().collect(),
             }
         };
+        let master_port =
+            (PORTS.start + (record.no * 31 + attempt.launch) % (PORTS.end - PORTS.start)) as u16;
         let before = shares[..place].iter().map(|s| s.gpus.count()).sum();
-        let span = PORTS.end - PORTS.start;
         Order::Start(Box::new(StartTask {
             job: record.no,
             launch: attempt.launch,
@@ -104,9 +136,10 @@ impl Book {
             node_rank: place as u32,
             first_rank: before,
             peers: shares.iter().map(peer).collect(),
-            master_port: (PORTS.start + (record.no * 31 + attempt.launch) % span) as u16,
+            master_port,
             resume_step: record.steps.checkpoint,
             shared: self.engine.policy().grouping.shares(),
+            instances: self.instances_on(record, attempt, place),
         }))
     }
 

@@ -2,7 +2,7 @@
 
 use dovetail_model::{Allocation, Event, Generation, JobId, NodeId, Outcome, Rate, StopReason, Time, Work};
 
-use super::{Attempt, AttemptEnd, Book, Cause, End, Hold, JobState, TaskState, What};
+use super::{Attempt, AttemptEnd, Book, Cause, End, Hold, JobState, TaskState, Verdict, What};
 use crate::fact::TaskEnd;
 use crate::request::Processes;
 use crate::{JobNo, Launch};
@@ -52,6 +52,9 @@ impl Book {
             cause: None,
             sharing: String::new(),
             resized: false,
+            ends: Vec::new(),
+            verdict: None,
+            remarks: Vec::new(),
             end: None,
         };
         record.attempts.push(attempt);
@@ -91,7 +94,7 @@ impl Book {
     }
 
     /// Tells all tasks of a launch to stop, if it was not told before.
-    fn stop_attempt(&mut self, no: JobNo, launch: Launch, cause: Cause) {
+    pub(super) fn stop_attempt(&mut self, no: JobNo, launch: Launch, cause: Cause) {
         let Some(attempt) = self.known(no).attempt_of(launch) else {
             return;
         };
@@ -132,7 +135,14 @@ impl Book {
         Some(self.tickets[found.spec.id])
     }
 
-    pub(super) fn task_started(&mut self, no: JobNo, launch: Launch, node: NodeId, sharing: &str) {
+    pub(super) fn task_started(
+        &mut self,
+        no: JobNo,
+        launch: Launch,
+        node: NodeId,
+        sharing: &str,
+        remarks: &[String],
+    ) {
         let now = self.now;
         let Some(record) = self.jobs.get_mut(&no) else {
             return;
@@ -147,6 +157,11 @@ impl Book {
             return;
         }
         attempt.tasks[place] = TaskState::Running;
+        for remark in remarks {
+            if !attempt.remarks.contains(remark) {
+                attempt.remarks.push(remark.clone());
+            }
+        }
         if !sharing.is_empty() {
             attempt.sharing = sharing.to_owned();
         }
@@ -183,9 +198,10 @@ impl Book {
             return;
         }
         attempt.tasks[place] = TaskState::Ended(Box::new(end.clone()));
-        let failed = is_bad(end);
         let all_over = attempt.tasks.iter().all(|t| matches!(t, TaskState::Ended(_)));
         record.steps.checkpoint = record.steps.checkpoint.max(end.checkpoint_step);
+        // Of a job with roles, instances that failed were counted when they ended.
+        let failed = is_bad(end) && (record.request.roles.is_empty() || end.platform_error.is_some());
         if let Some(error) = &end.platform_error {
             self.fault_on(node, error);
         }
@@ -210,12 +226,15 @@ impl Book {
     pub(super) fn only_holds(&self, no: JobNo, launch: Launch) -> bool {
         let record = &self.jobs[&no];
         let attempt = record.attempt().filter(|a| a.launch == launch);
+        if matches!(attempt, Some(a) if matches!(a.verdict, Some(Verdict::Succeeded(_)))) {
+            return true;
+        }
         let first = attempt.and_then(|a| a.tasks.first());
         record.request.processes == Processes::FirstNode && matches!(first, Some(TaskState::Ended(_)))
     }
 
     /// Nodes on which tasks of a launch have not ended.
-    fn lives_on(&self, no: JobNo, launch: Launch) -> Vec<NodeId> {
+    pub(super) fn lives_on(&self, no: JobNo, launch: Launch) -> Vec<NodeId> {
         let attempt = self.jobs[&no].attempt().filter(|a| a.launch == launch);
         let tasks = attempt
             .into_iter()
@@ -248,6 +267,7 @@ impl Book {
         self.forget_limit(no);
         let record = self.known(no);
         let only_first = record.request.processes == Processes::FirstNode;
+        let with_roles = !record.request.roles.is_empty();
         let attempt = record.attempt_of(launch).expect("looked at by the caller");
         attempt.until = Some(now);
         let ends: Vec<TaskEnd> = attempt
@@ -264,8 +284,11 @@ impl Book {
             true => &ends[..1],
             false => &ends[..],
         };
-        let completed = counted.iter().all(|end| !is_bad(end) && !end.was_stopped);
-        let first_bad = ends.iter().find(|end| is_bad(end) && !end.was_stopped);
+        let mut completed = counted.iter().all(|end| !is_bad(end) && !end.was_stopped);
+        let mut first_bad = ends.iter().find(|end| is_bad(end) && !end.was_stopped).cloned();
+        if with_roles {
+            (completed, first_bad) = super::instances::outcome(attempt, &ends);
+        }
         match (cause, first_bad) {
             _ if completed => {
                 attempt.end = Some(AttemptEnd::Completed);
@@ -273,7 +296,6 @@ impl Book {
                 self.end(no, End::Completed);
             }
             (Some(Cause::Failed | Cause::Platform(_)) | None, Some(bad)) => {
-                let bad = bad.clone();
                 self.failed(no, &bad);
             }
             (Some(cause), _) => self.stopped(no, cause),

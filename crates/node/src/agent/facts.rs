@@ -1,14 +1,14 @@
 //! What the scheduler has to know: facts are sent until they are acknowledged, heartbeats keep the lease.
 
 use dovetail_proto::v1::from_agent::What;
-use dovetail_proto::v1::{FromAgent, Heartbeat, Hello, TaskEnded, TaskStarted};
+use dovetail_proto::v1::{FromAgent, Heartbeat, Hello, InstanceEnded, TaskEnded, TaskStarted};
 use tokio::time::{Duration, Instant};
 
 use crate::agent::state::{Agent, Ending, Phase, TaskEvent};
 use crate::clock::unix_us;
 use crate::link::{self, Sender};
 use crate::store::lease;
-use crate::task::record::{Key, STOPPED_CODE};
+use crate::task::record::{InstanceExit, Key, STOPPED_CODE};
 
 /// Facts that are not acknowledged are told again after so many heartbeats.
 const REPEAT_BEATS: u32 = 10;
@@ -96,6 +96,9 @@ impl Agent {
             return;
         }
         for (key, task) in &mut self.tasks {
+            if task.instance_facts.remove(&number).is_some() {
+                return;
+            }
             if task.started_fact == Some(number) {
                 task.started_fact = None;
                 return;
@@ -141,8 +144,33 @@ impl Agent {
                     self.stop_if_told(key);
                 }
             }
+            TaskEvent::InstanceEnded(end) => self.instance_ended(key, end),
             TaskEvent::Ended(ending) => self.ended(key, *ending),
         }
+    }
+
+    fn instance_ended(&mut self, key: Key, end: InstanceExit) {
+        let number = self.next_number();
+        let Some(task) = self.tasks.get_mut(&key) else {
+            return;
+        };
+        let named = task
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.instances.get(end.process));
+        let Some((role, index)) = named.cloned() else {
+            return;
+        };
+        tracing::info!(task = %key, role, index, exit_code = end.code, signal = end.signal, "an instance ended");
+        let fact = InstanceEnded {
+            task: Some(key.into()),
+            role,
+            index,
+            exit_code: end.code,
+            signal: end.signal,
+        };
+        task.instance_facts.insert(number, fact.clone());
+        self.say_numbered(number, What::InstanceEnded(fact));
     }
 
     fn ended(&mut self, key: Key, ending: Ending) {
@@ -186,6 +214,7 @@ impl Agent {
         let keys: Vec<Key> = self.tasks.keys().copied().collect();
         for key in keys {
             self.send_started(key);
+            self.send_instances(key);
             self.send_ended(key);
         }
         for (number, answer) in self.answers.clone() {
@@ -220,9 +249,20 @@ impl Agent {
     fn send_started(&self, key: Key) {
         let Some(task) = self.tasks.get(&key) else { return };
         if let Some(number) = task.started_fact {
-            let sharing = task.spec.as_ref().map(|s| s.sharing.clone()).unwrap_or_default();
-            let task = Some(key.into());
-            self.say_numbered(number, What::Started(TaskStarted { task, sharing }));
+            let spec = task.spec.as_ref();
+            let started = TaskStarted {
+                task: Some(key.into()),
+                sharing: spec.map(|s| s.sharing.clone()).unwrap_or_default(),
+                remarks: spec.map(|s| s.remarks.clone()).unwrap_or_default(),
+            };
+            self.say_numbered(number, What::Started(started));
+        }
+    }
+
+    fn send_instances(&self, key: Key) {
+        let Some(task) = self.tasks.get(&key) else { return };
+        for (number, fact) in &task.instance_facts {
+            self.say_numbered(*number, What::InstanceEnded(fact.clone()));
         }
     }
 

@@ -49,13 +49,17 @@ pub(super) async fn launch(launch: Launch, events: Events) {
     match started {
         Ok(mut child) => {
             let out = child.stdout.take();
-            let mut line = String::new();
             if let Some(out) = out {
-                // Without the line it ended before it began, and the folder says why.
-                let _ = BufReader::new(out).read_line(&mut line).await;
-            }
-            if line == "started\n" {
-                let _ = events.send((key, TaskEvent::Started));
+                let mut lines = BufReader::new(out).lines();
+                let mut told = 0;
+                // Without the first line it ended before it began, and the folder says why.
+                while let Ok(Some(line)) = lines.next_line().await {
+                    match line.as_str() {
+                        "started" => drop(events.send((key, TaskEvent::Started))),
+                        _ => tell_instances(key, &folder, &mut told, &events),
+                    }
+                }
+                tell_instances(key, &folder, &mut told, &events);
             }
             let _ = child.wait().await;
         }
@@ -77,14 +81,25 @@ pub(super) async fn launch(launch: Launch, events: Events) {
 
 /// Stays with a task that another agent started.
 pub(super) async fn adopt(key: Key, folder: TaskFolder, mut is_started: bool, events: Events) {
+    let mut told = 0;
     while folder.is_held() {
+        tell_instances(key, &folder, &mut told, &events);
         if !is_started && matches!(folder.running(), Ok(Some(_))) {
             is_started = true;
             let _ = events.send((key, TaskEvent::Started));
         }
         tokio::time::sleep(LOOK_AFTER).await;
     }
+    tell_instances(key, &folder, &mut told, &events);
     tell_end(key, folder, events).await;
+}
+
+/// Tells of instances that have ended since the last look.
+fn tell_instances(key: Key, folder: &TaskFolder, told: &mut usize, events: &Events) {
+    for end in folder.ends().into_iter().skip(*told) {
+        *told += 1;
+        let _ = events.send((key, TaskEvent::InstanceEnded(end)));
+    }
 }
 
 async fn tell_end(key: Key, folder: TaskFolder, events: Events) {
@@ -113,6 +128,12 @@ fn prepare(mut launch: Launch) -> Result<File, NodeError> {
     files::make_dir(&reports)?;
     if let Some(account) = &spec.account {
         chown(&reports, Some(account.uid), Some(account.gid)).at(&reports)?;
+    }
+    if spec.workdir == folder.work() {
+        files::make_dir(&spec.workdir)?;
+        if let Some(account) = &spec.account {
+            chown(&spec.workdir, Some(account.uid), Some(account.gid)).at(&spec.workdir)?;
+        }
     }
     files::write_public(&folder.hostfile(), launch.hostfile.as_bytes())?;
     if let Some(groups) = &launch.cgroups {

@@ -9,6 +9,7 @@ use crate::clock::boot_ms;
 use crate::process;
 use crate::task::environment::{self, Here};
 use crate::task::folder::TaskFolder;
+use crate::task::instances;
 use crate::task::record::{Account, Key, Spec};
 
 impl Agent {
@@ -92,7 +93,10 @@ impl Agent {
             mps: self.mps.as_deref().filter(|_| order.shared),
             sdk: &self.sdk,
         };
-        let processes = environment::processes(order, &here)?;
+        let (processes, remarks) = match order.instances.is_empty() {
+            true => (environment::processes(order, &here)?, Vec::new()),
+            false => instances::processes(order, &here, self.runtime.as_deref(), self.config.images)?,
+        };
         let hostfile = environment::hostfile(order, &here);
         let near = order.gpus.first().and_then(|slot| self.gpus.get(*slot as usize));
         let near = near.and_then(|gpu| (gpu.numa as usize).checked_sub(1));
@@ -101,6 +105,7 @@ impl Agent {
         self.cpus.give_back(&cpus);
         let home = account.as_ref().map(|a| a.home.clone());
         let workdir = match order.workdir.as_str() {
+            "" if !order.instances.is_empty() => folder.work(),
             "" => home.unwrap_or_else(|| "/".into()),
             given => given.into(),
         };
@@ -122,6 +127,12 @@ impl Agent {
             secret,
             nodes: u32::try_from(order.peers.len()).unwrap_or(u32::MAX).max(1),
             sharing: sharing.to_owned(),
+            instances: order
+                .instances
+                .iter()
+                .map(|i| (i.role.clone(), i.index))
+                .collect(),
+            remarks,
         };
         Ok(Launch {
             folder,

@@ -56,6 +56,9 @@ impl Agent {
             tracing::info!(task = %key, "runs, and is taken up again");
             tokio::spawn(launch::adopt(key, folder, running.is_some(), self.events.clone()));
         } else {
+            for end in folder.ends() {
+                self.of_task(key, TaskEvent::InstanceEnded(end));
+            }
             let ending = launch::settle(&folder);
             tracing::info!(task = %key, "ended while there was no agent");
             self.of_task(key, TaskEvent::Ended(Box::new(ending)));

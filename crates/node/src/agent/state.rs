@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use dovetail_proto::v1::{Gpu, Hardware, NumaDomain, ResizeTask, TaskEnded};
+use dovetail_proto::v1::{Gpu, Hardware, InstanceEnded, NumaDomain, ResizeTask, TaskEnded};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -19,9 +19,10 @@ use crate::sdk;
 use crate::store::generations::Generations;
 use crate::store::identity;
 use crate::task::cgroup::Cgroups;
+use crate::task::container;
 use crate::task::cpus::CpuBook;
 use crate::task::folder::TaskFolder;
-use crate::task::record::{Exit, Key, Spec, Stop};
+use crate::task::record::{Exit, InstanceExit, Key, Spec, Stop};
 use crate::trainers::{self, ToTrainer};
 
 /// What is heard of a task.
@@ -29,6 +30,8 @@ use crate::trainers::{self, ToTrainer};
 pub(crate) enum TaskEvent {
     /// Its processes run.
     Started,
+    /// An instance of a role has ended.
+    InstanceEnded(InstanceExit),
     /// It is over.
     Ended(Box<Ending>),
 }
@@ -60,6 +63,8 @@ pub(crate) struct Agent {
     /// Where limits come from, in words.
     pub(crate) limits: &'static str,
     pub(crate) mps: Option<String>,
+    /// The program that runs containers, if there is one.
+    pub(crate) runtime: Option<PathBuf>,
     pub(crate) generations: Arc<Mutex<Generations>>,
     pub(crate) tasks: BTreeMap<Key, Task>,
     pub(crate) connections: BTreeMap<u64, (Key, u32)>,
@@ -100,6 +105,7 @@ pub(crate) struct Task {
     /// The numbers of its facts, until they are acknowledged.
     pub(crate) started_fact: Option<u64>,
     pub(crate) ended_fact: Option<u64>,
+    pub(crate) instance_facts: BTreeMap<u64, InstanceEnded>,
     pub(crate) ranks: BTreeMap<u32, Rank>,
     pub(crate) world: u32,
     pub(crate) last_progress: Option<Instant>,
@@ -132,6 +138,7 @@ impl Task {
             resize: None,
             started_fact: None,
             ended_fact: None,
+            instance_facts: BTreeMap::new(),
             ranks: BTreeMap::new(),
             world: 0,
             last_progress: None,
@@ -199,6 +206,11 @@ impl Agent {
             cgroups,
             limits,
             mps: gpus::mps_pipe(),
+            runtime: match &config.container_runtime {
+                None => container::runtime(),
+                Some(program) if program.as_os_str() == "none" => None,
+                Some(program) => Some(program.clone()),
+            },
             tasks: BTreeMap::new(),
             connections: BTreeMap::new(),
             link: Link::default(),

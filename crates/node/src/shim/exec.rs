@@ -46,6 +46,10 @@ fn attempt(folder: &TaskFolder, index: &OsStr) -> (i32, String) {
             format!("cannot enter {}: {e}", spec.workdir.display()),
         );
     }
+    if !process.first_words.is_empty() {
+        use std::io::Write;
+        let _ = writeln!(std::io::stderr(), "dovetail: {}", process.first_words);
+    }
     let mut command = Command::new(program);
     command.args(args);
     for (name, _) in std::env::vars_os() {

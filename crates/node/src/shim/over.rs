@@ -1,6 +1,7 @@
 //! How a shim watches over a task: it ends it when it has to, and says how it ended.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use crate::process;
 use crate::store::lease;
 use crate::task::cgroup;
 use crate::task::folder::TaskFolder;
-use crate::task::record::{Exit, STOPPED_CODE, Spec, Stop};
+use crate::task::record::{Exit, InstanceExit, STOPPED_CODE, Spec, Stop};
 
 /// What a shim hears of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +37,8 @@ pub(super) struct Held {
     spec: Spec,
     /// Leaders of their groups; those that live.
     pids: BTreeSet<u32>,
+    /// All of them, in the order of the spec.
+    order: Vec<u32>,
     started_any: bool,
     log: Option<JoinHandle<()>>,
     heard: Receiver<Fact>,
@@ -62,7 +65,8 @@ impl Held {
             folder,
             spec,
             started_any: !pids.is_empty(),
-            pids: pids.into_iter().collect(),
+            pids: pids.iter().copied().collect(),
+            order: pids,
             log,
             heard,
             stop: None,
@@ -115,6 +119,9 @@ impl Held {
         if !self.pids.remove(&pid) {
             return;
         }
+        if !self.spec.instances.is_empty() {
+            self.tell_instance(pid, code, signal);
+        }
         if (code, signal) == (0, 0) || self.has_failed {
             return;
         }
@@ -126,10 +133,29 @@ impl Held {
             return;
         }
         self.has_failed = true;
-        if !self.pids.is_empty() {
+        if !self.pids.is_empty() && self.spec.instances.is_empty() {
             // They would wait for it in vain.
             self.end_softly();
         }
+    }
+
+    /// Writes down how an instance ended, and tells the agent that there is something to read.
+    fn tell_instance(&mut self, pid: u32, code: i32, signal: i32) {
+        let Some(process) = self.order.iter().position(|p| *p == pid) else {
+            return;
+        };
+        let end = InstanceExit {
+            process,
+            code,
+            signal,
+        };
+        if let Err(why) = self.folder.add_end(&end) {
+            // Nobody would hear of it, and the job would wait for ever.
+            self.exit.platform_error = format!("how an instance ended cannot be kept: {why}");
+            self.end_softly();
+        }
+        let mut out = std::io::stdout();
+        let _ = out.write_all(b"ended\n").and_then(|()| out.flush());
     }
 
     /// SIGTERM now, SIGKILL after the grace.
@@ -218,6 +244,18 @@ impl Held {
         }
     }
 
+    /// A container lives on when the program that started it was killed.
+    fn remove_containers(&self) {
+        for container in self.spec.processes.iter().filter_map(|p| p.container.as_ref()) {
+            let _ = std::process::Command::new(&container.runtime)
+                .args(["rm", "--force", &container.name])
+                .stdin(std::process::Stdio::null())
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null())
+                .status();
+        }
+    }
+
     /// Ends what the task left behind, and waits until its log is whole.
     fn clear_up(&mut self) {
         let begun = Instant::now();
@@ -234,6 +272,7 @@ impl Held {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        self.remove_containers();
         if let Some(group) = &self.spec.cgroup {
             self.exit.out_of_memory = cgroup::ran_out_of_memory(group);
             cgroup::end(group);

@@ -1,6 +1,6 @@
 //! How a shim begins: a session of its own, its processes, their log.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, PipeWriter, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -18,6 +18,9 @@ use crate::shim::over::{Fact, Held};
 use crate::task::folder::TaskFolder;
 use crate::task::log::LogWriter;
 use crate::task::record::{Running, Spec};
+
+/// The longest line that is kept whole: pipes pass on as much in one piece.
+const LONGEST_LINE: u64 = 4000;
 
 /// Starts the processes of a task.
 pub(super) fn start(folder: &TaskFolder) -> Result<Held, String> {
@@ -79,9 +82,14 @@ fn spawn_all(folder: &TaskFolder, spec: &Spec) -> Result<Started, String> {
         .shim
         .split_first()
         .ok_or("no program to start processes with")?;
-    let (mut reader, writer) = std::io::pipe().map_err(|e| format!("no pipe for the log: {e}"))?;
+    let no_pipe = |e: std::io::Error| format!("no pipe for the log: {e}");
+    let (mut reader, shared) = std::io::pipe().map_err(no_pipe)?;
     let mut pids = Vec::new();
-    for index in 0..spec.processes.len() {
+    for (index, process) in spec.processes.iter().enumerate() {
+        let writer = match process.tag.as_str() {
+            "" => shared.try_clone().map_err(no_pipe)?,
+            tag => tagged(tag, shared.try_clone().map_err(no_pipe)?).map_err(no_pipe)?,
+        };
         let output = || writer.try_clone().map(Stdio::from);
         let spawned = output()
             .and_then(|out| Ok((out, output()?)))
@@ -105,7 +113,7 @@ fn spawn_all(folder: &TaskFolder, spec: &Spec) -> Result<Started, String> {
             }
         }
     }
-    drop(writer);
+    drop(shared);
     let path: PathBuf = folder.path().to_owned();
     let (segment, keep) = (spec.log_segment_bytes, spec.log_keep_bytes);
     let log = std::thread::spawn(move || {
@@ -122,6 +130,34 @@ fn spawn_all(folder: &TaskFolder, spec: &Spec) -> Result<Started, String> {
         log.sync();
     });
     Ok((pids, Some(log)))
+}
+
+/// A pipe whose lines go into the log with the name of their instance before them.
+fn tagged(tag: &str, mut log: PipeWriter) -> std::io::Result<PipeWriter> {
+    let (reader, writer) = std::io::pipe()?;
+    let tag = format!("[{tag}] ");
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(reader);
+        let mut line = tag.clone().into_bytes();
+        loop {
+            // A line without an end is cut, so that it is seen and does not fill the memory.
+            let read = lines.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
+            match read {
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+            if line.last() != Some(&b'\n') {
+                line.push(b'\n');
+            }
+            // One write for each line: those of others do not come between.
+            if log.write_all(&line).is_err() {
+                return;
+            }
+            line.truncate(tag.len());
+        }
+    });
+    Ok(writer)
 }
 
 /// Waits for every child, our own and those taken in. The last fact is that there is none left.

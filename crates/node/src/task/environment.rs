@@ -67,20 +67,28 @@ pub(crate) fn processes(order: &StartTask, here: &Here<'_>) -> Result<Vec<Proces
                 env.insert(name.clone(), value.clone());
             }
         }
-        let sdk = here.sdk.display().to_string();
-        let own = order.env.get("PYTHONPATH").cloned();
-        let found = own
-            .or_else(|| std::env::var("PYTHONPATH").ok())
-            .filter(|p| !p.is_empty());
-        let python = found.map_or(sdk.clone(), |before| format!("{before}:{sdk}"));
-        env.insert("PYTHONPATH".to_owned(), python);
+        add_sdk(&mut env, here);
         Process {
             rank,
             command: order.command.clone(),
             env,
+            tag: String::new(),
+            container: None,
+            first_words: String::new(),
         }
     };
     Ok((0..count).map(of).collect())
+}
+
+/// Lets Python find our package, behind whatever it finds already.
+pub(crate) fn add_sdk(env: &mut BTreeMap<String, String>, here: &Here<'_>) {
+    let sdk = here.sdk.display().to_string();
+    let own = env.get("PYTHONPATH").cloned();
+    let found = own
+        .or_else(|| std::env::var("PYTHONPATH").ok())
+        .filter(|p| !p.is_empty());
+    let python = found.map_or(sdk.clone(), |before| format!("{before}:{sdk}"));
+    env.insert("PYTHONPATH".to_owned(), python);
 }
 
 /// The file that `mpirun` reads: a line for each machine. Agents of one machine share a line, as it insists.
@@ -115,7 +123,7 @@ fn slots(order: &StartTask, here: &Here<'_>) -> u32 {
     peers(order, here).iter().map(of).sum()
 }
 
-fn common(order: &StartTask, here: &Here<'_>) -> BTreeMap<String, String> {
+pub(crate) fn common(order: &StartTask, here: &Here<'_>) -> BTreeMap<String, String> {
     let peers = peers(order, here);
     let key = order.task.unwrap_or_default();
     let job = key.job.to_string();
@@ -177,7 +185,9 @@ fn common(order: &StartTask, here: &Here<'_>) -> BTreeMap<String, String> {
     put("master_ip_address", master.to_owned());
     put("job_id", job);
     put("local_accessible_gpus", local);
-    openpai(order, here, &peers, &hosts, &mut put);
+    if order.instances.is_empty() {
+        openpai(order, here, &peers, &hosts, &mut put);
+    }
     env
 }
 

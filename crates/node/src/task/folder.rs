@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{At, NodeError};
 use crate::files;
-use crate::task::record::{Exit, Key, Running, Spec, Stop};
+use crate::task::record::{Exit, InstanceExit, Key, Running, Spec, Stop};
 
 /// The files of one task.
 #[derive(Clone, Debug)]
@@ -35,6 +35,11 @@ impl TaskFolder {
     /// Where the task's own user may leave reports: `checkpoint.RANK`.
     pub(crate) fn reports(&self) -> PathBuf {
         self.path.join("reports")
+    }
+
+    /// Where a task runs that names no folder and has roles.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.path.join("work")
     }
 
     /// Words that appear when the task is to stop.
@@ -74,6 +79,28 @@ impl TaskFolder {
     pub(crate) fn write_stop(&self, stop: &Stop) -> Result<(), NodeError> {
         files::write_json_quick(&self.path.join("stop.json"), stop)?;
         files::write_public(&self.notice(), format!("{}\n", stop.reason).as_bytes())
+    }
+
+    /// Instances of roles that have ended so far.
+    pub(crate) fn ends(&self) -> Vec<InstanceExit> {
+        let text = fs::read_to_string(self.path.join("ends")).unwrap_or_default();
+        // The last line may be cut off where the machine went down.
+        text.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    pub(crate) fn add_end(&self, end: &InstanceExit) -> Result<(), NodeError> {
+        let path = self.path.join("ends");
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(&path)
+            .at(&path)?;
+        let line = serde_json::to_string(end).unwrap_or_default();
+        std::io::Write::write_all(&mut file, format!("{line}\n").as_bytes()).at(&path)
     }
 
     pub(crate) fn exit(&self) -> Result<Option<Exit>, NodeError> {

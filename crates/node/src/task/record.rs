@@ -76,6 +76,13 @@ pub(crate) struct Spec {
     /// Nodes of the gang.
     pub(crate) nodes: u32,
     pub(crate) sharing: String,
+    /// Role and index of each process, for a job with roles. One that fails leaves the others alone: the scheduler
+    /// decides.
+    #[serde(default)]
+    pub(crate) instances: Vec<(String, u32)>,
+    /// What is not as it was asked for.
+    #[serde(default)]
+    pub(crate) remarks: Vec<String>,
 }
 
 /// One process of a task.
@@ -85,6 +92,32 @@ pub(crate) struct Process {
     pub(crate) command: Vec<String>,
     /// On top of the agent's own environment.
     pub(crate) env: BTreeMap<String, String>,
+    /// What its lines in the log begin with; empty where there is nobody to be told from.
+    #[serde(default)]
+    pub(crate) tag: String,
+    /// The container it runs in, if it does.
+    #[serde(default)]
+    pub(crate) container: Option<Container>,
+    /// What it says first in its log.
+    #[serde(default)]
+    pub(crate) first_words: String,
+}
+
+/// A container, so that it can be ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Container {
+    /// The program of the runtime.
+    pub(crate) runtime: PathBuf,
+    pub(crate) name: String,
+}
+
+/// How an instance of a role ended: a line of `ends`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct InstanceExit {
+    /// Which process of the task.
+    pub(crate) process: usize,
+    pub(crate) code: i32,
+    pub(crate) signal: i32,
 }
 
 /// Who a task runs as.

@@ -30,6 +30,10 @@ impl Part for BloxScatter {
 
 impl Placement for BloxScatter {
     fn place(&mut self, ask: &Ask, cluster: &Cluster) -> Result<Allocation, Reason> {
+        if ask.gpus_per_task > 1 {
+            return super::take_in_order(cluster.nodes_with_any_free(), ask)
+                .ok_or_else(|| super::no_place(ask, cluster, cluster.most_free(ask.gpu_type)));
+        }
         let mut sum = 0;
         let mut allocation = Allocation::default();
         for (id, node) in cluster.nodes_with_any_free() {

@@ -94,6 +94,9 @@ fn on_many(ask: &Ask, cluster: &Cluster, kind: GpuTypeId) -> Option<Allocation> 
     if cluster.free_gpus(Some(kind)) < ask.gpus {
         return None;
     }
+    if ask.gpus_per_task > 1 {
+        return super::bundles::fill(super::bundles::emptiest(cluster, kind), ask);
+    }
     let mut left = ask.gpus;
     let mut allocation = Allocation::default();
     for level in cluster.levels_down(kind) {
@@ -149,7 +152,7 @@ fn fewest(ask: &Ask, cluster: &Cluster) -> usize {
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         let mut left = ask.gpus;
         let needed = sizes.iter().position(|size| {
-            left = left.saturating_sub(*size);
+            left -= super::bundles::piece(*size, left, ask);
             left == 0
         });
         needed.map(|last| last + 1)

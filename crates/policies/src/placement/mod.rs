@@ -1,6 +1,7 @@
 //! Which GPUs.
 
 mod blox_scatter;
+mod bundles;
 mod complement;
 mod consolidate;
 mod first_free;
@@ -92,6 +93,9 @@ pub(crate) fn take_in_order<'a>(
     nodes: impl Iterator<Item = (NodeId, &'a NodeState)>,
     ask: &Ask,
 ) -> Option<Allocation> {
+    if ask.gpus_per_task > 1 {
+        return bundles::fill(nodes, ask);
+    }
     let mut left = ask.gpus;
     let mut allocation = Allocation::default();
     for (id, node) in nodes {

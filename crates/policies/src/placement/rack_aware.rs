@@ -66,12 +66,14 @@ impl Placement for RackAware {
             nodes.sort_by_key(|(id, node)| (std::cmp::Reverse(usable(node, ask)), *id));
         }
         let best = racks.values().map(|(free, _)| *free).max().unwrap_or(0);
-        let tightest = racks
-            .iter()
-            .filter(|(_, (free, _))| *free >= ask.gpus)
-            .min_by_key(|(zone, (free, _))| (*free, **zone));
+        let mut wide_enough: Vec<_> = racks.iter().filter(|(_, (free, _))| *free >= ask.gpus).collect();
+        wide_enough.sort_by_key(|(zone, (free, _))| (*free, **zone));
+        // The tightest one has room, unless bundles of GPUs do not fit into its nodes.
+        let tightest = wide_enough
+            .into_iter()
+            .find_map(|(_, (_, nodes))| take_in_order(nodes.iter().copied(), ask));
         let found = match tightest {
-            Some((_, (_, nodes))) => take_in_order(nodes.iter().copied(), ask),
+            Some(found) => Some(found),
             None if self.strict => None,
             None => {
                 let mut order: Vec<_> = racks.into_iter().collect();

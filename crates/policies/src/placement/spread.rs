@@ -31,6 +31,10 @@ impl Part for Spread {
 
 impl Placement for Spread {
     fn place(&mut self, ask: &Ask, cluster: &Cluster) -> Result<Allocation, Reason> {
+        if ask.gpus_per_task > 1 {
+            return super::bundles::spread(cluster.nodes_with_any_free(), ask)
+                .ok_or_else(|| no_place(ask, cluster, cluster.most_free(ask.gpu_type)));
+        }
         // The emptiest nodes are enough: nobody needs more nodes than GPUs.
         let mut nodes: Vec<(NodeId, u32)> = cluster
             .types(ask.gpu_type)

@@ -30,6 +30,10 @@ impl Part for Yarn {
 
 impl Placement for Yarn {
     fn place(&mut self, ask: &Ask, cluster: &Cluster) -> Result<Allocation, Reason> {
+        if ask.gpus_per_task > 1 {
+            return super::bundles::on_fewest(ask, cluster)
+                .ok_or_else(|| no_place(ask, cluster, cluster.most_free(ask.gpu_type)));
+        }
         let mut left = ask.gpus;
         let mut allocation = Allocation::default();
         // Whole idle nodes first, while more is asked for than one of them has.

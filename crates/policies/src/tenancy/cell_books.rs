@@ -80,13 +80,15 @@ impl VirtualClusters {
             }
         };
         for kind in &kinds {
-            for size in self.map.sizes(vc, *kind, borrows(job)) {
+            for size in whole(self.map.sizes(vc, *kind, borrows(job)), job.gpus_per_task) {
                 ask(Target::Leaf(*kind), *kind, size);
             }
         }
         for kind in kinds.iter().filter(|_| !borrows(job)) {
             for (view, size) in self.map.pinned(vc, *kind) {
-                ask(Target::Pinned(view), *kind, size);
+                for size in whole(std::iter::once(size), job.gpus_per_task) {
+                    ask(Target::Pinned(view), *kind, size);
+                }
             }
         }
         requests
@@ -309,4 +311,16 @@ impl VirtualClusters {
         }
         promoted
     }
+}
+
+/// Of these sizes of pods those that hold whole bundles, and a bundle by itself.
+fn whole(sizes: impl IntoIterator<Item = u32>, bundle: u32) -> Vec<u32> {
+    if bundle <= 1 {
+        return sizes.into_iter().collect();
+    }
+    let mut sizes: Vec<u32> = sizes.into_iter().filter(|size| size % bundle == 0).collect();
+    if !sizes.contains(&bundle) {
+        sizes.push(bundle);
+    }
+    sizes
 }

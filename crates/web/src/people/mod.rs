@@ -13,8 +13,9 @@ pub(crate) use accounts::{add, change, list, me, remove, set_notify, set_passwor
 pub use audit::{Audit, AuditError};
 pub(crate) use audit::{AuditPage, Wanted as AuditWanted, show as show_audit};
 pub use auth::User;
-pub(crate) use auth::{sign_in, sign_out};
+pub(crate) use auth::{Asker, sign_in, sign_out};
 pub(crate) use limits::Limits;
 pub use roles::{Role, Scope};
 pub(crate) use tokens::{add as add_token, list as list_tokens, remove as remove_token};
+pub(crate) use users::new_token;
 pub use users::{Account, Notify, TokenInfo, Users, UsersError};

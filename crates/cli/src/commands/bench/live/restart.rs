@@ -85,7 +85,7 @@ fn make_past(dir: &Scratch) -> Result<(), Failure> {
     // As many end as come, until there have been enough.
     while let Ok((node, Order::Start(task))) = orders.recv() {
         handle
-            .task_started(task.job, task.launch, node, String::new())
+            .task_started(task.job, task.launch, node, String::new(), Vec::new())
             .then(|_| {});
         if ended + LIVE < JOBS {
             let end = TaskEnd::default();
