@@ -82,6 +82,7 @@ pub(crate) fn end(ended: v1::TaskEnded) -> TaskEnd {
         checkpoint_step: ended.checkpoint_step,
         last_words: ended.last_words,
         out_of_memory: ended.out_of_memory,
+        refused: ended.refused,
     }
 }
 

@@ -39,6 +39,9 @@ pub struct TaskEnd {
     pub last_words: String,
     /// The kernel killed it for want of memory.
     pub out_of_memory: bool,
+    /// The node does not have what the job asks for, as `platform_error` says: the job's own fault.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
 }
 
 /// How an instance of a role ended.

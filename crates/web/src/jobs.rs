@@ -6,8 +6,8 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
-use dovetail_control::{JobNo, JobRequest};
 use dovetail_control::book::{Book, JobRecord};
+use dovetail_control::{JobNo, JobRequest};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

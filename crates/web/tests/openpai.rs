@@ -12,7 +12,10 @@ fn every_sample_is_taken_over_and_what_is_left_out_is_named() {
     };
     let (mut report, mut count) = (String::new(), 0);
     for part in ["jobs", "lab6"] {
-        let mut files: Vec<_> = std::fs::read_dir(folder.join(part)).unwrap().map(|f| f.unwrap().path()).collect();
+        let mut files: Vec<_> = std::fs::read_dir(folder.join(part))
+            .unwrap()
+            .map(|f| f.unwrap().path())
+            .collect();
         files.sort();
         for file in files {
             let name = file.file_name().unwrap().to_string_lossy().into_owned();
@@ -35,7 +38,11 @@ fn every_sample_is_taken_over_and_what_is_left_out_is_named() {
             ));
             count += converted.remarks.len();
             for remark in &converted.remarks {
-                report.push_str(&format!("  {}: {}\n", remark.path, remark.what.split([':', ';']).next().unwrap()));
+                report.push_str(&format!(
+                    "  {}: {}\n",
+                    remark.path,
+                    remark.what.split([':', ';']).next().unwrap()
+                ));
             }
         }
     }
@@ -59,14 +66,23 @@ fn what_cannot_be_expressed_is_refused_with_its_path() {
     for (text, path, what) in [
         (JOB.to_owned(), "taskRoles", "must divide the larger one"),
         (
-            JOB.replace("gpu: 3", "gpu: 4").replace("b: {skuType: V100}", "b: {skuType: P100}"),
+            JOB.replace("gpu: 3", "gpu: 4")
+                .replace("b: {skuType: V100}", "b: {skuType: P100}"),
             "extras.hivedScheduler.taskRoles.b.skuType",
             "expected one kind for all roles",
         ),
     ] {
         let faults = convert(&text, Mode::Strict).unwrap_err();
-        assert!(faults[0].path == path && faults[0].what.contains(what), "{faults:?}");
+        assert!(
+            faults[0].path == path && faults[0].what.contains(what),
+            "{faults:?}"
+        );
     }
-    let job = convert(&JOB.replace("gpu: 3", "gpu: 4"), Mode::Strict).unwrap().job;
-    assert_eq!((job.priority, job.gpu_type.as_deref(), job.gpus, job.gpus_per_task), (100, Some("V100"), 6, 4));
+    let job = convert(&JOB.replace("gpu: 3", "gpu: 4"), Mode::Strict)
+        .unwrap()
+        .job;
+    assert_eq!(
+        (job.priority, job.gpu_type.as_deref(), job.gpus, job.gpus_per_task),
+        (100, Some("V100"), 6, 4)
+    );
 }

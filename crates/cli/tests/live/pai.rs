@@ -193,7 +193,8 @@ fn without_a_gang_instances_start_one_by_one() {
         told.contains("taskRoles.ps.resourcePerInstance.gpu: is 0"),
         "{told}"
     );
-    for id in first..first + 4 {
+    // When all workers have succeeded, the job is a success: nobody waits for the server any more.
+    for id in first..first + 3 {
         cluster.until_state(id, "completed");
     }
     assert_eq!(

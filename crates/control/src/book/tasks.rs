@@ -202,7 +202,7 @@ impl Book {
         record.steps.checkpoint = record.steps.checkpoint.max(end.checkpoint_step);
         // Of a job with roles, instances that failed were counted when they ended.
         let failed = is_bad(end) && (record.request.roles.is_empty() || end.platform_error.is_some());
-        if let Some(error) = &end.platform_error {
+        if let Some(error) = end.platform_error.as_ref().filter(|_| !end.refused) {
             self.fault_on(node, error);
         }
         if all_over {
@@ -467,6 +467,7 @@ const FROM_OUTSIDE: [i32; 2] = [9, 15];
 
 fn fault(end: &TaskEnd) -> Fault {
     match &end.platform_error {
+        Some(_) if end.refused => Fault::User,
         Some(error) => Fault::Platform(error.clone()),
         None if end.out_of_memory => Fault::User,
         None if FROM_OUTSIDE.contains(&end.signal) => Fault::Platform(diagnosis(end)),

@@ -189,6 +189,7 @@ impl Agent {
             checkpoint_step: ending.checkpoint_step,
             last_words: ending.last_words,
             out_of_memory: exit.out_of_memory,
+            refused: false,
         };
         tracing::info!(
             task = %key,

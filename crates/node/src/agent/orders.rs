@@ -9,7 +9,7 @@ use crate::clock::boot_ms;
 use crate::process;
 use crate::task::environment::{self, Here};
 use crate::task::folder::TaskFolder;
-use crate::task::instances;
+use crate::task::instances::{self, Cannot};
 use crate::task::record::{Account, Key, Spec};
 
 impl Agent {
@@ -66,14 +66,19 @@ impl Agent {
                 tracing::info!(task = %key, gpus = order.gpus.len(), "starts");
                 tokio::spawn(launch::launch(launch, self.events.clone()));
             }
-            Err(why) => {
+            Err(Cannot { why, refused }) => {
                 tracing::warn!(task = %key, "cannot be started: {why}");
-                self.answer(failed(key, why));
+                let exit_code = if refused { IMAGE_MISSING } else { 0 };
+                self.answer(TaskEnded {
+                    refused,
+                    exit_code,
+                    ..failed(key, why)
+                });
             }
         }
     }
 
-    fn plan(&mut self, order: &StartTask, key: Key) -> Result<Launch, String> {
+    fn plan(&mut self, order: &StartTask, key: Key) -> Result<Launch, Cannot> {
         let folder = TaskFolder::of(&self.config.folder, key);
         let secret = format!("{:032x}", rand::random::<u128>());
         let account = account(&order.user)?;
@@ -193,6 +198,9 @@ impl Agent {
         boot_ms()
     }
 }
+
+/// OpenPAI's code for an image that is not to be had.
+const IMAGE_MISSING: i32 = 254;
 
 /// The end of a task that never began.
 pub(super) fn failed(key: Key, why: String) -> TaskEnded {

@@ -11,13 +11,27 @@ use crate::task::container::{self, Run};
 use crate::task::environment::{Here, add_sdk, common};
 use crate::task::record::{Container, Process};
 
+/// Why a task cannot be started.
+#[derive(Debug)]
+pub(crate) struct Cannot {
+    pub(crate) why: String,
+    /// The job asks for what the node does not have: the node is fine.
+    pub(crate) refused: bool,
+}
+
+impl From<String> for Cannot {
+    fn from(why: String) -> Self {
+        Self { why, refused: false }
+    }
+}
+
 /// The processes of the instances that an order starts here, and what is not as it was asked for.
 pub(crate) fn processes(
     order: &StartTask,
     here: &Here<'_>,
     runtime: Option<&Path>,
     images: Images,
-) -> Result<(Vec<Process>, Vec<String>), String> {
+) -> Result<(Vec<Process>, Vec<String>), Cannot> {
     let of_task = common(order, here);
     let several = order.peers.len() > 1 || order.instances.len() > 1;
     let mut remarks = Vec::new();
@@ -25,19 +39,16 @@ pub(crate) fn processes(
     for instance in &order.instances {
         let who = format!("{}/{}", instance.role, instance.index);
         if instance.command.is_empty() {
-            return Err(format!("{who}: the order has no command"));
+            return Err(format!("{who}: the order has no command").into());
         }
         if let Some(slot) = instance.gpus.iter().find(|g| !order.gpus.contains(g)) {
-            return Err(format!("{who}: GPU slot {slot} is not one of the task's"));
+            return Err(format!("{who}: GPU slot {slot} is not one of the task's").into());
         }
         if let Some(slot) = instance.gpus.iter().find(|g| **g as usize >= here.gpus.len()) {
-            return Err(format!(
-                "{who}: GPU slot {slot} of {} on this node",
-                here.gpus.len()
-            ));
+            return Err(format!("{who}: GPU slot {slot} of {} on this node", here.gpus.len()).into());
         }
         if let Some(port) = instance.ports.iter().find(|port| !is_free(**port)) {
-            return Err(format!("{who}: port {port} is taken by another program"));
+            return Err(format!("{who}: port {port} is taken by another program").into());
         }
         let mut env = of_task.clone();
         env.extend(own(instance, here));
@@ -70,10 +81,11 @@ pub(crate) fn processes(
                 used = Some(Container { runtime, name });
             }
             (image, None, Images::Require) => {
-                return Err(format!(
+                let why = format!(
                     "{who}: it asks for the image {image}, and this node has neither podman nor docker; install one, or let \
                      the agent run such jobs without their images (--images ignore)"
-                ));
+                );
+                return Err(Cannot { why, refused: true });
             }
             (image, None, Images::Ignore) => {
                 first_words = format!("the image {image} is not used: this node has no container runtime");
@@ -145,7 +157,7 @@ mod tests {
         port: u32,
         runtime: Option<&str>,
         images: Images,
-    ) -> Result<(Vec<Process>, Vec<String>), String> {
+    ) -> Result<(Vec<Process>, Vec<String>), Cannot> {
         let folder = TaskFolder::at(Path::new("/t/7-2"));
         let gpus = ["GPU-a".to_owned(), "GPU-b".to_owned()];
         let here = Here {
@@ -214,10 +226,10 @@ mod tests {
             ("/usr/bin/podman", 0)
         );
         assert_eq!(made[0].container.as_ref().unwrap().name, "dovetail-7-2-worker-0");
-        let refused = check("some/image", port, None, Images::Require).unwrap_err();
+        let Cannot { why, refused } = check("some/image", port, None, Images::Require).unwrap_err();
         assert!(
-            refused.contains("some/image") && refused.contains("--images ignore"),
-            "{refused}"
+            refused && why.contains("some/image") && why.contains("--images ignore"),
+            "{why}"
         );
         let (made, remarks) = check("some/image", port, None, Images::Ignore).unwrap();
         assert_eq!(made[0].command, ["true"]);
@@ -233,6 +245,9 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let said = check("", port.into(), None, Images::Require).unwrap_err();
-        assert!(said.contains(&format!("port {port} is taken")), "{said}");
+        assert!(
+            !said.refused && said.why.contains(&format!("port {port} is taken")),
+            "{said:?}"
+        );
     }
 }

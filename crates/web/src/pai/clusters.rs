@@ -42,18 +42,30 @@ fn totals(book: &Book) -> Totals {
 }
 
 fn there(book: &Book) -> impl Iterator<Item = &NodeRecord> {
-    book.nodes().map(|(_, n)| n).filter(|n| n.state != NodeState::Lost)
+    book.nodes()
+        .map(|(_, n)| n)
+        .filter(|n| n.state != NodeState::Lost)
 }
 
 fn shape(vc: &VcView, all: &Totals, open: bool) -> Value {
     // Where nobody is promised anything, everybody may have everything.
-    let guaranteed = if open { all.gpus } else { f64::from(vc.guaranteed_gpus) };
+    let guaranteed = if open {
+        all.gpus
+    } else {
+        f64::from(vc.guaranteed_gpus)
+    };
     let most = match (open, vc.most_borrowed) {
         (true, _) | (false, None) => all.gpus,
         (false, Some(most)) => (guaranteed + f64::from(most)).min(all.gpus),
     };
     let used = f64::from(vc.used_gpus + vc.borrowed_gpus);
-    let percent = |gpus: f64| if all.gpus > 0.0 { 100.0 * gpus / all.gpus } else { 0.0 };
+    let percent = |gpus: f64| {
+        if all.gpus > 0.0 {
+            100.0 * gpus / all.gpus
+        } else {
+            0.0
+        }
+    };
     json!({
         "capacity": percent(guaranteed),
         "usedCapacity": if guaranteed > 0.0 { 100.0 * used / guaranteed } else { 0.0 },
@@ -72,7 +84,8 @@ fn all(book: &Book, user: &User) -> Map<String, Value> {
     let totals = totals(book);
     let open = view.mode == dovetail_control::Promise::Open;
     let seen = view.vcs.iter().filter(|vc| vc.role.is_some());
-    seen.map(|vc| (vc.name.clone(), shape(vc, &totals, open))).collect()
+    seen.map(|vc| (vc.name.clone(), shape(vc, &totals, open)))
+        .collect()
 }
 
 pub(super) async fn list(State(api): State<Api>, asker: Asker) -> Json<Value> {

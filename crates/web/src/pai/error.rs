@@ -26,7 +26,11 @@ impl Error {
 
     /// There is no such job, or whoever asks may not know of it.
     pub(super) fn no_job(name: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "NoJobError", format!("Job {name} is not found."))
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "NoJobError",
+            format!("Job {name} is not found."),
+        )
     }
 
     /// A value that is none.

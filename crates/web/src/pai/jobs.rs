@@ -85,13 +85,16 @@ impl Filter {
     fn takes(&self, job: &PaiJob<'_>) -> bool {
         let first = job.first();
         let among = |list: &Option<String>, value: &str| {
-            list.as_ref().is_none_or(|list| list.split(',').any(|item| item.trim() == value))
+            list.as_ref()
+                .is_none_or(|list| list.split(',').any(|item| item.trim() == value))
         };
         let tags: BTreeSet<&str> = job.tags().into_iter().collect();
         let has_any = |list: &String| list.split(',').any(|tag| tags.contains(tag.trim()));
         let found = |word: &String| {
             let name = job.name();
-            [first.user.as_str(), name.as_str(), first.request.tenant.as_str()].iter().any(|text| text.contains(word.as_str()))
+            [first.user.as_str(), name.as_str(), first.request.tenant.as_str()]
+                .iter()
+                .any(|text| text.contains(word.as_str()))
         };
         among(&self.username, &first.user)
             && among(&self.vc, &first.request.tenant)
@@ -207,7 +210,9 @@ pub(super) async fn config(
         let job = PaiJob::find(book, asker.user(), &name).ok_or_else(|| Error::no_job(&name))?;
         let first = job.first();
         if !asker.user().may_touch(book, first) {
-            return Err(Error::forbidden(format!("The configuration of job {name} is its owner's.")));
+            return Err(Error::forbidden(format!(
+                "The configuration of job {name} is its owner's."
+            )));
         }
         match &first.request.file {
             Some(file) => Ok(file.clone()),
@@ -262,9 +267,16 @@ pub(super) async fn execute(
             }
         }
         "START" => {}
-        other => return Err(Error::parameters(format!("value: {other:?} is none; expected START or STOP"))),
+        other => {
+            return Err(Error::parameters(format!(
+                "value: {other:?} is none; expected START or STOP"
+            )));
+        }
     }
-    Ok((StatusCode::ACCEPTED, message(format!("Execute job {name} successfully."))))
+    Ok((
+        StatusCode::ACCEPTED,
+        message(format!("Execute job {name} successfully.")),
+    ))
 }
 
 pub(super) async fn tag(
@@ -294,16 +306,23 @@ async fn mark(
 ) -> Result<Json<Value>, Error> {
     let Json(Setting { value }) = body.map_err(|e| Error::parameters(e.body_text()))?;
     if value.is_empty() || value.len() > 100 || value.contains(',') {
-        return Err(Error::parameters("value: expected a tag of up to 100 bytes without commas"));
+        return Err(Error::parameters(
+            "value: expected a tag of up to 100 bytes without commas",
+        ));
     }
     let members = own(api, asker, name)?;
     let Some((first, _)) = members.first() else {
         return Err(Error::no_job(name));
     };
     let key = format!("{TAG}{value}");
-    let ask = api.handle.label(*first, &key, set.then(String::new), &asker.user().name);
+    let ask = api
+        .handle
+        .label(*first, &key, set.then(String::new), &asker.user().name);
     api.ask(ask).await?;
-    Ok(message(format!("Tag {value} of job {name} is {}.", if set { "added" } else { "removed" })))
+    Ok(message(format!(
+        "Tag {value} of job {name} is {}.",
+        if set { "added" } else { "removed" }
+    )))
 }
 
 /// Which events.
@@ -321,14 +340,27 @@ pub(super) async fn events(
     wanted: Result<Query<EventFilter>, QueryRejection>,
 ) -> Result<Json<Value>, Error> {
     let Query(wanted) = wanted.map_err(|e| Error::parameters(e.body_text()))?;
-    const BAD: [&str; 6] = ["failed", "preempted", "stopping", "rejected", "time-limit", "dependency-failed"];
+    const BAD: [&str; 6] = [
+        "failed",
+        "preempted",
+        "stopping",
+        "rejected",
+        "time-limit",
+        "dependency-failed",
+    ];
     let data: Vec<Value> = api.handle.read(|book| {
         let job = PaiJob::find(book, asker.user(), &name).ok_or_else(|| Error::no_job(&name))?;
         let numbers: BTreeSet<JobNo> = job.members.iter().map(|j| j.no).collect();
-        let own = book.notices_after(0).filter(|n| n.job.is_some_and(|no| numbers.contains(&no)));
+        let own = book
+            .notices_after(0)
+            .filter(|n| n.job.is_some_and(|no| numbers.contains(&no)));
         let event = |notice| {
             let view = EventView::of(book, notice);
-            let kind = if BAD.contains(&view.kind.as_str()) { "Warning" } else { "Normal" };
+            let kind = if BAD.contains(&view.kind.as_str()) {
+                "Warning"
+            } else {
+                "Normal"
+            };
             json!({
                 "uid": view.number.to_string(),
                 "podUid": Value::Null,
@@ -344,7 +376,10 @@ pub(super) async fn events(
             })
         };
         let all = own.map(event);
-        Ok::<_, Error>(all.filter(|e| wanted.kind.as_ref().is_none_or(|k| e["type"] == **k)).collect())
+        Ok::<_, Error>(
+            all.filter(|e| wanted.kind.as_ref().is_none_or(|k| e["type"] == **k))
+                .collect(),
+        )
     })?;
     Ok(Json(json!({ "totalCount": data.len(), "data": data })))
 }

@@ -55,7 +55,11 @@ pub(crate) fn routes() -> Router<Api> {
 }
 
 async fn no_such_page() -> Error {
-    Error::new(StatusCode::NOT_FOUND, "NoApiError", "there is nothing at this path")
+    Error::new(
+        StatusCode::NOT_FOUND,
+        "NoApiError",
+        "there is nothing at this path",
+    )
 }
 
 /// A word that something was done.
@@ -79,7 +83,9 @@ impl FromRequestParts<Api> for Asker {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Error> {
         let shown = parts.headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok());
         let basic = shown.and_then(|v| v.strip_prefix("Basic "));
-        let token = basic.and_then(decoded).and_then(|pair| Some(pair.split_once(':')?.1.to_owned()));
+        let token = basic
+            .and_then(decoded)
+            .and_then(|pair| Some(pair.split_once(':')?.1.to_owned()));
         if let Some(bearer) = token.and_then(|t| HeaderValue::from_str(&format!("Bearer {t}")).ok()) {
             parts.headers.insert(AUTHORIZATION, bearer);
         }
@@ -118,7 +124,12 @@ mod tests {
 
     #[test]
     fn base64_is_read() {
-        for (text, expected) in [("YW5uOmR0XzEyMw==", Some("ann:dt_123")), ("YTpi", Some("a:b")), ("", Some("")), ("a*b", None)] {
+        for (text, expected) in [
+            ("YW5uOmR0XzEyMw==", Some("ann:dt_123")),
+            ("YTpi", Some("a:b")),
+            ("", Some("")),
+            ("a*b", None),
+        ] {
             assert_eq!(decoded(text).as_deref(), expected, "{text}");
         }
     }

@@ -42,13 +42,18 @@ impl<'a> PaiJob<'a> {
     pub(super) fn find(book: &'a Book, user: &User, full: &str) -> Option<Self> {
         let (owner, name) = full.split_once('~')?;
         let same = |job: &&JobRecord| !is_follower(job) && job.user == owner && name_of(job) == name;
-        let found = book.jobs().rev().filter(|job| user.may_see(book, job)).find(same)?;
+        let found = book
+            .jobs()
+            .rev()
+            .filter(|job| user.may_see(book, job))
+            .find(same)?;
         Some(Self::of(book, found))
     }
 
     /// Whether a user has sent a file of this name before.
     pub(super) fn is_taken(book: &Book, owner: &str, name: &str) -> bool {
-        book.jobs().any(|job| job.user == owner && job.request.labels.get(LABEL).is_some_and(|n| n == name))
+        book.jobs()
+            .any(|job| job.user == owner && job.request.labels.get(LABEL).is_some_and(|n| n == name))
     }
 
     /// The record that stands for it.
@@ -124,7 +129,10 @@ impl<'a> PaiJob<'a> {
         let roles = &self.first().request.roles;
         match roles.is_empty() {
             true => u64::from(self.first().request.gpus),
-            false => roles.iter().map(|r| u64::from(r.gpus) * u64::from(r.instances)).sum(),
+            false => roles
+                .iter()
+                .map(|r| u64::from(r.gpus) * u64::from(r.instances))
+                .sum(),
         }
     }
 
@@ -158,7 +166,13 @@ fn name_of(job: &JobRecord) -> String {
     match job.request.labels.get(LABEL) {
         Some(name) => name.clone(),
         None => {
-            let fine = |c: char| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' };
+            let fine = |c: char| {
+                if c.is_ascii_alphanumeric() || "_-".contains(c) {
+                    c
+                } else {
+                    '_'
+                }
+            };
             let name: String = job.request.name.chars().map(fine).collect();
             format!("{name}_{}", job.no)
         }
@@ -192,7 +206,9 @@ pub(super) fn exit_code(job: &JobRecord) -> Option<i32> {
         End::Failed { why, .. } if why.starts_with("out of memory") => -1200,
         End::Failed { why, .. } if why.contains("is taken by another program") => 253,
         End::Failed { why, .. } if why.contains("asks for the image") => 254,
-        End::Failed { exit_code, signal: 0, .. } => *exit_code,
+        End::Failed {
+            exit_code, signal: 0, ..
+        } => *exit_code,
         End::Failed { signal, .. } => 128 + signal,
     })
 }

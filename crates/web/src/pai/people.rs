@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::error::Error;
 use super::{Asker, message};
-use crate::people::{Account, Role, Scope, TokenInfo, User, UsersError, new_token};
+use crate::people::{Account, Role, Scope, User, UsersError, new_token};
 use crate::{Api, now};
 
 pub(super) async fn info() -> Json<Value> {
@@ -28,12 +28,17 @@ pub(super) async fn info() -> Json<Value> {
 
 /// A form, or the same as JSON.
 fn form<T: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Result<T, Error> {
-    let kind = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
     if kind.starts_with("application/json") {
         return serde_json::from_slice(body).map_err(|e| Error::parameters(e.to_string()));
     }
     let text = std::str::from_utf8(body).map_err(|_| Error::parameters("the form is not UTF-8"))?;
-    let uri: Uri = format!("/?{text}").parse().map_err(|_| Error::parameters("the form is none"))?;
+    let uri: Uri = format!("/?{text}")
+        .parse()
+        .map_err(|_| Error::parameters("the form is none"))?;
     let Query(read) = Query::try_from_uri(&uri).map_err(|e| Error::parameters(e.body_text()))?;
     Ok(read)
 }
@@ -58,7 +63,9 @@ pub(super) async fn login(
     } = form(&headers, &body)?;
     let seconds = expiration.unwrap_or(86_400);
     if !(60..=604_800).contains(&seconds) {
-        return Err(Error::parameters("expiration: expected from 60 to 604800 seconds"));
+        return Err(Error::parameters(
+            "expiration: expected from 60 to 604800 seconds",
+        ));
     }
     api.limits.may_try(&username)?;
     let (users, asked) = (api.users.clone(), username.clone());
@@ -68,13 +75,15 @@ pub(super) async fn login(
         api.limits.failed(&username);
         api.audit.note(&username, "sign-in-failed", &username, None, None);
         let what = "The name or the password is wrong.";
-        return Err(Error::new(StatusCode::BAD_REQUEST, "IncorrectPasswordError", what));
+        return Err(Error::new(
+            StatusCode::BAD_REQUEST,
+            "IncorrectPasswordError",
+            what,
+        ));
     }
     api.limits.succeeded(&username);
-    let info = TokenInfo {
-        expires: Some(now() + Time::from_secs(seconds)),
-        ..new_token("OpenPAI login", Scope::All)
-    };
+    let mut info = new_token("OpenPAI login", Scope::All);
+    info.expires = Some(now() + Time::from_secs(seconds));
     let token = api.users.add_token(&username, info, now()).map_err(of_users)?;
     api.audit.note(&username, "sign-in", &username, None, None);
     let account = api.users.account(&username).unwrap_or_default();
@@ -102,10 +111,7 @@ pub(super) async fn tokens(State(api): State<Api>, asker: Asker) -> Json<Value> 
     Json(json!({ "tokens": ids }))
 }
 
-pub(super) async fn application_token(
-    State(api): State<Api>,
-    asker: Asker,
-) -> Result<Json<Value>, Error> {
+pub(super) async fn application_token(State(api): State<Api>, asker: Asker) -> Result<Json<Value>, Error> {
     let user = asker.user();
     user.must_be_whole()?;
     let info = new_token("OpenPAI application", Scope::Jobs);
@@ -125,7 +131,9 @@ pub(super) async fn remove_token(
 ) -> Result<Json<Value>, Error> {
     let user = asker.user();
     let known = api.users.of_token(&token, now());
-    let id = known.filter(|(name, _, _)| *name == user.name).map_or(token, |(_, _, info)| info.id);
+    let id = known
+        .filter(|(name, _, _)| *name == user.name)
+        .map_or(token, |(_, _, info)| info.id);
     let removed = api.users.remove_token(&user.name, &id);
     removed.map_err(|e| of_users(e).called("NoTokenError"))?;
     Ok(message("revoke successfully"))
@@ -136,7 +144,11 @@ fn of_users(error: UsersError) -> Error {
 }
 
 fn no_user(name: &str) -> Error {
-    Error::new(StatusCode::NOT_FOUND, "NoUserError", format!("User {name} is not found."))
+    Error::new(
+        StatusCode::NOT_FOUND,
+        "NoUserError",
+        format!("User {name} is not found."),
+    )
 }
 
 /// A user, in OpenPAI's words.
@@ -149,7 +161,9 @@ fn shape(api: &Api, name: &str, account: &Account) -> Value {
     };
     let clusters: Vec<String> = api.handle.read(|book| {
         let names = book.clusters().names().into_iter();
-        names.filter(|vc| user.role_in(book, vc) >= Some(Role::Member)).collect()
+        names
+            .filter(|vc| user.role_in(book, vc) >= Some(Role::Member))
+            .collect()
     });
     let mut groups = clusters.clone();
     if account.admin {
@@ -169,7 +183,9 @@ fn shape(api: &Api, name: &str, account: &Account) -> Value {
 pub(super) async fn list(State(api): State<Api>, asker: Asker) -> Json<Value> {
     let all = api.users.all();
     // Who else there is is known to administrators alone.
-    let seen = all.iter().filter(|(name, _)| asker.user().admin || *name == asker.user().name);
+    let seen = all
+        .iter()
+        .filter(|(name, _)| asker.user().admin || *name == asker.user().name);
     Json(seen.map(|(name, account)| shape(&api, name, account)).collect())
 }
 
@@ -179,7 +195,10 @@ pub(super) async fn show(
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Error> {
     if !asker.user().admin && asker.user().name != name {
-        return Err(Error::forbidden(format!("User {} may not look at {name}.", asker.user().name)));
+        return Err(Error::forbidden(format!(
+            "User {} may not look at {name}.",
+            asker.user().name
+        )));
     }
     let account = api.users.account(&name).ok_or_else(|| no_user(&name))?;
     Ok(Json(shape(&api, &name, &account)))
@@ -217,9 +236,15 @@ fn roles(api: &Api, clusters: &[String]) -> Result<BTreeMap<String, Role>, Error
 
 /// Does what is given to an account that is there.
 fn apply(api: &Api, change: Change) -> Result<(), Error> {
-    let given = change.virtual_cluster.as_deref().map(|vcs| roles(api, vcs)).transpose()?;
+    let given = change
+        .virtual_cluster
+        .as_deref()
+        .map(|vcs| roles(api, vcs))
+        .transpose()?;
     if let Some(password) = &change.password {
-        api.users.set_password(&change.username, Some(password), false).map_err(of_users)?;
+        api.users
+            .set_password(&change.username, Some(password), false)
+            .map_err(of_users)?;
     }
     let edited = api.users.edit(&change.username, |account| {
         account.admin = change.admin.unwrap_or(account.admin);
@@ -228,7 +253,9 @@ fn apply(api: &Api, change: Change) -> Result<(), Error> {
         }
         if let Some(given) = given {
             // What somebody may do beyond running jobs is not a matter of lists of virtual clusters.
-            account.roles.retain(|vc, role| given.contains_key(vc) || *role == Role::Viewer);
+            account
+                .roles
+                .retain(|vc, role| given.contains_key(vc) || *role == Role::Viewer);
             for (vc, role) in given {
                 let own = account.roles.entry(vc).or_insert(role);
                 *own = (*own).max(role);
@@ -281,13 +308,19 @@ pub(super) async fn change(
     }
     let whole = data.email.is_some() && data.admin.is_some() && data.virtual_cluster.is_some();
     if !patch && !whole {
-        return Err(Error::parameters("data: without patch, email, admin and virtualCluster are needed"));
+        return Err(Error::parameters(
+            "data: without patch, email, admin and virtualCluster are needed",
+        ));
     }
     let blocking = api.clone();
     let done = tokio::task::spawn_blocking(move || apply(&blocking, data)).await;
     done.unwrap_or_else(|e| Err(Error::parameters(e.to_string())))?;
-    api.audit.note(&asker.user().name, "user-change", &name, None, None);
-    Ok((StatusCode::CREATED, message(format!("Update user {name} successfully"))))
+    api.audit
+        .note(&asker.user().name, "user-change", &name, None, None);
+    Ok((
+        StatusCode::CREATED,
+        message(format!("Update user {name} successfully")),
+    ))
 }
 
 pub(super) async fn change_me(
@@ -306,23 +339,39 @@ pub(super) async fn change_me(
         return Err(Error::forbidden("Only an administrator changes that."));
     }
     if let Some(new) = data.new_password {
-        let (users, asked, old) = (api.users.clone(), name.clone(), data.old_password.unwrap_or_default());
+        let (users, asked, old) = (
+            api.users.clone(),
+            name.clone(),
+            data.old_password.unwrap_or_default(),
+        );
         api.limits.may_try(&name)?;
         let set = tokio::task::spawn_blocking(move || match users.knows_password(&asked, &old) {
             true => users.set_password(&asked, Some(&new), false).map(Some),
             false => Ok(None),
         });
-        let set = set.await.map_err(|e| Error::parameters(e.to_string()))?.map_err(of_users)?;
+        let set = set
+            .await
+            .map_err(|e| Error::parameters(e.to_string()))?
+            .map_err(of_users)?;
         if set.is_none() {
             api.limits.failed(&name);
             let what = "The old password is wrong.";
-            return Err(Error::new(StatusCode::BAD_REQUEST, "IncorrectPasswordError", what));
+            return Err(Error::new(
+                StatusCode::BAD_REQUEST,
+                "IncorrectPasswordError",
+                what,
+            ));
         }
     }
     if let Some(email) = data.email {
-        api.users.edit(&name, |account| account.email = email).map_err(of_users)?;
+        api.users
+            .edit(&name, |account| account.email = email)
+            .map_err(of_users)?;
     }
-    Ok((StatusCode::CREATED, message(format!("Update user {name} successfully"))))
+    Ok((
+        StatusCode::CREATED,
+        message(format!("Update user {name} successfully")),
+    ))
 }
 
 pub(super) async fn remove(
@@ -340,6 +389,7 @@ pub(super) async fn remove(
         ));
     }
     api.users.remove(&name).map_err(of_users)?;
-    api.audit.note(&asker.user().name, "user-remove", &name, None, None);
+    api.audit
+        .note(&asker.user().name, "user-remove", &name, None, None);
     Ok(message("user is removed successfully"))
 }

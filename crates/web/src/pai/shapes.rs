@@ -14,7 +14,10 @@ pub(super) fn ms(time: Option<Time>) -> Value {
 }
 
 fn first_start(jobs: &[&JobRecord]) -> Option<Time> {
-    jobs.iter().flat_map(|job| &job.attempts).filter_map(|a| a.running_since).min()
+    jobs.iter()
+        .flat_map(|job| &job.attempts)
+        .filter_map(|a| a.running_since)
+        .min()
 }
 
 fn over_at(job: &PaiJob<'_>) -> Option<Time> {
@@ -33,7 +36,10 @@ fn debug_id(owner: &str, name: &str) -> String {
 pub(super) fn summary(job: &PaiJob<'_>) -> Value {
     let first = job.first();
     let failures = job.members.iter().fold((0, 0), |(user, platform), j| {
-        (user + j.failures.user, platform + j.failures.platform + j.failures.node)
+        (
+            user + j.failures.user,
+            platform + j.failures.platform + j.failures.node,
+        )
     });
     let stopped = job.members.iter().any(|j| state_of(j).starts_with("STOPP"));
     json!({
@@ -176,11 +182,15 @@ fn task_roles(book: &Book, job: &PaiJob<'_>, launch: Option<usize>) -> Value {
             shown.push(alone(book, member, attempt));
         }
         for role in shown {
-            let entry = roles.entry(role.name.clone()).or_insert_with(|| {
-                json!({ "taskRoleStatus": { "name": role.name }, "taskStatuses": [] })
-            });
+            let entry = roles
+                .entry(role.name.clone())
+                .or_insert_with(|| json!({ "taskRoleStatus": { "name": role.name }, "taskStatuses": [] }));
             if let Some(Value::Array(tasks)) = entry.get_mut("taskStatuses") {
-                tasks.extend(role.instances.iter().map(|i| task(book, member, attempt, &role.name, i)));
+                tasks.extend(
+                    role.instances
+                        .iter()
+                        .map(|i| task(book, member, attempt, &role.name, i)),
+                );
             }
         }
     }
@@ -201,7 +211,10 @@ fn alone(book: &Book, job: &JobRecord, attempt: Option<&Attempt>) -> crate::role
         name: "worker".to_owned(),
         instances: vec![InstanceView {
             index: 0,
-            node: share.and_then(|s| book.node(s.node)).map(|n| n.spec.name.clone()).unwrap_or_default(),
+            node: share
+                .and_then(|s| book.node(s.node))
+                .map(|n| n.spec.name.clone())
+                .unwrap_or_default(),
             gpus: share.map(|s| s.gpus.iter().collect()).unwrap_or_default(),
             state: state.to_owned(),
             exit_code: exit_code(job),
@@ -209,7 +222,13 @@ fn alone(book: &Book, job: &JobRecord, attempt: Option<&Attempt>) -> crate::role
     }
 }
 
-fn task(book: &Book, job: &JobRecord, attempt: Option<&Attempt>, role: &str, instance: &InstanceView) -> Value {
+fn task(
+    book: &Book,
+    job: &JobRecord,
+    attempt: Option<&Attempt>,
+    role: &str,
+    instance: &InstanceView,
+) -> Value {
     let state = match instance.state.as_str() {
         "succeeded" => "SUCCEEDED",
         "failed" => "FAILED",
@@ -222,7 +241,10 @@ fn task(book: &Book, job: &JobRecord, attempt: Option<&Attempt>, role: &str, ins
         "STOPPED" => Some(-220),
         _ => instance.exit_code,
     };
-    let node = book.nodes().find(|(_, n)| n.spec.name == instance.node).map(|(_, n)| n);
+    let node = book
+        .nodes()
+        .find(|(_, n)| n.spec.name == instance.node)
+        .map(|(_, n)| n);
     let launch = attempt.map_or(0, |a| a.launch);
     json!({
         "taskIndex": instance.index,
