@@ -183,7 +183,7 @@ impl Agent {
     fn started(&self, number: u64, task: v1::TaskKey) {
         let started = v1::TaskStarted {
             task: Some(task),
-            sharing: String::new(),
+            ..Default::default()
         };
         self.say(number, from_agent::What::Started(started));
     }
