@@ -81,7 +81,7 @@ async fn measure(jobs: usize) -> Result<Vec<Row>, Failure> {
     let router = dovetail_web::router(
         handle.clone(),
         Arc::new(Silent(notices)),
-        users,
+        Arc::clone(&users),
         audit,
         ApiConfig::default(),
     );
@@ -120,6 +120,13 @@ async fn measure(jobs: usize) -> Result<Vec<Row>, Failure> {
         let what = format!("list of {jobs} jobs: {what}");
         rows.push(Row::new(what, seconds * 1e3, "ms", 300.0, false));
     }
+    let somebody = Page {
+        token: users.add("somebody", false).or_work()?,
+        port: page.port,
+    };
+    let seconds = somebody.median("/api/v1/jobs?q=sweep-77", 5).await?;
+    let what = format!("list of {jobs} jobs: part of a name, for somebody who is no administrator");
+    rows.push(Row::new(what, seconds * 1e3, "ms", 300.0, false));
     let wide = handle.read(|book| book.jobs_up().next().map(|job| job.no));
     let wide = wide.ok_or_else(|| Failure::Work(anyhow!("the wide job has not started")))?;
     let seconds = page.median(&format!("/api/v1/jobs/{wide}"), 5).await?;
