@@ -20,7 +20,7 @@ def save(step):
         os.replace(path + ".new", path)
 for _ in dovetail.iterate(range(10**6), total_steps=int(sys.argv[1]), checkpoint_every=10):
     step += 1
-    print("rank %d step %d" % (dovetail.rank(), step))
+    sys.stdout.write("rank %d step %d\n" % (dovetail.rank(), step))  # at once: the ranks share a log
     time.sleep(0.02 + 0.01 * dovetail.rank())
 "#;
 
