@@ -193,7 +193,7 @@ pub fn policies() -> impl Strategy<Value = PolicyText> {
             };
             PolicyText { overrides, ..policy }
         });
-    prop_oneof![4 => steady_policies(), 1 => stubborn, 1 => sharing_policies()]
+    prop_oneof![4 => steady_policies(), 1 => stubborn, 1 => sharing_policies(), 1 => sizing_policies()]
 }
 
 fn elastic() -> impl Strategy<Value = String> {
