@@ -37,7 +37,7 @@ impl World {
     }
 
     fn tell(&mut self, fact: Fact) {
-        self.now = self.now + Time::from_secs(1);
+        self.now += Time::from_secs(1);
         self.book.apply(self.now, &fact);
         self.book.check().unwrap();
         let saved = self.book.save().unwrap();

@@ -27,7 +27,7 @@ impl Draw for Drawn<'_> {
     }
 
     fn arrival(&mut self) -> Option<(Time, JobSpec)> {
-        self.arrivals.next()
+        self.arrivals.following()
     }
 
     fn left(&mut self, job: &Job, ran: Time) -> Time {

@@ -44,7 +44,7 @@ impl Allocation {
         if gpus <= 1 {
             return true;
         }
-        let over = |share: &&NodeShare| share.gpus.count() % gpus != 0;
+        let over = |share: &&NodeShare| !share.gpus.count().is_multiple_of(gpus);
         let rest: u32 = self
             .shares
             .iter()

@@ -8,15 +8,18 @@ use serde_json::{Map, Value, json};
 
 use crate::{Api, Problem};
 
+/// Makes the schema of a type.
+type Draws = fn(&mut SchemaGenerator) -> Schema;
+
 /// What a path takes and gives.
 #[derive(Debug, Clone)]
 pub(crate) struct Says {
     method: &'static str,
     id: &'static str,
     summary: &'static str,
-    query: Option<fn(&mut SchemaGenerator) -> Schema>,
-    body: Option<(&'static [&'static str], fn(&mut SchemaGenerator) -> Schema)>,
-    answer: Option<fn(&mut SchemaGenerator) -> Schema>,
+    query: Option<Draws>,
+    body: Option<(&'static [&'static str], Draws)>,
+    answer: Option<Draws>,
     kind: &'static str,
     status: u16,
     open: bool,

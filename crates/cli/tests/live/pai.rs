@@ -251,7 +251,6 @@ fn an_image_is_refused_or_handed_to_the_runtime() {
         &lines(&["true"]),
         "",
     );
-    let text = text.replacen("minSucceededInstances: -1", "minSucceededInstances: -1", 1);
     let (id, _) = submit(&cluster, &text);
     cluster.until_state(id, "completed");
     let log = cluster.log(id);

@@ -166,7 +166,7 @@ impl Arrivals {
     }
 
     /// Who comes next, and how long after the one before: as it was once.
-    pub fn next(&mut self) -> Option<(Time, JobSpec)> {
+    pub fn following(&mut self) -> Option<(Time, JobSpec)> {
         if self.past.len() < KIND {
             return None;
         }
@@ -195,7 +195,7 @@ impl Draw for Drawn<'_> {
     }
 
     fn arrival(&mut self) -> Option<(Time, JobSpec)> {
-        self.arrivals.next()
+        self.arrivals.following()
     }
 
     fn left(&mut self, job: &Job, ran: Time) -> Time {

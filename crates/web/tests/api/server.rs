@@ -5,9 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dovetail_control::{
-    Arrival, Backend, Driver, DriverConfig, Handle, LogPiece, LogRequest, Order, PolicyText,
-};
+use dovetail_control::{Arrival, Backend, Driver, DriverConfig, LogPiece, LogRequest, Order, PolicyText};
 use dovetail_model::{NodeId, NodeSpec};
 use dovetail_web::{ApiConfig, Audit, Nodes, Tls, Users};
 use serde_json::Value;
@@ -64,7 +62,6 @@ impl Answer {
 }
 
 pub(crate) struct Server {
-    pub(crate) handle: Handle,
     pub(crate) users: Arc<Users>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: String,
@@ -99,7 +96,7 @@ impl Server {
         let admin = users.add("admin", true).unwrap();
         let audit = Arc::new(Audit::open(&dir.path().join("audit.jsonl")).unwrap());
         let router = dovetail_web::router(
-            handle.clone(),
+            handle,
             Arc::new(NoNodes(receiver)),
             Arc::clone(&users),
             audit,
@@ -121,7 +118,6 @@ impl Server {
             std::future::pending(),
         ));
         Self {
-            handle,
             users,
             address,
             admin,
