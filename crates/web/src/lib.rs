@@ -15,6 +15,7 @@ mod jobs;
 mod logs;
 mod metrics;
 mod nodes;
+mod oidc;
 mod openpai;
 mod operate;
 mod page;
@@ -43,6 +44,7 @@ use foresight::Foresight;
 use people::Limits;
 
 pub use job_file::{JobFile, JobFileError, SCHEMA};
+pub use oidc::{Oidc, OidcConfig};
 pub use openpai::{Converted, convert};
 pub use people::{Account, Audit, AuditError, Notify, Role, Scope, TokenInfo, User, Users, UsersError};
 pub use problem::Problem;
@@ -76,6 +78,8 @@ pub struct ApiConfig {
     pub tls: bool,
     /// Requests of one user in a minute; zero for any number.
     pub requests_per_minute: u32,
+    /// Signing in elsewhere.
+    pub oidc: Option<Arc<Oidc>>,
 }
 
 /// All a request may need.

@@ -9,10 +9,10 @@ use crate::people::{self, AuditPage, Notify};
 use crate::views::{
     AccountChange, AccountView, ActionDone, Actions, Because, ClusterEdit, ClusterView, ClustersFile,
     ClustersView, Explained, FileCheck, Info, JobPage, JobView, Me, NewPassword, NewPriority, NewToken,
-    NewUser, NewUserSecrets, NodeView, Operation, PolicyView, ProgressPoint, QueueEntry, SignIn, SignedIn,
-    Submission, Submitted, TokenMade, TokenView, UsageRow, VcDiff,
+    NewUser, NewUserSecrets, NodeView, Operation, PolicyView, ProgressPoint, QueueEntry, SignIn,
+    SignInOptions, SignedIn, Submission, Submitted, TokenMade, TokenView, UsageRow, VcDiff,
 };
-use crate::{clusters, events, explain, job_list, jobs, logs, nodes, operate, usage};
+use crate::{clusters, events, explain, job_list, jobs, logs, nodes, oidc, operate, usage};
 
 /// The document that describes the API (OpenAPI 3.1).
 pub fn openapi() -> Value {
@@ -53,6 +53,35 @@ fn account(pages: Pages) -> Pages {
             "/session",
             delete(people::sign_out),
             Says::delete("signOut", "Sign out").status(204),
+        )
+        .add(
+            "/session/options",
+            get(oidc::options),
+            Says::get("signInOptions", "Ways to sign in")
+                .open()
+                .answers::<SignInOptions>(),
+        )
+        .add(
+            "/session/oidc",
+            get(oidc::begin),
+            Says::get(
+                "signInElsewhere",
+                "Send the browser to where the organisation signs people in",
+            )
+            .open()
+            .query::<oidc::Begin>()
+            .status(303),
+        )
+        .add(
+            "/session/oidc/callback",
+            get(oidc::callback),
+            Says::get(
+                "signedInElsewhere",
+                "Where the browser comes back to; sets a cookie",
+            )
+            .open()
+            .query::<oidc::Back>()
+            .status(303),
         )
         .add(
             "/me",

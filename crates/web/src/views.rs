@@ -184,6 +184,24 @@ pub struct Info {
     pub oidc_url: Option<String>,
 }
 
+/// Ways to sign in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SignInOptions {
+    /// With a name and a password (`POST /session`).
+    pub password: bool,
+    /// Elsewhere, where that is set up.
+    pub oidc: Option<OidcOption>,
+}
+
+/// Signing in elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OidcOption {
+    /// What the button says.
+    pub label: String,
+    /// Where the browser goes; `?to=/path` says where it ends up.
+    pub url: String,
+}
+
 /// Jobs that differ in an index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -3,6 +3,7 @@
 mod accounts;
 mod audit;
 mod auth;
+mod foreign;
 mod limits;
 mod passwords;
 mod roles;
@@ -13,7 +14,8 @@ pub(crate) use accounts::{add, change, list, me, remove, set_notify, set_passwor
 pub use audit::{Audit, AuditError};
 pub(crate) use audit::{AuditPage, Wanted as AuditWanted, show as show_audit};
 pub use auth::User;
-pub(crate) use auth::{Asker, sign_in, sign_out};
+pub(crate) use auth::{Asker, open_session, sign_in, sign_out};
+pub(crate) use foreign::{Foreign, ForeignError};
 pub(crate) use limits::Limits;
 pub use roles::{Role, Scope};
 pub(crate) use tokens::{add as add_token, list as list_tokens, remove as remove_token};

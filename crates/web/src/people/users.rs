@@ -124,6 +124,9 @@ pub struct Account {
     pub email: String,
     /// What it may do in virtual clusters.
     pub roles: BTreeMap<String, Role>,
+    /// Who it is for whoever vouches for it: the issuer and its number there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
     /// What is kept of its password.
     #[serde(skip_serializing_if = "Option::is_none")]
     password: Option<String>,
@@ -219,8 +222,7 @@ impl Users {
     /// # Errors
     /// When the name is none or taken, or the file cannot be written.
     pub fn add(&self, name: &str, admin: bool) -> Result<String, UsersError> {
-        let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || name.len() > 64 || !name.chars().all(is_fine) || name.starts_with('@') {
+        if !is_name(name) {
             return Err(UsersError::Name(format!(
                 "name: {name:?} is none; expected up to 64 letters, digits, `-`, `_` and `.`"
             )));
@@ -361,7 +363,7 @@ impl Users {
     }
 
     /// Changes the file whole or not at all.
-    fn change<T>(
+    pub(super) fn change<T>(
         &self,
         change: impl FnOnce(&mut BTreeMap<String, Account>) -> Result<T, UsersError>,
     ) -> Result<T, UsersError> {
@@ -376,6 +378,12 @@ impl Users {
         *book = Book::of(changed);
         Ok(result)
     }
+}
+
+/// Whether somebody may be called so.
+pub(super) fn is_name(name: &str) -> bool {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.len() <= 64 && name.chars().all(is_fine)
 }
 
 fn nobody(name: &str) -> UsersError {
