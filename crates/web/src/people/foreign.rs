@@ -124,7 +124,9 @@ mod tests {
         assert!(users.account("root").unwrap().roles.is_empty());
         // Another name at the issuer, the same person here; roles of which the issuer has no say stay.
         users
-            .edit("ann", |a| drop(a.roles.insert("mine".to_owned(), Role::Member)))
+            .edit("ann", |a| {
+                a.roles.insert("mine".to_owned(), Role::Member);
+            })
             .unwrap();
         let mut moved = who("annette", "i#1");
         moved.roles = [("lab".to_owned(), None)].into();
