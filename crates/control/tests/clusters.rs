@@ -336,6 +336,71 @@ fn a_virtual_cluster_has_an_order_of_its_own_and_changes_it_while_jobs_wait() {
     }
 }
 
+/// Found by random histories: what an order saw is not saved, so it has to look again before it is asked.
+#[test]
+fn a_restart_in_between_changes_nothing_where_a_virtual_cluster_has_its_own_order() {
+    let policy = PolicyText {
+        policy: "las:quantum=30s".to_owned(),
+        parts: BTreeMap::new(),
+    };
+    let node = Fact::NodeJoined {
+        node: NodeId(0),
+        spec: Box::new(NodeSpec::plain("node-0", 8)),
+        gpu_type: "virtual".to_owned(),
+        rack: "rack".to_owned(),
+        address: String::new(),
+        identity: 0,
+    };
+    let what = Operate::VirtualClusters(Box::new(with_order(Some("las:quantum=10s"))));
+    let by = "root".to_owned();
+    let mut facts = vec![node, Fact::Operated { what, by }];
+    for job in 1..=3 {
+        let request = JobRequest {
+            command: vec!["true".to_owned()],
+            tenant: "vision".to_owned(),
+            gpus: 3,
+            ..JobRequest::default()
+        };
+        facts.push(Fact::Submitted {
+            job,
+            user: "ann".to_owned(),
+            request: Box::new(request),
+            key: None,
+        });
+    }
+    facts.push(Fact::TaskStarted {
+        job: 1,
+        launch: 1,
+        node: NodeId(0),
+        sharing: String::new(),
+        remarks: Vec::new(),
+    });
+    facts.push(Fact::Cancelled {
+        job: 3,
+        by: "ann".to_owned(),
+    });
+    let book = || Book::new(policy.clone(), Clock::Events).unwrap();
+    let (mut straight, mut restarted) = (book(), book());
+    for (i, fact) in facts.iter().enumerate() {
+        let at = Time::from_secs(1_000 + i as i64);
+        straight.apply(at, fact);
+        restarted = Book::load(&restarted.save().unwrap()).unwrap();
+        restarted.apply(at, fact);
+        assert_eq!(
+            straight.save().unwrap(),
+            restarted.save().unwrap(),
+            "after {fact:?}"
+        );
+        assert_eq!(straight.wake_at(), restarted.wake_at());
+    }
+    let due = straight.wake_at().unwrap();
+    assert_eq!(
+        due,
+        Time::from_secs(1_015),
+        "ten seconds after it began to run, its turn is over"
+    );
+}
+
 mod orders {
     use proptest::prelude::*;
 

@@ -204,6 +204,9 @@ impl Engine {
         let command = self.commands.pop_front();
         if command.is_none() {
             // What happened since the decision may have changed lines, and with them the moment to wake.
+            if self.policy.order.sees_again() && self.state.has_stale() {
+                self.see_all();
+            }
             self.state.reseat(&*self.policy.order, &*self.policy.tenancy);
         }
         command
@@ -315,14 +318,19 @@ impl Engine {
             all.into_iter().for_each(|id| self.state.mark_stale(id));
         }
         if self.policy.order.looks_at_crowd() {
-            let state = &self.state;
-            self.policy
-                .order
-                .see(&mut state.jobs(), &state.cluster, state.now);
-            self.state.mark_all_stale();
+            self.see_all();
         }
         self.state.expire();
         self.state.reseat(&*self.policy.order, &*self.policy.tenancy);
+    }
+
+    /// Lets the order look at all jobs, which are then asked for anew.
+    fn see_all(&mut self) {
+        let state = &self.state;
+        self.policy
+            .order
+            .see(&mut state.jobs(), &state.cluster, state.now);
+        self.state.mark_all_stale();
     }
 
     /// The one place where the difference between plan and present becomes commands.

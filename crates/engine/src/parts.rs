@@ -128,6 +128,12 @@ pub trait Order: Part + CloneOrder {
     /// of an order that looks at the crowd.
     fn see(&mut self, _jobs: &mut dyn Iterator<Item = &Job>, _cluster: &Cluster, _now: Time) {}
 
+    /// Whether it sees all jobs again also when something happened since the decision, because the moments at which lines
+    /// change hang together. Others keep what they saw until the next decision.
+    fn sees_again(&self) -> bool {
+        false
+    }
+
     /// The least it must know of remaining work to make sense.
     fn knowledge(&self) -> Knowledge {
         Knowledge::None

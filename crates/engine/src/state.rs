@@ -189,6 +189,11 @@ impl State {
         }
     }
 
+    /// Whether a line is to be drawn anew.
+    pub(crate) fn has_stale(&self) -> bool {
+        !self.stale.is_empty()
+    }
+
     /// Draws all stale lines anew and puts the jobs where they belong.
     pub(crate) fn reseat(&mut self, order: &dyn Order, tenancy: &dyn Tenancy) {
         let mut stale = std::mem::take(&mut self.stale);

@@ -127,6 +127,10 @@ impl Order for PerTenant {
         true
     }
 
+    fn sees_again(&self) -> bool {
+        true
+    }
+
     fn see(&mut self, jobs: &mut dyn Iterator<Item = &Job>, _cluster: &Cluster, now: Time) {
         self.places.clear();
         let mut groups: BTreeMap<(TenantId, bool), Vec<Candidate>> = BTreeMap::new();
