@@ -128,6 +128,15 @@ export function Loading() {
   );
 }
 
+/** Something is being thought about; what is there already stays. */
+export function Looking() {
+  return (
+    <p class="looking muted" role="status">
+      Looking…
+    </p>
+  );
+}
+
 /** A part of a screen with a heading. */
 export function Panel({
   title,

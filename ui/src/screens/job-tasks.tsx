@@ -75,7 +75,7 @@ export function JobTasks({ job }: { job: Job }) {
             <div class="task-row" key={`${t.role}/${t.index}`}>
               <span>{t.role}</span>
               <span>{t.index}</span>
-              <span>{t.node}</span>
+              <span>{t.node === "–" ? t.node : <a href={`/jobs/${job.id}?tab=logs&node=${encodeURIComponent(t.node)}`} title={`What it printed on ${t.node}`}>{t.node}</a>}</span>
               <span>{t.gpus}</span>
               <span>
                 <State of={t.state} />

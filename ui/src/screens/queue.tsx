@@ -1,6 +1,6 @@
 // The line: who waits, in the order they will be looked at, and what stands in the way of each.
 
-import { count, plural } from "../format";
+import { count, plainly, plural } from "../format";
 import { anyEvent, useData } from "../live";
 import { ButtonLink, Empty, ErrorNote, Head, Loading, When } from "../parts/basics";
 import { Table } from "../parts/table";
@@ -45,7 +45,7 @@ export function Queue() {
             { title: "User", wide: true, cell: (job) => job.user },
             { title: "Virtual cluster", wide: true, cell: (job) => job.tenant },
             { title: "Since", cell: (job) => <When at={job.since} /> },
-            { title: "What it waits for", wide: true, cell: (job) => job.reason || <span class="muted">–</span> },
+            { title: "What it waits for", wide: true, cell: (job) => plainly(job.reason) || <span class="muted">–</span> },
           ]}
         />
       )}

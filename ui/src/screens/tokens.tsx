@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { send } from "../api";
 import { useData } from "../live";
-import { Button, ErrorNote, Loading, Panel, Tag, When } from "../parts/basics";
+import { Button, ErrorNote, Loading, Panel, When } from "../parts/basics";
 import { Dialog, FormEnd, confirmFirst, useAction } from "../parts/dialog";
 import { Choice, TextField } from "../parts/field";
 import { Table } from "../parts/table";
@@ -42,7 +42,7 @@ export function Tokens() {
           rowKey={(t) => t.id}
           columns={[
             { title: "Name", cell: (t) => (t.session ? <span class="muted">a browser that has signed in</span> : t.label) },
-            { title: "May", cell: (t) => <Tag>{t.scope}</Tag> },
+            { title: "May", cell: (t) => SCOPES.find(([scope]) => scope === t.scope)?.[1] ?? t.scope },
             { title: "Made", wide: true, cell: (t) => <When at={t.created} /> },
             { title: "Last used", wide: true, cell: (t) => (t.last_used === null ? <span class="muted">never</span> : <When at={t.last_used} />) },
             { title: "Ends", cell: (t) => (t.expires === null ? <span class="muted">never</span> : <When at={t.expires} />) },
