@@ -39,12 +39,20 @@ export function Queue() {
           rowKey={(job) => job.id}
           columns={[
             { title: "Place", number: true, cell: (job) => count(job.ahead + 1) },
-            { title: "Job", cell: (job) => <JobLink job={job} /> },
+            {
+              title: "Job",
+              cell: (job) => (
+                <>
+                  <JobLink job={job} />
+                  <div class="narrow-only muted small">{plainly(job.reason)}</div>
+                </>
+              ),
+            },
             { title: "GPUs", number: true, cell: (job) => count(job.gpus) },
             { title: "Priority", number: true, wide: true, cell: (job) => job.priority },
             { title: "User", wide: true, cell: (job) => job.user },
             { title: "Virtual cluster", wide: true, cell: (job) => job.tenant },
-            { title: "Since", cell: (job) => <When at={job.since} /> },
+            { title: "Since", wide: true, cell: (job) => <When at={job.since} /> },
             { title: "What it waits for", wide: true, cell: (job) => plainly(job.reason) || <span class="muted">–</span> },
           ]}
         />
