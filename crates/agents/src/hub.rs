@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dovetail_control::{Backend, Handle, JobNo, Launch, LogPiece, LogRequest, Order};
-use dovetail_model::NodeId;
+use dovetail_control::{Backend, Handle, JobNo, Launch, LoadPoint, LogPiece, LogRequest, Order};
+use dovetail_model::{NodeId, Time};
 use dovetail_proto::v1::{self, to_agent::What};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use tokio::sync::watch;
 
 use crate::convert;
+use crate::loads::Loads;
 use crate::logs::Readers;
 use crate::stops::Stops;
 
@@ -56,6 +57,7 @@ struct Room {
     next_epoch: u64,
     readers: Readers,
     stops: Stops,
+    loads: Loads,
 }
 
 /// Who is there; clone it freely.
@@ -153,6 +155,18 @@ impl Hub {
         if room.sessions.get(&node).is_some_and(|s| s.epoch == epoch) {
             room.heard.insert(node, Instant::now());
         }
+    }
+
+    /// A node tells how busy it is.
+    pub(crate) fn is_busy(&self, node: NodeId, beat: &v1::Heartbeat) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
+        self.room().loads.told(node, now, beat);
+    }
+
+    /// How busy a node was since then, oldest first; nothing where it does not tell.
+    pub fn loads(&self, node: NodeId, since: Time) -> Vec<LoadPoint> {
+        self.room().loads.of(node, since)
     }
 
     /// Says something to an agent, if it is there.

@@ -7,6 +7,7 @@
 mod authority;
 mod convert;
 mod hub;
+mod loads;
 mod logs;
 mod service;
 mod stops;

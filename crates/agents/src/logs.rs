@@ -30,6 +30,8 @@ impl Readers {
             most_bytes: request.most_bytes,
             follow: request.follow,
             cancel: false,
+            find: request.find.clone().into_bytes(),
+            most_found: request.most_found,
         };
         (words, receiver)
     }
@@ -43,9 +45,10 @@ impl Readers {
         }
         let mut heard = true;
         if !chunk.data.is_empty() {
-            let piece = LogPiece::Data {
-                data: chunk.data,
-                offset: chunk.offset,
+            let (data, offset) = (chunk.data, chunk.offset);
+            let piece = match chunk.found {
+                true => LogPiece::Found { line: data, offset },
+                false => LogPiece::Data { data, offset },
             };
             heard = reader.try_send(piece).is_ok();
         }

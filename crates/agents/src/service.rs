@@ -280,6 +280,7 @@ impl Listener<'_> {
         match word.what {
             Some(from_agent::What::Heartbeat(beat)) => {
                 self.acknowledge(word.number);
+                hub.is_busy(node, &beat);
                 if let Some(running) = self.running.take() {
                     self.settle(running).await;
                 }

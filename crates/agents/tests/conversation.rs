@@ -247,6 +247,8 @@ async fn a_job_goes_to_an_agent_and_its_end_comes_back() {
         offset: -100,
         most_bytes: 0,
         follow: true,
+        find: String::new(),
+        most_found: 0,
     };
     let mut log = server.hub.read_log(&request).unwrap();
     let What::ReadLog(read) = agent.hear().await else {
@@ -258,6 +260,7 @@ async fn a_job_goes_to_an_agent_and_its_end_comes_back() {
         offset: 5,
         end,
         error: String::new(),
+        found: false,
     };
     agent.say(0, from_agent::What::Log(chunk(b"hello", true)));
     let expected = LogPiece::Data {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
+use crate::live::args::{ClientArgs, OutputArgs, VcSetArgs};
+
 /// Dovetail: a deep-learning cluster scheduler, and a simulator that runs the same code.
 #[derive(Debug, Parser)]
 #[command(
@@ -32,7 +34,7 @@ pub enum Command {
     Policies(PoliciesArgs),
     /// Stages of models, and how jobs interleave theirs on shared GPUs
     Profile(ProfileArgs),
-    /// Virtual clusters that own cells: check, compare and try out a configuration
+    /// Virtual clusters: list and change those of a cluster that runs, check and compare configurations
     Vc(VcArgs),
     /// Averages out of job files: ours, or job.csv of Muri
     Calc(CalcArgs),
@@ -656,17 +658,65 @@ pub enum VcCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Say what a new configuration changes, and what becomes of running groups
+    /// Virtual clusters of a cluster that runs
+    List {
+        /// How to print it
+        #[command(flatten)]
+        output: OutputArgs,
+        /// Where the scheduler is
+        #[command(flatten)]
+        client: ClientArgs,
+    },
+    /// Make or change one of a cluster that runs
     #[command(after_help = "Examples:
+  dovetail vc set vision --guaranteed-gpus 16 --dry-run
+  dovetail vc set vision --user-cap-gpus 8 --order las
+  dovetail vc set vision --user-cap-gpus none")]
+    Set(Box<VcSetArgs>),
+    /// Remove one of a cluster that runs
+    Remove {
+        /// The virtual cluster
+        name: String,
+        /// Only say what it would do
+        #[arg(long)]
+        dry_run: bool,
+        /// How to print it
+        #[command(flatten)]
+        output: OutputArgs,
+        /// Where the scheduler is
+        #[command(flatten)]
+        client: ClientArgs,
+    },
+    /// Set all of a cluster that runs from a file: mode and vcs, or HiveD's YAML
+    Apply {
+        /// The file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Only say what it would do
+        #[arg(long)]
+        dry_run: bool,
+        /// How to print it
+        #[command(flatten)]
+        output: OutputArgs,
+        /// Where the scheduler is
+        #[command(flatten)]
+        client: ClientArgs,
+    },
+    /// Say what a new configuration changes, and what becomes of running jobs or groups
+    #[command(after_help = "Examples:
+  dovetail vc diff next.yaml                 on the cluster that runs, as `vc apply` would
   dovetail vc diff now.yaml next.yaml
   dovetail vc diff now.yaml next.yaml --running scenario.json")]
     Diff {
-        /// The configuration now
+        /// The configuration now; if there is no other, the one to come for the cluster that runs
         #[arg(value_name = "OLD")]
         old: PathBuf,
         /// The configuration to come
         #[arg(value_name = "NEW")]
-        new: PathBuf,
+        new: Option<PathBuf>,
+        /// Where the scheduler is
+        #[command(flatten)]
+        client: ClientArgs,
         /// What runs now: a scenario that is played with the old configuration first
         #[arg(long, value_name = "SCENARIO")]
         running: Option<PathBuf>,

@@ -49,6 +49,8 @@ pub struct VirtualCluster {
     pub max_priority: Option<i32>,
     /// What everyone may do.
     pub everyone: Everyone,
+    /// In which order its own jobs stand on the places it has in line, such as `las` or `srsf`; none is that of the policy.
+    pub order: Option<String>,
 }
 
 /// All virtual clusters. Without any, every name will do and nothing is promised.
@@ -102,6 +104,14 @@ impl VirtualClusters {
                     "{name:?} is no name of a virtual cluster; expected up to 64 letters, digits, `-`, `_` and `.`"
                 ));
             }
+        }
+        if self.promise == Promise::Open
+            && let Some((name, _)) = self.named.iter().find(|(_, c)| c.order.is_some())
+        {
+            return Err(format!(
+                "{name}: order: only where GPUs are promised (quota or cells), so that what one virtual cluster chooses \
+                 is no matter of the others"
+            ));
         }
         let Some(cells) = self.cells.as_ref().filter(|_| self.promise == Promise::Cells) else {
             return match self.promise {

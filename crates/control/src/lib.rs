@@ -17,10 +17,12 @@ pub mod forecast;
 mod handle;
 pub mod history;
 mod known;
+mod load;
 mod logs;
 mod private_file;
 mod request;
 mod roles;
+mod tell;
 
 pub use book::{Book, Notice, Order, StartTask};
 pub use clusters::{DEFAULT_CLUSTER, Everyone, Promise, VirtualCluster, VirtualClusters};
@@ -29,10 +31,12 @@ pub use driver::{Backend, Driver, DriverConfig, DriverError, Start};
 pub use fact::{Fact, InstanceEnd, Operate, PolicyText, Record, TaskEnd};
 pub use handle::{Admittance, Arrival, Ask, Handle, Refusal};
 pub use known::{KnownPolicy, known_policies};
+pub use load::LoadPoint;
 pub use logs::{LogPiece, LogRequest};
 pub use private_file::write_private;
 pub use request::{After, AfterWhen, ArrayPart, JobRequest, Processes, Retries};
 pub use roles::{Instance, Role};
+pub use tell::{JobNotify, Occasion, check_pending, check_webhook};
 
 /// The number of a job, as people see it: 1, 2, 3, ...
 pub type JobNo = u64;

@@ -19,6 +19,10 @@ pub struct LogRequest {
     pub most_bytes: u64,
     /// Go on until the task ends.
     pub follow: bool,
+    /// Only lines with these words; empty for everything.
+    pub find: String,
+    /// So many lines at most; zero for any number.
+    pub most_found: u32,
 }
 
 /// A piece of a log.
@@ -29,6 +33,13 @@ pub enum LogPiece {
         /// The bytes.
         data: Vec<u8>,
         /// Where they end.
+        offset: u64,
+    },
+    /// A line with the words that were looked for, and where it begins.
+    Found {
+        /// The line, or the part of it around the words.
+        line: Vec<u8>,
+        /// Where it begins.
         offset: u64,
     },
     /// There is no more.

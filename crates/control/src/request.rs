@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::JobNo;
 use crate::roles::Role;
+use crate::tell::JobNotify;
 
 /// How many processes a task has on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -132,6 +133,9 @@ pub struct JobRequest {
     pub array: Option<ArrayPart>,
     /// Only its owner and administrators see it.
     pub private: bool,
+    /// How its owner is told of it; what is left out is as the owner has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notify: Option<JobNotify>,
     /// Processes that do different things, each with GPUs of its own; none: one command for the whole gang.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<Role>,
@@ -187,6 +191,7 @@ impl Default for JobRequest {
             run_as: None,
             array: None,
             private: false,
+            notify: None,
             roles: Vec::new(),
             gang: true,
             gpus_per_task: 1,
@@ -274,6 +279,9 @@ impl JobRequest {
             .find(|k| k.is_empty() || k.contains('=') || k.contains('\0'))
         {
             return bad("env", &format!("{name:?} is not the name of a variable"));
+        }
+        if let Some(notify) = &self.notify {
+            notify.validate().map_err(|e| format!("notify.{e}"))?;
         }
         let has_nul = |s: &String| s.contains('\0');
         if self.command.iter().any(has_nul) || self.env.values().any(has_nul) || has_nul(&self.workdir) {

@@ -272,3 +272,142 @@ fn cells_are_owned_lent_and_moved_to_another_owner() {
     let too_many = world.book.would_change_clusters(&cells(2, 1)).unwrap_err();
     assert!(too_many.contains("cells:"), "{too_many}");
 }
+
+/// One virtual cluster has an order of its own.
+fn with_order(order: Option<&str>) -> VirtualClusters {
+    let mut clusters = quota(&[("vision", 4), ("speech", 4)]);
+    clusters.named.get_mut("vision").unwrap().order = order.map(str::to_owned);
+    clusters
+}
+
+#[test]
+fn a_virtual_cluster_has_an_order_of_its_own_and_changes_it_while_jobs_wait() {
+    let mut world = World::new(1, 8);
+    world.set(&with_order(None));
+    let sized = |world: &mut World, tenant: &str, expected_s: f64| {
+        let job = world.book.next_job();
+        let request = JobRequest {
+            command: vec!["true".to_owned()],
+            tenant: tenant.to_owned(),
+            gpus: 4,
+            expected_s: Some(expected_s),
+            ..JobRequest::default()
+        };
+        world.tell(Fact::Submitted {
+            job,
+            user: "ann".to_owned(),
+            request: Box::new(request),
+            key: None,
+        });
+        job
+    };
+    let (v1, s1) = (
+        sized(&mut world, "vision", 10.0),
+        sized(&mut world, "speech", 10.0),
+    );
+    let long = sized(&mut world, "vision", 9_000.0);
+    let other_long = sized(&mut world, "speech", 9_000.0);
+    let (short, other_short) = (
+        sized(&mut world, "vision", 60.0),
+        sized(&mut world, "speech", 60.0),
+    );
+    let line = |world: &World| world.book.line().iter().map(|j| j.no).collect::<Vec<_>>();
+    assert!(world.is_up(v1) && world.is_up(s1));
+    assert_eq!(line(&world), [long, other_long, short, other_short]);
+    world.set(&with_order(Some("sjf")));
+    assert_eq!(
+        line(&world),
+        [short, other_long, long, other_short],
+        "only vision's own jobs change places"
+    );
+    assert!(world.is_up(v1) && world.is_up(s1), "nobody is stopped");
+    world.set(&with_order(None));
+    assert_eq!(line(&world), [long, other_long, short, other_short]);
+    let mut open = with_order(Some("sjf"));
+    open.promise = Promise::Open;
+    let said = world.book.would_change_clusters(&open).unwrap_err();
+    assert!(said.contains("only where GPUs are promised"), "{said}");
+    for (order, part) in [("lass", "las"), ("drf", "looks at all jobs")] {
+        let said = world
+            .book
+            .would_change_clusters(&with_order(Some(order)))
+            .unwrap_err();
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+mod orders {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A job that waits, as numbers: its tenant, GPUs, expected length and priority.
+    type Sent = (u8, u32, u32, i32);
+
+    /// The line of jobs that all wait, with the tenant of each.
+    fn line(sent: &[Sent], policy: &str, order: Option<&str>) -> Vec<(JobNo, String)> {
+        let mut book = Book::new(
+            PolicyText {
+                policy: policy.to_owned(),
+                parts: BTreeMap::new(),
+            },
+            Clock::Events,
+        )
+        .unwrap();
+        let mut now = Time::from_secs(1_000);
+        let mut tell = |fact: Fact| {
+            now += Time::from_secs(1);
+            book.apply(now, &fact);
+        };
+        let what = Operate::VirtualClusters(Box::new(with_order(order)));
+        tell(Fact::Operated {
+            what,
+            by: "root".to_owned(),
+        });
+        for (i, (tenant, gpus, expected, priority)) in sent.iter().enumerate() {
+            let request = JobRequest {
+                command: vec!["true".to_owned()],
+                tenant: ["vision", "speech", "default"][usize::from(*tenant % 3)].to_owned(),
+                gpus: *gpus,
+                expected_s: Some(f64::from(*expected)),
+                priority: *priority,
+                ..JobRequest::default()
+            };
+            tell(Fact::Submitted {
+                job: i as JobNo + 1,
+                user: "ann".to_owned(),
+                request: Box::new(request),
+                key: None,
+            });
+        }
+        let jobs = book.line();
+        jobs.iter().map(|j| (j.no, j.request.tenant.clone())).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_tenant_swaps_only_its_own_jobs_and_stands_as_if_it_were_alone(
+            sent in prop::collection::vec((0u8..3, 1u32..5, 1u32..9_000, -1i32..3), 1..24),
+            order in prop::sample::select(vec!["sjf", "srtf", "srsf", "las", "fifo"]),
+        ) {
+            let shared = "fifo-backfill:priority=true";
+            let (base, own) = (line(&sent, shared, None), line(&sent, shared, Some(order)));
+            let tenants = |all: &[(JobNo, String)]| all.iter().map(|(_, t)| t.clone()).collect::<Vec<_>>();
+            prop_assert_eq!(tenants(&own), tenants(&base), "the sequence of tenants stays");
+            let of = |all: &[(JobNo, String)], vision: bool| {
+                let is = |t: &String| (t == "vision") == vision;
+                all.iter().filter(|(_, t)| is(t)).map(|(no, _)| *no).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(of(&own, false), of(&base, false), "jobs of others stand where they stood");
+            let alone: Vec<Sent> = sent.clone();
+            let everywhere = line(&alone, "fifo-backfill", Some(order));
+            // Alone: the same jobs where the cluster itself knows nothing but when they came.
+            let borrows = |no: &JobNo| sent[*no as usize - 1].3 < 0;
+            let keep = |all: Vec<JobNo>, b: bool| all.into_iter().filter(|no| borrows(no) == b).collect::<Vec<_>>();
+            for b in [false, true] {
+                prop_assert_eq!(keep(of(&own, true), b), keep(of(&everywhere, true), b));
+            }
+        }
+    }
+}

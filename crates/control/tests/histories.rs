@@ -448,11 +448,15 @@ fn clusters(i: u8) -> VirtualClusters {
         most_borrowed: i.is_multiple_of(2).then_some(3),
         ..VirtualCluster::default()
     };
-    let named = [
+    let mut named = [
         ("default", cluster(4, None)),
         ("a", cluster(4, Some(6))),
         ("b", cluster(2, None)),
     ];
+    // Some have an order of their own.
+    named[1].1.order = ["las", "srtf", "tiresias"]
+        .get(usize::from(i / 4 % 4))
+        .map(|o| (*o).to_owned());
     let named = named.map(|(name, c)| (name.to_owned(), c)).into_iter().collect();
     match i % 4 {
         0 => VirtualClusters::default(),

@@ -316,7 +316,9 @@ impl Engine {
         }
         if self.policy.order.looks_at_crowd() {
             let state = &self.state;
-            self.policy.order.see(&mut state.jobs(), &state.cluster);
+            self.policy
+                .order
+                .see(&mut state.jobs(), &state.cluster, state.now);
             self.state.mark_all_stale();
         }
         self.state.expire();

@@ -126,7 +126,7 @@ pub trait Order: Part + CloneOrder {
 
     /// Looks at all jobs, in order of submission, and at the cluster, before the lines of all are drawn anew. Only asked
     /// of an order that looks at the crowd.
-    fn see(&mut self, _jobs: &mut dyn Iterator<Item = &Job>, _cluster: &Cluster) {}
+    fn see(&mut self, _jobs: &mut dyn Iterator<Item = &Job>, _cluster: &Cluster, _now: Time) {}
 
     /// The least it must know of remaining work to make sense.
     fn knowledge(&self) -> Knowledge {

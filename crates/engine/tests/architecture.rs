@@ -66,7 +66,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("agents", &["model", "control", "proto"]),
     ("node", &["model", "proto"]),
     ("kube", &["model", "control"]),
-    ("web", &["model", "control", "openpai", "workload"]),
+    ("courier", &[]),
+    ("web", &["model", "control", "courier", "openpai", "workload"]),
     ("testkit", &["model", "engine", "policies", "workload", "sim"]),
 ];
 

@@ -40,3 +40,4 @@ pub use config::{AgentConfig, Images, Security};
 pub use error::NodeError;
 pub use hardware::gpus::gpu_count;
 pub use shim::shim;
+pub use task::log::read_from as read_log;

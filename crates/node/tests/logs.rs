@@ -62,7 +62,7 @@ async fn a_log_is_followed_until_the_task_ends() {
     // Another reader that is told to go away ends, and does not disturb the first.
     let mut other = read(2, 1, 0);
     other.follow = true;
-    scheduler.send("n1", What::ReadLog(other));
+    scheduler.send("n1", What::ReadLog(other.clone()));
     until("the second reader", || {
         (scheduler.pieces(2) == "one\n").then_some(())
     })

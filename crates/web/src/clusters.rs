@@ -85,6 +85,7 @@ pub(crate) fn view(book: &Book, user: &User) -> ClustersView {
             user_cap_gpus: own.user_cap_gpus,
             max_priority: own.max_priority,
             everyone: own.everyone,
+            order: own.order.clone(),
             role: user.role_in(book, &name),
             cells,
             name,

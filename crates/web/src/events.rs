@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::people::User;
+use crate::people::{Scope, User};
 use crate::views::EventView;
 use crate::{Api, Problem};
 
@@ -44,13 +44,18 @@ pub(crate) async fn stream(
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(keep))
 }
 
-async fn send(api: Api, user: User, wanted: Wanted, sender: Sender<Result<Event, Infallible>>) {
+async fn send(api: Api, mut user: User, wanted: Wanted, sender: Sender<Result<Event, Infallible>>) {
     let mut news = api.nodes.notices();
     let mut seen = wanted
         .since
         .unwrap_or_else(|| api.handle.read(|book| book.last_notice()));
     loop {
         news.borrow_and_update();
+        // Somebody may watch for days: what it may see is looked at each time.
+        let Some((admin, roles)) = api.users.rights_of(&user.name) else {
+            return;
+        };
+        (user.admin, user.roles) = (admin && user.scope == Scope::All, roles);
         let (events, last): (Vec<EventView>, u64) = api.handle.read(|book| {
             let new = book.notices_after(seen).take(WAITING);
             let mut last = seen;

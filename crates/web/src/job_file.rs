@@ -108,6 +108,9 @@ impl JobFile {
                 }
             }
         }
+        if let Some(value) = keys.get_mut("notify") {
+            *value = notify(value.take())?;
+        }
         if let Some(value) = keys.get_mut("after") {
             let listed = match value.take() {
                 Value::Array(jobs) => jobs,
@@ -218,8 +221,8 @@ impl From<Converted> for JobFile {
     }
 }
 
-/// Keys of a request that are not there where a job has no roles.
-const KEYS_OF_ROLES: [&str; 4] = ["roles", "gang", "gpus_per_task", "secrets"];
+/// Keys of a request that are not there where they are as usual.
+const KEYS_OF_ROLES: [&str; 5] = ["roles", "gang", "gpus_per_task", "secrets", "notify"];
 
 /// The keys whose values are not the usual ones.
 fn unusual(value: &Value, usual: &Value) -> Map<String, Value> {
@@ -319,6 +322,29 @@ pub(crate) fn after(value: &Value) -> Result<After, String> {
         }
         other => serde_json::from_value(other.clone()).map_err(|_| wrong()),
     }
+}
+
+/// Of what its owner is told: `false`, `failed`, `[failed, preempted]`, or keys such as `{on: [failed], pending: 30m}`.
+fn notify(value: Value) -> Result<Value, String> {
+    let mut keys = match value {
+        Value::Object(keys) => keys,
+        Value::Bool(false) => return Ok(json!({"on": []})),
+        Value::String(word) => return Ok(json!({"on": [word]})),
+        Value::Array(words) => return Ok(json!({"on": words})),
+        other => {
+            return Err(format!(
+                "notify: {other} is none; expected false, a list such as [failed, preempted], or on, email, webhook and \
+                 pending"
+            ));
+        }
+    };
+    if let Some(value) = keys.remove("pending") {
+        let seconds = span(&value).map_err(|e| format!("notify.pending: {e}"))?;
+        if keys.insert("pending_s".to_owned(), json!(seconds)).is_some() {
+            return Err("notify.pending: is given twice, also as pending_s".to_owned());
+        }
+    }
+    Ok(Value::Object(keys))
 }
 
 /// `1-100`, `1-100%10`, `1,3,7-9%2`.

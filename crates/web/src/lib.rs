@@ -8,13 +8,17 @@ mod clusters;
 mod events;
 mod explain;
 mod foresight;
+mod gpu_use;
 mod hints;
 mod job_file;
 mod job_list;
 mod jobs;
+mod log_search;
 mod logs;
 mod metrics;
 mod nodes;
+mod notify;
+mod oidc;
 mod openpai;
 mod operate;
 mod page;
@@ -25,17 +29,20 @@ mod problem;
 mod roles;
 mod routes;
 mod serve;
+mod slow;
+mod templates;
 mod usage;
 pub mod views;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::map_response;
+use axum::middleware::{map_request, map_response};
 use axum::routing::get;
-use dovetail_control::{Ask, Handle, LogPiece, LogRequest, Refusal};
+use dovetail_control::{Ask, Handle, LoadPoint, LogPiece, LogRequest, Refusal};
 use dovetail_model::{NodeId, Time};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -43,6 +50,8 @@ use foresight::Foresight;
 use people::Limits;
 
 pub use job_file::{JobFile, JobFileError, SCHEMA};
+pub use notify::{Notifier, NotifyConfig, Pace, SmtpConfig};
+pub use oidc::{Oidc, OidcConfig};
 pub use openpai::{Converted, convert};
 pub use people::{Account, Audit, AuditError, Notify, Role, Scope, TokenInfo, User, Users, UsersError};
 pub use problem::Problem;
@@ -63,6 +72,11 @@ pub trait Nodes: Send + Sync + 'static {
     /// The number of the last notice in the book, whenever it changes.
     fn notices(&self) -> watch::Receiver<u64>;
 
+    /// How busy a node was since then, oldest first; nothing if nobody knows.
+    fn loads(&self, _node: NodeId, _since: Time) -> Vec<LoadPoint> {
+        Vec::new()
+    }
+
     /// Why the journal cannot be written; none if it can.
     fn trouble(&self) -> Option<String>;
 }
@@ -76,6 +90,12 @@ pub struct ApiConfig {
     pub tls: bool,
     /// Requests of one user in a minute; zero for any number.
     pub requests_per_minute: u32,
+    /// Signing in elsewhere.
+    pub oidc: Option<Arc<Oidc>>,
+    /// The folder of templates, beside those that are built in.
+    pub templates: Option<PathBuf>,
+    /// What tells people of their jobs.
+    pub notifier: Option<Arc<Notifier>>,
 }
 
 /// All a request may need.
@@ -157,5 +177,6 @@ pub fn router(
         .nest(pai::BASE, pai::routes())
         .fallback(page::page)
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .layer(map_request(slow::in_time))
         .with_state(api)
 }

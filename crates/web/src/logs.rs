@@ -47,33 +47,42 @@ pub(crate) async fn read(
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(wanted) = wanted.map_err(|e| Problem::invalid(e.body_text()))?;
-    api.handle.read(|book| {
-        let job = jobs::find_own(book, &user, id)?;
-        let known = |launch: Launch| job.attempts.iter().any(|a| a.launch == launch);
-        match wanted.launch.filter(|launch| !known(*launch)) {
-            Some(launch) => Err(Problem::not_found(format!("job {id} has no launch {launch}"))),
-            None => Ok(()),
-        }
-    })?;
-    if let Some(name) = &wanted.node
-        && api.handle.read(|book| book.node_named(name)).is_none()
-    {
-        return Err(Problem::not_found(format!("there is no node {name:?}")));
-    }
+    must_be_there(&api, &user, id, wanted.launch, wanted.node.as_deref())?;
     let (sender, receiver) = channel(WAITING);
     tokio::spawn(send(api, id, wanted, sender));
     let kind = [(header::CONTENT_TYPE, "application/jsonl")];
     Ok((kind, Body::from_stream(ReceiverStream::new(receiver))).into_response())
 }
 
+/// Goes on only for whoever may read the log, and only if there is such a launch and such a node.
+pub(crate) fn must_be_there(
+    api: &Api,
+    user: &User,
+    id: JobNo,
+    launch: Option<Launch>,
+    node: Option<&str>,
+) -> Result<(), Problem> {
+    api.handle.read(|book| {
+        let job = jobs::find_own(book, user, id)?;
+        let known = |launch: Launch| job.attempts.iter().any(|a| a.launch == launch);
+        if let Some(launch) = launch.filter(|launch| !known(*launch)) {
+            return Err(Problem::not_found(format!("job {id} has no launch {launch}")));
+        }
+        match node.filter(|name| book.node_named(name).is_none()) {
+            Some(name) => Err(Problem::not_found(format!("there is no node {name:?}"))),
+            None => Ok(()),
+        }
+    })
+}
+
 type Out = Sender<Result<Bytes, Infallible>>;
 
 /// A task whose log there is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Target {
-    launch: Launch,
-    node: NodeId,
-    name: String,
+pub(crate) struct Target {
+    pub(crate) launch: Launch,
+    pub(crate) node: NodeId,
+    pub(crate) name: String,
 }
 
 /// Tasks of the job that have a log, and whether there will be no more.
@@ -204,6 +213,8 @@ impl Reader {
             offset,
             most_bytes: 0,
             follow,
+            find: String::new(),
+            most_found: 0,
         }
     }
 
@@ -229,6 +240,8 @@ impl Reader {
                     return Ok(());
                 }
                 Some(LogPiece::Error(why)) => return Err(why),
+                // Only whoever looks for words gets lines with them.
+                Some(LogPiece::Found { .. }) => {}
                 None => return Err("the log broke off".to_owned()),
             }
         }
@@ -249,6 +262,7 @@ impl Reader {
                     }
                     Some(LogPiece::End) => break,
                     Some(LogPiece::Error(why)) => return Err(why),
+                    Some(LogPiece::Found { .. }) => {}
                     None => return Err("the log broke off".to_owned()),
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -130,6 +131,22 @@ fn text(book: &Book, trouble: bool) -> String {
 
 pub(crate) async fn show(State(api): State<Api>) -> impl IntoResponse {
     let trouble = api.nodes.trouble().is_some();
-    let body = api.handle.read(|book| text(book, trouble));
+    let mut body = api.handle.read(|book| text(book, trouble));
+    if let Some(notifier) = &api.config.notifier {
+        let counts = &notifier.counts;
+        let values = [
+            ("sent", &counts.sent),
+            ("failed", &counts.failed),
+            ("dropped", &counts.dropped),
+        ];
+        let mut text = Text(body);
+        text.family(
+            "notifications_total",
+            "counter",
+            "What people were told of their jobs, could not be told, or were not because too much waited.",
+            values.map(|(result, n)| (label("result", result), n.load(Ordering::Relaxed) as f64)),
+        );
+        body = text.0;
+    }
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], body)
 }

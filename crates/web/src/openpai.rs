@@ -1,6 +1,6 @@
 //! Jobs of OpenPAI as jobs of ours: what is taken over, and a remark on everything that is not.
 
-use dovetail_control::{JobRequest, Role};
+use dovetail_control::{JobNotify, JobRequest, Occasion, Role};
 use dovetail_openpai::{
     Auth, Job, Mode, Node, Parsed, Plugin, PrerequisiteKind, Remark, masked, parse, script,
 };
@@ -65,6 +65,7 @@ pub fn convert(text: &str, mode: Mode) -> Result<Converted, Vec<Remark>> {
         gang: job.gang,
         secrets,
         file: Some(shown),
+        notify: notify(job),
         ..JobRequest::default()
     };
     request.retries.user = job.retries;
@@ -85,6 +86,22 @@ pub fn convert(text: &str, mode: Mode) -> Result<Converted, Vec<Remark>> {
         job: request,
         array,
         remarks,
+    })
+}
+
+/// Of what its owner gets mail.
+fn notify(job: &Job) -> Option<JobNotify> {
+    let occasion = |state: &String| match state.as_str() {
+        "running" => Some(Occasion::Running),
+        "succeeded" => Some(Occasion::Completed),
+        "failed" => Some(Occasion::Failed),
+        _ => None,
+    };
+    let on: Vec<Occasion> = job.notify.iter().filter_map(occasion).collect();
+    (!on.is_empty()).then(|| JobNotify {
+        on: Some(on),
+        email: Some(true),
+        ..JobNotify::default()
     })
 }
 
@@ -192,11 +209,19 @@ fn ignored_parts(parsed: &Parsed, remarks: &mut Vec<Remark>) {
             "ignored: nothing is mounted; what the node has is there",
         );
     }
-    if !job.notify.is_empty() {
-        say(
-            "extras.jobStatusChangeNotification".to_owned(),
-            "ignored: notifications are a setting of the user",
-        );
+    for (state, what) in [
+        (
+            "retried",
+            "ignored: its owner is told of how it ends, not of each launch",
+        ),
+        (
+            "stopped",
+            "ignored: its owner is told of it as failed, unless the owner stopped it",
+        ),
+    ] {
+        if job.notify.iter().any(|said| said == state) {
+            say(format!("extras.jobStatusChangeNotification.{state}"), what);
+        }
     }
     for (i, plugin) in job.plugins.iter().enumerate() {
         let what = match plugin {

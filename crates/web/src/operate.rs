@@ -22,13 +22,16 @@ pub(crate) async fn health(State(api): State<Api>) -> (StatusCode, String) {
 }
 
 /// What a server is, for whoever has not signed in.
-pub(crate) async fn info() -> Json<Info> {
+pub(crate) async fn info(State(api): State<Api>) -> Json<Info> {
+    let elsewhere = api.config.oidc.is_some();
+    let mut sign_in = vec!["password".to_owned()];
+    sign_in.extend(elsewhere.then(|| "oidc".to_owned()));
     Json(Info {
         name: "dovetail".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         api: "v1".to_owned(),
-        sign_in: vec!["password".to_owned()],
-        oidc_url: None,
+        sign_in,
+        oidc_url: elsewhere.then(|| "/api/v1/session/oidc".to_owned()),
     })
 }
 

@@ -8,11 +8,15 @@ use crate::pages::{Pages, Says};
 use crate::people::{self, AuditPage, Notify};
 use crate::views::{
     AccountChange, AccountView, ActionDone, Actions, Because, ClusterEdit, ClusterView, ClustersFile,
-    ClustersView, Explained, FileCheck, Info, JobPage, JobView, Me, NewPassword, NewPriority, NewToken,
-    NewUser, NewUserSecrets, NodeView, Operation, PolicyView, ProgressPoint, QueueEntry, SignIn, SignedIn,
-    Submission, Submitted, TokenMade, TokenView, UsageRow, VcDiff,
+    ClustersView, Explained, FileCheck, Filled, Filling, Found, GpuUse, Info, JobPage, JobView, Me,
+    NewPassword, NewPriority, NewToken, NewUser, NewUserSecrets, NodeView, NotifyTried, Operation,
+    PolicyView, ProgressPoint, QueueEntry, SignIn, SignInOptions, SignedIn, Submission, Submitted,
+    TemplateView, TokenMade, TokenView, UsageRow, VcDiff,
 };
-use crate::{clusters, events, explain, job_list, jobs, logs, nodes, operate, usage};
+use crate::{
+    clusters, events, explain, gpu_use, job_list, jobs, log_search, logs, nodes, oidc, operate, templates,
+    usage,
+};
 
 /// The document that describes the API (OpenAPI 3.1).
 pub fn openapi() -> Value {
@@ -55,6 +59,35 @@ fn account(pages: Pages) -> Pages {
             Says::delete("signOut", "Sign out").status(204),
         )
         .add(
+            "/session/options",
+            get(oidc::options),
+            Says::get("signInOptions", "Ways to sign in")
+                .open()
+                .answers::<SignInOptions>(),
+        )
+        .add(
+            "/session/oidc",
+            get(oidc::begin),
+            Says::get(
+                "signInElsewhere",
+                "Send the browser to where the organisation signs people in",
+            )
+            .open()
+            .query::<oidc::Begin>()
+            .status(303),
+        )
+        .add(
+            "/session/oidc/callback",
+            get(oidc::callback),
+            Says::get(
+                "signedInElsewhere",
+                "Where the browser comes back to; sets a cookie",
+            )
+            .open()
+            .query::<oidc::Back>()
+            .status(303),
+        )
+        .add(
             "/me",
             get(people::me),
             Says::get("me", "Who asks").answers::<Me>(),
@@ -77,6 +110,11 @@ fn account(pages: Pages) -> Pages {
             Says::put("setNotify", "Say when to be told")
                 .body::<Notify>()
                 .answers::<Notify>(),
+        )
+        .add(
+            "/me/notify/test",
+            post(people::test_notify),
+            Says::post("testNotify", "Try each way one is told, now").answers::<NotifyTried>(),
         )
         .add(
             "/me/tokens",
@@ -136,9 +174,21 @@ fn jobs(pages: Pages) -> Pages {
                 .streams("application/jsonl"),
         )
         .add(
+            "/jobs/{id}/logs/search",
+            get(log_search::search),
+            Says::get("searchLogs", "Look for words in what the job printed, on its nodes")
+                .query::<log_search::Wanted>()
+                .answers::<Vec<Found>>(),
+        )
+        .add(
             "/jobs/{id}/progress",
             get(jobs::progress),
             Says::get("progress", "How far the job was when").answers::<Vec<ProgressPoint>>(),
+        )
+        .add(
+            "/jobs/{id}/gpus",
+            get(gpu_use::show),
+            Says::get("gpuUse", "How busy the GPUs of the job are").answers::<GpuUse>(),
         )
         .add(
             "/jobs/{id}/priority",
@@ -149,6 +199,12 @@ fn jobs(pages: Pages) -> Pages {
             "/jobs/{id}/{action}",
             post(jobs::act),
             Says::post("act", "Do something to a job: stop, hold or release").answers::<JobView>(),
+        )
+        .add("/templates", get(templates::list), Says::get("templates", "Job files with parameters").answers::<Vec<TemplateView>>())
+        .add(
+            "/templates/{name}/render",
+            post(templates::render),
+            Says::post("fillTemplate", "Fill a template in").body::<Filling>().answers::<Filled>(),
         )
         .add("/queue", get(explain::queue), Says::get("queue", "The line, in order").answers::<Vec<QueueEntry>>())
         .add("/usage", get(usage::usage), Says::get("usage", "GPU time by day, user and virtual cluster").query::<usage::Days>().answers::<Vec<UsageRow>>())

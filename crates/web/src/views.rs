@@ -184,6 +184,78 @@ pub struct Info {
     pub oidc_url: Option<String>,
 }
 
+/// Ways to sign in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SignInOptions {
+    /// With a name and a password (`POST /session`).
+    pub password: bool,
+    /// Elsewhere, where that is set up.
+    pub oidc: Option<OidcOption>,
+}
+
+/// Signing in elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OidcOption {
+    /// What the button says.
+    pub label: String,
+    /// Where the browser goes; `?to=/path` says where it ends up.
+    pub url: String,
+}
+
+/// What came of trying how one is told.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NotifyTried {
+    /// By a request; none if none is asked for.
+    pub webhook: Option<Tried>,
+    /// By mail; none if none is asked for.
+    pub email: Option<Tried>,
+}
+
+/// What came of one of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tried {
+    /// Whether it was taken.
+    pub ok: bool,
+    /// Why not.
+    pub detail: String,
+}
+
+/// How busy the GPUs of a job are.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GpuUse {
+    /// Whether anything is known.
+    pub known: bool,
+    /// Why nothing is.
+    pub note: String,
+    /// The mean of all its GPUs.
+    pub mean: Vec<GpuPoint>,
+    /// GPU by GPU, of jobs that have not too many.
+    pub gpus: Vec<GpuSeries>,
+}
+
+/// One GPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GpuSeries {
+    /// The node.
+    pub node: String,
+    /// Its place in the node.
+    pub gpu: u32,
+    /// Oldest first.
+    pub points: Vec<GpuPoint>,
+}
+
+/// How busy it was up to a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GpuPoint {
+    /// The moment.
+    #[schemars(with = "i64")]
+    pub at: Time,
+    /// The part of the time it did something, in percent.
+    pub busy: f64,
+    /// Memory in use, where that is known.
+    pub memory_mib: Option<u64>,
+}
+
 /// Jobs that differ in an index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -425,6 +497,9 @@ pub struct VcView {
     pub max_priority: Option<i32>,
     /// What everyone may do.
     pub everyone: Everyone,
+    /// In which order its own jobs stand in line; none is that of the policy.
+    #[serde(default)]
+    pub order: Option<String>,
     /// What whoever asks may do.
     pub role: Option<Role>,
     /// Its cells.
@@ -478,6 +553,9 @@ pub struct ClusterEdit {
     /// What everyone may do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub everyone: Option<Everyone>,
+    /// In which order its own jobs stand in line, such as `las`; only where GPUs are promised.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub order: Option<Option<String>>,
 }
 
 /// Tells what is not there from what is null.
@@ -495,6 +573,7 @@ impl ClusterEdit {
         to.user_cap_gpus = self.user_cap_gpus.unwrap_or(to.user_cap_gpus);
         to.max_priority = self.max_priority.unwrap_or(to.max_priority);
         to.everyone = self.everyone.unwrap_or(to.everyone);
+        to.order = self.order.clone().unwrap_or_else(|| to.order.clone());
     }
 }
 
@@ -760,6 +839,87 @@ pub struct LogLine {
     /// It cannot be read on: why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// A line of a log with what was looked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Found {
+    /// The node.
+    pub node: String,
+    /// Where in the log it begins.
+    pub offset: u64,
+    /// The line, or the part of it around the words.
+    pub line: String,
+}
+
+/// A template: a job file with parameters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TemplateView {
+    /// By which it is asked for.
+    pub name: String,
+    /// What people see.
+    pub title: String,
+    /// What it is good for.
+    pub description: String,
+    /// What is filled in.
+    pub parameters: Vec<Parameter>,
+    /// The job file, with `<% name %>` where parameters go.
+    pub text: String,
+}
+
+/// Something that is filled in.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Parameter {
+    /// Letters, digits and `_`.
+    pub name: String,
+    /// Of which kind.
+    #[serde(rename = "type")]
+    pub kind: ParameterKind,
+    /// What it is where nobody says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<serde_json::Value>,
+    /// What a choice is among.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub choices: Option<Vec<String>>,
+    /// What it does.
+    pub help: String,
+    /// The least a number may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// The most a number may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+}
+
+/// The kind of a parameter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ParameterKind {
+    /// Anything in one line.
+    #[default]
+    Text,
+    /// A number.
+    Number,
+    /// One of some words.
+    Choice,
+    /// Yes or no.
+    Flag,
+}
+
+/// What is filled into a template.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Filling {
+    /// By the names of its parameters; those that are left out are as the template has them.
+    pub values: BTreeMap<String, serde_json::Value>,
+}
+
+/// A template that was filled in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Filled {
+    /// A job file.
+    pub text: String,
 }
 
 /// The state of a job in a word: one that was preempted and stands in line again is told from one that never ran.

@@ -586,3 +586,96 @@ pub enum UserCommand {
         client: ClientArgs,
     },
 }
+
+/// `dovetail notify`
+#[derive(Debug, Clone, Args)]
+pub struct NotifyArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub command: NotifyCommand,
+}
+
+/// What can be done about being told of one's jobs.
+#[derive(Debug, Clone, Subcommand)]
+pub enum NotifyCommand {
+    /// When you are told, and how
+    Show {
+        /// How to print it
+        #[command(flatten)]
+        output: OutputArgs,
+        /// Where the scheduler is
+        #[command(flatten)]
+        client: ClientArgs,
+    },
+    /// Change it; what is left out stays
+    Set(NotifySetArgs),
+    /// Try each way, now
+    Test {
+        /// Where the scheduler is
+        #[command(flatten)]
+        client: ClientArgs,
+    },
+}
+
+/// `dovetail notify set`
+#[derive(Debug, Clone, Args)]
+pub struct NotifySetArgs {
+    /// Of what: running,completed,failed,preempted,pending-too-long,low-gpu-use, or none
+    #[arg(long, value_name = "WORDS")]
+    pub on: Option<String>,
+    /// By mail
+    #[arg(long, value_name = "true|false")]
+    pub email: Option<bool>,
+    /// By a request to this address, or none
+    #[arg(long, value_name = "URL")]
+    pub webhook: Option<String>,
+    /// A job waits too long after this, such as 30m
+    #[arg(long, value_name = "SPAN")]
+    pub pending: Option<String>,
+    /// A job hardly uses its GPUs below so many percent
+    #[arg(long, value_name = "PERCENT")]
+    pub low_gpu_percent: Option<f64>,
+    /// Draw a new secret to sign requests with
+    #[arg(long)]
+    pub new_secret: bool,
+    /// How to print it
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Where the scheduler is
+    #[command(flatten)]
+    pub client: ClientArgs,
+}
+
+/// `dovetail vc set`
+#[derive(Debug, Clone, Args)]
+pub struct VcSetArgs {
+    /// The virtual cluster; it is made if it is not there
+    pub name: String,
+    /// GPUs that are its own
+    #[arg(long, value_name = "N")]
+    pub guaranteed_gpus: Option<u32>,
+    /// The most its jobs of negative priority may borrow, or none for no limit
+    #[arg(long, value_name = "N|none")]
+    pub most_borrowed: Option<String>,
+    /// GPUs that the jobs of one user may have or stand in line for, or none
+    #[arg(long, value_name = "N|none")]
+    pub user_cap_gpus: Option<String>,
+    /// The highest priority a job may have, or none
+    #[arg(long, value_name = "N|none", allow_hyphen_values = true)]
+    pub max_priority: Option<String>,
+    /// What people without a role may do: none, viewer or member
+    #[arg(long, value_name = "ROLE")]
+    pub everyone: Option<String>,
+    /// In which order its own jobs stand in line, such as las or srsf; none for that of the policy
+    #[arg(long, value_name = "ORDER")]
+    pub order: Option<String>,
+    /// Only say what it would do
+    #[arg(long)]
+    pub dry_run: bool,
+    /// How to print it
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Where the scheduler is
+    #[command(flatten)]
+    pub client: ClientArgs,
+}

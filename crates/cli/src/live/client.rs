@@ -232,6 +232,25 @@ impl Client {
         decode(response).await
     }
 
+    /// Puts a value in the place of another and reads what came of it.
+    ///
+    /// # Errors
+    /// When the scheduler cannot be reached, or refuses.
+    pub async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
+        let body = serde_json::to_string(body).or_work()?;
+        let response = self.ask(Method::PUT, path, body).await?;
+        decode(response).await
+    }
+
+    /// Deletes something, and reads what came of it.
+    ///
+    /// # Errors
+    /// When the scheduler cannot be reached, or refuses.
+    pub async fn delete_and<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        let response = self.ask(Method::DELETE, path, String::new()).await?;
+        decode(response).await
+    }
+
     /// Deletes something.
     ///
     /// # Errors

@@ -3,9 +3,11 @@
 pub mod agent;
 pub mod args;
 pub mod client;
+pub mod clusters;
 pub mod events;
 pub mod jobs;
 pub mod nodes;
+pub mod notify;
 pub mod operate;
 pub mod server;
 pub mod settings;
@@ -52,6 +54,8 @@ pub enum LiveCommand {
     Operate(args::OperateArgs),
     /// Who may use the cluster
     User(args::UserArgs),
+    /// When you are told of your jobs, and how
+    Notify(args::NotifyArgs),
 }
 
 /// Runs one.
@@ -74,6 +78,7 @@ pub fn run(command: &LiveCommand) -> Result<ExitCode, Failure> {
         LiveCommand::Top(args) => top::run(args),
         LiveCommand::Operate(args) => operate::run(&args.command),
         LiveCommand::User(args) => users::run(&args.command),
+        LiveCommand::Notify(args) => notify::run(&args.command),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use dovetail_agents::{Authority, Hub, HubConfig};
-use dovetail_control::{Driver, DriverConfig, LogPiece, LogRequest, write_private};
-use dovetail_model::NodeId;
+use dovetail_control::{Driver, DriverConfig, LoadPoint, LogPiece, LogRequest, write_private};
+use dovetail_model::{NodeId, Time};
 use dovetail_node::{AgentConfig, Images};
-use dovetail_web::{ApiConfig, Audit, Nodes, Tls, Users};
+use dovetail_web::{ApiConfig, Audit, Nodes, Notifier, Oidc, Pace, Tls, Users};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -36,6 +36,10 @@ impl Nodes for OverHub {
 
     fn notices(&self) -> watch::Receiver<u64> {
         self.0.notices()
+    }
+
+    fn loads(&self, node: NodeId, since: Time) -> Vec<LoadPoint> {
+        self.0.loads(node, since)
     }
 
     fn trouble(&self) -> Option<String> {
@@ -145,6 +149,9 @@ async fn bind(address: SocketAddr, key: &str) -> Result<TcpListener, Failure> {
 }
 
 async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failure> {
+    let oidc = settings.oidc.clone().map(Oidc::open).transpose();
+    let oidc = oidc.map_err(Failure::request)?.map(Arc::new);
+    let notifier = Notifier::open(&settings.notify, Pace::default()).map_err(Failure::request)?;
     // First the sockets: whoever has them is the only one that writes to the journal and the client's file.
     let (http, grpc) = (
         bind(settings.http, "--http").await?,
@@ -195,14 +202,19 @@ async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failur
         run_as_user: settings.run_as_user,
         tls: settings.tls,
         requests_per_minute: settings.requests_per_minute,
+        oidc,
+        templates: Some(settings.templates.clone()),
+        notifier: Some(Arc::clone(&notifier)),
     };
+    let (nodes, users) = (Arc::new(OverHub(hub.clone())), Arc::new(users));
     let router = dovetail_web::router(
         handle.clone(),
-        Arc::new(OverHub(hub.clone())),
-        Arc::new(users),
+        Arc::clone(&nodes) as Arc<dyn Nodes>,
+        Arc::clone(&users),
         Arc::new(audit),
         api,
     );
+    tokio::spawn(notifier.watch(handle.clone(), nodes, users, until()));
     let mut web = tokio::spawn(dovetail_web::serve(http, tls, router, until()));
     let names = settings.names.clone();
     let (for_agents, at_hub, to_driver, ended) =

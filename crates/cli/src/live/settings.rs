@@ -9,6 +9,7 @@ use anyhow::Context;
 use dovetail_control::{PolicyText, parse_span};
 use dovetail_engine::Clock;
 use dovetail_model::Time;
+use dovetail_web::{NotifyConfig, OidcConfig};
 use serde::Deserialize;
 
 use crate::failure::{Blame, Failure};
@@ -37,6 +38,12 @@ struct ServerFile {
     tls: Option<bool>,
     /// Requests of one user in a minute; 0 for any number.
     requests_per_minute: Option<u32>,
+    /// The folder of templates for job files.
+    templates: Option<PathBuf>,
+    /// Signing in elsewhere.
+    oidc: Option<OidcConfig>,
+    /// How people are told of their jobs.
+    notify: Option<NotifyConfig>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -77,6 +84,12 @@ pub struct Settings {
     pub tls: bool,
     /// Requests of one user in a minute; zero for any number.
     pub requests_per_minute: u32,
+    /// The folder of templates for job files.
+    pub templates: PathBuf,
+    /// Signing in elsewhere.
+    pub oidc: Option<OidcConfig>,
+    /// How people are told of their jobs.
+    pub notify: NotifyConfig,
 }
 
 /// A span of time under a key: `90s`, `5m`, `1h`.
@@ -152,6 +165,9 @@ impl Settings {
         }
         Ok(Self {
             requests_per_minute: file.requests_per_minute.unwrap_or(12_000),
+            templates: file.templates.unwrap_or_else(|| data.join("templates")),
+            oidc: file.oidc,
+            notify: file.notify.unwrap_or_default(),
             data,
             http,
             grpc,

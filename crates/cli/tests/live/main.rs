@@ -13,3 +13,4 @@ mod jobs;
 mod nodes;
 mod pai;
 mod people;
+mod portal;

@@ -2,7 +2,8 @@
 
 use dovetail_engine::Policy;
 use dovetail_model::ids::IdVec;
-use dovetail_model::{ClusterSpec, NodeId};
+use dovetail_model::{ClusterSpec, NodeId, TenantId};
+use dovetail_policies::order::PerTenant;
 use dovetail_policies::presets::{self, Overrides};
 use dovetail_policies::tenancy::{CellMap, Share, SharedCells, Shares};
 
@@ -65,8 +66,22 @@ pub(super) fn build(text: &PolicyText, ground: Ground<'_>) -> Result<Policy, Str
             overrides.tenancy = Some("cells:live".to_owned());
         }
     }
-    let (policy, _) = presets::build(&text.policy, &overrides).map_err(|e| e.to_string())?;
+    let (mut policy, _) = presets::build(&text.policy, &overrides).map_err(|e| e.to_string())?;
+    let own = orders(ground);
+    if !own.is_empty() {
+        policy.order = Box::new(PerTenant::new(policy.order, &own).map_err(|e| format!("order: {e}"))?);
+    }
     Ok(policy)
+}
+
+/// Tenants that have an order of their own.
+fn orders(ground: Ground<'_>) -> Vec<(TenantId, String)> {
+    let tenants = ground.names.tenants.iter().enumerate();
+    let own = tenants.filter_map(|(i, name)| {
+        let order = ground.clusters.named.get(name)?.order.clone()?;
+        Some((TenantId(u32::try_from(i).ok()?), order))
+    });
+    own.collect()
 }
 
 fn shares(clusters: &VirtualClusters) -> Shares {

@@ -74,6 +74,7 @@ impl Agent {
             gpu_busy: self.gpu_driver.busy(),
             cpu_busy: u32::try_from(busy * 100 / all.max(1)).unwrap_or(100),
             memory_used_mib: self.system.memory_mib().1,
+            gpu_memory_used_mib: self.gpu_driver.memory_used(),
         };
         let number = self.next_number();
         self.link.beats.insert(number, self.now_ms());

@@ -10,11 +10,15 @@ use tokio::sync::mpsc;
 
 use crate::agent::state::Agent;
 use crate::link;
+use crate::task::find::Finder;
 use crate::task::folder::TaskFolder;
 use crate::task::log;
 
 /// The size of a piece.
 const PIECE_BYTES: usize = 64 << 10;
+
+/// The size of a piece that is only looked through.
+const LOOK_BYTES: usize = 1 << 20;
 
 /// A log that is followed is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -63,7 +67,11 @@ impl Reader {
             end: true,
             ..Default::default()
         };
-        match self.send_all(&order).await {
+        let read = match order.find.is_empty() {
+            true => self.send_all(&order).await,
+            false => self.send_found(&order).await,
+        };
+        match read {
             Ok(end) => last.offset = end,
             Err(e) if !self.folder.path().exists() => {
                 last.error = format!("there is no log of this task on this node: {e}");
@@ -113,6 +121,49 @@ impl Reader {
             }
         }
         Ok(at)
+    }
+
+    /// Sends every line that was looked for; where the log ended.
+    async fn send_found(&self, order: &ReadLog) -> io::Result<u64> {
+        let (path, offset) = (self.folder.path().to_owned(), order.offset);
+        let mut at = blocking(move || log::begin(&path, offset)).await?;
+        let mut finder = Finder::new(order.find.clone(), at);
+        let mut left = match order.most_found {
+            0 => usize::MAX,
+            most => most as usize,
+        };
+        loop {
+            let path: PathBuf = self.folder.path().to_owned();
+            // Looking through a piece takes longer than reading it, so it is done there too.
+            let (found, is_end, back, end) = blocking(move || {
+                let (data, end) = log::read(&path, at, LOOK_BYTES)?;
+                let is_end = data.is_empty();
+                let found = match is_end {
+                    true => finder.rest(),
+                    false => finder.feed(&data, end),
+                };
+                Ok((found, is_end, finder, end))
+            })
+            .await?;
+            finder = back;
+            at = end;
+            for (offset, line) in found {
+                let piece = LogChunk {
+                    request: self.request,
+                    data: line,
+                    offset,
+                    found: true,
+                    ..Default::default()
+                };
+                if left == 0 || !self.send(piece).await {
+                    return Ok(at);
+                }
+                left -= 1;
+            }
+            if is_end || left == 0 {
+                return Ok(at);
+            }
+        }
     }
 
     /// Whether there is still somebody to send to.

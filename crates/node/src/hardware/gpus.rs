@@ -10,6 +10,10 @@ pub(crate) trait GpuDriver: Send {
     fn gpus(&mut self) -> Vec<Gpu>;
     /// Busy share of each in percent; empty if nobody knows.
     fn busy(&mut self) -> Vec<u32>;
+    /// Memory in use on each, in MiB; empty if nobody knows.
+    fn memory_used(&mut self) -> Vec<u32> {
+        Vec::new()
+    }
 }
 
 /// The GPUs of this machine, or so many slots without GPUs. A machine without a driver has none.

@@ -76,4 +76,12 @@ impl GpuDriver for NvmlGpus {
         };
         (0..self.count).map(|i| busy(i).unwrap_or(0)).collect()
     }
+
+    fn memory_used(&mut self) -> Vec<u32> {
+        let used = |index| {
+            let device = self.nvml.device_by_index(index).ok()?;
+            u32::try_from(device.memory_info().ok()?.used >> 20).ok()
+        };
+        (0..self.count).map(|i| used(i).unwrap_or(0)).collect()
+    }
 }

@@ -125,6 +125,14 @@ pub(crate) fn begin(dir: &Path, offset: i64) -> io::Result<u64> {
     }
 }
 
+/// Reads at most so many bytes of the log in a folder from an offset on, negative from the end; where they end.
+///
+/// # Errors
+/// When the folder or a file of it cannot be read.
+pub fn read_from(dir: &Path, offset: i64, most: usize) -> io::Result<(Vec<u8>, u64)> {
+    read(dir, begin(dir, offset)?, most)
+}
+
 /// Reads at most so many bytes from an offset on, and says where they end. What was deleted is skipped. Nothing is
 /// read at the end.
 pub(crate) fn read(dir: &Path, offset: u64, most: usize) -> io::Result<(Vec<u8>, u64)> {

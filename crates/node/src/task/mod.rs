@@ -4,6 +4,7 @@ pub(crate) mod cgroup;
 pub(crate) mod container;
 pub(crate) mod cpus;
 pub(crate) mod environment;
+pub(crate) mod find;
 pub(crate) mod folder;
 pub(crate) mod instances;
 pub(crate) mod log;

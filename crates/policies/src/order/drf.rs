@@ -69,7 +69,7 @@ impl Order for Drf {
         true
     }
 
-    fn see(&mut self, jobs: &mut dyn Iterator<Item = &Job>, cluster: &Cluster) {
+    fn see(&mut self, jobs: &mut dyn Iterator<Item = &Job>, cluster: &Cluster, _now: Time) {
         let has = super::totals(cluster);
         let mut used: BTreeMap<u32, [u64; 3]> = BTreeMap::new();
         self.shares.clear();

@@ -74,7 +74,7 @@ impl Order for Tetris {
         true
     }
 
-    fn see(&mut self, jobs: &mut dyn Iterator<Item = &Job>, cluster: &Cluster) {
+    fn see(&mut self, jobs: &mut dyn Iterator<Item = &Job>, cluster: &Cluster, _now: Time) {
         self.has = super::totals(cluster);
         let mut free = [u64::from(cluster.free_gpus(None)), 0, 0];
         for (_, node) in cluster.nodes().filter(|(_, n)| n.is_open()) {

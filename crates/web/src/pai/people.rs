@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::error::Error;
 use super::{Asker, message};
-use crate::people::{Account, Role, Scope, User, UsersError, new_token};
+use crate::people::{Account, Role, Scope, User, UsersError, must_be_address, new_token};
 use crate::{Api, now};
 
 pub(super) async fn info() -> Json<Value> {
@@ -236,6 +236,7 @@ fn roles(api: &Api, clusters: &[String]) -> Result<BTreeMap<String, Role>, Error
 
 /// Does what is given to an account that is there.
 fn apply(api: &Api, change: Change) -> Result<(), Error> {
+    must_be_address(change.email.as_deref().unwrap_or_default())?;
     let given = change
         .virtual_cluster
         .as_deref()
@@ -338,6 +339,7 @@ pub(super) async fn change_me(
     if data.admin.is_some() || data.virtual_cluster.is_some() || data.password.is_some() {
         return Err(Error::forbidden("Only an administrator changes that."));
     }
+    must_be_address(data.email.as_deref().unwrap_or_default())?;
     if let Some(new) = data.new_password {
         let (users, asked, old) = (
             api.users.clone(),

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde_json::json;
 
 use super::auth::{Asker, User};
-use super::users::{Account, Notify};
+use super::users::Account;
 use crate::views::{AccountChange, AccountView, Me, NewPassword, NewUser, NewUserSecrets};
 use crate::{Api, Problem};
 
@@ -31,6 +31,16 @@ fn view(name: &str, account: &Account) -> AccountView {
         roles: account.roles.clone(),
         has_password: account.has_password(),
         tokens: account.tokens.iter().filter(|t| !t.session).count() as u64,
+    }
+}
+
+/// Where mail can reach somebody; nothing that could be more than one address.
+pub(crate) fn must_be_address(email: &str) -> Result<(), Problem> {
+    match email.is_empty() || dovetail_courier::is_address(email) {
+        true => Ok(()),
+        false => Err(Problem::invalid(format!(
+            "email: {email:?} is none; expected one such as ann@example.org"
+        ))),
     }
 }
 
@@ -79,22 +89,6 @@ pub(crate) async fn set_password(
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub(crate) async fn show_notify(State(api): State<Api>, user: User) -> Result<Json<Notify>, Problem> {
-    Ok(Json(own(&api, &user)?.notify))
-}
-
-pub(crate) async fn set_notify(
-    State(api): State<Api>,
-    user: User,
-    body: Result<Json<Notify>, JsonRejection>,
-) -> Result<Json<Notify>, Problem> {
-    user.must_be_whole()?;
-    let Json(notify) = body.map_err(|e| Problem::invalid(e.body_text()))?;
-    notify.validate().map_err(Problem::invalid)?;
-    let account = api.users.edit(&user.name, |account| account.notify = notify)?;
-    Ok(Json(account.notify))
-}
-
 pub(crate) async fn list(State(api): State<Api>, user: User) -> Result<Json<Vec<AccountView>>, Problem> {
     user.must_be_admin()?;
     let all = api.users.all();
@@ -110,6 +104,7 @@ pub(crate) async fn add(
 ) -> Result<(StatusCode, Json<NewUserSecrets>), Problem> {
     user.must_be_admin()?;
     let Json(new) = body.map_err(|e| Problem::invalid(e.body_text()))?;
+    must_be_address(&new.email)?;
     let token = api.users.add(&new.name, new.admin)?;
     let chosen = new.password.is_some();
     let account = api.users.edit(&new.name, |account| {
@@ -146,6 +141,7 @@ pub(crate) async fn change(
 ) -> Result<Json<AccountView>, Problem> {
     user.must_be_admin()?;
     let Json(change) = body.map_err(|e| Problem::invalid(e.body_text()))?;
+    must_be_address(change.email.as_deref().unwrap_or_default())?;
     let before = known(&api, &name)?;
     if name == user.name && change.admin == Some(false) {
         return Err(Problem::conflict(

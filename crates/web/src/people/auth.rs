@@ -173,11 +173,9 @@ impl From<UsersError> for Problem {
     }
 }
 
-fn set_cookie(api: &Api, token: &str, seconds: i64) -> [(axum::http::HeaderName, String); 1] {
+fn cookie_of(api: &Api, token: &str, seconds: i64) -> String {
     let secure = if api.config.tls { "; Secure" } else { "" };
-    let cookie =
-        format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
-    [(SET_COOKIE, cookie)]
+    format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}")
 }
 
 pub(crate) async fn sign_in(
@@ -195,22 +193,35 @@ pub(crate) async fn sign_in(
         return Err(Problem::wrong_password());
     }
     api.limits.succeeded(&name);
-    let info = TokenInfo {
-        session: true,
-        expires: Some(now() + SESSION),
-        ..new_token("browser", Scope::All)
-    };
-    let token = api.users.add_token(&name, info, now())?;
-    api.audit.note(&name, "sign-in", &name, None, None);
+    let token = new_session(&api, &name, SESSION, "password")?;
     let account = api.users.account(&name).ok_or_else(Problem::unauthenticated)?;
     let user = super::accounts::view_of_me(&name, &account, Some(csrf_of(&token)));
-    let cookie = set_cookie(&api, &token, SESSION.0 / 1_000_000);
+    let cookie = [(SET_COOKIE, cookie_of(&api, &token, SESSION.0 / 1_000_000))];
     Ok((cookie, Json(SignedIn { user })).into_response())
+}
+
+fn new_session(api: &Api, name: &str, span: Time, via: &str) -> Result<String, Problem> {
+    let info = TokenInfo {
+        session: true,
+        expires: Some(now() + span),
+        ..new_token("browser", Scope::All)
+    };
+    let token = api.users.add_token(name, info, now())?;
+    let after = (via != "password").then(|| serde_json::json!({"via": via}));
+    api.audit.note(name, "sign-in", name, None, after);
+    Ok(token)
+}
+
+/// Signs somebody in whom somebody else vouches for; the cookie for its browser.
+pub(crate) fn open_session(api: &Api, name: &str, span: Time, via: &str) -> Result<String, Problem> {
+    let token = new_session(api, name, span, via)?;
+    Ok(cookie_of(api, &token, span.0 / 1_000_000))
 }
 
 pub(crate) async fn sign_out(State(api): State<Api>, asker: Asker) -> Result<Response, Problem> {
     if asker.token.session {
         api.users.remove_token(&asker.user.name, &asker.token.id)?;
     }
-    Ok((StatusCode::NO_CONTENT, set_cookie(&api, "", 0)).into_response())
+    let cleared = [(SET_COOKIE, cookie_of(&api, "", 0))];
+    Ok((StatusCode::NO_CONTENT, cleared).into_response())
 }

@@ -32,12 +32,15 @@ pub(crate) struct Limits {
     per_minute: u32,
     requests: Mutex<BTreeMap<String, Bucket>>,
     guesses: Mutex<BTreeMap<String, Bucket>>,
+    tests: Mutex<BTreeMap<String, Bucket>>,
 }
 
 /// Wrong passwords in a row, then one a while.
 const GUESSES: f64 = 10.0;
 /// One more guess each so many seconds.
 const GUESS_EVERY_S: f64 = 30.0;
+/// Trials of being told in a row, then one each ten seconds.
+const TESTS: f64 = 5.0;
 /// Names that are remembered at most.
 const MOST_NAMES: usize = 10_000;
 
@@ -48,6 +51,7 @@ impl Limits {
             per_minute,
             requests: Mutex::default(),
             guesses: Mutex::default(),
+            tests: Mutex::default(),
         }
     }
 
@@ -63,6 +67,14 @@ impl Limits {
                 "more than {} requests in a minute; wait a little",
                 self.per_minute
             ))),
+        }
+    }
+
+    /// Whether somebody may try once more how it is told.
+    pub(crate) fn may_test(&self, name: &str) -> Result<(), Problem> {
+        match take(&self.tests, name, TESTS, 0.1) {
+            true => Ok(()),
+            false => Err(Problem::too_many("too many trials; wait ten seconds")),
         }
     }
 

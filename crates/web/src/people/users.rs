@@ -7,9 +7,9 @@ use std::sync::{PoisonError, RwLock};
 
 use dovetail_control::write_private;
 use dovetail_model::Time;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::notify::Notify;
 use super::passwords::{fast_hash, fits, random_hex, random_password, slow_hash, will_do};
 use super::roles::{Role, Scope};
 
@@ -38,55 +38,6 @@ pub enum UsersError {
     /// A password that will not do.
     #[error("{0}")]
     Password(String),
-}
-
-/// When somebody wants to be told of its jobs, and how.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Notify {
-    /// By mail, where the server can send some.
-    pub email: bool,
-    /// By a request to this address; empty for none.
-    pub webhook: String,
-    /// Of what: `running`, `completed`, `failed`, `preempted`, `pending-too-long`, `low-gpu-use`.
-    pub on: Vec<String>,
-    /// So long a job waits before that is too long.
-    pub pending_s: f64,
-}
-
-/// What somebody can be told of.
-pub(crate) const NOTICES: [&str; 6] = [
-    "running",
-    "completed",
-    "failed",
-    "preempted",
-    "pending-too-long",
-    "low-gpu-use",
-];
-
-impl Notify {
-    /// Checks that it makes sense.
-    ///
-    /// # Errors
-    /// Names the field and what would be accepted.
-    pub(crate) fn validate(&self) -> Result<(), String> {
-        if let Some(wrong) = self.on.iter().find(|word| !NOTICES.contains(&word.as_str())) {
-            return Err(format!(
-                "on: {wrong:?} is none; expected some of {}",
-                NOTICES.join(", ")
-            ));
-        }
-        let http = ["http://", "https://"]
-            .iter()
-            .any(|s| self.webhook.starts_with(s));
-        if !self.webhook.is_empty() && (!http || self.webhook.len() > 2_000) {
-            return Err("webhook: expected an address that begins with http:// or https://".to_owned());
-        }
-        if !(0.0..=315_576_000.0).contains(&self.pending_s) {
-            return Err("pending_s: must be from 0 to ten years, in seconds".to_owned());
-        }
-        Ok(())
-    }
 }
 
 /// A token, without what it is.
@@ -124,6 +75,9 @@ pub struct Account {
     pub email: String,
     /// What it may do in virtual clusters.
     pub roles: BTreeMap<String, Role>,
+    /// Who it is for whoever vouches for it: the issuer and its number there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
     /// What is kept of its password.
     #[serde(skip_serializing_if = "Option::is_none")]
     password: Option<String>,
@@ -219,8 +173,7 @@ impl Users {
     /// # Errors
     /// When the name is none or taken, or the file cannot be written.
     pub fn add(&self, name: &str, admin: bool) -> Result<String, UsersError> {
-        let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || name.len() > 64 || !name.chars().all(is_fine) || name.starts_with('@') {
+        if !is_name(name) {
             return Err(UsersError::Name(format!(
                 "name: {name:?} is none; expected up to 64 letters, digits, `-`, `_` and `.`"
             )));
@@ -348,6 +301,20 @@ impl Users {
         book.accounts.get(name).cloned()
     }
 
+    /// What somebody may do now: everything, and in virtual clusters; none if there is nobody of that name any more.
+    pub(crate) fn rights_of(&self, name: &str) -> Option<(bool, BTreeMap<String, Role>)> {
+        let book = self.book.read().unwrap_or_else(PoisonError::into_inner);
+        let account = book.accounts.get(name)?;
+        Some((account.admin, account.roles.clone()))
+    }
+
+    /// How somebody is told of its jobs, and where mail reaches it.
+    pub(crate) fn notify_of(&self, name: &str) -> Option<(Notify, String)> {
+        let book = self.book.read().unwrap_or_else(PoisonError::into_inner);
+        let account = book.accounts.get(name)?;
+        Some((account.notify.clone(), account.email.clone()))
+    }
+
     /// Whose token this is, if it is still good.
     pub fn of_token(&self, token: &str, now: Time) -> Option<(String, Account, TokenInfo)> {
         // Hashes are compared, so the time it takes tells nothing of any token.
@@ -361,7 +328,7 @@ impl Users {
     }
 
     /// Changes the file whole or not at all.
-    fn change<T>(
+    pub(super) fn change<T>(
         &self,
         change: impl FnOnce(&mut BTreeMap<String, Account>) -> Result<T, UsersError>,
     ) -> Result<T, UsersError> {
@@ -376,6 +343,12 @@ impl Users {
         *book = Book::of(changed);
         Ok(result)
     }
+}
+
+/// Whether somebody may be called so.
+pub(super) fn is_name(name: &str) -> bool {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.len() <= 64 && name.chars().all(is_fine)
 }
 
 fn nobody(name: &str) -> UsersError {

@@ -3,7 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod document;
+mod matrix;
+mod notify;
+mod oidc;
 mod people;
+mod provider;
 mod requests;
 mod server;
 mod virtual_clusters;

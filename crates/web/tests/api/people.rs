@@ -175,7 +175,7 @@ fn another_users_job_is_not_told_of() {
             let seen = server.call(token, &method, &hidden, &body);
             assert_eq!(seen.status, 404, "{who} {method} {hidden}: {seen:?}");
         }
-        let looks = method == "GET" && !path.ends_with("/logs");
+        let looks = method == "GET" && !path.contains("/logs");
         let seen = server.call(&viewer, &method, &path, &body);
         assert_eq!(
             seen.status,
@@ -285,4 +285,46 @@ fn only_administrators_administer() {
     );
     assert_eq!(admin("DELETE", "/users/ann", Value::Null).status, 204);
     assert_eq!(server.get(&ann, "/me").status, 401);
+}
+
+#[test]
+fn whoever_watches_sees_no_more_when_it_may_not_any_more() {
+    use std::io::{Read, Write};
+    let server = Server::start(1);
+    let closed = json!({"mode": "open", "vcs": {"default": {}, "lab": {"everyone": "none"}}});
+    assert_eq!(server.call(&server.admin, "PUT", "/vcs", &closed).status, 200);
+    let ann = server.user("ann", &[("lab", Role::Member)]);
+    let vic = server.user("vic", &[("lab", Role::Viewer)]);
+    let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+    stream
+        .set_read_timeout(Some(std::time::Duration::from_secs(20)))
+        .unwrap();
+    write!(
+        stream,
+        "GET /api/v1/events?follow=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {vic}\r\n\r\n"
+    )
+    .unwrap();
+    let mut text = String::new();
+    let mut until = |part: &str| {
+        let mut piece = [0; 4096];
+        while !text.contains(part) {
+            let n = stream.read(&mut piece).unwrap();
+            assert_ne!(n, 0, "{text}");
+            text.push_str(&String::from_utf8_lossy(&piece[..n]));
+        }
+        text.clone()
+    };
+    until("\r\n\r\n");
+    server.submit(&ann, json!({"tenant": "lab"}));
+    until("\"job\":1");
+    server.users.edit("vic", |account| account.roles.clear()).unwrap();
+    server.submit(&ann, json!({"tenant": "lab"}));
+    server.submit(&ann, json!({"tenant": "default"}));
+    let seen = until("\"job\":3");
+    assert!(!seen.contains("\"job\":2"), "{seen}");
+    server.users.remove("vic").unwrap();
+    server.submit(&ann, json!({"tenant": "default"}));
+    let mut rest = String::new();
+    let _ = stream.read_to_string(&mut rest);
+    assert!(!rest.contains("\"job\":4"), "{rest}");
 }

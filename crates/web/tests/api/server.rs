@@ -2,11 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dovetail_control::{Arrival, Backend, Driver, DriverConfig, LogPiece, LogRequest, Order, PolicyText};
-use dovetail_model::{NodeId, NodeSpec};
+use dovetail_control::{
+    Arrival, Backend, Driver, DriverConfig, Handle, LoadPoint, LogPiece, LogRequest, Order, PolicyText,
+};
+use dovetail_model::{NodeId, NodeSpec, Time};
 use dovetail_web::{ApiConfig, Audit, Nodes, Tls, Users};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -23,7 +25,10 @@ impl Backend for NoAgents {
     }
 }
 
-struct NoNodes(watch::Receiver<u64>);
+/// How busy nodes are said to be.
+pub(crate) type Loads = Arc<Mutex<Vec<LoadPoint>>>;
+
+struct NoNodes(watch::Receiver<u64>, Loads);
 
 impl Nodes for NoNodes {
     fn is_connected(&self, _node: NodeId) -> bool {
@@ -36,6 +41,11 @@ impl Nodes for NoNodes {
 
     fn notices(&self) -> watch::Receiver<u64> {
         self.0.clone()
+    }
+
+    fn loads(&self, _node: NodeId, since: Time) -> Vec<LoadPoint> {
+        let all = self.1.lock().unwrap();
+        all.iter().filter(|p| p.at > since).cloned().collect()
     }
 
     fn trouble(&self) -> Option<String> {
@@ -65,6 +75,8 @@ pub(crate) struct Server {
     pub(crate) users: Arc<Users>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: String,
+    pub(crate) handle: Handle,
+    pub(crate) loads: Loads,
     _dir: TempDir,
     _runtime: tokio::runtime::Runtime,
 }
@@ -72,6 +84,11 @@ pub(crate) struct Server {
 impl Server {
     /// With so many nodes of four GPUs.
     pub(crate) fn start(nodes: u32) -> Self {
+        Self::start_with(nodes, ApiConfig::default())
+    }
+
+    /// The same with these settings; if they have somebody who tells people, it does.
+    pub(crate) fn start_with(nodes: u32, api: ApiConfig) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = DriverConfig {
             dir: dir.path().join("journal"),
@@ -95,13 +112,10 @@ impl Server {
         let users = Arc::new(Users::open(&dir.path().join("users.json")).unwrap());
         let admin = users.add("admin", true).unwrap();
         let audit = Arc::new(Audit::open(&dir.path().join("audit.jsonl")).unwrap());
-        let router = dovetail_web::router(
-            handle,
-            Arc::new(NoNodes(receiver)),
-            Arc::clone(&users),
-            audit,
-            ApiConfig::default(),
-        );
+        let loads = Loads::default();
+        let there: Arc<dyn Nodes> = Arc::new(NoNodes(receiver, Arc::clone(&loads)));
+        let notifier = api.notifier.clone();
+        let router = dovetail_web::router(handle.clone(), Arc::clone(&there), Arc::clone(&users), audit, api);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -117,10 +131,15 @@ impl Server {
             router,
             std::future::pending(),
         ));
+        if let Some(notifier) = notifier {
+            runtime.spawn(notifier.watch(handle.clone(), there, Arc::clone(&users), std::future::pending()));
+        }
         Self {
             users,
             address,
             admin,
+            handle,
+            loads,
             _dir: dir,
             _runtime: runtime,
         }

@@ -1,6 +1,8 @@
-//! `dovetail bench web`: a million jobs of the past behind a real socket, a job of a thousand tasks, and a thousand pages
-//! that watch.
+//! `dovetail bench web`: a million jobs of the past behind a real socket, a job of a thousand tasks, a log of ten gigabytes,
+//! and a thousand pages that watch.
 
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,7 @@ use crate::scratch::Scratch;
 const JOBS: usize = 1_000_000;
 const TASKS: usize = 1_000;
 const PAGES: usize = 1_000;
+const LOG_BYTES: u64 = 10_000_000_000;
 
 /// Nobody starts anything: only what the API shows is measured.
 struct Post(watch::Sender<u64>);
@@ -32,15 +35,22 @@ impl Backend for Post {
     }
 }
 
-struct Silent(watch::Receiver<u64>);
+/// Agents that only have a log, in a folder of this machine.
+struct OneLog(watch::Receiver<u64>, PathBuf);
 
-impl Nodes for Silent {
+impl Nodes for OneLog {
     fn is_connected(&self, _node: NodeId) -> bool {
         true
     }
 
-    fn read_log(&self, _request: &LogRequest) -> Result<mpsc::Receiver<LogPiece>, String> {
-        Err("no agent is there".to_owned())
+    fn read_log(&self, request: &LogRequest) -> Result<mpsc::Receiver<LogPiece>, String> {
+        let (data, offset) =
+            dovetail_node::read_log(&self.1, request.offset, 1 << 20).map_err(|e| e.to_string())?;
+        let (sender, receiver) = mpsc::channel(2);
+        for piece in [LogPiece::Data { data, offset }, LogPiece::End] {
+            sender.try_send(piece).map_err(|e| e.to_string())?;
+        }
+        Ok(receiver)
     }
 
     fn notices(&self) -> watch::Receiver<u64> {
@@ -75,12 +85,14 @@ async fn measure(jobs: usize) -> Result<Vec<Row>, Failure> {
     tokio::task::spawn_blocking(move || make_past(&past, jobs))
         .await
         .or_work()??;
+    let log = dir.0.join("log");
+    make_log(&log).or_work()?;
     let users = Arc::new(Users::open(&dir.0.join("users.json")).or_work()?);
     let token = users.add("bench", true).or_work()?;
     let audit = Arc::new(Audit::open(&dir.0.join("audit.jsonl")).or_work()?);
     let router = dovetail_web::router(
         handle.clone(),
-        Arc::new(Silent(notices)),
+        Arc::new(OneLog(notices, log)),
         Arc::clone(&users),
         audit,
         ApiConfig::default(),
@@ -137,6 +149,10 @@ async fn measure(jobs: usize) -> Result<Vec<Row>, Failure> {
         1000.0,
         false,
     ));
+    let log = format!("/api/v1/jobs/{wide}/logs?node=node-0&tail=200");
+    let seconds = page.median(&log, 5).await?;
+    let what = format!("the last 200 lines of a log of {} GB", LOG_BYTES / 1_000_000_000);
+    rows.push(Row::new(what, seconds * 1e3, "ms", 100.0, false));
     rows.extend(page.watchers(&handle).await?);
     served.abort();
     let _ = tokio::task::spawn_blocking(move || {
@@ -170,7 +186,20 @@ fn make_past(handle: &Handle, jobs: usize) -> Result<(), Failure> {
         };
         handle.node_arrives(arrival).wait().or_work()?;
     }
-    handle.submit("bench", job(TASKS as u32)).wait().or_work()?;
+    let wide = handle.submit("bench", job(TASKS as u32)).wait().or_work()?;
+    let started = handle.task_started(wide, 1, NodeId(0), String::new(), Vec::new());
+    started.wait().or_work()
+}
+
+/// A log with a hole in it: it is as long as it says, and takes no room.
+fn make_log(folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let mut file = std::fs::File::create(folder.join("log.0"))?;
+    file.set_len(LOG_BYTES)?;
+    file.seek(SeekFrom::End(0))?;
+    for i in 0..1_000 {
+        writeln!(file, "step {i} of 1000, loss 0.125")?;
+    }
     Ok(())
 }
 

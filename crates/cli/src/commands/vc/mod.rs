@@ -1,4 +1,4 @@
-//! `dovetail vc check|diff|replay`: virtual clusters that own cells.
+//! `dovetail vc ...`: virtual clusters, of a cluster that runs and in files.
 
 mod check;
 mod diff;
@@ -12,6 +12,8 @@ use dovetail_workload::read_hived;
 
 use crate::args::{VcArgs, VcCommand};
 use crate::failure::{Blame, Failure};
+use crate::live::args::{Output, OutputArgs};
+use crate::live::clusters;
 
 /// Does what was asked for.
 ///
@@ -20,12 +22,36 @@ use crate::failure::{Blame, Failure};
 pub fn run(args: &VcArgs) -> Result<(), Failure> {
     match &args.command {
         VcCommand::Check { config, all, json } => check::run(config, *all, *json),
+        VcCommand::List { output, client } => clusters::list(output, client),
+        VcCommand::Set(args) => clusters::set(args),
+        VcCommand::Remove {
+            name,
+            dry_run,
+            output,
+            client,
+        } => clusters::remove(name, *dry_run, output, client),
+        VcCommand::Apply {
+            file,
+            dry_run,
+            output,
+            client,
+        } => clusters::apply(file, *dry_run, output, client),
         VcCommand::Diff {
             old,
-            new,
+            new: Some(new),
             running,
             json,
+            ..
         } => diff::run(old, new, running.as_deref(), *json),
+        VcCommand::Diff {
+            old, client, json, ..
+        } => {
+            let output = OutputArgs {
+                output: json.then_some(Output::Json).unwrap_or_default(),
+                ..OutputArgs::default()
+            };
+            clusters::apply(old, true, &output, client)
+        }
         VcCommand::Replay {
             scenarios,
             configs,
