@@ -164,6 +164,7 @@ virtualClusters:
   for (const [look, { theme, width, height }] of Object.entries(LOOKS)) {
     await page.setViewportSize({ width, height });
     await page.emulateMedia({ colorScheme: theme });
+    await page.waitForTimeout(250);
     await page.screenshot({ path: `test-results/screens/vcs-cells-${look}.png` });
     const { violations } = await new AxeBuilder({ page }).analyze();
     expect(violations.map((v) => v.id)).toEqual([]);

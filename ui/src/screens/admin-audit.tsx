@@ -32,7 +32,7 @@ export function Audit() {
             { title: "When", cell: (e) => <When at={e.at} /> },
             { title: "Who", cell: (e) => e.who },
             { title: "What", cell: (e) => e.what },
-            { title: "Of", cell: (e) => e.target },
+            { title: "Of", class: "names", cell: (e) => e.target },
             { title: "Change", wide: true, cell: (e) => <Change entry={e} /> },
           ]}
         />
