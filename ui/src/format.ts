@@ -101,9 +101,9 @@ export function parseSpan(text: string): number | null {
   return Number(found[1]) * unit;
 }
 
-/** What the engine calls a tenant, people know as a virtual cluster. */
+/** What the engine calls a tenant with a guarantee, people know as a virtual cluster with a promise. */
 export function plainly(text: string): string {
-  return text.replaceAll(/\btenant (?=\S)/g, "virtual cluster ").replaceAll(/\b1 (GPU|node)s\b/g, "1 $1");
+  return text.replaceAll(/\btenant (?=\S)/g, "virtual cluster ").replaceAll("is guaranteed", "is promised").replaceAll(/\b1 (GPU|node)s\b/g, "1 $1");
 }
 
 /** With a capital letter at its start and a full stop at its end. */

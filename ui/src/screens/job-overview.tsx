@@ -1,9 +1,9 @@
 // The first tab of a job: why it waits or how it ended, its life as a strip, how far it is.
 
 import { useEffect } from "preact/hooks";
-import { between, clock, count, decimal, exact, nowTime, plainly, plural, seatsText, sentence, span } from "../format";
+import { between, clock, count, decimal, exact, nowTime, plural, seatsText, sentence, span } from "../format";
 import { anyEvent, aboutJob, useData } from "../live";
-import { Bar, ErrorNote, Facts, Looking, Note, Panel, State, When } from "../parts/basics";
+import { Bar, ErrorNote, Facts, Looking, Note, Panel, State, When, Words } from "../parts/basics";
 import { LineChart } from "../parts/chart";
 import { Timeline } from "../parts/timeline";
 import type { Attempt, Eta, GpuUse, Job, Node, ProgressPoint, Vcs, Why } from "../types";
@@ -45,7 +45,9 @@ function WhyWaiting({ job }: { job: Job }) {
       {why.reasons.length > 0 && (
         <ol class="reasons">
           {why.reasons.map((text) => (
-            <li key={text}>{plainly(text)}</li>
+            <li key={text}>
+              <Words text={text} />
+            </li>
           ))}
         </ol>
       )}
@@ -121,7 +123,11 @@ function WhyHere({ job }: { job: Job }) {
       <ul class="reasons">
         <li>{whose(job, vcs)}</li>
         <li>{spread(job, nodes)}</li>
-        {last && <li>{before ? `It was launched before; that ended: ${plainly(before)}.` : `It had waited ${between(job.submitted, job.started ?? nowTime())}.`}</li>}
+        {last && (
+          <li>
+            <Words text={before ? `It was launched before; that ended: ${sentence(before)}` : `It had waited ${between(job.submitted, job.started ?? nowTime())}.`} />
+          </li>
+        )}
         {last?.sharing && <li>{sentence(last.sharing)}</li>}
       </ul>
     </Panel>
@@ -183,7 +189,8 @@ function Launches({ attempts }: { attempts: Attempt[] }) {
           </div>
           <div class="muted">
             {a.running_since ? `ran ${between(a.running_since, a.until ?? Date.now() * 1000)}` : a.until ? "never ran" : "is starting"}
-            {a.end && ` · ${plainly(a.end)}`}
+            {a.end && " · "}
+            <Words text={a.end ?? ""} />
           </div>
         </li>
       ))}

@@ -2,7 +2,7 @@
 
 import { count, plainly, plural } from "../format";
 import { anyEvent, useData } from "../live";
-import { ButtonLink, Empty, ErrorNote, Head, Loading, When } from "../parts/basics";
+import { ButtonLink, Empty, ErrorNote, Head, Loading, When, Words } from "../parts/basics";
 import { Table } from "../parts/table";
 import type { JobPage, Queued } from "../types";
 import { JobLink } from "./home";
@@ -53,7 +53,7 @@ export function Queue() {
             { title: "User", wide: true, cell: (job) => job.user },
             { title: "Virtual cluster", wide: true, cell: (job) => job.tenant },
             { title: "Since", wide: true, cell: (job) => <When at={job.since} /> },
-            { title: "What it waits for", wide: true, cell: (job) => plainly(job.reason) || <span class="muted">–</span> },
+            { title: "What it waits for", wide: true, class: "words", cell: (job) => (job.reason ? <Words text={job.reason} /> : <span class="muted">–</span>) },
           ]}
         />
       )}

@@ -2,9 +2,9 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { messageOf, send } from "../api";
-import { plainly, plural, seatsText, sentence } from "../format";
+import { plural, seatsText, sentence } from "../format";
 import { anyEvent, useEvents } from "../live";
-import { ErrorNote, Looking, Note, Panel } from "../parts/basics";
+import { ErrorNote, Looking, Note, Panel, Words } from "../parts/basics";
 import type { Submitted } from "../types";
 import { EtaLine } from "./job-overview";
 
@@ -62,7 +62,9 @@ function Outcome({ plan }: { plan: Submitted }) {
           {!outlook.starts_now && outlook.why.reasons.length > 0 && (
             <ul class="reasons">
               {outlook.why.reasons.map((reason) => (
-                <li key={reason}>{plainly(reason)}</li>
+                <li key={reason}>
+                  <Words text={reason} />
+                </li>
               ))}
             </ul>
           )}
