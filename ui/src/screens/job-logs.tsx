@@ -175,7 +175,7 @@ function LogView({ job, launch, node, place, many, find }: { job: Job; launch: n
   /** Of one part enough was read; the end is read as long as it grows. */
   const isEnough = () => {
     if (place.at === "end") return false;
-    return [...lines.current.end].some(([of, end]) => end - (lines.current.begin.get(of) ?? 0) > WINDOW);
+    return [...lines.current.end].some(([of, end]) => end - (lines.current.begin.get(of) ?? 0) >= WINDOW);
   };
   const fail = (problem: unknown, signal: AbortSignal) => {
     if (!signal.aborted) setError(messageOf(problem));

@@ -139,7 +139,7 @@ function whose(job: Job, vcs: Vcs | undefined): string {
   const own = vcs?.vcs.find((vc) => vc.name === job.tenant);
   if (!vcs || !own || vcs.mode === "open") return "They were free, and nobody is promised any.";
   if (job.priority < 0) return "It borrows what is idle, and gives way as soon as its owner needs it.";
-  return `They are of the ${count(own.guaranteed_gpus)} that ${job.tenant} is promised, of which ${count(own.used_gpus)} are in use.`;
+  return `${job.tenant} is promised ${plural(own.guaranteed_gpus, "GPU")}, and ${count(own.used_gpus)} of them ${own.used_gpus === 1 ? "is" : "are"} in use.`;
 }
 
 /** Why on so many nodes. */
