@@ -142,7 +142,7 @@ function NotifyForm({ first }: { first: Notify }) {
       <h3>How</h3>
       <div class="two">
         <Check label="By mail" hint={me.value?.email ? `To ${me.value.email}.` : "An administrator has to enter your address first."} value={set.email} onValue={(email) => change({ ...set, email })} />
-        <TextField label="By webhook" type="url" placeholder="https://…" hint="The address it is posted to." value={set.webhook} onValue={(webhook) => change({ ...set, webhook })} />
+        <TextField label="By webhook" type="url" hint="The address it is posted to." value={set.webhook} onValue={(webhook) => change({ ...set, webhook })} />
       </div>
       {set.secret && (
         <details>
