@@ -254,9 +254,11 @@ test("Lab 6, incremental: instances start one by one; a gang that can never star
   const four = file(7).replace("instances: 2", "instances: 4");
   const whole = four.replace("gangAllocation: false", "gangAllocation: true");
   const page = await lab.paste("carol", whole);
-  await expect(page.locator(".plan")).toContainText("4");
+  // Said before it is sent, and again when it is.
+  const problem = /asks for 4 GPUs.*2 .*virtual cluster default/;
+  await expect(page.locator(".plan").getByRole("alert")).toHaveText(problem);
   await page.getByRole("button", { name: "Submit", exact: true }).click();
-  await expect(page.getByRole("alert").last()).toContainText(/2/);
+  await expect(page.getByRole("alert")).toHaveText([problem, problem]);
   await expect(page).toHaveURL(/\/submit/);
 
   // The first that succeeds would end all of them, as the file says; here all have to.
