@@ -23,15 +23,15 @@ import { VirtualClusters } from "./screens/vcs";
 import { lookWho, signOut } from "./session";
 import { type Theme, theme } from "./theme";
 
-const PLACES: [href: string, text: string, adminOnly?: boolean][] = [
-  ["/", "Home"],
-  ["/jobs", "Jobs"],
-  ["/submit", "Submit"],
-  ["/queue", "Queue"],
-  ["/cluster", "Cluster"],
-  ["/vcs", "Virtual clusters"],
-  ["/usage", "Usage"],
-  ["/admin", "Administration", true],
+const PLACES: [href: string, text: string, icon: string, adminOnly?: boolean][] = [
+  ["/", "Home", "M2 7.5 8 3l6 4.5V13.5H10V10H6v3.5H2z"],
+  ["/jobs", "Jobs", "M2.5 4h.01M5.5 4h8M2.5 8h.01M5.5 8h8M2.5 12h.01M5.5 12h8"],
+  ["/submit", "Submit", "M8 3v10M3 8h10"],
+  ["/queue", "Queue", "M3 4h10M3 8h7M3 12h4"],
+  ["/cluster", "Cluster", "M2.5 2.5h4.5v4.5H2.5zM9 2.5h4.5v4.5H9zM2.5 9h4.5v4.5H2.5zM9 9h4.5v4.5H9z"],
+  ["/vcs", "Virtual clusters", "m8 2 6 3-6 3-6-3zM2 8l6 3 6-3M2 11l6 3 6-3"],
+  ["/usage", "Usage", "M3 13V8M8 13V3M13 13V6"],
+  ["/admin", "Administration", "M2 5h7M12.5 5H14M2 11h1.5M7 11h7M9 3v4h3V3zM4 9v4h3V9z", true],
 ];
 
 const TITLES: [start: string, title: string][] = [
@@ -135,9 +135,12 @@ function Frame() {
       </header>
       <nav class="side" aria-label="Main">
         <ul>
-          {PLACES.filter(([, , adminOnly]) => !adminOnly || user?.admin).map(([href, text]) => (
+          {PLACES.filter(([, , , adminOnly]) => !adminOnly || user?.admin).map(([href, text, icon]) => (
             <li key={href}>
               <a href={href} aria-current={isHere(href) ? "page" : undefined}>
+                <svg class="icon" viewBox="0 0 16 16" aria-hidden="true">
+                  <path d={icon} />
+                </svg>
                 {text}
               </a>
             </li>

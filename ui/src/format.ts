@@ -101,9 +101,14 @@ export function parseSpan(text: string): number | null {
   return Number(found[1]) * unit;
 }
 
+/** What the engine calls a tenant with a guarantee, people know as a virtual cluster with a promise. */
+export function plainly(text: string): string {
+  return text.replaceAll(/\btenant (?=\S)/g, "virtual cluster ").replaceAll("is guaranteed", "is promised").replaceAll(/\b1 (GPU|node)s\b/g, "1 $1");
+}
+
 /** With a capital letter at its start and a full stop at its end. */
 export function sentence(text: string): string {
-  const trimmed = text.trim();
+  const trimmed = plainly(text.trim());
   if (!trimmed) return "";
   const whole = trimmed[0]!.toUpperCase() + trimmed.slice(1);
   return /[.!?…]$/.test(whole) ? whole : `${whole}.`;

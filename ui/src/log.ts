@@ -1,7 +1,7 @@
 // Reading logs piece by piece. A log may have ten gigabytes: it is read from where somebody looks, and never whole.
 
 import { ask } from "./api";
-import type { LogPiece } from "./types";
+import type { Found, LogPiece } from "./types";
 
 /** So much is read at the end, and around a place. */
 export const WINDOW = 64 * 1024;
@@ -36,6 +36,48 @@ export async function readPieces(path: string, signal: AbortSignal, take: (piece
 
 const encoder = new TextEncoder();
 export const byteLength = (text: string): number => encoder.encode(text).length;
+
+/** So many places are shown, and so much is read for them. */
+export const MOST_FOUND = 200;
+const MOST_SEARCHED = 1 << 30;
+/** A line without an end is looked at in parts. */
+const LONGEST_LINE = 1 << 16;
+
+/** Reads a log from its start and keeps nothing but the lines that have a text in them, in capital letters or small ones. */
+export async function searchLog(path: string, find: string, signal: AbortSignal, tell: (found: Found[], bytes: number) => void): Promise<void> {
+  const wanted = find.toLowerCase();
+  const rest = new Map<string, string>();
+  const found: Found[] = [];
+  let bytes = 0;
+  const look = (node: string, text: string, begin: number, whole: boolean) => {
+    const low = text.toLowerCase();
+    const until = whole ? low.length : low.lastIndexOf("\n") + 1;
+    for (let at = low.indexOf(wanted); at >= 0 && at < until && found.length < MOST_FOUND; ) {
+      const start = text.lastIndexOf("\n", at) + 1;
+      const end = text.indexOf("\n", at);
+      const line = text.slice(start, end < 0 ? undefined : end);
+      found.push({ node, offset: begin + byteLength(text.slice(0, start)), line });
+      at = end < 0 ? -1 : low.indexOf(wanted, end);
+    }
+    return text.slice(until);
+  };
+  const ends = new Map<string, number>();
+  await readPieces(path, signal, (pieces) => {
+    for (const { node, data = "", offset, error } of pieces) {
+      if (error) continue;
+      const before = rest.get(node) ?? "";
+      const size = byteLength(data);
+      const left = look(node, before + data, offset - size - byteLength(before), before.length + data.length > LONGEST_LINE && !data.includes("\n"));
+      rest.set(node, left);
+      ends.set(node, offset);
+      bytes += size;
+    }
+    tell([...found], bytes);
+    return found.length < MOST_FOUND && bytes < MOST_SEARCHED;
+  });
+  if (bytes < MOST_SEARCHED) for (const [node, text] of rest) look(node, text, (ends.get(node) ?? 0) - byteLength(text), true);
+  tell([...found], bytes);
+}
 
 /** Colours and other commands for terminals say nothing here. */
 const ESCAPES = /\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)/g;

@@ -21,6 +21,12 @@ export interface Info {
   oidc_url: string | null;
 }
 
+/** How one may sign in. */
+export interface SignInOptions {
+  password: boolean;
+  oidc: { label: string; url: string } | null;
+}
+
 export interface Seats {
   node: string;
   gpus: number[];
@@ -188,6 +194,8 @@ export interface Vc {
   user_cap_gpus: number | null;
   max_priority: number | null;
   everyone: "none" | "viewer" | "member";
+  /** The order of its own jobs in line; none: the policy's. */
+  order?: string | null;
   role: Role | null;
   cells?: Cell[];
 }
@@ -290,7 +298,31 @@ export interface Notify {
   email: boolean;
   webhook: string;
   on: string[];
+  /** 0 is as the server has it, here and below. */
   pending_s: number;
+  low_gpu_percent?: number;
+  /** What is posted is signed with it. */
+  secret?: string;
+}
+
+/** Whether a try got through. */
+export interface NotifyTried {
+  webhook: { ok: boolean; detail: string } | null;
+  email: { ok: boolean; detail: string } | null;
+}
+
+/** How busy a job's GPUs are, in percent. */
+export interface GpuUse {
+  known: boolean;
+  note: string;
+  mean: GpuPoint[];
+  gpus: { node: string; gpu: number; points: GpuPoint[] }[];
+}
+
+export interface GpuPoint {
+  at: Time;
+  busy: number;
+  memory_mib: number | null;
 }
 
 export interface AuditPage {

@@ -1,6 +1,6 @@
 // What administrators do.
 
-import { PASSWORD, expect, signIn, test } from "./cluster";
+import { PASSWORD, expect, signIn, test, watch } from "./cluster";
 
 test("an administrator makes a user, who signs in and is asked for a new password", async ({ page, browser, cluster }) => {
   await signIn(page);
@@ -17,12 +17,13 @@ test("an administrator makes a user, who signs in and is asked for a new passwor
 
   const other = await browser.newContext({ ignoreHTTPSErrors: true, baseURL: cluster.url });
   const hers = await other.newPage();
+  const wrong = await watch(hers, cluster.url);
   await signIn(hers, "ann", password);
   await expect(hers.getByRole("link", { name: "Administration" })).toBeHidden();
   await hers.goto("/me");
-  await hers.getByLabel("The one you have").fill(password);
-  await hers.getByLabel("The new one", { exact: true }).fill(PASSWORD);
-  await hers.getByLabel("The new one again").fill(PASSWORD);
+  await hers.getByLabel("Current password").fill(password);
+  await hers.getByLabel("New password", { exact: true }).fill(PASSWORD);
+  await hers.getByLabel("New password again").fill(PASSWORD);
   await hers.getByRole("button", { name: "Change password" }).click();
   await expect(hers.getByText("You have a new password.")).toBeVisible();
   await hers.getByRole("button", { name: "New token" }).click();
@@ -32,6 +33,7 @@ test("an administrator makes a user, who signs in and is asked for a new passwor
   await hers.getByRole("button", { name: "Done" }).click();
   await expect(hers.getByRole("region", { name: "Tokens" })).toContainText("laptop");
   await other.close();
+  expect(wrong).toEqual([]);
 });
 
 test("a virtual cluster is made, its quota is edited live with what that would do", async ({ page, cluster }) => {

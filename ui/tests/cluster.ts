@@ -30,6 +30,10 @@ export class Cluster {
     await expect.poll(async () => (await this.job(id)).state, { timeout: 30_000 }).toMatch(new RegExp(`^(${states.join("|")})$`));
   }
 
+  async hasNodes(count: number): Promise<void> {
+    await expect.poll(async () => (await (await this.api.get("/api/v1/nodes")).json()).length, { timeout: 30_000 }).toBe(count);
+  }
+
   /** Stops everything that is not over. */
   async clear(): Promise<void> {
     const { jobs } = await (await this.api.get("/api/v1/jobs?state=live&limit=1000")).json();
@@ -38,29 +42,50 @@ export class Cluster {
   }
 }
 
-async function up(): Promise<{ cluster: Cluster; end: () => Promise<void> }> {
-  if (!existsSync(BIN)) throw new Error(`${BIN} is not there: cargo build --locked -p dovetail, or set DOVETAIL_BIN`);
-  const data = mkdtempSync(join(tmpdir(), "dovetail-page-"));
-  const flags = ["up", "--virtual-gpus", "4", "--nodes", "2", "--data", data, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
-  const server: ChildProcess = spawn(BIN, flags, { stdio: ["ignore", "pipe", "pipe"] });
-  let said = "";
-  server.stdout!.on("data", (text) => (said += text));
-  server.stderr!.on("data", (text) => (said += text));
-  const ended = new Promise<void>((done) => server.on("exit", () => done()));
-  await expect.poll(() => existsSync(join(data, "client.yaml")) && said.includes("is up"), { timeout: 60_000, message: said }).toBe(true);
+/** A process that is told to end, and has ended then. */
+export class Running {
+  said = "";
+  private readonly ended: Promise<void>;
+
+  constructor(private readonly child: ChildProcess) {
+    const hear = (text: unknown) => (this.said += String(text));
+    child.stdout!.on("data", hear);
+    child.stderr!.on("data", hear);
+    this.ended = new Promise((done) => child.on("exit", () => done()));
+  }
+
+  static start(flags: string[], env: NodeJS.ProcessEnv = process.env): Running {
+    if (!existsSync(BIN)) throw new Error(`${BIN} is not there: cargo build --locked -p dovetail, or set DOVETAIL_BIN`);
+    return new Running(spawn(BIN, flags, { stdio: ["ignore", "pipe", "pipe"], env }));
+  }
+
+  async end(): Promise<void> {
+    this.child.kill("SIGTERM");
+    await this.ended;
+  }
+}
+
+/** Starts a scheduler on free ports, with its files in a folder, and gives its administrator a known password. */
+export async function serve(command: string[], data: string): Promise<{ cluster: Cluster; server: Running }> {
+  const server = Running.start([...command, "--data", data, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]);
+  await expect.poll(() => existsSync(join(data, "client.yaml")) && server.said.includes("is up"), { timeout: 60_000, message: server.said }).toBe(true);
   const client = readFileSync(join(data, "client.yaml"), "utf8");
   const found = (key: string) => new RegExp(`^${key}: *(.*)$`, "m").exec(client)![1]!.trim();
   const url = found("server");
   const api = await request.newContext({ baseURL: url, ignoreHTTPSErrors: true, extraHTTPHeaders: { authorization: `Bearer ${found("token")}` } });
-  const cluster = new Cluster(url, api);
-  await expect.poll(async () => (await (await api.get("/api/v1/nodes")).json()).length, { timeout: 30_000 }).toBe(2);
   const set = await api.patch("/api/v1/users/admin", { data: { password: PASSWORD } });
   expect(set.ok(), await set.text()).toBe(true);
+  return { cluster: new Cluster(url, api), server };
+}
+
+async function up(): Promise<{ cluster: Cluster; end: () => Promise<void> }> {
+  const data = mkdtempSync(join(tmpdir(), "dovetail-page-"));
+  const { cluster, server } = await serve(["up", "--virtual-gpus", "4", "--nodes", "2"], data);
+  await cluster.hasNodes(2);
   const end = async () => {
     await cluster.clear();
-    await api.dispose();
-    server.kill("SIGTERM");
-    await ended;
+    await cluster.api.dispose();
+    await server.end();
     rmSync(data, { recursive: true, force: true });
   };
   return { cluster, end };
@@ -77,24 +102,33 @@ export const test = base.extend<{ page: Page }, { cluster: Cluster }>({
   ],
   baseURL: async ({ cluster }, use) => use(cluster.url),
   page: async ({ page, cluster }, use) => {
-    // Nothing may be asked of any other host, nothing may break unseen.
-    const wrong: string[] = [];
-    page.on("request", (asked) => {
-      const to = new URL(asked.url());
-      if (to.origin !== cluster.url && !["blob:", "data:"].includes(to.protocol)) wrong.push(`asked ${asked.url()}`);
-    });
-    page.on("pageerror", (error) => wrong.push(error.message));
-    page.on("console", (message) => {
-      if (message.text().includes("Content Security Policy")) wrong.push(message.text());
-    });
-    page.on("dialog", (dialog) => {
-      wrong.push(`a dialog of the browser: ${dialog.message()}`);
-      void dialog.dismiss();
-    });
+    const wrong = await watch(page, cluster.url);
     await use(page);
     expect(wrong).toEqual([]);
   },
 });
+
+/** Writes down what must not be: a request to another host, an error nobody sees, a script that is not the page's. */
+export async function watch(page: Page, url: string): Promise<string[]> {
+  const wrong: string[] = [];
+  // While developing: the page as it was just built, in the place of the one in the binary.
+  for (const name of process.env.DOVETAIL_PAGE ? ["app.js", "app.css"] : []) {
+    await page.route(`${url}/${name}`, async (route) => route.fulfill({ response: await route.fetch(), path: join(process.env.DOVETAIL_PAGE!, name) }));
+  }
+  page.on("request", (asked) => {
+    const to = new URL(asked.url());
+    if (to.origin !== url && !["blob:", "data:"].includes(to.protocol)) wrong.push(`asked ${asked.url()}`);
+  });
+  page.on("pageerror", (error) => wrong.push(error.message));
+  page.on("console", (message) => {
+    if (message.text().includes("Content Security Policy")) wrong.push(message.text());
+  });
+  page.on("dialog", (dialog) => {
+    wrong.push(`a dialog of the browser: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  return wrong;
+}
 
 /** Signs in as people do. */
 export async function signIn(page: Page, name = "admin", password = PASSWORD): Promise<void> {

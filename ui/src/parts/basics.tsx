@@ -2,7 +2,7 @@
 
 import { computed, signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
-import { exact, relative } from "../format";
+import { exact, plainly, relative } from "../format";
 import type { Time } from "../types";
 
 type Tone = "plain" | "good" | "busy" | "warn" | "bad" | "accent";
@@ -124,6 +124,21 @@ export function Loading() {
   return (
     <p class="loading muted" role="status">
       Loading…
+    </p>
+  );
+}
+
+/** Words of the server; the jobs they name are links. */
+export function Words({ text }: { text: string }) {
+  const parts = plainly(text).split(/\b(job \d+)\b/);
+  return <>{parts.map((part, i) => (i % 2 ? <a href={`/jobs/${part.slice(4)}`}>{part}</a> : part))}</>;
+}
+
+/** Something is being thought about; what is there already stays. */
+export function Looking() {
+  return (
+    <p class="looking muted" role="status">
+      Looking…
     </p>
   );
 }

@@ -66,7 +66,7 @@ export function LineChart({ label, points, most, height = 180 }: { label: string
 function short(value: number): string {
   if (value >= 1e6) return `${decimal(value / 1e6)}M`;
   if (value >= 1e4) return `${decimal(value / 1e3)}k`;
-  return value % 1 ? decimal(value) : count(value);
+  return value % 1 ? String(Number(value.toPrecision(2))) : count(value);
 }
 
 export interface Stack {

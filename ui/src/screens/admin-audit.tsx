@@ -32,7 +32,7 @@ export function Audit() {
             { title: "When", cell: (e) => <When at={e.at} /> },
             { title: "Who", cell: (e) => e.who },
             { title: "What", cell: (e) => e.what },
-            { title: "Of", cell: (e) => e.target },
+            { title: "Of", class: "names", cell: (e) => e.target },
             { title: "Change", wide: true, cell: (e) => <Change entry={e} /> },
           ]}
         />
@@ -60,7 +60,11 @@ function differences(before: unknown, after: unknown, way: string[] = []): [way:
 }
 
 function Change({ entry }: { entry: Entry }) {
-  const found = differences(entry.before ?? undefined, entry.after ?? undefined);
+  // Of something new only what says something, and not that it is in a map.
+  const says = (value: unknown) => value !== false && value !== 0 && value !== "";
+  const found = differences(entry.before ?? undefined, entry.after ?? undefined)
+    .filter(([, before, after]) => entry.before || says(after) || says(before ?? false))
+    .map(([way, before, after]) => [way.replace(/^named › /, ""), before, after] as const);
   const isThere = (value: unknown) => value !== null && value !== undefined;
   return (
     <span class="diff-words">

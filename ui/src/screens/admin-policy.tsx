@@ -126,7 +126,7 @@ function ChangeClock({ cluster, changed }: { cluster: Cluster; changed: () => vo
           if (seconds) set(Math.round(seconds * 1e6));
         }}
       >
-        <TextField label="Rounds of" hint="30s, 5m. Policies that look at everything anew are cheaper in rounds." value={text} onValue={setText} />
+        <TextField label="In rounds of" placeholder="30s" hint="30s, 5m. Policies that look at everything anew are cheaper in rounds." value={text} onValue={setText} />
         {error && <ErrorNote>{error}</ErrorNote>}
         <div class="filter-buttons">
           <Button type="submit" disabled={busy || !seconds}>

@@ -10,11 +10,11 @@ import type { Role, UserRow, Vcs } from "../types";
 import { Secret } from "./tokens";
 
 const ROLES: [string, string][] = [
-  ["", "none of its own"],
-  ["viewer", "viewer: looks"],
-  ["member", "member: runs jobs"],
-  ["operator", "operator: looks after all jobs"],
-  ["administrator", "administrator: changes it"],
+  ["", "like everybody"],
+  ["viewer", "viewer – looks"],
+  ["member", "member – runs jobs"],
+  ["operator", "operator – stops any job"],
+  ["administrator", "administrator – all of it"],
 ];
 
 export function Users() {

@@ -1,5 +1,6 @@
 // The map: racks, their nodes, and every GPU as a square, coloured by who has it.
 
+import { signal } from "@preact/signals";
 import { colourOf, colourOfPlace } from "../colours";
 import { count, plural } from "../format";
 import { anyEvent, useData } from "../live";
@@ -8,6 +9,11 @@ import { params, setParams } from "../router";
 import type { Cluster, Job, JobPage, Node } from "../types";
 
 type By = "job" | "vc" | "health";
+
+/** So many jobs are named beside the map. */
+const NAMED = 24;
+/** What somebody points at: of all squares only its own keep their colour. */
+const pointed = signal<string | null>(null);
 
 interface Square {
   index: number;
@@ -33,7 +39,7 @@ export function ClusterMap() {
       <Head
         title="Cluster"
         lead={
-          nodes.data && `${count(used)} of ${plural(total, "GPU")} on ${plural(all.length, "node")} in use${cluster.data ? `, policy ${cluster.data.policy}` : ""}`
+          nodes.data && `${count(used)} of ${plural(total, "GPU")} on ${plural(all.length, "node")} in use${cluster.data ? `, policy ${cluster.data.policy.split(":")[0]}` : ""}`
         }
       >
         <div class="filter-buttons" role="group" aria-label="Colour by">
@@ -52,9 +58,10 @@ export function ClusterMap() {
           <pre class="code">dovetail agent --server HOST:7879 --token-file join-token</pre>
         </Empty>
       )}
+      {by === "job" && <JobLegend jobs={[...new Set(all.flatMap((node) => node.jobs))].map((id) => known.get(id)).filter((job) => job !== undefined)} />}
       {by === "vc" && vcs.length > 0 && <Legend vcs={vcs} />}
       {by === "health" && <HealthLegend />}
-      <div class="racks">
+      <div class={`racks ${pointed.value === null ? "" : "pointing"}`}>
         {racks.map(([rack, members]) => (
           <section key={rack} class="rack" aria-label={rack ? `Rack ${rack}` : "Nodes"}>
             {(rack || racks.length > 1) && <h2>{rack ? `Rack ${rack}` : "No rack"}</h2>}
@@ -105,7 +112,8 @@ function NodeCard({ node, known, by, vcs }: { node: Node; known: Map<number, Job
         ))}
       </div>
       <div class="muted small" title={node.detail}>
-        {node.used_gpus} of {node.gpus} {node.gpu_type} in use
+        {node.used_gpus} of {plural(node.gpus, "GPU")} in use
+        {node.gpu_type && node.gpu_type !== "virtual" && ` · ${node.gpu_type}`}
         {node.detail && ` · ${node.detail}`}
       </div>
     </article>
@@ -133,23 +141,48 @@ function Gpu({ square, by, vcs }: { square: Square; by: By; vcs: string[] }) {
         : id === undefined
           ? undefined
           : colourOf(id);
+  const own = by === "vc" ? square.vc : id === undefined ? null : String(id);
   const common = {
-    class: `gpu ${square.bad ? "bad" : ""} ${square.jobs.length > 1 ? "shared" : ""}`,
+    class: `gpu ${square.bad ? "bad" : ""} ${square.jobs.length > 1 ? "shared" : ""} ${own !== null && own === pointed.value ? "pointed" : ""}`,
     title: words.filter(Boolean).join(", "),
     style: colour ? { background: colour, borderColor: colour } : undefined,
+    ...(by === "health" ? {} : pointsAt(own)),
   };
-  // Jobs are reached by keyboard through the list of the node's jobs; thousands of stops would help nobody.
+  // Jobs are reached by keyboard through their names above; thousands of stops would help nobody.
   return id === undefined ? <span {...common} /> : <a {...common} href={`/jobs/${id}`} tabIndex={-1} aria-label={common.title} />;
+}
+
+function pointsAt(what: string | null) {
+  const on = () => (pointed.value = what);
+  const off = () => (pointed.value = null);
+  return { onMouseEnter: on, onMouseLeave: off, onFocus: on, onBlur: off };
+}
+
+/** Who is who; these are also the way to the jobs by keyboard. */
+function JobLegend({ jobs }: { jobs: Job[] }) {
+  if (jobs.length === 0) return null;
+  const largest = jobs.toSorted((a, b) => b.gpus - a.gpus || a.id - b.id);
+  return (
+    <p class="legend">
+      {largest.slice(0, NAMED).map((job) => (
+        <a key={job.id} href={`/jobs/${job.id}`} {...pointsAt(String(job.id))}>
+          <span class="key-square" style={{ background: colourOf(job.id) }} />
+          {job.name || `job ${job.id}`} <span class="muted">{job.user}</span>
+        </a>
+      ))}
+      {largest.length > NAMED && <a href="/jobs?state=running,starting,stopping">and {plural(largest.length - NAMED, "other")}</a>}
+    </p>
+  );
 }
 
 function Legend({ vcs }: { vcs: string[] }) {
   return (
     <p class="legend">
       {vcs.map((name, i) => (
-        <span key={name}>
+        <a key={name} href={`/jobs?tenant=${encodeURIComponent(name)}&state=live`} {...pointsAt(name)}>
           <span class="key-square" style={{ background: colourOfPlace(i) }} />
           {name}
-        </span>
+        </a>
       ))}
     </p>
   );

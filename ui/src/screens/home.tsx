@@ -80,7 +80,7 @@ function MyJobs({ mine, error, retry }: { mine?: JobPage; error?: string; retry:
         { title: "Job", cell: (job) => <JobLink job={job} /> },
         { title: "State", cell: (job) => <State of={job.state} /> },
         { title: "GPUs", number: true, cell: (job) => count(job.gpus) },
-        { title: "Since", cell: (job) => <When at={job.since} /> },
+        { title: "Since", wide: true, cell: (job) => <When at={job.since} /> },
       ]}
     />
   );

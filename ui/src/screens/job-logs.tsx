@@ -1,13 +1,14 @@
-// What a job prints: the end at once however long it is, followed as it grows, searched on the node where it is.
+// What a job prints: the end at once however long it is, followed as it grows, searched from its start.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Problem, get, messageOf, query } from "../api";
 import { bytes, plural } from "../format";
-import { type Line, Lines, WINDOW, readPieces, shown } from "../log";
+import { type Line, Lines, MOST_FOUND, WINDOW, readPieces, searchLog, shown } from "../log";
 import { Button, Empty, ErrorNote, Panel } from "../parts/basics";
 import { Choice } from "../parts/field";
 import { Rows } from "../parts/rows";
 import { say, sayError } from "../parts/toast";
+import { params } from "../router";
 import type { Found, Job } from "../types";
 
 const LINE_HEIGHT = 18;
@@ -18,7 +19,7 @@ type Place = { at: "end" } | { at: "start" } | { at: "around"; node: string; off
 export function JobLogs({ job }: { job: Job }) {
   const attempts = job.attempts ?? [];
   const [launch, setLaunch] = useState<number | null>(null);
-  const [node, setNode] = useState("");
+  const [node, setNode] = useState(params.value.get("node") ?? "");
   const [place, setPlace] = useState<Place>({ at: "end" });
   const [find, setFind] = useState("");
   const attempt = attempts.find((a) => a.launch === launch) ?? attempts.at(-1);
@@ -64,7 +65,7 @@ export function JobLogs({ job }: { job: Job }) {
   );
 }
 
-/** The search of the whole log, on the node. */
+/** The search of the whole log. */
 function Find({
   job,
   launch,
@@ -80,24 +81,34 @@ function Find({
   setFind: (text: string) => void;
   go: (place: Place) => void;
 }) {
-  const [found, setFound] = useState<Found[]>();
+  const [result, setResult] = useState<{ found: Found[]; bytes?: number }>();
   const [error, setError] = useState<string>();
-  const [busy, setBusy] = useState(false);
-  const search = async (event: Event) => {
-    event.preventDefault();
-    if (!find) return;
-    setBusy(true);
-    try {
-      setFound(await get<Found[]>(`/jobs/${job.id}/logs/search${query({ q: find, launch, node, limit: 200 })}`));
-      setError(undefined);
-    } catch (problem) {
-      const missing = problem instanceof Problem && problem.isMissing;
-      setError(missing ? "This server cannot search a whole log. What is shown is marked." : messageOf(problem));
-    }
-    setBusy(false);
+  const [work, setWork] = useState<AbortController>();
+  const search = async (signal: AbortSignal) => {
+    setResult({ found: await get<Found[]>(`/jobs/${job.id}/logs/search${query({ q: find, launch, node, limit: MOST_FOUND })}`, signal) });
   };
+  const start = async (event: Event) => {
+    event.preventDefault();
+    work?.abort();
+    if (!find) return;
+    const abort = new AbortController();
+    setWork(abort);
+    setError(undefined);
+    setResult({ found: [] });
+    try {
+      await search(abort.signal).catch((problem) => {
+        // A server that cannot search hands the log out to be read.
+        if (!(problem instanceof Problem && problem.isMissing)) throw problem;
+        return searchLog(`/jobs/${job.id}/logs${query({ launch, node, offset: 0 })}`, find, abort.signal, (found, bytes) => setResult({ found, bytes }));
+      });
+    } catch (problem) {
+      if (!abort.signal.aborted) setError(messageOf(problem));
+    }
+    setWork((now) => (now === abort ? undefined : now));
+  };
+  useEffect(() => () => work?.abort(), [work]);
   return (
-    <form class="log-find" role="search" onSubmit={(event) => void search(event)}>
+    <form class="log-find" role="search" onSubmit={(event) => void start(event)}>
       <div class="field">
         <label for="log-find">Find in the log</label>
         <span class="joined">
@@ -107,27 +118,29 @@ function Find({
             value={find}
             onInput={(e) => {
               setFind(e.currentTarget.value);
-              if (!e.currentTarget.value) setFound(undefined);
+              if (!e.currentTarget.value) setResult(undefined);
             }}
           />
-          <Button type="submit" disabled={busy}>
-            Find
-          </Button>
+          {work ? (
+            <Button onClick={() => work.abort()}>Stop</Button>
+          ) : (
+            <Button type="submit">Find</Button>
+          )}
         </span>
       </div>
       {error && <ErrorNote>{error}</ErrorNote>}
-      {found && (
+      {result && (
         <div class="found">
           <div class="panel-head">
             <span class="muted" role="status">
-              {found.length === 0 ? "Nothing like that." : found.length >= 200 ? "The first 200 places." : plural(found.length, "place")}
+              {foundWords(result.found.length, !!work)} {result.bytes !== undefined && <span class="small">{bytes(result.bytes)} read</span>}
             </span>
-            <Button kind="quiet" onClick={() => setFound(undefined)}>
+            <Button kind="quiet" onClick={() => (work?.abort(), setResult(undefined))}>
               Hide
             </Button>
           </div>
           <ul>
-            {found.map((hit) => (
+            {result.found.map((hit) => (
               <li key={`${hit.node}${hit.offset}`}>
                 <button type="button" onClick={() => go({ at: "around", node: hit.node, offset: hit.offset })}>
                   <span class="muted">{bytes(hit.offset)}</span> {shown(hit.line).slice(0, 300)}
@@ -139,6 +152,12 @@ function Find({
       )}
     </form>
   );
+}
+
+function foundWords(places: number, goesOn: boolean): string {
+  if (places >= MOST_FOUND) return `The first ${MOST_FOUND} places.`;
+  if (goesOn) return places ? `${plural(places, "place")} so far …` : "Looking …";
+  return places ? `${plural(places, "place")}.` : "Nothing like that.";
 }
 
 function LogView({ job, launch, node, place, many, find }: { job: Job; launch: number | null; node: string; place: Place; many: boolean; find: string }) {
@@ -156,7 +175,7 @@ function LogView({ job, launch, node, place, many, find }: { job: Job; launch: n
   /** Of one part enough was read; the end is read as long as it grows. */
   const isEnough = () => {
     if (place.at === "end") return false;
-    return [...lines.current.end].some(([of, end]) => end - (lines.current.begin.get(of) ?? 0) > WINDOW);
+    return [...lines.current.end].some(([of, end]) => end - (lines.current.begin.get(of) ?? 0) >= WINDOW);
   };
   const fail = (problem: unknown, signal: AbortSignal) => {
     if (!signal.aborted) setError(messageOf(problem));
@@ -228,8 +247,11 @@ function LogView({ job, launch, node, place, many, find }: { job: Job; launch: n
     const abort = new AbortController();
     const until = end + WINDOW;
     await readPieces(path(end, false), abort.signal, (pieces) => {
-      for (const piece of pieces) lines.current.add(piece);
-      return (lines.current.end.get(only) ?? 0) < until;
+      for (const piece of pieces) {
+        lines.current.add(piece);
+        if ((lines.current.end.get(only) ?? 0) >= until) return false;
+      }
+      return true;
     });
     setMore((lines.current.end.get(only) ?? 0) >= until);
     redraw((n) => n + 1);

@@ -1,11 +1,12 @@
 // The first tab of a job: why it waits or how it ended, its life as a strip, how far it is.
 
-import { between, clock, count, exact, plural, seatsText, sentence, span } from "../format";
+import { useEffect } from "preact/hooks";
+import { between, clock, count, decimal, exact, nowTime, plural, seatsText, sentence, span } from "../format";
 import { anyEvent, aboutJob, useData } from "../live";
-import { Empty, Facts, Note, Panel, State, When } from "../parts/basics";
+import { Bar, ErrorNote, Facts, Looking, Note, Panel, State, When, Words } from "../parts/basics";
 import { LineChart } from "../parts/chart";
 import { Timeline } from "../parts/timeline";
-import type { Attempt, Eta, Job, ProgressPoint, Why } from "../types";
+import type { Attempt, Eta, GpuUse, Job, Node, ProgressPoint, Vcs, Why } from "../types";
 import { JobLink } from "./home";
 
 const WAITS = ["queued", "preempted", "held"];
@@ -23,21 +24,30 @@ export function JobOverview({ job }: { job: Job }) {
         {attempts.length > 0 ? <Launches attempts={attempts} /> : <p class="muted">It has not been launched yet.</p>}
       </Panel>
       {job.started && <Progress job={job} />}
+      {job.started && <GpuCharts job={job} />}
     </div>
   );
 }
 
 /** Why it waits, who is ahead, when it will start, and what would start now. */
 function WhyWaiting({ job }: { job: Job }) {
-  const { data: why } = useData<Why>(`/jobs/${job.id}/explain`, anyEvent);
-  if (!why) return null;
+  const { data: why, error, reload } = useData<Why>(`/jobs/${job.id}/explain`, anyEvent);
+  if (!why) {
+    return (
+      <Panel title="Why it waits" class="why">
+        {error ? <ErrorNote retry={reload}>{error}</ErrorNote> : <Looking />}
+      </Panel>
+    );
+  }
   return (
     <Panel title="Why it waits" class="why">
       <p class="sentence">{sentence(why.sentence)}</p>
       {why.reasons.length > 0 && (
         <ol class="reasons">
           {why.reasons.map((text) => (
-            <li key={text}>{text}</li>
+            <li key={text}>
+              <Words text={text} />
+            </li>
           ))}
         </ol>
       )}
@@ -83,8 +93,11 @@ export function EtaLine({ eta, hidden }: { eta?: Eta | null; hidden?: string }) 
   if (eta) {
     return (
       <div class="eta">
+        <p class="eta-about">
+          Starts in about <b title={exact(eta.p50)}>{span(eta.p50_s)}</b>
+        </p>
         <p>
-          Starts <b title={exact(eta.p50)}>in about {span(eta.p50_s)}</b>, and nine times in ten <b title={exact(eta.p90)}>within {span(eta.p90_s)}</b>.
+          nine times in ten within <b title={exact(eta.p90)}>{span(eta.p90_s)}</b>
         </p>
         <p class="muted small">
           Played forward {count(eta.samples)} times from now on, with {eta.based_on}.
@@ -95,23 +108,47 @@ export function EtaLine({ eta, hidden }: { eta?: Eta | null; hidden?: string }) 
   return hidden ? <p class="muted eta">No time is given: {hidden}</p> : null;
 }
 
+/** Why it has these GPUs, and how sure it can be of them. */
 function WhyHere({ job }: { job: Job }) {
-  const { data: why } = useData<Why>(`/jobs/${job.id}/explain`, aboutJob(job.id));
-  const sharing = job.attempts?.at(-1)?.sharing;
+  const stops = job.state === "stopping";
+  const { data: why } = useData<Why>(stops ? `/jobs/${job.id}/explain` : null, aboutJob(job.id));
+  const vcs = useData<Vcs>("/vcs", anyEvent).data;
+  const nodes = useData<Node[]>("/nodes").data ?? [];
+  const last = job.attempts?.at(-1);
+  const before = job.attempts?.at(-2)?.end;
   return (
-    <Panel title={job.state === "stopping" ? "Why it stops" : "Why here"}>
+    <Panel title={stops ? "Why it stops" : "Why here"}>
       {why?.sentence && <p class="sentence">{sentence(why.sentence)}</p>}
-      {!!why?.reasons.length && (
-        <ul class="reasons">
-          {why.reasons.map((text) => (
-            <li key={text}>{text}</li>
-          ))}
-        </ul>
-      )}
-      {job.seats.length > 0 && <p>{job.seats.length > 8 ? plural(job.seats.length, "node") : seatsText(job.seats)}</p>}
-      {sharing && <p class="muted">{sharing}</p>}
+      {job.seats.length > 0 && <p class="sentence">It runs on {job.seats.length > 8 ? plural(job.seats.length, "node") : seatsText(job.seats)}.</p>}
+      <ul class="reasons">
+        <li>{whose(job, vcs)}</li>
+        <li>{spread(job, nodes)}</li>
+        {last && (
+          <li>
+            <Words text={before ? `It was launched before; that ended: ${sentence(before)}` : `It had waited ${between(job.submitted, job.started ?? nowTime())}.`} />
+          </li>
+        )}
+        {last?.sharing && <li>{sentence(last.sharing)}</li>}
+      </ul>
     </Panel>
   );
+}
+
+/** Whose GPUs it has. */
+function whose(job: Job, vcs: Vcs | undefined): string {
+  const own = vcs?.vcs.find((vc) => vc.name === job.tenant);
+  if (!vcs || !own || vcs.mode === "open") return "They were free, and nobody is promised any.";
+  if (job.priority < 0) return "It borrows what is idle, and gives way as soon as its owner needs it.";
+  return `${job.tenant} is promised ${plural(own.guaranteed_gpus, "GPU")}, and ${count(own.used_gpus)} of them ${own.used_gpus === 1 ? "is" : "are"} in use.`;
+}
+
+/** Why on so many nodes. */
+function spread(job: Job, nodes: Node[]): string {
+  const held = job.seats.reduce((sum, seats) => sum + seats.gpus.length, 0);
+  const largest = Math.max(0, ...nodes.map((node) => node.gpus));
+  if (job.seats.length === 1) return "All of them are on one node, so nothing has to cross the network.";
+  if (held > largest && largest > 0) return `No node has ${plural(held, "GPU")}, so it is spread over ${plural(job.seats.length, "node")}.`;
+  return `It is spread over ${plural(job.seats.length, "node")}.`;
 }
 
 function HowItEnded({ job }: { job: Job }) {
@@ -152,7 +189,8 @@ function Launches({ attempts }: { attempts: Attempt[] }) {
           </div>
           <div class="muted">
             {a.running_since ? `ran ${between(a.running_since, a.until ?? Date.now() * 1000)}` : a.until ? "never ran" : "is starting"}
-            {a.end && ` · ${a.end}`}
+            {a.end && " · "}
+            <Words text={a.end ?? ""} />
           </div>
         </li>
       ))}
@@ -166,14 +204,11 @@ function Progress({ job }: { job: Job }) {
   const steps = job.steps;
   const points = data ?? [];
   if (!steps && points.length === 0) {
+    if (job.over) return null;
     return (
-      <Panel title="Progress">
-        <Empty title="The job has not said how far it is.">
-          <p>
-            A training script can say so with the <code>dovetail</code> package for Python. Then steps, checkpoints and the time left are shown here.
-          </p>
-        </Empty>
-      </Panel>
+      <p class="muted small">
+        It has not said how far it is. A training script can, with the <code>dovetail</code> package for Python; steps, checkpoints and the time left are then shown here.
+      </p>
     );
   }
   const now = steps ?? { step: points.at(-1)!.step, total: points.at(-1)!.total, step_time: points.at(-1)!.step_time_us, checkpoint: points.at(-1)!.checkpoint };
@@ -191,6 +226,54 @@ function Progress({ job }: { job: Job }) {
       />
       {now.total > 0 && <progress max={now.total} value={now.step} aria-label={`Step ${now.step} of ${now.total}`} />}
       {points.length > 1 && <LineChart label="Steps over time" points={points.map((p) => [p.at, p.step])} most={now.total || undefined} />}
+    </Panel>
+  );
+}
+
+/** How busy its GPUs are, where they tell. */
+function GpuCharts({ job }: { job: Job }) {
+  const { data, reload } = useData<GpuUse>(`/jobs/${job.id}/gpus`, aboutJob(job.id));
+  useEffect(() => {
+    if (job.over) return;
+    const timer = window.setInterval(() => document.hidden || reload(), 30_000);
+    return () => clearInterval(timer);
+  }, [job.over]);
+  if (!data) return null;
+  if (!data.known) return data.note ? <p class="muted small">{sentence(data.note)}</p> : null;
+  const last = data.mean.at(-1);
+  const memory = data.mean.filter((point) => point.memory_mib !== null);
+  return (
+    <Panel title="GPUs">
+      <Facts
+        of={[
+          ["Busy now", last ? `${Math.round(last.busy)} %` : "–"],
+          ["Busy on average", data.mean.length ? `${Math.round(data.mean.reduce((sum, p) => sum + p.busy, 0) / data.mean.length)} %` : "–"],
+          ["Memory now", last?.memory_mib ? `${decimal(last.memory_mib / 1024)} GiB` : "–"],
+        ]}
+      />
+      <LineChart label="Busy GPUs over time, in percent" points={data.mean.map((p) => [p.at, p.busy])} most={100} height={140} />
+      {memory.length > 1 && (
+        <>
+          <h3>Memory, GiB</h3>
+          <LineChart label="GPU memory over time, in GiB" points={memory.map((p) => [p.at, p.memory_mib! / 1024])} height={120} />
+        </>
+      )}
+      {data.gpus.length > 1 && (
+        <ul class="gpu-uses">
+          {data.gpus.map(({ node, gpu, points }) => {
+            const busy = points.at(-1)?.busy ?? 0;
+            return (
+              <li key={`${node}/${gpu}`}>
+                <span>
+                  {node} {gpu}
+                </span>
+                <Bar whole={100} label={`${node} GPU ${gpu}: ${Math.round(busy)} % busy`} parts={[{ kind: "used", value: busy, label: "busy" }]} />
+                <span class="number">{Math.round(busy)} %</span>
+              </li>
+            );
+          })}
+        </ul>
+      )}
     </Panel>
   );
 }

@@ -16,6 +16,8 @@ interface Task {
   exit: string;
 }
 
+const numbers = (gpus: number[]) => (gpus.length ? slots(gpus).slice(4) : "–");
+
 /** Tasks as the server names them, or as they follow from the last launch. */
 function tasksOf(job: Job): Task[] {
   if (job.roles?.length) {
@@ -24,7 +26,7 @@ function tasksOf(job: Job): Task[] {
         role: role.name,
         index: i.index,
         node: i.node ?? "–",
-        gpus: Array.isArray(i.gpus) ? (i.gpus.length ? slots(i.gpus) : "–") : i.gpus ? plural(i.gpus, "GPU") : "–",
+        gpus: Array.isArray(i.gpus) ? numbers(i.gpus) : i.gpus ? plural(i.gpus, "GPU") : "–",
         state: i.state,
         exit: i.exit_code === null || i.exit_code === undefined ? "–" : String(i.exit_code),
       })),
@@ -35,7 +37,7 @@ function tasksOf(job: Job): Task[] {
     role: "task",
     index,
     node: seats.node,
-    gpus: slots(seats.gpus),
+    gpus: numbers(seats.gpus),
     state: last?.tasks[index] ?? "–",
     exit: "–",
   }));
@@ -75,7 +77,7 @@ export function JobTasks({ job }: { job: Job }) {
             <div class="task-row" key={`${t.role}/${t.index}`}>
               <span>{t.role}</span>
               <span>{t.index}</span>
-              <span>{t.node}</span>
+              <span>{t.node === "–" ? t.node : <a href={`/jobs/${job.id}?tab=logs&node=${encodeURIComponent(t.node)}`} title={`What it printed on ${t.node}`}>{t.node}</a>}</span>
               <span>{t.gpus}</span>
               <span>
                 <State of={t.state} />

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { me, send } from "../api";
 import { between, count, gpuSeconds, gpuTime, nowTime, plural, seatsText, sentence } from "../format";
 import { aboutJob, useData } from "../live";
-import { Button, ButtonLink, Empty, ErrorNote, Facts, Head, Loading, State, When } from "../parts/basics";
+import { Button, ButtonLink, Empty, ErrorNote, Facts, Head, Loading, State, When, Words } from "../parts/basics";
 import { Dialog, FormEnd, confirmFirst, useAction } from "../parts/dialog";
 import { NumberField } from "../parts/field";
 import { Tabs, useTab } from "../parts/tabs";
@@ -48,7 +48,7 @@ export function JobScreen({ id }: { id: number }) {
             {job.name || "(no name)"} <span class="muted id">{job.id}</span> <State of={job.state} />
           </>
         }
-        lead={job.detail ? sentence(job.detail) : undefined}
+        lead={job.detail ? <Words text={sentence(job.detail)} /> : undefined}
       >
         <Actions job={job} changed={reload} />
       </Head>

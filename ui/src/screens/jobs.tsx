@@ -141,7 +141,7 @@ function Filters() {
   const more = FILTERS.some((key) => !["q", "state"].includes(key) && address.get(key));
   return (
     <div class="filters" role="group" aria-label="Filters">
-      <TextField label="Text" value={text} onValue={setText} placeholder="name, user, number" type="search" />
+      <TextField label="Search" value={text} onValue={setText} placeholder="name, user, number" type="search" />
       <Choice label="State" of={STATES} {...field("state")} />
       <div class="filter-buttons">
         <Button aria-pressed={address.get("user") === "@me"} onClick={() => setParams({ user: address.get("user") === "@me" ? null : "@me", cursor: null })}>

@@ -8,7 +8,7 @@ import { Check, NumberField, TextField } from "../parts/field";
 import { say } from "../parts/toast";
 import { useData } from "../live";
 import { signIn } from "../session";
-import type { Notify } from "../types";
+import type { Notify, NotifyTried } from "../types";
 import { Tokens } from "./tokens";
 
 export function Profile() {
@@ -59,10 +59,10 @@ function Password() {
   return (
     <Panel title="Password">
       <form onSubmit={submit}>
-        <TextField label="The one you have" type="password" autocomplete="current-password" value={old} onValue={setOld} required />
+        <TextField label="Current password" type="password" autocomplete="current-password" value={old} onValue={setOld} required />
         <div class="two">
-          <TextField label="The new one" type="password" autocomplete="new-password" value={next} onValue={setNext} required />
-          <TextField label="The new one again" type="password" autocomplete="new-password" value={again} onValue={setAgain} required hint={differs ? "They differ." : undefined} />
+          <TextField label="New password" type="password" autocomplete="new-password" value={next} onValue={setNext} required />
+          <TextField label="New password again" type="password" autocomplete="new-password" value={again} onValue={setAgain} required hint={differs ? "They differ." : undefined} />
         </div>
         {error && <ErrorNote>{error}</ErrorNote>}
         <div>
@@ -94,37 +94,77 @@ function NotifyForm({ first }: { first: Notify }) {
   const [set, change] = useState(first);
   const { busy, error, run } = useAction();
   useEffect(() => change(first), [first]);
+  const save = async (of: Notify) => {
+    change(await send<Notify>("PUT", "/me/notify", of));
+    say("You will be told.");
+  };
   const submit = (event: Event) => {
     event.preventDefault();
-    run(async () => {
-      await send("PUT", "/me/notify", set);
-      say("You will be told.");
-    });
+    run(() => save(set));
   };
+  const attempt = () =>
+    run(async () => {
+      const tried = await send<NotifyTried>("POST", "/me/notify/test", {});
+      for (const [way, got] of [["The webhook", tried.webhook], ["The mail", tried.email]] as const) {
+        if (got) say(`${way} ${got.ok ? "got through" : "did not get through"}${got.detail ? `: ${got.detail}` : "."}`, !got.ok);
+      }
+      if (!tried.webhook && !tried.email) say("Choose mail or a webhook first, and save.", true);
+    });
+  const has = (kind: string) => set.on.includes(kind);
   return (
     <form onSubmit={submit}>
       <div class="two">
         {KINDS.map(([kind, text]) => (
-          <Check
-            key={kind}
-            label={text}
-            value={set.on.includes(kind)}
-            onValue={(on) => change({ ...set, on: on ? [...set.on, kind] : set.on.filter((k) => k !== kind) })}
-          />
+          <Check key={kind} label={text} value={has(kind)} onValue={(on) => change({ ...set, on: on ? [...set.on, kind] : set.on.filter((k) => k !== kind) })} />
         ))}
       </div>
       <div class="two">
+        {has("pending-too-long") && (
+          <NumberField
+            label="Too long, in minutes"
+            hint="Empty: as the server has it."
+            min={1}
+            value={set.pending_s ? set.pending_s / 60 : null}
+            onValue={(n) => change({ ...set, pending_s: (n ?? 0) * 60 })}
+          />
+        )}
+        {has("low-gpu-use") && set.low_gpu_percent !== undefined && (
+          <NumberField
+            label="Hardly, in percent"
+            hint="Empty: as the server has it."
+            min={1}
+            max={100}
+            value={set.low_gpu_percent || null}
+            onValue={(n) => change({ ...set, low_gpu_percent: n ?? 0 })}
+          />
+        )}
+      </div>
+      <h3>How</h3>
+      <div class="two">
         <Check label="By mail" hint={me.value?.email ? `To ${me.value.email}.` : "An administrator has to enter your address first."} value={set.email} onValue={(email) => change({ ...set, email })} />
         <TextField label="By webhook" type="url" hint="The address it is posted to." value={set.webhook} onValue={(webhook) => change({ ...set, webhook })} />
-        <NumberField label="Too long, in minutes" min={1} value={set.pending_s ? set.pending_s / 60 : null} onValue={(n) => change({ ...set, pending_s: (n ?? 60) * 60 })} />
       </div>
+      {set.secret && (
+        <details>
+          <summary>The webhook is signed</summary>
+          <p class="muted">With this secret, so that whoever gets it knows that it comes from here.</p>
+          <pre class="code secret">{set.secret}</pre>
+          <Button disabled={busy} onClick={() => run(() => save({ ...set, secret: "" }))}>
+            Draw a new secret
+          </Button>
+        </details>
+      )}
       {error && <ErrorNote>{error}</ErrorNote>}
-      <div>
+      <div class="joined">
         <Button type="submit" kind="main" disabled={busy}>
           Save
         </Button>
+        {set.secret !== undefined && (
+          <Button disabled={busy} onClick={attempt}>
+            Try it
+          </Button>
+        )}
       </div>
     </form>
   );
 }
-

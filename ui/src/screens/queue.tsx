@@ -1,8 +1,8 @@
 // The line: who waits, in the order they will be looked at, and what stands in the way of each.
 
-import { count, plural } from "../format";
+import { count, plainly, plural } from "../format";
 import { anyEvent, useData } from "../live";
-import { ButtonLink, Empty, ErrorNote, Head, Loading, When } from "../parts/basics";
+import { ButtonLink, Empty, ErrorNote, Head, Loading, When, Words } from "../parts/basics";
 import { Table } from "../parts/table";
 import type { JobPage, Queued } from "../types";
 import { JobLink } from "./home";
@@ -39,13 +39,21 @@ export function Queue() {
           rowKey={(job) => job.id}
           columns={[
             { title: "Place", number: true, cell: (job) => count(job.ahead + 1) },
-            { title: "Job", cell: (job) => <JobLink job={job} /> },
+            {
+              title: "Job",
+              cell: (job) => (
+                <>
+                  <JobLink job={job} />
+                  <div class="narrow-only muted small">{plainly(job.reason)}</div>
+                </>
+              ),
+            },
             { title: "GPUs", number: true, cell: (job) => count(job.gpus) },
             { title: "Priority", number: true, wide: true, cell: (job) => job.priority },
             { title: "User", wide: true, cell: (job) => job.user },
             { title: "Virtual cluster", wide: true, cell: (job) => job.tenant },
-            { title: "Since", cell: (job) => <When at={job.since} /> },
-            { title: "What it waits for", wide: true, cell: (job) => job.reason || <span class="muted">–</span> },
+            { title: "Since", wide: true, cell: (job) => <When at={job.since} /> },
+            { title: "What it waits for", wide: true, class: "words", cell: (job) => (job.reason ? <Words text={job.reason} /> : <span class="muted">–</span>) },
           ]}
         />
       )}

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { parseDocument } from "yaml";
 import { me } from "../api";
-import { useData } from "../live";
+import { anyEvent, useData } from "../live";
 import { ErrorNote, Note, Panel } from "../parts/basics";
 import { Area, Check, Choice, NumberField, TextField } from "../parts/field";
 import { isOpenPai, withKey } from "../job-file";
@@ -61,7 +61,7 @@ function Fields({ keys, set }: { keys: Keys; set: (key: string, value: unknown) 
         <div class="two">
           <NumberField label="GPUs" hint="All at once, or none." min={1} {...count("gpus")} />
           <VcField value={words("tenant")} onValue={(value) => set("tenant", value)} />
-          <NumberField label="Priority" hint="Larger is more urgent." {...count("priority")} />
+          <NumberField label="Priority" hint="Larger is more urgent; below 0 borrows idle GPUs." placeholder="0" {...count("priority")} />
           <TextField label="Time limit" hint="It is stopped then: 90s, 30m, 2h, 1.5d." {...text("time_limit")} />
           <TextField label="Expected time" hint="How long you think it runs." {...text("expected")} />
           <Choice
@@ -110,14 +110,16 @@ function quote(word: string): string {
 }
 
 function VcField({ value, onValue }: { value: string; onValue: (value: string) => void }) {
-  const { data } = useData<Vcs>("/vcs");
+  const { data } = useData<Vcs>("/vcs", anyEvent);
   const user = me.value!;
   const open = (data?.vcs ?? []).filter((vc) => vc.everyone === "member" || mayRun(user, vc.name));
   if (open.length === 0) return <TextField label="Virtual cluster" hint="Empty: default." value={value} onValue={onValue} />;
   const names = open.map((vc) => vc.name);
   if (!names.includes("default")) names.unshift("default");
   if (value && !names.includes(value)) names.push(value);
-  return <Choice label="Virtual cluster" value={value || "default"} onValue={(name) => onValue(name === "default" ? "" : name)} of={names.map((name) => [name, name])} />;
+  const chosen = data?.vcs.find((vc) => vc.name === (value || "default"));
+  const hint = chosen && data?.mode !== "open" ? `${Math.max(0, chosen.guaranteed_gpus - chosen.used_gpus)} of ${chosen.guaranteed_gpus} promised are free.` : undefined;
+  return <Choice label="Virtual cluster" hint={hint} value={value || "default"} onValue={(name) => onValue(name === "default" ? "" : name)} of={names.map((name) => [name, name])} />;
 }
 
 function GpuTypeField({ value, onValue }: { value: string; onValue: (value: string) => void }) {

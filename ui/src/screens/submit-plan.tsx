@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { messageOf, send } from "../api";
 import { plural, seatsText, sentence } from "../format";
 import { anyEvent, useEvents } from "../live";
-import { ErrorNote, Note, Panel } from "../parts/basics";
+import { ErrorNote, Looking, Note, Panel, Words } from "../parts/basics";
 import type { Submitted } from "../types";
 import { EtaLine } from "./job-overview";
 
@@ -32,7 +32,7 @@ export function Plan({ text }: { text: string }) {
   return (
     <Panel title="What would happen" class="plan">
       <div aria-live="polite" class="stack">
-        {error ? <ErrorNote>{error}</ErrorNote> : plan ? <Outcome plan={plan} /> : <p class="muted">Looking…</p>}
+        {error ? <ErrorNote>{sentence(error)}</ErrorNote> : plan ? <Outcome plan={plan} /> : <Looking />}
       </div>
     </Panel>
   );
@@ -62,7 +62,9 @@ function Outcome({ plan }: { plan: Submitted }) {
           {!outlook.starts_now && outlook.why.reasons.length > 0 && (
             <ul class="reasons">
               {outlook.why.reasons.map((reason) => (
-                <li key={reason}>{reason}</li>
+                <li key={reason}>
+                  <Words text={reason} />
+                </li>
               ))}
             </ul>
           )}

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { get, me, send } from "../api";
-import { plural } from "../format";
+import { plural, sentence } from "../format";
 import { useData } from "../live";
 import { Button, ErrorNote, Head, Panel } from "../parts/basics";
 import { useAction } from "../parts/dialog";
@@ -108,7 +108,7 @@ export function Submit() {
         </div>
         <div class="stack plan-side">
           <Plan text={text} />
-          {error && <ErrorNote>{error}</ErrorNote>}
+          {error && <ErrorNote>{sentence(error)}</ErrorNote>}
           <Button kind="main" disabled={busy} onClick={submit}>
             Submit
           </Button>

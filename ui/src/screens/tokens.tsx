@@ -2,8 +2,9 @@
 
 import { useState } from "preact/hooks";
 import { send } from "../api";
+import { plural } from "../format";
 import { useData } from "../live";
-import { Button, ErrorNote, Loading, Panel, Tag, When } from "../parts/basics";
+import { Button, ErrorNote, Loading, Panel, When } from "../parts/basics";
 import { Dialog, FormEnd, confirmFirst, useAction } from "../parts/dialog";
 import { Choice, TextField } from "../parts/field";
 import { Table } from "../parts/table";
@@ -20,11 +21,13 @@ export function Tokens() {
   const { data, missing, error, reload } = useData<TokenRow[]>("/me/tokens");
   const [makes, setMakes] = useState(false);
   if (missing) return null;
+  const tokens = data?.filter((t) => !t.session) ?? [];
+  const sessions = data?.filter((t) => t.session) ?? [];
   const remove = (token: TokenRow) =>
     confirmFirst({
-      title: `Remove the token ${token.label}?`,
-      text: "Scripts that use it are refused from now on.",
-      yes: "Remove it",
+      title: token.session ? "Sign this browser out?" : `Remove the token ${token.label}?`,
+      text: token.session ? "Whoever sits there has to sign in again." : "Scripts that use it are refused from now on.",
+      yes: token.session ? "Sign it out" : "Remove it",
       act: async () => {
         await send("DELETE", `/me/tokens/${encodeURIComponent(token.id)}`);
         reload();
@@ -34,34 +37,44 @@ export function Tokens() {
     <Panel title="Tokens" side={<Button onClick={() => setMakes(true)}>New token</Button>}>
       {error && <ErrorNote retry={reload}>{error}</ErrorNote>}
       {!data && !error && <Loading />}
-      {data?.length === 0 && <p class="muted">You have none. The command line and scripts sign in with a token.</p>}
-      {data && data.length > 0 && (
-        <Table<TokenRow>
-          label="Tokens"
-          rows={data}
-          rowKey={(t) => t.id}
-          columns={[
-            { title: "Name", cell: (t) => (t.session ? <span class="muted">a browser that has signed in</span> : t.label) },
-            { title: "May", cell: (t) => <Tag>{t.scope}</Tag> },
-            { title: "Made", wide: true, cell: (t) => <When at={t.created} /> },
-            { title: "Last used", wide: true, cell: (t) => (t.last_used === null ? <span class="muted">never</span> : <When at={t.last_used} />) },
-            { title: "Ends", cell: (t) => (t.expires === null ? <span class="muted">never</span> : <When at={t.expires} />) },
-            {
-              title: "Actions",
-              head: <span class="unseen">Actions</span>,
-              cell: (t) => (
-                <div class="row-actions">
-                  <Button kind="danger" aria-label={`Remove the token ${t.label}`} onClick={() => remove(t)}>
-                    Remove
-                  </Button>
-                </div>
-              ),
-            },
-          ]}
-        />
+      {data && tokens.length === 0 && <p class="muted">You have none. The command line and scripts sign in with a token.</p>}
+      {tokens.length > 0 && <TokenTable label="Tokens" rows={tokens} remove={remove} />}
+      {sessions.length > 0 && (
+        <details>
+          <summary>{plural(sessions.length, "browser")} signed in</summary>
+          <TokenTable label="Browsers" rows={sessions} remove={remove} />
+        </details>
       )}
       {makes && <NewToken onClose={() => (setMakes(false), reload())} />}
     </Panel>
+  );
+}
+
+function TokenTable({ label, rows, remove }: { label: string; rows: TokenRow[]; remove: (token: TokenRow) => void }) {
+  return (
+    <Table<TokenRow>
+      label={label}
+      rows={rows}
+      rowKey={(t) => t.id}
+      columns={[
+        { title: "Name", cell: (t) => (t.session ? <span class="muted">a browser</span> : t.label) },
+        { title: "May", cell: (t) => SCOPES.find(([scope]) => scope === t.scope)?.[1] ?? t.scope },
+        { title: "Made", wide: true, cell: (t) => <When at={t.created} /> },
+        { title: "Last used", wide: true, cell: (t) => (t.last_used === null ? <span class="muted">never</span> : <When at={t.last_used} />) },
+        { title: "Ends", cell: (t) => (t.expires === null ? <span class="muted">never</span> : <When at={t.expires} />) },
+        {
+          title: "Actions",
+          head: <span class="unseen">Actions</span>,
+          cell: (t) => (
+            <div class="row-actions">
+              <Button kind="danger" aria-label={t.session ? "Sign this browser out" : `Remove the token ${t.label}`} onClick={() => remove(t)}>
+                {t.session ? "Sign out" : "Remove"}
+              </Button>
+            </div>
+          ),
+        },
+      ]}
+    />
   );
 }
 

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { me, messageOf, send } from "../api";
 import { plural, sentence, valueText } from "../format";
-import { Button, ErrorNote, Note } from "../parts/basics";
+import { Button, ErrorNote, Looking, Note } from "../parts/basics";
 import { Dialog, FormEnd, useAction } from "../parts/dialog";
 import { Area, Choice, NumberField, TextField } from "../parts/field";
 import { say } from "../parts/toast";
@@ -29,6 +29,17 @@ function usePreview(method: string, path: string | null, body: unknown): { diff?
   return state;
 }
 
+/** Settings in the words of the form. */
+const FIELDS: Record<string, string> = {
+  guaranteed_gpus: "promised GPUs",
+  most_borrowed: "borrows at most",
+  user_cap_gpus: "GPUs for each user",
+  max_priority: "highest priority",
+  everyone: "everybody else",
+  order: "order of its jobs",
+  mode: "how GPUs are promised",
+};
+
 export function Diff({ diff }: { diff: VcDiff }) {
   return (
     <div class="diff" role="status">
@@ -44,7 +55,7 @@ export function Diff({ diff }: { diff: VcDiff }) {
                 </>
               ) : (
                 <>
-                  <b>{c.vc || "all"}</b> {c.field.replaceAll("_", " ")}: <del>{valueText(c.before)}</del> → <ins>{valueText(c.after)}</ins>
+                  <b>{c.vc || "All"}</b> {FIELDS[c.field] ?? c.field.replaceAll("_", " ")}: <del>{valueText(c.before)}</del> → <ins>{valueText(c.after)}</ins>
                 </>
               )}
             </li>
@@ -78,7 +89,20 @@ export function Diff({ diff }: { diff: VcDiff }) {
   );
 }
 
-type Settings = Pick<Vc, "guaranteed_gpus" | "most_borrowed" | "user_cap_gpus" | "max_priority" | "everyone">;
+type Settings = Pick<Vc, "guaranteed_gpus" | "most_borrowed" | "user_cap_gpus" | "max_priority" | "everyone" | "order">;
+
+/** In which order the jobs of one virtual cluster may stand in line. */
+const ORDERS: [string, string][] = [
+  ["", "as the cluster's policy"],
+  ["fifo", "first come, first served"],
+  ["fifo:priority=true", "by priority, then first come"],
+  ["sjf", "short jobs first"],
+  ["srtf", "least time left first"],
+  ["srsf", "least GPU time left first"],
+  ["las", "least served first"],
+  ["tiresias", "least served first, in steps (Tiresias)"],
+  ["gittins", "likely to end soon first (Gittins)"],
+];
 
 export function VcDialog({ vc, all, onClose, applied }: { vc: Vc | null; all: Vcs; onClose: () => void; applied: () => void }) {
   const [name, setName] = useState(vc?.name ?? "");
@@ -88,6 +112,8 @@ export function VcDialog({ vc, all, onClose, applied }: { vc: Vc | null; all: Vc
     user_cap_gpus: vc?.user_cap_gpus ?? null,
     max_priority: vc?.max_priority ?? null,
     everyone: vc?.everyone ?? "member",
+    // A server that knows of none is told of none.
+    ...(all.vcs.some((other) => other.order !== undefined) && { order: vc?.order ?? null }),
   });
   const { busy, error, run } = useAction();
   // Cells say themselves how many GPUs are promised, and only administrators of everything promise any.
@@ -141,10 +167,23 @@ export function VcDialog({ vc, all, onClose, applied }: { vc: Vc | null; all: Vc
               ["none", "stays out"],
             ]}
           />
+          {set.order !== undefined && all.mode !== "open" && (
+            <Choice
+              label="Order of its jobs"
+              value={set.order ?? ""}
+              onValue={(order) => change({ ...set, order: order || null })}
+              of={ORDERS.some(([name]) => name === (set.order ?? "")) ? ORDERS : [...ORDERS, [set.order!, set.order!]]}
+            />
+          )}
         </div>
+        {all.mode === "open" && promises && (
+          <Note tone="accent">
+            This is the first promise. From then on jobs run on what their virtual cluster is promised; those of the others, <i>default</i> too unless it is given a share, only borrow (priority below 0).
+          </Note>
+        )}
         <h3>What that would do</h3>
         {preview.error && <ErrorNote>{preview.error}</ErrorNote>}
-        {preview.diff ? <Diff diff={preview.diff} /> : !preview.error && <p class="muted">{path ? "Looking…" : "Give it a name first."}</p>}
+        {preview.diff ? <Diff diff={preview.diff} /> : !preview.error && (path ? <Looking /> : <p class="muted">Give it a name first.</p>)}
         <FormEnd submit={vc ? "Apply" : "Make it"} onCancel={onClose} busy={busy || !!preview.diff?.refused} error={error} />
       </form>
     </Dialog>
@@ -184,6 +223,7 @@ export function ConfigDialog({ all, onClose, applied }: { all: Vcs; onClose: () 
     user_cap_gpus: vc.user_cap_gpus,
     max_priority: vc.max_priority,
     everyone: vc.everyone,
+    ...(vc.order !== undefined && { order: vc.order }),
   });
   const [mode, setMode] = useState<string>(all.mode);
   const [text, setText] = useState(JSON.stringify(Object.fromEntries(all.vcs.map((vc) => [vc.name, settings(vc)])), null, 2));
@@ -230,7 +270,9 @@ export function ConfigDialog({ all, onClose, applied }: { all: Vcs; onClose: () 
         )}
         {shown.diff && <Diff diff={shown.diff} />}
         {shown.error && <ErrorNote>{shown.error}</ErrorNote>}
-        <Button onClick={look}>See what that would do</Button>
+        <div>
+          <Button onClick={look}>See what that would do</Button>
+        </div>
         <FormEnd submit="Apply" onCancel={onClose} busy={busy || !!shown.diff?.refused} error={error} />
       </form>
     </Dialog>

@@ -75,6 +75,7 @@ function VcPanel({ vc, mode, edit, removed }: { vc: Vc; mode: Vcs["mode"]; edit:
         <a href={`/jobs?tenant=${encodeURIComponent(vc.name)}&state=queued,preempted,held`}>{count(vc.waiting_jobs)} waiting</a>
         {vc.user_cap_gpus !== null && ` · at most ${plural(vc.user_cap_gpus, "GPU")} for each user`}
         {vc.most_borrowed !== null && ` · borrows at most ${count(vc.most_borrowed)}`}
+        {vc.order && ` · ordered by ${vc.order}`}
         {vc.max_priority !== null && ` · priority up to ${vc.max_priority}`}
         {vc.everyone === "member" ? " · open to everybody" : vc.everyone === "viewer" ? " · everybody may look" : " · only for its members"}
       </p>

@@ -64,8 +64,8 @@ impl VirtualClusters {
             return Vec::new();
         };
         let kinds: Vec<LeafType> = match gpu_type {
-            Some(kind) => self.map.kinds.get(kind).copied().flatten().into_iter().collect(),
-            None => self.map.kinds.values().rev().copied().flatten().collect(),
+            Some(kind) => self.map.kinds.get(kind).cloned().unwrap_or_default(),
+            None => self.map.kinds.values().rev().flatten().copied().collect(),
         };
         let mut requests: Vec<Request> = Vec::new();
         let mut ask = |target: Target, kind: LeafType, size: u32| {

@@ -16,7 +16,8 @@ use crate::knobs::PolicyError;
 pub struct CellMap {
     pub(super) layout: Layout,
     pub(super) vcs: IdVec<TenantId, Option<VcId>>,
-    pub(super) kinds: IdVec<GpuTypeId, Option<LeafType>>,
+    /// What the cells call GPUs of a kind; machines that are known by their names may call them differently.
+    pub(super) kinds: IdVec<GpuTypeId, Vec<LeafType>>,
     /// Names of users, for their limits. The first stands for "not said" and has none.
     pub(super) users: Vec<String>,
     slots: Slots,
@@ -58,17 +59,30 @@ impl CellMap {
     /// # Errors
     /// Names the node that is no machine, or has other GPUs.
     pub fn new(layout: Layout, cluster: &ClusterSpec, tenants: &[String]) -> Result<Self, PolicyError> {
-        match Self::of_those_that_fit(layout, cluster, tenants) {
+        match Self::build(layout, cluster, tenants, Self::find) {
             (map, None) => Ok(map),
             (_, Some(error)) => Err(error),
         }
     }
 
-    /// The same, but nodes that are no machines are left out, and so cannot be used; the first of them is named.
+    /// The same for nodes that come and go: they are known by their names, whatever their drivers call the GPUs. Those
+    /// that are no machines are left out, and so cannot be used; the first of them is named.
     pub fn of_those_that_fit(
         layout: Layout,
         cluster: &ClusterSpec,
         tenants: &[String],
+    ) -> (Self, Option<PolicyError>) {
+        Self::build(layout, cluster, tenants, |map, node, kind| {
+            map.find(node, kind)
+                .or_else(|what| map.find_by_name(node).ok_or(what))
+        })
+    }
+
+    fn build(
+        layout: Layout,
+        cluster: &ClusterSpec,
+        tenants: &[String],
+        find: impl Fn(&Self, &NodeSpec, &str) -> Result<(ChainId, u32, MachineId), String>,
     ) -> (Self, Option<PolicyError>) {
         let mut map = Self {
             users: Vec::new(),
@@ -76,7 +90,7 @@ impl CellMap {
             kinds: cluster
                 .gpu_types
                 .values()
-                .map(|name| layout.leaf_type_named(name))
+                .map(|name| layout.leaf_type_named(name).into_iter().collect())
                 .collect(),
             slots: IdVec::default(),
             nodes: BTreeMap::new(),
@@ -85,9 +99,10 @@ impl CellMap {
         };
         let mut left_out = None;
         for (id, node) in cluster.nodes.iter() {
-            match map.find(node, &cluster.gpu_types[node.gpu_type]) {
+            match find(&map, node, &cluster.gpu_types[node.gpu_type]) {
                 Ok((chain, cell, machine)) => {
                     let leaves = map.layout.chain(chain).node_leaves();
+                    map.call(node.gpu_type, map.layout.chain(chain).leaf_type);
                     *map.slots.entry(id) = Some((chain, cell * leaves, machine));
                     map.nodes.insert((chain, cell), id);
                     map.by_machine[machine.index()].push(id);
@@ -124,6 +139,24 @@ impl CellMap {
                 "has {} GPUs, but {leaves} leaf cells; expected one GPU for each",
                 node.gpus
             )),
+        }
+    }
+
+    /// The cell of a node that has as many GPUs as its machine has leaves in one chain, and in one alone.
+    fn find_by_name(&self, node: &NodeSpec) -> Option<(ChainId, u32, MachineId)> {
+        let machine = self.layout.machine_named(&node.name)?;
+        let chains = self.layout.machines[machine.index()].nodes.iter();
+        let mut fitting = chains.filter(|(c, _)| self.layout.chain(*c).node_leaves() == node.gpus);
+        let (chain, cell) = *fitting.next()?;
+        fitting.next().is_none().then_some((chain, cell, machine))
+    }
+
+    /// Notes what the cells call a kind of GPU, in the order in which names are tried: descending.
+    fn call(&mut self, kind: GpuTypeId, leaf: LeafType) {
+        let known = self.kinds.entry(kind);
+        if !known.contains(&leaf) {
+            known.push(leaf);
+            known.sort_by(|a, b| b.cmp(a));
         }
     }
 

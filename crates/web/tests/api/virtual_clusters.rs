@@ -132,3 +132,44 @@ fn cells_are_set_from_hiveds_file_and_shown_where_they_are() {
     let own = admin("PUT", "/vcs/a", json!({"guaranteed_gpus": 3}));
     assert_eq!(own.status, 409, "{own:?}");
 }
+
+/// The two virtual clusters of Lab 6: nobody calls GPUs there what the driver calls them.
+const TWO_KINDS: &str = "
+physicalCluster:
+  cellTypes:
+    C-NODE: {childCellType: GPU-C, childCellNumber: 4, isNodeLevel: true}
+    D-NODE: {childCellType: GPU-D, childCellNumber: 4, isNodeLevel: true}
+  physicalCells:
+  - {cellType: C-NODE, cellAddress: node-0}
+  - {cellType: D-NODE, cellAddress: node-1}
+virtualClusters:
+  default: {virtualCells: [{cellType: C-NODE, cellNumber: 1}]}
+  b: {virtualCells: [{cellType: D-NODE, cellNumber: 1}]}
+";
+
+#[test]
+fn a_machine_of_the_cells_is_known_by_its_name_whatever_its_gpus_are_called() {
+    let server = Server::start(2);
+    let set = server.call(
+        &server.admin,
+        "PUT",
+        "/vcs",
+        &json!({"mode": "cells", "cells": TWO_KINDS}),
+    );
+    assert_eq!(set.status, 200, "{set:?}");
+    let job = |body: Value| {
+        let id = server.submit(&server.admin, body);
+        server.get(&server.admin, &format!("/jobs/{id}")).json()
+    };
+    let node = |job: &Value| job["seats"][0]["node"].as_str().map(str::to_owned);
+    let own = job(json!({"tenant": "b", "gpus": 4}));
+    assert_eq!(node(&own).as_deref(), Some("node-1"), "{own}");
+    let waits = job(json!({"tenant": "b", "gpus": 1}));
+    assert_eq!(
+        (node(&waits), &waits["state"]),
+        (None, &json!("queued")),
+        "{waits}"
+    );
+    let borrows = job(json!({"tenant": "b", "gpus": 1, "priority": -1}));
+    assert_eq!(node(&borrows).as_deref(), Some("node-0"), "{borrows}");
+}
