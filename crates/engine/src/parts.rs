@@ -235,6 +235,11 @@ pub trait Sizing: Part + CloneSizing {
         Ask::of(&job.spec)
     }
 
+    /// Whether jobs of one [`crate::Shape`] ask for the same and find the same enough: it is asked once for all of them.
+    fn asks_by_shape(&self) -> bool {
+        false
+    }
+
     /// Whether CPU and memory of running jobs change with who is beside them: [`Sizing::fill`] is asked then.
     fn fills(&self) -> bool {
         false

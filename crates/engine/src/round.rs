@@ -1,12 +1,13 @@
 //! One walk down the line, as a discipline sees it: candidates best first, holders worst first, and a draft between.
 
+use dovetail_model::ids::Id;
 use dovetail_model::{Allocation, JobId, Reason, Time};
 
 use crate::cluster::Cluster;
 use crate::draft::{Draft, Mark};
 use crate::job::Job;
 use crate::line::{Rank, Spot};
-use crate::parts::{Grouping, Placement, Sizing, Tenancy};
+use crate::parts::{Ask, Grouping, Placement, Sizing, Tenancy};
 use crate::shape::ShapeId;
 use crate::sharers::Sharers;
 use crate::state::State;
@@ -102,6 +103,9 @@ pub struct Round<'a> {
     kept_for: Option<Kept>,
     /// Jobs start only where they find enough.
     pub(crate) enough_only: bool,
+    /// What jobs of each shape ask for, where that is the same for all of them.
+    asks: Vec<Option<Ask>>,
+    asks_by_shape: bool,
     /// Where the first walk has left off: groups that were passed over, or that asked for more GPUs than were free.
     passed: Vec<Head>,
 }
@@ -118,6 +122,8 @@ impl<'a> Round<'a> {
         placement: &'a mut dyn Placement,
     ) -> Self {
         Self {
+            asks: Vec::new(),
+            asks_by_shape: sizing.asks_by_shape(),
             state,
             sizing,
             grouping,
@@ -142,6 +148,7 @@ impl<'a> Round<'a> {
     /// Starts everyone who fits with less than enough, in order, on what the others have left.
     pub(crate) fn settle(&mut self) {
         self.enough_only = false;
+        self.asks.clear();
         let mut heads = std::mem::take(&mut self.passed);
         heads.extend(self.heads.take().unwrap_or_default());
         heads.retain_mut(|head| head.skip_placed(self.state));
@@ -251,7 +258,7 @@ impl<'a> Round<'a> {
         let own = back.map(|i| self.returned[i].original.clone());
         let allocation = match own.filter(|own| self.may_have_back(candidate.job, own)) {
             Some(own) => own,
-            None => self.find_place(candidate.job)?,
+            None => self.find_place(candidate)?,
         };
         self.give(candidate, back, allocation, false);
         Ok(())
@@ -267,7 +274,7 @@ impl<'a> Round<'a> {
     /// # Errors
     /// Says why there is no place.
     pub fn start_anywhere(&mut self, candidate: &Candidate) -> Result<(), Reason> {
-        let allocation = self.find_place(candidate.job)?;
+        let allocation = self.find_place(candidate)?;
         self.give(candidate, self.position_in_returned(candidate), allocation, false);
         Ok(())
     }
@@ -334,12 +341,31 @@ impl<'a> Round<'a> {
             .assign(self.state, self.tenancy, candidate.job, allocation, share);
     }
 
-    fn find_place(&mut self, id: JobId) -> Result<Allocation, Reason> {
-        let job = self.state.known(id);
+    /// What to ask the placement for.
+    fn ask(&mut self, candidate: &Candidate) -> Ask {
+        let shape = candidate.shape.filter(|_| self.asks_by_shape).map(Id::index);
+        let known = shape.and_then(|shape| *self.asks.get(shape)?);
+        if let Some(known) = known {
+            return Ask {
+                job: candidate.job,
+                ..known
+            };
+        }
+        let job = self.state.known(candidate.job);
         let mut ask = self.sizing.ask(job, &self.state.cluster);
         if self.enough_only {
             ask.enough = self.sizing.enough(job, &self.state.cluster);
         }
+        if let Some(shape) = shape {
+            self.asks.resize(self.asks.len().max(shape + 1), None);
+            self.asks[shape] = Some(ask);
+        }
+        ask
+    }
+
+    fn find_place(&mut self, candidate: &Candidate) -> Result<Allocation, Reason> {
+        let ask = self.ask(candidate);
+        let job = self.state.known(candidate.job);
         let free = self.state.cluster.free_gpus(ask.gpu_type);
         if free < ask.gpus && !self.tenancy.limits() {
             return Err(Reason::NotEnoughFreeGpus {

@@ -332,37 +332,42 @@ impl Sensitivity {
     /// The least share within `most` that reaches a speed which `most` reaches: first the least memory, then the least
     /// CPU beside it.
     pub fn least_for(&self, rate: Rate, most: Share) -> Share {
-        let memory_mib = least(&self.points.memory_mib, most.memory_mib, |memory_mib| {
-            self.rate(Share { memory_mib, ..most }) >= rate
+        let memory_mib = least(&self.points.memory_mib, most.memory_mib, rate, |memory_mib| {
+            self.rate(Share { memory_mib, ..most })
         });
-        let cpu_milli = least(&self.points.cpu_milli, u64::from(most.cpu_milli), |cpu| {
-            self.rate(Share::new(cpu as u32, memory_mib)) >= rate
+        let cpu_milli = least(&self.points.cpu_milli, u64::from(most.cpu_milli), rate, |cpu| {
+            self.rate(Share::new(cpu as u32, memory_mib))
         });
         Share::new(cpu_milli as u32, memory_mib)
     }
 }
 
-/// The least number up to `most`, which is fine, that is fine. What is fine stays fine. Curves bend at the points of the
-/// axis, so mostly it is one of those.
-fn least<T: Copy + Into<u64>>(axis: &[T], most: u64, fine: impl Fn(u64) -> bool) -> u64 {
-    let (mut low, mut high) = (0, most);
-    for point in axis.iter().map(|p| (*p).into()).take_while(|p| *p < most) {
-        if fine(point) {
-            high = point;
-            break;
-        }
-        low = point + 1;
-    }
-    if high > low && !fine(high - 1) {
-        return high;
-    }
+/// The least number up to `most` at which speed is at least `rate`, as it is at `most`. Speed never falls, and bends only
+/// at the points of the axis.
+fn least<T: Copy + Into<u64>>(axis: &[T], most: u64, rate: Rate, at: impl Fn(u64) -> Rate) -> u64 {
+    let inside = axis.partition_point(|p| (*p).into() < most);
+    let slower = axis[..inside].partition_point(|p| at((*p).into()) < rate);
+    let (mut low, slow) = match slower.checked_sub(1).map(|i| axis[i].into()) {
+        Some(point) => (point + 1, at(point)),
+        None => (0, Rate::ZERO),
+    };
+    let mut high = axis[..inside].get(slower).map_or(most, |p| (*p).into());
+    // Between two points speed is all but a line, so where the line says is all but right.
+    let span = u64::from(at(high).0.saturating_sub(slow.0)).max(1);
+    let mut guess = low + (high - low) * u64::from(rate.0.saturating_sub(slow.0)) / span;
     while low < high {
-        let middle = low + (high - low) / 2;
-        if fine(middle) {
-            high = middle;
+        guess = guess.clamp(low, high - 1);
+        if at(guess) < rate {
+            low = guess + 1;
+            if at(low) >= rate {
+                return low;
+            }
+        } else if guess > low && at(guess - 1) >= rate {
+            high = guess - 1;
         } else {
-            low = middle + 1;
+            return guess;
         }
+        guess = low + (high - low) / 2;
     }
     high
 }

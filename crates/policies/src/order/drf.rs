@@ -1,12 +1,15 @@
 //! Dominant resource fairness: the tenant whose largest share of any resource is least is next. Key: the dominant share
 //! its tenant has without the job.
 //!
-//! Progressive filling gives the next job to the tenant with the least dominant share, and adds what that job asks for.
-//! Jobs of a tenant go in order of submission, so the share with which each is reached is that of its tenant's jobs
-//! before it, all together: one sort by that share is the whole filling.
+//! Progressive filling is played through before every decision: the tenant with the least dominant share is next with the
+//! first of its jobs that has not had its turn, in the order they came. A job that asks for more GPUs than the filling has
+//! left by then gets none and counts for nobody; neither does one that admission holds. The share with which each job is
+//! reached is its place in line.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
+use dovetail_engine::job::Stage;
 use dovetail_engine::{Cluster, Crowd, Job, Knowledge, Line, Order, Part};
 use dovetail_model::{JobId, Time};
 
@@ -70,22 +73,67 @@ impl Order for Drf {
     }
 
     fn see(&mut self, jobs: &mut dyn Iterator<Item = &Job>, cluster: &Cluster, _now: Time) {
-        let has = super::totals(cluster);
-        let mut used: BTreeMap<u32, [u64; 3]> = BTreeMap::new();
-        self.shares.clear();
-        for job in jobs {
-            let owner = if self.by_user {
-                job.spec.user.0
-            } else {
-                job.spec.tenant.0
+        let mut owners: BTreeMap<u32, Owner<'_>> = BTreeMap::new();
+        for job in jobs.filter(|job| job.stage != Stage::Held) {
+            let owner = match self.by_user {
+                true => job.spec.user.0,
+                false => job.spec.tenant.0,
             };
-            let used = used.entry(owner).or_default();
-            let share = |(used, has): (&u64, &u64)| i128::from(*used) * 1_000_000 / i128::from(*has).max(1);
-            let dominant = used.iter().zip(&has).map(share).max().unwrap_or(0);
-            self.shares.insert(job.spec.id, dominant);
-            for (used, asked) in used.iter_mut().zip(super::demand(job)) {
-                *used += asked;
+            owners.entry(owner).or_default().jobs.push_back(job);
+        }
+        self.shares.clear();
+        self.fill(owners.into_values().collect(), super::totals(cluster));
+    }
+}
+
+impl Drf {
+    /// Plays the filling through and writes down with which share each job is reached.
+    fn fill(&mut self, mut owners: Vec<Owner<'_>>, has: [u64; 3]) {
+        let mut left = has[0];
+        let turn = |i: usize, owner: &Owner<'_>| {
+            let next = owner.jobs.front()?;
+            Some(Reverse((owner.share(has), next.spec.id, i)))
+        };
+        let mut turns: BinaryHeap<_> = owners
+            .iter()
+            .enumerate()
+            .filter_map(|(i, o)| turn(i, o))
+            .collect();
+        while let Some(Reverse((share, _, i))) = turns.pop() {
+            let owner = &mut owners[i];
+            let Some(job) = owner.jobs.pop_front() else {
+                continue;
+            };
+            self.shares.insert(job.spec.id, share);
+            if u64::from(job.spec.gpus) <= left {
+                left -= u64::from(job.spec.gpus);
+                owner.take(job);
             }
+            turns.extend(turn(i, owner));
+        }
+    }
+}
+
+/// A tenant or user in the filling.
+#[derive(Default)]
+struct Owner<'a> {
+    /// What its jobs have so far.
+    used: [u64; 3],
+    /// Those that have not had their turn, in the order they came.
+    jobs: VecDeque<&'a Job>,
+}
+
+impl Owner<'_> {
+    /// The largest part of any resource, in millionths.
+    fn share(&self, has: [u64; 3]) -> i128 {
+        let parts = self.used.iter().zip(has);
+        let part = |(used, has): (&u64, u64)| i128::from(*used) * 1_000_000 / i128::from(has).max(1);
+        parts.map(part).max().unwrap_or(0)
+    }
+
+    fn take(&mut self, job: &Job) {
+        for (used, asked) in self.used.iter_mut().zip(super::demand(job)) {
+            *used += asked;
         }
     }
 }

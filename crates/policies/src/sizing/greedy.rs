@@ -29,4 +29,8 @@ impl Sizing for Greedy {
     fn ask(&self, job: &Job, cluster: &Cluster) -> Ask {
         ask_for(job, ideal(&job.spec, cluster))
     }
+
+    fn asks_by_shape(&self) -> bool {
+        true
+    }
 }

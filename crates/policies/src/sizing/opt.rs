@@ -96,6 +96,10 @@ impl Sizing for Opt {
         ask_for(job, floor(&job.spec, cluster.least_share()))
     }
 
+    fn asks_by_shape(&self) -> bool {
+        true
+    }
+
     fn solved(&self) -> Solved {
         self.solved
     }
@@ -239,6 +243,15 @@ pub fn cluster_bound<'a>(
     weight: Weight,
     budget: usize,
 ) -> Option<Choice> {
+    choose(&cluster_program(jobs, fair, weight), capacity, budget)
+}
+
+/// The program that [`cluster_bound`] solves: jobs of the same curve and width are one kind.
+pub fn cluster_program<'a>(
+    jobs: impl IntoIterator<Item = (&'a JobSpec, Share)>,
+    fair: Share,
+    weight: Weight,
+) -> Vec<Kind> {
     type Alike = (Option<u64>, u32, Share, Share);
     let mut counts: BTreeMap<Alike, (&JobSpec, u32)> = BTreeMap::new();
     for (job, most) in jobs {
@@ -246,7 +259,7 @@ pub fn cluster_bound<'a>(
         let key = (curve, job.gpus, floor(job, fair), most);
         counts.entry(key).or_insert((job, 0)).1 += 1;
     }
-    let kinds: Vec<Kind> = counts
+    counts
         .into_iter()
         .map(|((_, gpus, least, most), (job, count))| {
             let full = u64::from(dovetail_model::Rate::FULL.0);
@@ -273,8 +286,7 @@ pub fn cluster_bound<'a>(
                 floor: 0,
             }
         })
-        .collect();
-    choose(&kinds, capacity, budget)
+        .collect()
 }
 
 /// All amounts up to the ideal: a job may give up memory for CPU as long as it is no slower.

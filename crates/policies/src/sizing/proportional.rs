@@ -31,6 +31,10 @@ impl Sizing for Proportional {
         ask_for(job, cluster.least_share())
     }
 
+    fn asks_by_shape(&self) -> bool {
+        true
+    }
+
     fn fills(&self) -> bool {
         true
     }

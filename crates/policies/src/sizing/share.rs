@@ -1,5 +1,7 @@
 //! What the sizings that give CPU and memory by need have in common.
 
+use std::collections::BTreeMap;
+
 use dovetail_engine::{Ask, Cluster, Job};
 use dovetail_model::{JobSpec, Rate, Share};
 
@@ -32,6 +34,30 @@ pub(super) fn floor(spec: &JobSpec, proportional: Share) -> Share {
     match &spec.sensitivity {
         Some(sensitivity) => sensitivity.trimmed(proportional),
         None => said_or(spec, proportional),
+    }
+}
+
+/// Floors that were looked for before, by curve and proportional share.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Floors {
+    known: BTreeMap<(u64, Share), Share>,
+}
+
+/// Floors that are remembered, at most: of so many curves on nodes of one kind, and few clusters have more.
+const FLOORS: usize = 4096;
+
+impl Floors {
+    /// The same as [`floor`].
+    pub(super) fn of(&mut self, spec: &JobSpec, proportional: Share) -> Share {
+        let Some(sensitivity) = &spec.sensitivity else {
+            return floor(spec, proportional);
+        };
+        if self.known.len() >= FLOORS {
+            self.known.clear();
+        }
+        let key = (sensitivity.fingerprint(), proportional);
+        let found = self.known.entry(key);
+        *found.or_insert_with(|| sensitivity.trimmed(proportional))
     }
 }
 

@@ -12,7 +12,7 @@
 use dovetail_engine::{Ask, Cluster, Guest, Job, Knowledge, NodeState, Part, Sizing};
 use dovetail_model::{Rate, Sensitivity, Share};
 
-use super::share::{ENOUGH, ask_for, enough, floor, percent};
+use super::share::{ENOUGH, Floors, ask_for, enough, floor, percent};
 use crate::knobs::Knob;
 use crate::registry::Entry;
 
@@ -40,6 +40,7 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
         Ok(Box::new(Tune {
             soonest,
             enough: percent(knobs)?,
+            floors: Floors::default(),
             name: knobs.name(),
         }))
     },
@@ -50,6 +51,7 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
 pub struct Tune {
     soonest: bool,
     enough: u32,
+    floors: Floors,
     name: String,
 }
 
@@ -62,6 +64,10 @@ impl Part for Tune {
 impl Sizing for Tune {
     fn ask(&self, job: &Job, cluster: &Cluster) -> Ask {
         ask_for(job, floor(&job.spec, cluster.least_share()))
+    }
+
+    fn asks_by_shape(&self) -> bool {
+        true
     }
 
     fn fills(&self) -> bool {
@@ -81,7 +87,10 @@ impl Sizing for Tune {
         let mut rest = left;
         let mut runners: Vec<Runner<'_>> = guests
             .iter()
-            .map(|guest| Runner::at_floor(guest, fair, &mut rest, self.soonest))
+            .map(|guest| {
+                let floor = self.floors.of(&guest.job.spec, fair);
+                Runner::at_floor(guest, floor, &mut rest, self.soonest)
+            })
             .collect();
         if !all_have_all(&mut runners, rest) {
             by_gain(&mut runners, rest);
@@ -108,7 +117,7 @@ struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     /// With its floor on this node, which may be more than it was promised: nodes may have more than the least.
-    fn at_floor(guest: &Guest<'a>, fair: Share, rest: &mut Share, soonest: bool) -> Self {
+    fn at_floor(guest: &Guest<'a>, floor: Share, rest: &mut Share, soonest: bool) -> Self {
         let curve = guest.job.spec.sensitivity.as_deref();
         let promised = guest.promised.over(guest.gpus);
         let odd = guest.promised.minus(promised.times(guest.gpus));
@@ -120,11 +129,8 @@ impl<'a> Runner<'a> {
             weight: f64::from(guest.gpus) * if soonest { soon(guest.job) } else { 1.0 },
             rate: curve.map_or(Rate::FULL, |c| c.rate(promised)),
         };
-        let wanted = guest
-            .bound
-            .unwrap_or_else(|| floor(&guest.job.spec, fair))
-            .at_least(promised);
-        if rest.covers(wanted.minus(promised).times(guest.gpus)) {
+        let wanted = guest.bound.unwrap_or(floor).at_least(promised);
+        if wanted != promised && rest.covers(wanted.minus(promised).times(guest.gpus)) {
             runner.rate = curve.map_or(Rate::FULL, |c| c.rate(wanted));
             runner.take(wanted, rest);
         }
@@ -235,11 +241,15 @@ fn best_part(runners: &[Runner<'_>], rest: Share, scarce: Share) -> Option<(usiz
     for (i, runner) in runners.iter().enumerate() {
         let Some(curve) = runner.curve else { continue };
         let reach = runner.share.plus(rest.over(runner.gpus));
+        // Less than a thousandth is not worth telling anybody.
+        let worth_telling = |rate: Rate| rate.0 >= runner.rate.0 + 1000;
+        if !worth_telling(curve.top()) || !worth_telling(curve.rate(reach)) {
+            continue;
+        }
         for (share, _) in runner.steps() {
             let share = share.at_most(reach);
             let rate = curve.rate(share);
-            // Less than a thousandth is not worth telling anybody.
-            if rate.0 < runner.rate.0 + 1000 {
+            if !worth_telling(rate) {
                 continue;
             }
             let worth = worth(runner, (share, rate), scarce);

@@ -214,3 +214,90 @@ fn gittins_learns_that_a_job_beyond_the_short_ones_is_a_long_one() {
         ]
     );
 }
+
+#[test]
+fn drf_evens_out_dominant_shares() {
+    // The example of the paper with GPUs for its CPUs and CPUs for its memory: 9 and 18 of them. Jobs of x take (1, 4),
+    // those of y (3, 1), so that three and two of them bring both tenants to two thirds of what they use most.
+    check(
+        "cluster 1x9,cpu=18
+         policy drf
+         0 submit x1 gpus=1 cpu=4 work=10s tenant=x
+         0 submit x2 gpus=1 cpu=4 work=10s tenant=x
+         0 submit x3 gpus=1 cpu=4 work=10s tenant=x
+         0 submit x4 gpus=1 cpu=4 work=10s tenant=x
+         0 submit y1 gpus=3 cpu=0.334 work=10s tenant=y
+         0 submit y2 gpus=3 cpu=0.334 work=10s tenant=y
+         0 submit y3 gpus=3 cpu=0.334 work=10s tenant=y",
+        "0 launch x1 on 0:[0]
+         0 launch x2 on 0:[4]
+         0 launch x3 on 0:[8]
+         0 launch y1 on 0:[1-3]
+         0 launch y2 on 0:[5-7]
+         10 done x1
+         10 done x2
+         10 done x3
+         10 done y1
+         10 done y2
+         10 launch x4 on 0:[0]
+         10 launch y3 on 0:[1-3]
+         20 done x4
+         20 done y3",
+    );
+}
+
+#[test]
+fn under_drf_a_job_that_cannot_run_counts_for_nobody() {
+    // y's first job wants all GPUs while x has one of them and has had it for longer: it gets none. So y, who holds
+    // nothing, is ahead of x's second to fourth job with its next one.
+    check(
+        "cluster 1x4
+         policy drf
+         0 submit x1 gpus=1 work=100s tenant=x
+         1 submit y1 gpus=4 work=10s tenant=y
+         1 submit x2 gpus=1 work=100s tenant=x
+         1 submit x3 gpus=1 work=100s tenant=x
+         1 submit x4 gpus=1 work=100s tenant=x
+         2 submit y2 gpus=1 work=10s tenant=y
+         5 cancel y1",
+        "0 launch x1 on 0:[0]
+         1 launch x2 on 0:[1]
+         1 launch x3 on 0:[2]
+         1 launch x4 on 0:[3]
+         2 stop x4 preempted
+         2 launch y2 on 0:[3]
+         12 done y2
+         12 launch x4 on 0:[3]
+         100 done x1
+         101 done x2
+         101 done x3
+         111 done x4",
+    );
+}
+
+#[test]
+fn under_drf_a_job_that_is_held_counts_for_nobody() {
+    // Admission holds y2 back, since its user has as much as it may: y has one GPU then, as x has, and both are next.
+    check(
+        "cluster 1x4
+         policy drf admission=caps:user=2
+         0 submit y1 gpus=1 work=10s tenant=y user=u
+         0 submit y2 gpus=2 work=10s tenant=y user=u
+         0 submit x1 gpus=1 work=10s tenant=x user=v
+         0 submit y3 gpus=1 work=10s tenant=y user=w
+         0 submit x2 gpus=1 work=10s tenant=x user=v
+         0 submit x3 gpus=1 work=10s tenant=x user=w",
+        "0 launch y1 on 0:[0]
+         0 launch x1 on 0:[1]
+         0 launch y3 on 0:[2]
+         0 launch x2 on 0:[3]
+         10 done y1
+         10 done x1
+         10 done y3
+         10 done x2
+         10 launch y2 on 0:[0-1]
+         10 launch x3 on 0:[2]
+         20 done y2
+         20 done x3",
+    );
+}

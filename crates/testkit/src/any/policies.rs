@@ -23,6 +23,10 @@ const ORDERS: &[&str] = &[
     "gittins:window=10",
     "gittins",
     "themis",
+    "ftf",
+    "drf",
+    "drf:by=user",
+    "tetris",
 ];
 const DISCIPLINES: &[&str] = &[
     "strict",
