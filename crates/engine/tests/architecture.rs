@@ -65,7 +65,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("proto", &["model"]),
     ("agents", &["model", "control", "proto"]),
     ("node", &["model", "proto"]),
-    ("kube", &["model", "control"]),
+    ("kubeapi", &[]),
+    ("kube", &["model", "cells", "control", "kubeapi", "workload"]),
     ("web", &["model", "control", "openpai", "workload"]),
     ("testkit", &["model", "engine", "policies", "workload", "sim"]),
 ];

@@ -124,7 +124,8 @@ impl World {
                 }
             }
         }
-        self.pending.extend(self.mirror.take_actions());
+        let actions = self.mirror.take_actions();
+        self.pending.extend(actions);
         self.book.check().unwrap();
         self.check();
     }
@@ -375,9 +376,10 @@ proptest! {
             let empty = gang.seats.iter().filter(|s| s.pod.is_none()).count();
             // Pods without an owner that somebody deleted leave a seat that nobody fills.
             prop_assert!(there == 0 || waiting == 0 || empty == 0 || gang.seats.len() != there + waiting,
-                "gang {} is half bound: {there} pods there, {waiting} wait, {empty} seats are empty", gang.key);
+                "gang {} is half bound: {there} pods there, {waiting} wait, {empty} seats are empty, its job is {:?}\n{gang:#?}",
+                gang.key, gang.job.and_then(|no| world.book.job(no)).map(|job| &job.state));
             if there > 0 && waiting > 0 {
-                prop_assert!(gang.seats.len() == there, "gang {} is half bound", gang.key);
+                prop_assert!(gang.seats.len() == there, "gang {} is half bound: {gang:#?}", gang.key);
             }
         }
     }

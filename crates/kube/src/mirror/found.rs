@@ -64,7 +64,7 @@ impl Mirror {
 
     /// Takes up every gang of which a pod is bound.
     fn take_up(&mut self, ledger: &mut impl Ledger) {
-        let mut running: BTreeMap<(JobNo, Launch), GangKey> = BTreeMap::new();
+        let mut running = Vec::new();
         for gang in self.gangs.values() {
             let bound = gang
                 .members
@@ -72,31 +72,66 @@ impl Mirror {
                 .filter(|m| m.is_there())
                 .filter_map(|m| m.bound_as.as_ref());
             if let Some((job, launch, _)) = bound.max_by_key(|(_, launch, _)| *launch) {
-                running.insert((*job, *launch), gang.key.clone());
+                running.push((*job, *launch, gang.key.clone()));
             }
         }
-        for ((job, launch), key) in running {
-            self.take_up_one(&key, job, launch, ledger);
+        running.sort();
+        let held = self.held_gpus();
+        for (written, launch, key) in running {
+            // A number that was given twice counts once.
+            let job = written.max(ledger.book().next_job());
+            let mut seats = self.seats_found(&self.gangs[&key], (written, launch));
+            // A plan gives way to pods that are really there, and to plans that were taken up before.
+            seats.retain(|seat| {
+                let gpu = |gpu: &u32| held.get(&(seat.node, *gpu)).is_none_or(|holder| *holder == key);
+                seat.gpus.iter().all(gpu)
+            });
+            if !are_free(&allocation(&seats), ledger) {
+                let members = &self.gangs[&key].members;
+                seats.retain(|seat| {
+                    let member = seat.pod.as_ref().and_then(|uid| members.get(uid));
+                    member.is_some_and(Member::is_there)
+                });
+            }
+            self.take_up_one(&key, job, launch, seats, ledger);
         }
     }
 
-    fn take_up_one(&mut self, key: &GangKey, job: JobNo, launch: Launch, ledger: &mut impl Ledger) {
+    /// GPUs with a pod of ours on them, and its gang.
+    fn held_gpus(&self) -> BTreeMap<(NodeId, u32), GangKey> {
+        let mut held = BTreeMap::new();
+        for gang in self.gangs.values() {
+            for member in gang.members.values().filter(|m| m.is_there()) {
+                let node = member.node.as_ref().and_then(|name| self.node_id(name));
+                if let (Some(node), Some((_, _, gpus))) = (node, &member.bound_as) {
+                    held.extend(gpus.iter().map(|gpu| ((node, *gpu), gang.key.clone())));
+                }
+            }
+        }
+        held
+    }
+
+    fn take_up_one(
+        &mut self,
+        key: &GangKey,
+        job: JobNo,
+        launch: Launch,
+        seats: Vec<Seat>,
+        ledger: &mut impl Ledger,
+    ) {
         let gang = &self.gangs[key];
-        let seats = self.seats_found(gang, job, launch);
         let members: Vec<&Member> = seats
             .iter()
             .filter_map(|s| gang.members.get(s.pod.as_ref()?))
             .collect();
-        let Ok((user, request)) = self.request_found(gang, &members, &seats, ledger) else {
+        let Ok((user, mut request)) = self.request(gang, &members, ledger) else {
+            // Its nodes are not known any more; its pods have no seat, and go.
             return;
         };
-        let first = gang
-            .members
-            .values()
-            .map(|m| m.identity.created)
-            .min()
-            .unwrap_or(0);
-        let fact = Fact::Found {
+        // Pods that are gone have seats all the same.
+        request.gpus = seats.iter().map(|s| s.needs.gpus).sum::<u32>().max(1);
+        let first = came(gang).unwrap_or(0);
+        ledger.record(Fact::Found {
             job,
             user,
             request: Box::new(request),
@@ -104,83 +139,46 @@ impl Mirror {
             launch,
             since: Time(first),
             allocation: allocation(&seats),
-        };
-        ledger.record(fact);
+        });
+        self.jobs.insert(job, key.clone());
         let taken_up = ledger
             .book()
             .job(job)
             .is_some_and(|j| j.state == JobState::Starting);
-        self.jobs.insert(job, key.clone());
         let gang = self.gang_entry(key);
         gang.job = Some(job);
         if let Some(Size::Known(size, least)) = gang.members.values().next().map(|m| m.identity.size.clone())
         {
             gang.size = Some((size, least));
-        } else {
-            gang.size.get_or_insert((seats.len() as u32, seats.len() as u32));
         }
-        if taken_up {
-            gang.launch = Some(launch);
-            gang.seats = seats;
-            let open: Vec<usize> = (0..gang.seats.len())
-                .filter(|at| {
-                    let member = gang.seats[*at].pod.as_ref().and_then(|uid| gang.members.get(uid));
-                    member.is_some_and(Member::waits)
-                })
-                .collect();
-            self.bind_seats(key, job, launch, &open);
-        } else {
-            // Somebody else is on its GPUs, or its node is not there: it goes, and comes again.
-            ledger.record(Fact::Scattered { job });
-            let there: Vec<_> = self.gangs[key]
-                .members
-                .values()
-                .filter(|m| m.is_there())
-                .map(|m| m.id.clone())
-                .collect();
-            for pod in there {
-                self.remove(
-                    key,
-                    &pod,
-                    &crate::action::Removal {
-                        reason: "GpusTaken",
-                        message: "its GPUs are somebody else's".to_owned(),
-                        may_wait: false,
-                        warn_s: 0,
-                    },
-                );
-            }
+        if !taken_up {
+            // Somebody else is on its GPUs: its pods have no seat, and go; others take their place.
+            return ledger.record(Fact::Scattered { job });
         }
+        gang.launch = Some(launch);
+        gang.seats = seats;
+        let waits = |at: &usize| {
+            let member = gang.seats[*at].pod.as_ref().and_then(|uid| gang.members.get(uid));
+            member.is_some_and(Member::waits)
+        };
+        let open: Vec<usize> = (0..gang.seats.len()).filter(waits).collect();
+        self.bind_seats(key, job, launch, &open);
     }
 
-    fn request_found(
-        &self,
-        gang: &Gang,
-        members: &[&Member],
-        seats: &[Seat],
-        ledger: &impl Ledger,
-    ) -> Result<(String, dovetail_control::JobRequest), String> {
-        let (user, mut request) = self.request(gang, members, ledger)?;
-        // Pods that are gone have seats all the same.
-        let gpus: u32 = seats.iter().map(|s| s.needs.gpus).sum();
-        request.gpus = request.gpus.max(gpus);
-        Ok((user, request))
-    }
-
-    /// The seats of a launch: as the plan has it, or as it is written on each pod.
-    fn seats_found(&self, gang: &Gang, job: JobNo, launch: Launch) -> Vec<Seat> {
+    /// The places of a launch, as a plan has them or as they are written on each pod; and in each the pod that is there, or
+    /// that was meant to be and still waits.
+    fn seats_found(&self, gang: &Gang, (job, launch): (JobNo, Launch)) -> Vec<Seat> {
+        let of_launch = |m: &&Member| {
+            m.bound_as
+                .as_ref()
+                .is_some_and(|(j, l, _)| (*j, *l) == (job, launch))
+        };
         let plans = gang
             .members
             .values()
             .filter_map(|m| Plan::parse(m.plan.as_ref()?).ok());
         let plan = plans.into_iter().find(|p| (p.job, p.launch) == (job, launch));
-        let named = |name: &str| gang.members.values().find(|m| m.id.name == name);
         let Some(plan) = plan else {
-            let of_launch = |m: &&Member| {
-                m.bound_as
-                    .as_ref()
-                    .is_some_and(|(j, l, _)| (*j, *l) == (job, launch))
-            };
             let seat = |m: &Member| {
                 let (_, _, gpus) = m.bound_as.as_ref()?;
                 Some(Seat {
@@ -192,18 +190,29 @@ impl Mirror {
             };
             return gang.members.values().filter(of_launch).filter_map(seat).collect();
         };
-        let common = gang
+        let widest = gang
             .members
             .values()
             .map(|m| m.identity.needs)
             .max()
             .unwrap_or_default();
         let seat = |(pod, node, gpus): &(String, String, String)| {
-            let member = named(pod);
+            let slots = parse_gpus(gpus)?;
+            let is_here = |m: &&Member| {
+                m.node.as_ref() == Some(node) && m.bound_as.as_ref().is_some_and(|(_, _, own)| *own == slots)
+            };
+            let mut there: Vec<&Member> = gang.members.values().filter(of_launch).filter(is_here).collect();
+            there.sort_by_key(|m| m.phase.is_over());
+            let meant = || gang.members.values().find(|m| m.id.name == *pod && m.waits());
+            let member = there.first().copied().or_else(meant);
+            let needs = member.map_or(widest, |m| m.identity.needs);
             Some(Seat {
-                needs: member.map_or(common, |m| m.identity.needs),
+                needs: crate::ask::Needs {
+                    gpus: slots.len() as u32,
+                    ..needs
+                },
                 node: self.node_id(node)?,
-                gpus: parse_gpus(gpus)?,
+                gpus: slots,
                 pod: member.map(|m| m.id.uid.clone()),
             })
         };
@@ -213,6 +222,17 @@ impl Mirror {
     fn node_id(&self, name: &str) -> Option<NodeId> {
         self.nodes.get(name)?.id
     }
+}
+
+/// Whether nobody holds these GPUs.
+fn are_free(allocation: &Allocation, ledger: &impl Ledger) -> bool {
+    let cluster = ledger.book().engine().cluster();
+    let mut shares = allocation.shares.iter();
+    shares.all(|share| {
+        cluster
+            .node(share.node)
+            .is_some_and(|n| n.up && n.free.covers(&share.gpus))
+    })
 }
 
 /// When the first pod of a gang was made.

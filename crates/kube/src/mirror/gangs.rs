@@ -54,12 +54,18 @@ pub struct Member {
     pub gated: bool,
     /// Whether we have told it to go.
     pub removed: bool,
+    /// A binding to this node is on its way: it may be there any moment.
+    pub in_flight: Option<String>,
 }
 
 impl Member {
     /// Whether it waits for a place.
     pub fn waits(&self) -> bool {
-        self.node.is_none() && !self.deleting && !self.gated && self.phase == Phase::Pending
+        self.node.is_none()
+            && self.in_flight.is_none()
+            && !self.deleting
+            && !self.gated
+            && self.phase == Phase::Pending
     }
 
     /// Whether it still uses its node.
@@ -104,6 +110,8 @@ pub struct Gang {
     pub refused: Option<String>,
     /// What was last said on its first pod.
     pub said: String,
+    /// Somebody makes its pods anew.
+    pub looked_after: bool,
 }
 
 impl Gang {
@@ -119,7 +127,15 @@ impl Gang {
             running_on: BTreeSet::new(),
             refused: None,
             said: String::new(),
+            looked_after: false,
         }
+    }
+
+    /// Its launch is over, and with it its seats.
+    pub(super) fn leave_seats(&mut self) {
+        self.launch = None;
+        self.seats.clear();
+        self.running_on.clear();
     }
 
     /// Pods that wait for a place, in the order in which they get one.
@@ -140,11 +156,6 @@ impl Gang {
     /// With how many pods it may start.
     pub fn least(&self) -> Option<usize> {
         self.size.map(|(_, least)| least as usize)
-    }
-
-    /// Whether somebody makes its pods anew.
-    fn is_looked_after(&self) -> bool {
-        self.members.values().any(|m| m.identity.controller.is_some())
     }
 
     fn seated(&self, uid: &str) -> bool {
@@ -169,6 +180,29 @@ impl Mirror {
         self.gangs
             .entry(key.clone())
             .or_insert_with(|| Gang::new(key.clone()))
+    }
+
+    /// Jobs whose pods nobody has made anew for too long are over.
+    pub fn give_up_waiting(&mut self, before: dovetail_model::Time, ledger: &mut impl Ledger) {
+        let forgotten = |gang: &&Gang| gang.members.is_empty();
+        let jobs: Vec<(GangKey, JobNo)> = self
+            .gangs
+            .values()
+            .filter(forgotten)
+            .filter_map(|g| Some((g.key.clone(), g.job?)))
+            .collect();
+        for (key, no) in jobs {
+            let held = |job: &dovetail_control::book::JobRecord| {
+                job.state == JobState::Held(Hold::Parts) && job.since < before
+            };
+            if ledger.book().job(no).is_some_and(held) {
+                ledger.record(Fact::Cancelled {
+                    job: no,
+                    by: "kubernetes: its pods are gone, and nobody has made them anew".to_owned(),
+                });
+                self.look_at(&key, ledger);
+            }
+        }
     }
 
     /// Whatever has to happen to a gang now.
@@ -198,6 +232,7 @@ impl Mirror {
         if !self.settled {
             return;
         }
+        self.clear_strays(key);
         let state = self.gangs[key]
             .job
             .map(|no| (no, ledger.book().job(no).map(|job| job.state.clone())));
@@ -257,7 +292,9 @@ impl Mirror {
             false => least,
         };
         let members: Vec<&Member> = waiting.into_iter().take(whole).collect();
-        let asked = self.request(gang, &members, ledger).and_then(|(user, request)| {
+        let may_go = members.iter().try_for_each(|member| self.may_go_anywhere(member));
+        let asked = may_go.and_then(|()| self.request(gang, &members, ledger));
+        let asked = asked.and_then(|(user, request)| {
             ledger
                 .submit(&user, request)
                 .map_err(|refusal| refusal.to_string())
@@ -283,9 +320,6 @@ impl Mirror {
             return Err("it has no pods".to_owned());
         };
         let identity = &first.identity;
-        for member in members {
-            self.may_go_anywhere(member)?;
-        }
         let tenant = match &identity.virtual_cluster {
             Some(named) => named.clone(),
             // A namespace that has a virtual cluster of its name uses that.
@@ -336,6 +370,7 @@ impl Mirror {
 
     /// A job in line is withdrawn when its pods are gone.
     fn stay_whole(&mut self, key: &GangKey, no: JobNo, ledger: &mut impl Ledger) {
+        self.gang_entry(key).leave_seats();
         let gang = &self.gangs[key];
         let waiting = gang.waiting().len();
         if waiting >= gang.least().unwrap_or(1) {
@@ -353,7 +388,16 @@ impl Mirror {
 
     /// A job whose pods were gone stands in line again when they are there.
     fn gather_again(&mut self, key: &GangKey, no: JobNo, ledger: &mut impl Ledger) {
+        self.gang_entry(key).leave_seats();
+        self.clear_strays(key);
         let gang = &self.gangs[key];
+        if gang.members.is_empty() && !gang.looked_after {
+            ledger.record(Fact::Cancelled {
+                job: no,
+                by: "kubernetes: its pods are gone, and nobody makes them anew".to_owned(),
+            });
+            return self.look_at(key, ledger);
+        }
         if gang.waiting().len() >= gang.least().unwrap_or(1) {
             ledger.record(Fact::Gathered { job: no });
         }
@@ -363,9 +407,8 @@ impl Mirror {
     fn part_from(&mut self, key: &GangKey, no: JobNo, ledger: &mut impl Ledger) {
         self.jobs.remove(&no);
         let gang = self.gang_entry(key);
-        (gang.job, gang.launch) = (None, None);
-        gang.seats.clear();
-        gang.running_on.clear();
+        gang.job = None;
+        gang.leave_seats();
         let left: Vec<PodId> = gang
             .members
             .values()
@@ -385,6 +428,28 @@ impl Mirror {
             );
         }
         self.look_at(key, ledger);
+    }
+
+    /// Pods that we have bound and that have no seat: an older launch has left them behind.
+    fn clear_strays(&mut self, key: &GangKey) {
+        let gang = &self.gangs[key];
+        let stray =
+            |m: &&Member| m.is_there() && !m.removed && m.bound_as.is_some() && !gang.seated(&m.id.uid);
+        let strays: Vec<PodId> = gang
+            .members
+            .values()
+            .filter(stray)
+            .map(|m| m.id.clone())
+            .collect();
+        for pod in strays {
+            let why = Removal {
+                reason: "LaunchIsOver",
+                message: "the launch it was bound for is over".to_owned(),
+                may_wait: false,
+                warn_s: 0,
+            };
+            self.remove(key, &pod, &why);
+        }
     }
 
     pub(super) fn remove(&mut self, key: &GangKey, pod: &PodId, why: &Removal) {
@@ -411,8 +476,9 @@ impl Mirror {
             .map(|m| m.id.clone())
             .collect();
         let lost = |m: &Member| m.node.as_ref().is_some_and(|n| self.is_lost(n, ledger));
-        let gone = gang.members.values().filter(|m| m.is_there()).all(lost);
-        let looked_after = gang.is_looked_after();
+        let settled = gang.members.values().all(|m| m.in_flight.is_none());
+        let gone = settled && gang.members.values().filter(|m| m.is_there()).all(lost);
+        let looked_after = gang.looked_after;
         for pod in there {
             self.remove(key, &pod, &why);
         }
@@ -427,9 +493,7 @@ impl Mirror {
             }),
         }
         self.tell_ends(no, ledger);
-        let gang = self.gang_entry(key);
-        (gang.launch, gang.seats) = (None, Vec::new());
-        gang.running_on.clear();
+        self.gang_entry(key).leave_seats();
         self.look_at(key, ledger);
     }
 

@@ -84,6 +84,12 @@ impl Mirror {
             let plan = Plan::of(no, launch, gang, &name);
             (first.pod.clone(), plan.to_string())
         });
+        let gang = self.gang_entry(key);
+        for bind in &binds {
+            if let Some(member) = gang.members.get_mut(&bind.pod.uid) {
+                member.in_flight = Some(bind.node.clone());
+            }
+        }
         self.actions.push(Action::Launch {
             job: no,
             launch,
@@ -100,7 +106,15 @@ impl Mirror {
             return;
         };
         if self.bound_elsewhere(key) {
-            return self.give_up(key, no, ledger);
+            return self.give_up(key, no, "another scheduler has bound a pod of its gang", ledger);
+        }
+        if self.is_not_whole(key) {
+            return self.give_up(
+                key,
+                no,
+                "it is not known any more where all pods of its gang belong",
+                ledger,
+            );
         }
         let spare = self.spare(&self.gangs[key]);
         if !spare.is_empty() {
@@ -128,11 +142,17 @@ impl Mirror {
         })
     }
 
+    /// Whether a launch that was found has fewer seats than the gang has to have.
+    fn is_not_whole(&self, key: &GangKey) -> bool {
+        let gang = &self.gangs[key];
+        gang.least().is_some_and(|least| gang.seats.len() < least)
+    }
+
     /// A launch that cannot be as it was meant: its pods go, and whoever looks after them makes others.
-    fn give_up(&mut self, key: &GangKey, no: JobNo, ledger: &mut impl Ledger) {
+    fn give_up(&mut self, key: &GangKey, no: JobNo, why: &str, ledger: &mut impl Ledger) {
         let why = Removal {
-            reason: "BoundBySomebodyElse",
-            message: "another scheduler has bound a pod of its gang".to_owned(),
+            reason: "NotWhole",
+            message: why.to_owned(),
             may_wait: false,
             warn_s: 0,
         };
@@ -335,12 +355,16 @@ impl Mirror {
             return;
         };
         let gang = self.gang_entry(&key);
+        if let Some(member) = gang.members.get_mut(uid) {
+            member.in_flight = None;
+        }
         for seat in gang.seats.iter_mut().filter(|s| s.pod.as_deref() == Some(uid)) {
             if gang.members.get(uid).is_none_or(|m| m.node.is_none()) {
                 seat.pod = None;
             }
         }
         self.look_at(&key, ledger);
+        self.let_nodes_return(ledger);
     }
 }
 

@@ -65,6 +65,8 @@ pub struct Mirror {
     pub(crate) jobs: BTreeMap<JobNo, GangKey>,
     /// Nodes whose use by others has changed.
     pub(crate) changed_nodes: BTreeSet<String>,
+    /// Nodes that were lost and are back, while pods of before are still there.
+    pub(crate) returning: BTreeMap<String, dovetail_kubeapi::Node>,
     /// Pods that cannot be understood, and why.
     pub(crate) strange: BTreeMap<String, String>,
     pub(crate) actions: Vec<Action>,

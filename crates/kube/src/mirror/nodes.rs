@@ -51,6 +51,12 @@ impl Mirror {
         };
         self.node_names.insert(id, name.clone());
         let lost = ledger.book().node(id).is_none_or(|n| n.state == NodeState::Lost);
+        if lost && self.has_leftovers(&name) {
+            // To the scheduler a node that comes back is empty, so it comes back when it is.
+            self.returning.insert(name, node.clone());
+            return;
+        }
+        self.returning.remove(&name);
         if !same || lost {
             ledger.record(Fact::NodeJoined {
                 node: id,
@@ -88,12 +94,33 @@ impl Mirror {
         self.retry_refused(ledger);
     }
 
+    /// Whether pods of ours are on a node, or on their way there.
+    fn has_leftovers(&self, name: &str) -> bool {
+        let here = |m: &super::Member| {
+            (m.is_there() && m.node.as_deref() == Some(name)) || m.in_flight.as_deref() == Some(name)
+        };
+        self.settled && self.gangs.values().any(|g| g.members.values().any(here))
+    }
+
+    /// Nodes that are back and empty are used again.
+    pub(super) fn let_nodes_return(&mut self, ledger: &mut impl Ledger) {
+        if self.returning.is_empty() {
+            return;
+        }
+        let back: Vec<Node> = self.returning.values().cloned().collect();
+        for node in back {
+            self.node_put(&node, ledger);
+        }
+    }
+
     /// A node is gone, with everything on it.
     pub fn node_gone(&mut self, name: &str, ledger: &mut impl Ledger) {
+        self.returning.remove(name);
         let Some(seen) = self.nodes.remove(name) else {
             return;
         };
         if let Some(id) = seen.id {
+            self.scatter_all_on(id, ledger);
             ledger.record(Fact::NodeLost { node: id });
             self.look_at_all_on(name, ledger);
         }
@@ -102,6 +129,7 @@ impl Mirror {
     /// A node was not heard of for too long.
     pub fn node_lost(&mut self, name: &str, ledger: &mut impl Ledger) {
         if let Some(id) = self.nodes.get(name).and_then(|n| n.id) {
+            self.scatter_all_on(id, ledger);
             ledger.record(Fact::NodeLost { node: id });
             self.look_at_all_on(name, ledger);
         }

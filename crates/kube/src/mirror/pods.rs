@@ -21,6 +21,7 @@ impl Mirror {
         }
         if self.settled {
             self.withhold_changed(ledger);
+            self.let_nodes_return(ledger);
         }
     }
 
@@ -28,6 +29,7 @@ impl Mirror {
     pub fn pod_gone(&mut self, pod: &Pod, ledger: &mut impl Ledger) {
         self.forget_pod(&pod.metadata.uid, ledger);
         self.withhold_changed(ledger);
+        self.let_nodes_return(ledger);
     }
 
     pub(super) fn forget_pod(&mut self, uid: &str, ledger: &mut impl Ledger) {
@@ -101,8 +103,18 @@ impl Mirror {
         }
         self.pods.insert(uid.clone(), key.clone());
         let gang = self.gang_entry(&key);
-        let removed = gang.members.get(&uid).is_some_and(|m| m.removed);
-        gang.members.insert(uid, Member { removed, ..member });
+        let before = gang.members.get(&uid);
+        let removed = before.is_some_and(|m| m.removed);
+        let in_flight = before
+            .and_then(|m| m.in_flight.clone())
+            .filter(|_| member.node.is_none());
+        let known = Member {
+            removed,
+            in_flight,
+            ..member
+        };
+        gang.looked_after |= known.identity.controller.is_some();
+        gang.members.insert(uid, known);
         Some(key)
     }
 
@@ -148,6 +160,7 @@ impl Mirror {
             deleting: meta.deletion_timestamp.is_some(),
             gated: !pod.spec.scheduling_gates.is_empty(),
             removed: false,
+            in_flight: None,
         }
     }
 
@@ -193,8 +206,26 @@ impl Mirror {
         });
     }
 
+    /// Gangs with a seat on the node will be launched again only when their pods were made anew.
+    pub(super) fn scatter_all_on(&mut self, node: dovetail_model::NodeId, ledger: &mut impl Ledger) {
+        let here = |g: &&super::Gang| g.seats.iter().any(|s| s.node == node);
+        let jobs: Vec<dovetail_control::JobNo> =
+            self.gangs.values().filter(here).filter_map(|g| g.job).collect();
+        for job in jobs {
+            ledger.record(dovetail_control::Fact::Scattered { job });
+        }
+    }
+
     pub(super) fn look_at_all_on(&mut self, node: &str, ledger: &mut impl Ledger) {
-        let here = |g: &&super::Gang| g.members.values().any(|m| m.node.as_deref() == Some(node));
+        let id = self
+            .node_names
+            .iter()
+            .find(|(_, name)| *name == node)
+            .map(|(id, _)| *id);
+        let here = |g: &&super::Gang| {
+            g.members.values().any(|m| m.node.as_deref() == Some(node))
+                || g.seats.iter().any(|s| Some(s.node) == id)
+        };
         let gangs: Vec<GangKey> = self.gangs.values().filter(here).map(|g| g.key.clone()).collect();
         for key in gangs {
             self.look_at(&key, ledger);
