@@ -151,6 +151,8 @@ impl Lab {
             "--max-requests-inflight=4000".to_owned(),
             "--max-mutating-requests-inflight=4000".to_owned(),
             "--shutdown-delay-duration=0s".to_owned(),
+            // Those who watch would keep it from ending for a minute.
+            "--shutdown-watch-termination-grace-period=1s".to_owned(),
             "--profiling=false".to_owned(),
         ];
         args.extend(self.serving(self.ports.api));

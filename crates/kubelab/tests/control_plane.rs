@@ -119,6 +119,48 @@ fn the_gang_api_is_there_when_it_is_asked_for() {
 }
 
 #[test]
+fn devices_of_a_claim_are_given_by_writing_its_status() {
+    let Some(lab) = shared() else { return };
+    let space = lab.namespace("devices").unwrap();
+    let api = "/apis/resource.k8s.io/v1";
+    create(
+        lab,
+        &format!("{api}/deviceclasses"),
+        &json!({"metadata": {"name": "gpu"}}),
+    );
+    let slice = json!({"metadata": {"name": "n1-gpus"}, "spec": {"driver": "gpu.lab", "nodeName": "n1",
+        "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1}, "devices": [{"name": "gpu-0"}]}});
+    create(lab, &format!("{api}/resourceslices"), &slice);
+    let claims = format!("{api}/namespaces/{space}/resourceclaims");
+    let claim = json!({"metadata": {"name": "c"},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}});
+    create(lab, &claims, &claim);
+    let mut asking = pod("a");
+    asking["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "c"}]);
+    asking["spec"]["containers"][0]["resources"] = json!({"claims": [{"name": "gpu"}]});
+    let asking = create(lab, &format!("/api/v1/namespaces/{space}/pods"), &asking);
+
+    let patch = |path: &str, body: &Value| {
+        let answer = lab.request("PATCH", path, Some(body)).unwrap();
+        (answer.status, answer.body)
+    };
+    let protect = json!({"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}});
+    assert_eq!(patch(&format!("{claims}/c"), &protect).0, 200);
+    let on_n1 = json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]});
+    let given = json!({"status": {
+        "allocation": {"nodeSelector": on_n1, "devices": {"results": [
+            {"request": "gpu", "driver": "gpu.lab", "pool": "n1", "device": "gpu-0"}]}},
+        "reservedFor": [{"resource": "pods", "name": "a", "uid": asking["metadata"]["uid"]}]}});
+    let (status, body) = patch(&format!("{claims}/c/status"), &given);
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(
+        body["status"]["allocation"]["devices"],
+        given["status"]["allocation"]["devices"]
+    );
+    assert_eq!(body["status"]["reservedFor"], given["status"]["reservedFor"]);
+}
+
+#[test]
 fn objects_outlive_an_api_server_that_is_killed_and_all_ends_with_the_lab() {
     let Some(lab) = Lab::start_or_skip(&Settings::default()) else {
         return;
