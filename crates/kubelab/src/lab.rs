@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use dovetail_kubeapi::{Client, Config};
 use rustls::ClientConfig;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::binary::{binary, skip};
 use crate::identity::{Authority, Identity, new_key};
+use crate::nodes::{NodeShape, create_nodes};
 use crate::part::{Component, Part};
 use crate::plain::{self, Answer};
 use crate::settings::{Scheduler, Settings};
@@ -180,6 +182,7 @@ impl Lab {
         args.extend(self.asking(config));
         args.extend(self.serving(self.ports.controllers));
         args.extend(gates(settings));
+        args.extend(settings.controller_manager.iter().cloned());
         args
     }
 
@@ -348,6 +351,50 @@ leaderElection:
     /// When it cannot be written.
     pub fn kubeconfig(&self, identity: &Identity) -> Result<PathBuf, LabError> {
         kubeconfig::write(self.folder(), self.ports.api, identity)
+    }
+
+    /// A client that speaks as the administrator.
+    ///
+    /// # Panics
+    /// When the keys that were made here are none.
+    pub fn client(&self) -> Client {
+        self.client_as(&self.admin)
+    }
+
+    /// A client that speaks as this identity.
+    ///
+    /// # Panics
+    /// When its keys are none.
+    pub fn client_as(&self, identity: &Identity) -> Client {
+        let keys = (identity.certificate.as_bytes(), identity.key.as_bytes());
+        let authority = self.authority.certificate().as_bytes();
+        match Config::new(&self.url(), Some(authority), Some(keys)) {
+            Ok(config) => Client::new(config),
+            Err(e) => panic!("the keys of {}: {e}", identity.user),
+        }
+    }
+
+    /// Makes nodes that are ready, called by the prefix and a number from 0; many at a time.
+    ///
+    /// # Errors
+    /// When the API server refuses one.
+    pub fn create_nodes(&self, prefix: &str, count: usize, shape: &NodeShape) -> Result<(), LabError> {
+        let nodes: Vec<_> = (0..count)
+            .map(|i| (format!("{prefix}{i}"), shape.clone()))
+            .collect();
+        // On a thread of its own, since whoever asks may be inside a runtime.
+        let made = std::thread::scope(|scope| {
+            let task = || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                runtime
+                    .map_err(|e| e.to_string())?
+                    .block_on(create_nodes(&self.client(), &nodes))
+                    .map_err(|e| e.to_string())
+            };
+            scope.spawn(task).join()
+        });
+        let made = made.unwrap_or_else(|_| Err("the thread has panicked".to_owned()));
+        made.map_err(|why| failed("POST", "/api/v1/nodes", why))
     }
 
     /// One plain request as the administrator; a patch is a merge patch.

@@ -1,23 +1,30 @@
 //! A real Kubernetes control plane on this machine, for tests and benchmarks: etcd and kube-apiserver, and where they are
 //! asked for kube-controller-manager and kube-scheduler, as processes on loopback that end with the value.
 //!
-//! The processes are one binary of our own making
+//! There are no machines behind it: [`create_nodes`](Lab::create_nodes) makes nodes that are only an object, and a
+//! [`Kubelet`] stands in for all of theirs. The processes are one binary of our own making
 //! (`tests/kubernetes`), which `scripts/kube-control-plane` builds once for each version; where there is no Go to build
 //! it with, tests say `SKIPPED` and pass.
 
 mod binary;
 mod identity;
 mod kubeconfig;
+mod kubelet;
 mod lab;
+mod nodes;
 mod part;
 mod plain;
+mod pods;
 mod settings;
 
 pub use binary::{binary, binary_or_skip};
 pub use identity::{Authority, Identity};
+pub use kubelet::{Counts, EXIT_CODE, Kubelet, RUN_SECONDS};
 pub use lab::{Lab, shared};
+pub use nodes::{NodeShape, create_nodes, set_ready};
 pub use part::Part;
 pub use plain::Answer;
+pub use pods::Behaviour;
 pub use settings::{Scheduler, Settings};
 
 use std::path::PathBuf;

@@ -11,6 +11,8 @@ pub struct Settings {
     pub api_server: Vec<String>,
     /// Controllers that run, as `job-controller`; without any there is no controller manager.
     pub controllers: Vec<String>,
+    /// What the controller manager is told beside the rest.
+    pub controller_manager: Vec<String>,
     /// The upstream scheduler, where it is wanted.
     pub scheduler: Option<Scheduler>,
 }
