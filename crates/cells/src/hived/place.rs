@@ -125,10 +125,20 @@ impl Extender {
             self.cells.release(id);
             self.forget_cancelled();
         }
-        if !self.groups.contains_key(&name) {
-            self.bring(&name, &spec, chain, places);
-        }
         let size = leaves.len() as u32;
+        if !self.groups.contains_key(&name) {
+            let mut places = places.to_vec();
+            // Whatever is said of the group, this pod is there.
+            if !places.iter().any(|place| place.is_at(node, leaves)) {
+                places.push(Place {
+                    size,
+                    node: node.to_owned(),
+                    leaves: leaves.to_vec(),
+                    kind: String::new(),
+                });
+            }
+            self.bring(&name, &spec, chain, &places);
+        }
         let Some(entry) = self.groups.get(&name) else {
             return Ok(());
         };
