@@ -67,6 +67,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("node", &["model", "proto"]),
     ("kubeapi", &[]),
     ("kube", &["model", "cells", "control", "kubeapi", "workload"]),
+    ("extender", &["cells", "kubeapi", "workload"]),
+    ("kubelab", &["kubeapi"]),
     ("web", &["model", "control", "openpai", "workload"]),
     ("testkit", &["model", "engine", "policies", "workload", "sim"]),
 ];

@@ -25,12 +25,12 @@ pub struct LeaseSettings {
 }
 
 impl LeaseSettings {
-    /// Of this name, with the spans that are usual.
-    pub fn new(namespace: &str, name: &str, identity: String) -> Self {
+    /// Of this name, with the spans that are usual. Who we are is the name of the host and a number that nobody else has.
+    pub fn new(namespace: &str, name: &str, host: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            identity,
+            identity: format!("{host}_{:016x}", rand::random::<u64>()),
             duration: Duration::from_secs(15),
             deadline: Duration::from_secs(10),
             period: Duration::from_secs(2),
