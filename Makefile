@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DOVETAIL = $(or $(CARGO_TARGET_DIR),target)/release/dovetail
 
-.PHONY: help demo test tools build lint unit api-test page-test ui python doc bench clean
+.PHONY: help demo test tools kube-tools build lint unit api-test page-test ui python doc bench clean
 
 help: ## What can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/'
@@ -15,7 +15,7 @@ demo: build ## Build, compare nine policies on a Philly-like workload, and write
 build: ## Build the binary
 	$(CARGO) build --release --locked -p dovetail
 
-test: lint tools unit api-test page-test python doc ## Everything that has to pass
+test: lint tools kube-tools unit api-test page-test python doc ## Everything that has to pass
 
 tools: ## What tests need beside Rust: PyTorch, where it can be had
 	@if python3 -c "import torch" 2>/dev/null || /usr/bin/python3 -c "import torch" 2>/dev/null; then :; \
@@ -23,6 +23,9 @@ tools: ## What tests need beside Rust: PyTorch, where it can be had
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-torch) >/dev/null 2>&1 \
 		|| echo "SKIPPED: python3-torch cannot be installed; the test with PyTorch is left out"; \
 	else echo "SKIPPED: PyTorch is not installed (apt-get install python3-torch)"; fi
+
+kube-tools: ## A Kubernetes control plane for tests; builds it with Go, about 10 minutes the first time
+	@scripts/kube-control-plane >/dev/null || [ $$? = 3 ]
 
 lint: ## Format and lints
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \

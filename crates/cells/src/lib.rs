@@ -16,6 +16,7 @@
 //! | doomed | a slot for which only cells with bad machines are left |
 //! | borrower | a group of priority −1, or one that was downgraded: it runs anywhere and can be thrown out |
 
+mod adopt;
 mod bits;
 mod check;
 mod compile;
@@ -28,6 +29,7 @@ pub mod hived;
 mod layout;
 mod leaves;
 mod life;
+mod look;
 mod occupy;
 mod place;
 mod reconfigure;
@@ -36,6 +38,7 @@ mod state;
 mod types;
 mod undo;
 
+pub use adopt::Sighting;
 pub use compile::{Compiled, Fault};
 pub use config::{CellType, Config, PhysicalCell, Sku, VirtualCells, VirtualCluster};
 pub use explain::{Explanation, Holder, LevelReport, Remedy};
@@ -44,6 +47,7 @@ pub use layout::{
     Cell, Chain, ChainId, Layout, LeafType, Level, Machine, MachineId, SlotId, SlotSpec, VcId, VcSpec,
     ViewId, ViewSpec,
 };
+pub use look::LeafUse;
 pub use place::Attempt;
 pub use reconfigure::{Carried, Fate};
 pub use request::{Denied, Lost, MachineSet, Outcome, Part, Refusal, Request, Target, Terms, Wait};

@@ -47,6 +47,8 @@ pub enum Command {
     /// The live cluster
     #[command(flatten)]
     Live(crate::live::LiveCommand),
+    /// Dovetail on Kubernetes
+    Kube(crate::kube::args::KubeArgs),
     /// Turn job files of other systems into ours
     Convert(ConvertArgs),
     /// Print a completion script for a shell

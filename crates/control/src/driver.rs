@@ -90,7 +90,8 @@ pub struct Start {
 #[derive(Debug)]
 pub struct Driver {
     book: Arc<RwLock<Book>>,
-    journal: Journal,
+    /// None where somebody else remembers, such as Kubernetes.
+    journal: Option<Journal>,
     inbox: Receiver<Box<dyn Work>>,
     snapshot_every: u64,
     since_snapshot: u64,
@@ -115,18 +116,26 @@ impl std::fmt::Debug for dyn Work {
 }
 
 /// What work is done with: the book, and the journal to write facts into.
-pub(crate) struct Desk<'a> {
+#[derive(Debug)]
+pub struct Desk<'a> {
     pub(crate) book: &'a mut Book,
     now: Time,
-    written: &'a mut Vec<Vec<u8>>,
+    /// What is to be made durable, if anything is.
+    written: Option<&'a mut Vec<Vec<u8>>>,
 }
 
 impl Desk<'_> {
+    /// How things stand.
+    pub fn book(&self) -> &Book {
+        self.book
+    }
+
     /// Writes a fact down and applies it.
-    pub(crate) fn record(&mut self, fact: Fact) {
+    pub fn record(&mut self, fact: Fact) {
         let record = Record { at: self.now, fact };
-        let bytes = serde_json::to_vec(&record).expect("facts are plain data");
-        self.written.push(bytes);
+        if let Some(written) = &mut self.written {
+            written.push(serde_json::to_vec(&record).expect("facts are plain data"));
+        }
         self.book.apply(record.at, &record.fact);
     }
 }
@@ -157,6 +166,22 @@ impl Driver {
             snapshot: recovered.snapshot.is_some(),
             repairs: recovered.repairs,
         };
+        let (mut driver, handle) = Self::of(book, Some(journal));
+        driver.snapshot_every = config.snapshot_every.max(1);
+        driver.since_snapshot = start.records;
+        Ok((driver, handle, start))
+    }
+
+    /// Without a journal: whoever starts it tells it all there is to know, and it forgets everything when it ends.
+    ///
+    /// # Errors
+    /// When there is no such policy.
+    pub fn without_journal(policy: PolicyText, clock: Clock) -> Result<(Self, Handle), DriverError> {
+        let book = Book::new(policy, clock).map_err(DriverError::Policy)?;
+        Ok(Self::of(book, None))
+    }
+
+    fn of(book: Book, journal: Option<Journal>) -> (Self, Handle) {
         let (sender, inbox): (SyncSender<Box<dyn Work>>, _) = sync_channel(INBOX);
         let book = Arc::new(RwLock::new(book));
         let handle = Handle::new(sender, Arc::clone(&book));
@@ -164,10 +189,10 @@ impl Driver {
             book,
             journal,
             inbox,
-            snapshot_every: config.snapshot_every.max(1),
-            since_snapshot: start.records,
+            snapshot_every: u64::MAX,
+            since_snapshot: 0,
         };
-        Ok((driver, handle, start))
+        (driver, handle)
     }
 
     /// Runs in a thread of its own until [`Handle::shut_down`], or until nobody can send work any more.
@@ -194,7 +219,7 @@ impl Driver {
                 let mut desk = Desk {
                     book: &mut book,
                     now,
-                    written: &mut written,
+                    written: self.journal.is_some().then_some(&mut written),
                 };
                 let answers: Vec<_> = batch.into_iter().map(|work| work.run(&mut desk)).collect();
                 for fact in desk.book.due(now) {
@@ -251,15 +276,19 @@ impl Driver {
     }
 
     fn write(&mut self, written: &[Vec<u8>]) -> Result<(), JournalError> {
+        let Some(journal) = &mut self.journal else {
+            return Ok(());
+        };
         for bytes in written {
-            self.journal.append(bytes)?;
+            journal.append(bytes)?;
         }
-        self.journal.commit()
+        journal.commit()
     }
 
     fn snapshot(&mut self, backend: &mut impl Backend) {
+        let Some(journal) = &mut self.journal else { return };
         let saved = self.book.read().unwrap_or_else(|e| e.into_inner()).save();
-        let kept = saved.and_then(|bytes| self.journal.snapshot(&bytes).map_err(|e| e.to_string()));
+        let kept = saved.and_then(|bytes| journal.snapshot(&bytes).map_err(|e| e.to_string()));
         // Without a snapshot the next start takes longer, and nothing else.
         if let Err(why) = kept {
             backend.stuck(Some(&format!("no snapshot: {why}")));

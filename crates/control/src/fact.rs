@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_model::{NodeId, NodeSpec, Time};
+use dovetail_model::{Allocation, NodeId, NodeSpec, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -108,6 +108,33 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
+    /// A job that this book does not know was found on these GPUs. It runs on there, unless somebody else has them.
+    Found {
+        /// Its number, larger than all that are known.
+        job: JobNo,
+        /// Who sent it.
+        user: String,
+        /// What was asked for.
+        request: Box<JobRequest>,
+        /// When it came.
+        submitted: Time,
+        /// The launch that was found.
+        launch: Launch,
+        /// When that got its GPUs.
+        since: Time,
+        /// Where.
+        allocation: Allocation,
+    },
+    /// What a job consists of is gone, and is being made anew by others: it waits for that.
+    Scattered {
+        /// The job.
+        job: JobNo,
+    },
+    /// All that a job consists of is there again.
+    Gathered {
+        /// The job.
+        job: JobNo,
+    },
     /// Someone does not want it any more.
     Cancelled {
         /// The job.
@@ -184,6 +211,17 @@ pub enum Fact {
         node: NodeId,
         /// Who.
         by: String,
+    },
+    /// So much of a node is not there for jobs: others use it, or it is broken.
+    NodeWithheld {
+        /// The node.
+        node: NodeId,
+        /// GPUs, whichever they are.
+        gpus: u32,
+        /// CPU, in milli-cores.
+        cpu_milli: u32,
+        /// Memory, in MiB.
+        memory_mib: u64,
     },
     /// The processes of a launch run on a node.
     TaskStarted {

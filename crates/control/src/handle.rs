@@ -146,6 +146,14 @@ impl Handle {
         }
     }
 
+    /// Does something at the desk, where facts are written down: for drivers that know more than one fact at once.
+    pub fn at_desk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Desk<'_>) -> T + Send + 'static,
+    ) -> Ask<'_, T> {
+        self.ask(move |desk| Ok(work(desk)))
+    }
+
     /// Looks into the book.
     pub fn read<T>(&self, look: impl FnOnce(&Book) -> T) -> T {
         look(&self.book.read().unwrap_or_else(|e| e.into_inner()))
@@ -170,15 +178,7 @@ impl Handle {
             if let Some(known) = known(desk.book, &user, key.as_ref(), &request)? {
                 return Ok(known);
             }
-            may_come(desk.book, &request)?;
-            let job = desk.book.next_job();
-            desk.record(Fact::Submitted {
-                job,
-                user,
-                request: Box::new(request),
-                key,
-            });
-            Ok(job)
+            desk.submit(&user, request, key)
         })
     }
 
@@ -449,6 +449,24 @@ impl Handle {
 }
 
 /// The job that came with this key before.
+impl Desk<'_> {
+    /// Takes a job in, if it may come; its number.
+    ///
+    /// # Errors
+    /// When it makes no sense, or could never run.
+    pub fn submit(&mut self, user: &str, request: JobRequest, key: Option<String>) -> Result<JobNo, Refusal> {
+        may_come(self.book, &request)?;
+        let job = self.book.next_job();
+        self.record(Fact::Submitted {
+            job,
+            user: user.to_owned(),
+            request: Box::new(request),
+            key,
+        });
+        Ok(job)
+    }
+}
+
 fn known(
     book: &Book,
     user: &str,

@@ -24,10 +24,11 @@ mod request;
 mod roles;
 mod tell;
 
-pub use book::{Book, Notice, Order, StartTask};
+pub use book::{Book, Cause, Hold, JobState, NodeState, Notice, Order, StartTask};
 pub use clusters::{DEFAULT_CLUSTER, Everyone, Promise, VirtualCluster, VirtualClusters};
+pub use dovetail_engine::Clock;
 pub use dovetail_policies::knobs::parse_span;
-pub use driver::{Backend, Driver, DriverConfig, DriverError, Start};
+pub use driver::{Backend, Desk, Driver, DriverConfig, DriverError, Start};
 pub use fact::{Fact, InstanceEnd, Operate, PolicyText, Record, TaskEnd};
 pub use handle::{Admittance, Arrival, Ask, Handle, Refusal};
 pub use known::{KnownPolicy, known_policies};

@@ -145,6 +145,14 @@ impl State {
                 expected.remove(&part.gpus);
                 (cpu, memory) = (cpu + part.cpu_milli, memory + part.memory_mib);
             }
+            if let Some(withheld) = &node.withheld.gpus {
+                if !expected.covers(withheld) {
+                    return Err(format!("node {id} withholds a GPU that somebody holds"));
+                }
+                expected.remove(withheld);
+            }
+            cpu += node.withheld.beside.cpu_milli;
+            memory += node.withheld.beside.memory_mib;
             if node.free != expected || node.free_gpus != expected.count() {
                 return Err(format!("node {id} has lost count of its free GPUs"));
             }

@@ -1,6 +1,6 @@
 //! The nodes and what is free on them, with an index that finds the best node without a scan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dovetail_model::ids::IdVec;
 use dovetail_model::{Allocation, GpuSet, GpuTypeId, JobSpec, NodeId, NodeSpec, Share, Zone, ZoneId};
@@ -45,6 +45,20 @@ pub struct NodeState {
     /// Memory filled on a slot, in MiB, where jobs say what they fill and the node what it has.
     #[serde(default)]
     gpu_memory: BTreeMap<u32, u64>,
+    /// What is not there for jobs.
+    #[serde(default)]
+    pub(crate) withheld: Withheld,
+}
+
+/// What of a node is not there for jobs: what should be kept from them, and what is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Withheld {
+    gpus_meant: u32,
+    beside_meant: Share,
+    /// The slots; none where nothing was ever withheld.
+    pub(crate) gpus: Option<GpuSet>,
+    /// CPU and memory.
+    pub(crate) beside: Share,
 }
 
 impl NodeState {
@@ -64,8 +78,45 @@ impl NodeState {
             lingering_memory_mib: 0,
             sharers: BTreeMap::new(),
             gpu_memory: BTreeMap::new(),
+            withheld: Withheld::default(),
             spec,
         }
+    }
+
+    /// Whether something should be withheld that somebody holds.
+    fn owes(&self) -> bool {
+        let has = self.withheld.gpus.as_ref().map_or(0, GpuSet::count);
+        has < self.withheld.gpus_meant || self.withheld.beside != self.withheld.beside_meant
+    }
+
+    /// Withholds of what is free as much as should be: the last slots first, and those that nobody is leaving.
+    fn withhold(&mut self) {
+        let mut kept = self
+            .withheld
+            .gpus
+            .take()
+            .unwrap_or_else(|| GpuSet::empty(self.spec.gpus));
+        self.free.add(&kept);
+        kept = GpuSet::empty(self.spec.gpus);
+        let mut slots: Vec<u32> = self.free.iter().collect();
+        slots.sort_by_key(|slot| (self.lingering.contains(*slot), std::cmp::Reverse(*slot)));
+        for slot in slots.into_iter().take(self.withheld.gpus_meant as usize) {
+            kept.insert(slot);
+        }
+        self.free.remove(&kept);
+        self.free_gpus = self.free.count();
+        self.withheld.gpus = Some(kept);
+        let free = Share::new(self.free_cpu_milli, self.free_memory_mib).plus(self.withheld.beside);
+        self.withheld.beside = self.withheld.beside_meant.at_most(free);
+        let left = free.minus(self.withheld.beside);
+        (self.free_cpu_milli, self.free_memory_mib) = (left.cpu_milli, left.memory_mib);
+    }
+
+    fn is_withheld(&self, slot: u32) -> bool {
+        self.withheld
+            .gpus
+            .as_ref()
+            .is_some_and(|gpus| gpus.contains(slot))
     }
 
     /// Whether it takes new jobs.
@@ -128,7 +179,7 @@ impl NodeState {
     /// How many jobs are meant to hold a slot.
     pub fn holders(&self, slot: u32) -> u32 {
         match self.sharers.get(&slot) {
-            _ if self.free.contains(slot) => 0,
+            _ if self.free.contains(slot) || self.is_withheld(slot) => 0,
             more => 1 + more.copied().unwrap_or(0),
         }
     }
@@ -266,6 +317,9 @@ pub struct Cluster {
     #[serde(skip)]
     fragments: u32,
     lingering: u32,
+    /// Nodes of which more should be withheld than is free.
+    #[serde(default)]
+    owing: BTreeSet<NodeId>,
     /// The least that any node has beside a GPU.
     #[serde(skip)]
     least_share: Share,
@@ -393,6 +447,7 @@ impl Cluster {
         self.lingering -= before.map_or(0, |n| n.lingering.count());
         let (proportional, kind, gpus) = (spec.proportional(), spec.gpu_type, spec.gpus);
         *self.entry(id) = Some(NodeState::new(spec));
+        self.owing.remove(&id);
         self.index(id);
         if !new {
             return self.find_least_share();
@@ -437,6 +492,37 @@ impl Cluster {
             }
         }
         self.index(id);
+    }
+
+    /// Withholds so much of a node, now or as soon as it is free. Whether that is news.
+    pub(crate) fn withhold(&mut self, id: NodeId, gpus: u32, beside: Share) -> bool {
+        let Some(node) = self.node(id) else { return false };
+        let meant = (gpus.min(node.spec.gpus), beside);
+        if (node.withheld.gpus_meant, node.withheld.beside_meant) == meant {
+            return false;
+        }
+        self.unindex(id);
+        let node = self.existing(id);
+        (node.withheld.gpus_meant, node.withheld.beside_meant) = meant;
+        self.index(id);
+        self.owing.insert(id);
+        self.withhold_what_is_free();
+        true
+    }
+
+    /// Withholds what should be and has become free. Not in the middle of a draft, which may give it back.
+    pub(crate) fn withhold_what_is_free(&mut self) {
+        for id in std::mem::take(&mut self.owing) {
+            self.unindex(id);
+            let node = self.existing(id);
+            node.withhold();
+            node.lean();
+            let owes = node.owes();
+            self.index(id);
+            if owes {
+                self.owing.insert(id);
+            }
+        }
     }
 
     /// Takes what an allocation names; with `share`, GPUs may be held already.

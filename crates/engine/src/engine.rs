@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use dovetail_model::run::Solved;
 use dovetail_model::{
-    Allocation, ClusterSpec, Command, Event, JobId, JobSpec, Outcome, StopReason, Time, Work,
+    Allocation, ClusterSpec, Command, Event, JobId, JobSpec, Outcome, Share, StopReason, Time, Work,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -132,6 +132,7 @@ impl Engine {
         self.state.now = now.max(self.state.now);
         match event {
             Event::Submitted(spec) => self.submitted(spec),
+            Event::Returned { spec, past, holds } => self.returned(spec, past, holds),
             Event::Cancelled { job } => self.cancelled(job),
             Event::Started {
                 job,
@@ -179,6 +180,12 @@ impl Engine {
             Event::NodeDown { node } => self.node_down(node),
             Event::NodeDraining { node } => self.node_open(node, true),
             Event::NodeResumed { node } => self.node_open(node, false),
+            Event::NodeWithheld {
+                node,
+                gpus,
+                cpu_milli,
+                memory_mib,
+            } => self.node_withheld(node, gpus, Share::new(cpu_milli, memory_mib)),
             Event::Wake => {
                 self.books.dirty |= self.books.wake.is_some_and(|w| w <= now);
                 self.books.dirty |= self.state.expiries.first().is_some_and(|(at, _)| *at <= now);
@@ -278,6 +285,7 @@ impl Engine {
         self.books.wake = None;
         self.books.last_decision = Some(self.state.now);
         self.books.decisions += 1;
+        self.state.cluster.withhold_what_is_free();
         self.admit();
         self.draw_lines();
         let policy = &mut self.policy;
@@ -439,13 +447,13 @@ impl Engine {
             .is_some_and(|job| job.generation == generation && wanted(&job.live))
     }
 
-    fn holder_changed(&mut self, id: JobId) {
+    pub(crate) fn holder_changed(&mut self, id: JobId) {
         if self.state.keep_holders {
             self.state.mark_stale(id);
         }
     }
 
-    fn submitted(&mut self, spec: JobSpec) {
+    pub(crate) fn submitted(&mut self, spec: JobSpec) {
         let id = spec.id;
         // Ids are dense: one inside the table was told before, and its job may be over.
         if self.state.jobs.get(id).is_some() {

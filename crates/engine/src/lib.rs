@@ -30,6 +30,7 @@ mod nodes;
 mod operate;
 pub mod parts;
 mod replan;
+mod returned;
 pub mod round;
 pub mod shape;
 pub mod sharers;

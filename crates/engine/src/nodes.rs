@@ -1,6 +1,6 @@
 //! Nodes that join, are lost, drain and come back.
 
-use dovetail_model::{Allocation, JobId, NodeId, StopReason};
+use dovetail_model::{Allocation, JobId, NodeId, Share, StopReason};
 
 use crate::engine::Engine;
 use crate::job::Live;
@@ -69,6 +69,13 @@ impl Engine {
         }
         self.state.cluster.set_node(node, false, false);
         self.tell_of_node(node);
+    }
+
+    pub(crate) fn node_withheld(&mut self, node: NodeId, gpus: u32, beside: Share) {
+        if self.state.cluster.withhold(node, gpus, beside) {
+            self.books.dirty = true;
+            self.tell_of_node(node);
+        }
     }
 
     pub(crate) fn node_open(&mut self, node: NodeId, draining: bool) {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use dovetail_engine::{Engine, Snapshot};
-use dovetail_model::{Event, JobId};
+use dovetail_model::{Event, JobId, Past};
 use dovetail_testkit::any::{Fit, cases, histories, histories_of, sizing_policies, steady_policies};
 use dovetail_testkit::{Happening, Op, Scenario, World, replay};
 use proptest::prelude::*;
@@ -169,5 +169,91 @@ proptest! {
         }
         while engine.poll().is_some() {}
         prop_assert_eq!(text(&engine), before);
+    }
+}
+
+/// An engine that knows nothing yet is told what a driver would find: the nodes, who runs where, and who waits.
+fn found_again(world: &World, scenario: &Scenario) -> Result<Engine, String> {
+    let mut engine = Engine::new(scenario.policy.build().0, world.engine.clock());
+    let now = world.now();
+    for (node, state) in world.engine.cluster().nodes().filter(|(_, n)| n.up) {
+        engine.handle(
+            now,
+            Event::NodeUp {
+                node,
+                spec: state.spec.clone(),
+            },
+        );
+        if state.draining {
+            engine.handle(now, Event::NodeDraining { node });
+        }
+        engine.check()?;
+    }
+    for job in world.engine.jobs() {
+        let past = Past {
+            held: job.attained(now),
+            gpu_time: job.gpu_time(now),
+            ..Past::default()
+        };
+        let holds = job
+            .allocation
+            .clone()
+            .filter(|_| job.is_up())
+            .map(|a| (job.generation, a));
+        engine.handle(
+            now,
+            Event::Returned {
+                spec: job.spec.clone(),
+                past,
+                holds,
+            },
+        );
+        engine.check()?;
+    }
+    Ok(engine)
+}
+
+proptest! {
+    #![proptest_config(cases(256))]
+
+    #[test]
+    fn whoever_runs_is_found_where_it_runs(history in histories(20, Fit::Any), steps in 1_usize..40) {
+        let mut world = World::new(&history);
+        for _ in 0..steps {
+            world.step();
+        }
+        // Jobs on one GPU are taken up one by one, and the second finds its GPUs taken.
+        prop_assume!(!world.engine.policy().grouping.shares());
+        let found = found_again(&world, &history).map_err(TestCaseError::fail)?;
+        for job in world.engine.jobs() {
+            let again = found.job(job.spec.id).unwrap();
+            let before = job.allocation.as_ref().filter(|_| job.is_up());
+            let gpus = |a: &dovetail_model::Allocation| -> Vec<_> {
+                a.shares.iter().map(|s| (s.node, s.gpus.clone())).collect()
+            };
+            prop_assert_eq!(before.map(gpus), again.allocation.as_ref().map(gpus));
+            prop_assert_eq!(job.gpu_time(world.now()), again.gpu_time(world.now()));
+        }
+    }
+
+    #[test]
+    fn what_is_withheld_is_given_to_nobody(
+        history in histories(20, Fit::Any),
+        withheld in prop::collection::vec((0_usize..8, 0_u32..9, 0_u32..64_000, 0_u64..200_000), 1..12),
+    ) {
+        let mut world = World::new(&history);
+        let nodes = history.cluster.nodes.len();
+        for (node, gpus, cpu_milli, memory_mib) in withheld {
+            world.step();
+            world.step();
+            let node = dovetail_model::NodeId((node % nodes) as u32);
+            let event = Event::NodeWithheld { node, gpus, cpu_milli, memory_mib };
+            world.engine.handle(world.now(), event);
+            world.engine.check().map_err(TestCaseError::fail)?;
+            let copy = through_text(&world.engine, &history);
+            copy.check().map_err(TestCaseError::fail)?;
+            prop_assert_eq!(text(&copy), text(&world.engine));
+        }
+        world.run();
     }
 }

@@ -2,10 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::allocation::Allocation;
 use crate::ids::{Generation, JobId, NodeId};
 use crate::job::JobSpec;
 use crate::topology::NodeSpec;
-use crate::units::{Rate, Work};
+use crate::units::{Rate, Time, Work};
+
+/// What a job has had so far. An order that counts service goes on counting from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Past {
+    /// Time it held GPUs.
+    pub held: Time,
+    /// GPU-time (GPUs × microseconds) it used.
+    pub gpu_time: i128,
+    /// Work that is done and kept.
+    pub done: Work,
+    /// How often it was stopped with work left.
+    pub preemptions: u32,
+    /// When it first got GPUs.
+    pub first_start: Option<Time>,
+}
 
 /// How a process of a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +37,16 @@ pub enum Outcome {
 pub enum Event {
     /// A job came in.
     Submitted(JobSpec),
+    /// A job that lived before came back in line; or it was found on these GPUs, launched so many times, and runs on there
+    /// if nobody else has them.
+    Returned {
+        /// The job, with an id of its own.
+        spec: JobSpec,
+        /// What it had so far.
+        past: Past,
+        /// Where it was found.
+        holds: Option<(Generation, Allocation)>,
+    },
     /// Its owner does not want it any more.
     Cancelled {
         /// The job.
@@ -85,6 +111,18 @@ pub enum Event {
     NodeResumed {
         /// The node.
         node: NodeId,
+    },
+    /// So much of a node is not there for jobs: others use it, or it is broken. Nobody is stopped for it; what is held is
+    /// withheld as soon as it is free.
+    NodeWithheld {
+        /// The node.
+        node: NodeId,
+        /// GPUs, whichever they are.
+        gpus: u32,
+        /// CPU, in milli-cores.
+        cpu_milli: u32,
+        /// Memory, in MiB.
+        memory_mib: u64,
     },
     /// The moment named by `wake_at` has come.
     Wake,

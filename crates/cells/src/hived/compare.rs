@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::extender::{Answer, Extender};
-use super::scenario::{Ours, Step, kind, tally};
+use super::scenario::{Step, StepResult, kind, tally};
 use crate::group::{Group, GroupState};
 use crate::layout::{ChainId, Layout, SlotId};
 use crate::state::{Cells, NONE};
@@ -65,7 +65,7 @@ fn texts(value: &Value) -> BTreeSet<String> {
 }
 
 /// Compares the answers. True if they agree to the last leaf, false if up to the choice among equal cells.
-pub(crate) fn compare_result(extender: &Extender, step: &Step, ours: &Ours) -> Result<bool, Mismatch> {
+pub(crate) fn compare_result(extender: &Extender, step: &Step, ours: &StepResult) -> Result<bool, Mismatch> {
     let fixed = std::slice::from_ref(&step.result);
     let candidates = if step.nondeterministic && !step.observed_results.is_empty() {
         step.observed_results.as_slice()
@@ -90,7 +90,7 @@ pub(crate) fn compare_result(extender: &Extender, step: &Step, ours: &Ours) -> R
     }))
 }
 
-fn compare_one(extender: &Extender, expected: &Value, ours: &Ours) -> Result<bool, Mismatch> {
+fn compare_one(extender: &Extender, expected: &Value, ours: &StepResult) -> Result<bool, Mismatch> {
     Mismatch::unless_equal("result.kind", &text(expected, "kind").as_str(), &kind(ours))?;
     match ours {
         Some(Ok(Answer::Bind {

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::explain::Explanation;
 use crate::group::{GroupId, GroupState};
-use crate::layout::{Layout, MachineId};
-use crate::reconfigure::Carried;
+use crate::layout::MachineId;
 use crate::request::{Denied, MachineSet, Outcome, Part, Refusal, Request, Target, Terms, Wait};
 use crate::state::Cells;
+
+use super::place::Place;
 
 /// What a pod asks for, as HiveD's annotation says it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,22 +156,28 @@ pub enum UserError {
 
 /// A group by name, and which of its pods have come.
 #[derive(Debug, Clone)]
-struct Entry {
-    id: GroupId,
+pub(super) struct Entry {
+    pub(super) id: GroupId,
+    /// What its first pod asked for.
+    pub(super) spec: PodSpec,
+    /// The chain of its places.
+    pub(super) chain: String,
+    /// Where its pods go: what was decided first stays, also when the configuration changes.
+    pub(super) places: Vec<Place>,
     /// The pod on each place of the group.
-    pods: Vec<Option<String>>,
+    pub(super) pods: Vec<Option<String>>,
     /// Pods that came while the group waits for its victims.
-    waiting: BTreeSet<String>,
+    pub(super) waiting: BTreeSet<String>,
 }
 
 /// Cells behind names.
 #[derive(Debug, Clone)]
 pub struct Extender {
-    cells: Cells,
-    groups: BTreeMap<String, Entry>,
-    names: BTreeMap<u64, String>,
-    pods: BTreeMap<String, (String, usize)>,
-    next_key: u64,
+    pub(super) cells: Cells,
+    pub(super) groups: BTreeMap<String, Entry>,
+    pub(super) names: BTreeMap<u64, String>,
+    pub(super) pods: BTreeMap<String, (String, usize)>,
+    pub(super) next_key: u64,
 }
 
 impl Extender {
@@ -234,7 +241,6 @@ impl Extender {
             Err(Denied::Refused(refusal)) => return Err(refusal.into()),
             Err(Denied::Waits(why)) => return Ok(Answer::Wait { why: Some(why) }),
         };
-        let places = attempt.group().pods.len();
         match attempt.outcome().clone() {
             Outcome::Placed => {
                 let at = attempt
@@ -247,7 +253,7 @@ impl Extender {
                 if keep {
                     let id = attempt.commit();
                     self.forget_cancelled();
-                    self.remember(&group.name, request.key, id, places);
+                    self.remember(&group.name, request.key, id, spec);
                     self.start(pod, &group.name, at);
                 }
                 Ok(answer)
@@ -256,7 +262,7 @@ impl Extender {
                 if phase == Phase::Preempting {
                     let id = attempt.commit();
                     self.forget_cancelled();
-                    self.remember(&group.name, request.key, id, places);
+                    self.remember(&group.name, request.key, id, spec);
                     self.groups.entry(group.name).and_modify(|e| {
                         e.waiting.insert(pod.to_owned());
                     });
@@ -310,7 +316,17 @@ impl Extender {
                     let group = group.to_owned();
                     return Err(UserError::TooManyPods { group, size });
                 };
-                let answer = bind_answer(&self.cells, known, at);
+                let mut answer = bind_answer(&self.cells, known, at);
+                // What has vanished from the configuration is still where the rest of the group is.
+                if let Answer::Bind {
+                    node, leaves, chain, ..
+                } = &mut answer
+                    && node.is_empty()
+                {
+                    node.clone_from(&entry.places[at].node);
+                    leaves.clone_from(&entry.places[at].leaves);
+                    chain.clone_from(&entry.chain);
+                }
                 if keep {
                     self.start(pod, group, at);
                 }
@@ -332,7 +348,10 @@ impl Extender {
                         victims: self.pods_of(&victims),
                     }));
                 }
-                let at = free.unwrap_or(0);
+                let Some(at) = free else {
+                    let group = group.to_owned();
+                    return Err(UserError::TooManyPods { group, size });
+                };
                 let answer = bind_answer(&self.cells, known, at);
                 if keep {
                     self.cells.proceed(id);
@@ -362,7 +381,7 @@ impl Extender {
         })
     }
 
-    fn request(&mut self, spec: &PodSpec, group: &PodGroup) -> Result<Request, UserError> {
+    pub(super) fn request(&mut self, spec: &PodSpec, group: &PodGroup) -> Result<Request, UserError> {
         let layout = self.cells.layout();
         let priority = i16::try_from(spec.priority).unwrap_or(i16::MAX);
         let Some(vc) = layout.vc_named(&spec.virtual_cluster) else {
@@ -417,19 +436,30 @@ impl Extender {
         set
     }
 
-    fn remember(&mut self, name: &str, key: u64, id: GroupId, places: usize) {
+    fn remember(&mut self, name: &str, key: u64, id: GroupId, spec: &PodSpec) {
         self.names.insert(key, name.to_owned());
+        let Some(group) = self.cells.group(id) else { return };
+        let places: Vec<Place> = (0..group.pods.len())
+            .map(|at| Place::of(&self.cells, group, at))
+            .collect();
+        let chain = group
+            .pods
+            .first()
+            .map(|p| self.cells.layout().chain(p.chain).name.clone());
         self.groups.insert(
             name.to_owned(),
             Entry {
                 id,
-                pods: vec![None; places],
+                spec: spec.clone(),
+                chain: chain.unwrap_or_default(),
+                pods: vec![None; places.len()],
+                places,
                 waiting: BTreeSet::new(),
             },
         );
     }
 
-    fn start(&mut self, pod: &str, group: &str, at: usize) {
+    pub(super) fn start(&mut self, pod: &str, group: &str, at: usize) {
         if let Some(entry) = self.groups.get_mut(group) {
             entry.pods[at] = Some(pod.to_owned());
             entry.waiting.clear();
@@ -438,7 +468,7 @@ impl Extender {
     }
 
     /// Groups whose claim was given up for a higher priority are not known any more. An id may already be another's.
-    fn forget_cancelled(&mut self) {
+    pub(super) fn forget_cancelled(&mut self) {
         let cells = &self.cells;
         let names = &self.names;
         self.groups.retain(|name, entry| {
@@ -446,6 +476,17 @@ impl Extender {
                 .group(entry.id)
                 .is_some_and(|g| names.get(&g.key) == Some(name))
         });
+        self.drop_names();
+    }
+
+    /// Names nobody can ask for any more go, but those of groups that others were downgraded for stay.
+    fn drop_names(&mut self) {
+        if self.names.len() < 64 || self.names.len() < 4 * self.groups.len() {
+            return;
+        }
+        let mut kept: BTreeSet<u64> = self.cells.groups().map(|(_, g)| g.key).collect();
+        kept.extend(self.cells.groups().filter_map(|(_, g)| Some(g.downgraded?.by)));
+        self.names.retain(|key, _| kept.contains(key));
     }
 
     /// All pods of some groups.
@@ -492,27 +533,6 @@ impl Extender {
         }
     }
 
-    /// Goes on under another configuration; says what becomes of each group.
-    pub fn reconfigure(&mut self, layout: Layout) -> Vec<(String, Carried)> {
-        let (cells, fates) = self.cells.reconfigured(layout);
-        self.cells = cells;
-        let mut told = Vec::new();
-        for carried in fates {
-            let name = self.name_of(carried.key).to_owned();
-            match carried.id {
-                Some(id) => {
-                    self.groups.entry(name.clone()).and_modify(|e| e.id = id);
-                }
-                None => {
-                    self.groups.remove(&name);
-                }
-            }
-            told.push((name, carried));
-        }
-        self.pods.retain(|_, (group, _)| self.groups.contains_key(group));
-        told
-    }
-
     /// As HiveD starts: every machine is healthy.
     pub fn all_healthy(&mut self) {
         for at in 0..self.cells.layout().machines.len() {
@@ -532,15 +552,20 @@ fn alone(pod: &str, spec: &PodSpec) -> PodGroup {
     }
 }
 
+/// The type of the cell a pod is given from; empty for borrowers.
+pub(super) fn kind_of<'a>(cells: &'a Cells, group: &crate::group::Group, pod: &crate::group::Pod) -> &'a str {
+    match pod.home {
+        Some((_, level)) if group.effective() >= 0 => &cells.layout().chain(pod.chain).types[level],
+        _ => "",
+    }
+}
+
 fn bind_answer(cells: &Cells, group: &crate::group::Group, at: usize) -> Answer {
     let layout = cells.layout();
     let pod = &group.pods[at];
     let chain = layout.chain(pod.chain);
     let node = pod.leaves.first().map(|leaf| layout.machine_of(pod.chain, *leaf));
-    let preassigned = group.pods.iter().map(|p| match p.home {
-        Some((_, level)) if group.effective() >= 0 => layout.chain(p.chain).types[level].clone(),
-        _ => String::new(),
-    });
+    let preassigned = group.pods.iter().map(|p| kind_of(cells, group, p).to_owned());
     Answer::Bind {
         node: node
             .map(|n| layout.machines[n.index()].name.clone())

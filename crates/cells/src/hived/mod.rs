@@ -3,8 +3,10 @@
 
 mod compare;
 mod extender;
+mod place;
 mod scenario;
 
 pub use compare::Mismatch;
 pub use extender::{Answer, Extender, Member, Phase, PodGroup, PodSpec, UserError};
-pub use scenario::{EXCEPTIONS, Exception, Played, Scenario, Step, Watch};
+pub use place::{GroupView, Place};
+pub use scenario::{EXCEPTIONS, Exception, Played, Player, Scenario, Step, StepResult, Watch};

@@ -142,6 +142,34 @@ pub struct Played {
 /// Sees a step after it was played: its number, the cells, the step, and the answer if there is one.
 pub type Watch<'a> = dyn FnMut(usize, &Extender, &Step, Option<&Result<Answer, UserError>>) + 'a;
 
+/// Takes the steps of a scenario: in process, or wherever else there is something that behaves as HiveD should.
+pub trait Player {
+    /// Takes a step; says what it came to if it asks for something.
+    ///
+    /// # Errors
+    /// A sentence when the step cannot be taken.
+    fn step(&mut self, at: usize, step: &Step) -> Result<StepResult, String>;
+
+    /// Shows the groups and cells as they are now.
+    fn look(&self, see: &mut dyn FnMut(&Extender));
+}
+
+/// Plays in process.
+struct InProcess<'a> {
+    extender: Extender,
+    configs: &'a mut dyn FnMut(&str) -> Result<Layout, String>,
+}
+
+impl Player for InProcess<'_> {
+    fn step(&mut self, _at: usize, step: &Step) -> Result<StepResult, String> {
+        play_step(&mut self.extender, step, self.configs)
+    }
+
+    fn look(&self, see: &mut dyn FnMut(&Extender)) {
+        see(&self.extender);
+    }
+}
+
 impl Scenario {
     /// Plays all steps and compares. `configs` gives the compiled configuration of a name, or what is wrong with it;
     /// `watch` sees every step after it was played, and what it came to.
@@ -153,45 +181,64 @@ impl Scenario {
         configs: &mut dyn FnMut(&str) -> Result<Layout, String>,
         watch: &mut Watch<'_>,
     ) -> Result<Played, String> {
-        let mut played = Played::default();
-        let layout = match (configs(&self.config), self.steps.first()) {
-            (Err(_), Some(step)) if step.op == "init" => {
-                played.steps = 1;
-                played.exact = 1;
-                return Ok(played);
+        let layout = match (configs(&self.config), self.is_refused_at_start()) {
+            (Err(_), true) => {
+                return Ok(Played {
+                    steps: 1,
+                    exact: 1,
+                    ..Played::default()
+                });
             }
-            (Err(what), _) => return Err(what),
+            (Err(what), false) => return Err(what),
             (Ok(layout), _) => layout,
         };
         let mut cells = Cells::new(layout);
         cells.set_repromotion(false);
-        let mut extender = Extender::new(cells);
+        let extender = Extender::new(cells);
+        self.play_with(&mut InProcess { extender, configs }, watch)
+    }
+
+    /// Whether its configuration is one that HiveD refuses.
+    pub fn is_refused_at_start(&self) -> bool {
+        self.steps.first().is_some_and(|step| step.op == "init")
+    }
+
+    /// The same with any player.
+    ///
+    /// # Errors
+    /// A sentence when the scenario itself cannot be played.
+    pub fn play_with(&self, player: &mut dyn Player, watch: &mut Watch<'_>) -> Result<Played, String> {
+        let mut played = Played::default();
         let mut differs = false;
         for (at, step) in self.steps.iter().enumerate() {
-            let ours = play_step(&mut extender, step, configs)?;
-            watch(at, &extender, step, ours.as_ref());
-            if let Err(what) = extender.cells().check() {
-                return Err(format!("step {at}: the books do not agree: {what}"));
-            }
+            let ours = player.step(at, step)?;
             played.steps += 1;
             let exception = EXCEPTIONS
                 .iter()
                 .find(|e| e.scenario == self.name && e.step == at);
-            let compared = match exception {
-                Some(exception) => {
-                    differs |= exception.state_differs;
-                    played.exceptions.push((at, exception.why));
-                    Mismatch::unless_equal("result.kind", &exception.kind, &kind(&ours))
+            if let Some(exception) = exception {
+                differs |= exception.state_differs;
+                played.exceptions.push((at, exception.why));
+            }
+            let mut seen = Ok(Ok(true));
+            player.look(&mut |extender| {
+                watch(at, extender, step, ours.as_ref());
+                if let Err(what) = extender.cells().check() {
+                    seen = Err(format!("step {at}: the books do not agree: {what}"));
+                    return;
                 }
-                None => compare_result(&extender, step, &ours),
-            };
-            let compared = compared.and_then(|exact| {
-                if differs {
-                    return Ok(exact);
-                }
-                Ok(compare_state(&extender, step)? && exact)
+                let compared = match exception {
+                    Some(exception) => Mismatch::unless_equal("result.kind", &exception.kind, &kind(&ours)),
+                    None => compare_result(extender, step, &ours),
+                };
+                seen = Ok(compared.and_then(|exact| {
+                    if differs {
+                        return Ok(exact);
+                    }
+                    Ok(compare_state(extender, step)? && exact)
+                }));
             });
-            match compared {
+            match seen? {
                 Ok(true) => played.exact += 1,
                 Ok(false) => played.symmetric += 1,
                 Err(mismatch) => {
@@ -204,11 +251,11 @@ impl Scenario {
     }
 }
 
-/// What a step came to.
-pub(crate) type Ours = Option<Result<Answer, UserError>>;
+/// What a step came to; nothing for a step that asks for nothing.
+pub type StepResult = Option<Result<Answer, UserError>>;
 
 /// HiveD's word for what a step came to.
-pub(crate) fn kind(ours: &Ours) -> &'static str {
+pub(crate) fn kind(ours: &StepResult) -> &'static str {
     match ours {
         None => "ok",
         Some(Ok(Answer::Bind { .. })) => "bind",
@@ -222,7 +269,7 @@ fn play_step(
     extender: &mut Extender,
     step: &Step,
     configs: &mut dyn FnMut(&str) -> Result<Layout, String>,
-) -> Result<Ours, String> {
+) -> Result<StepResult, String> {
     match step.op.as_str() {
         "schedule" => {
             let mut spec = step.spec.clone().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Jobs: what is known of each, and how they come, wait, and go.
 
 use dovetail_model::{
-    Allocation, Event, Generation, GpuTypeId, JobId, JobSpec, NodeId, TenantId, Time, UserId, Work,
+    Allocation, Event, Generation, GpuTypeId, JobId, JobSpec, NodeId, Past, TenantId, Time, UserId, Work,
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,8 @@ pub enum Hold {
     Array,
     /// Its user has as many GPUs in its virtual cluster as one user may.
     Cap,
+    /// What it consists of is being made anew.
+    Parts,
 }
 
 /// Why an attempt was stopped.
@@ -169,6 +171,34 @@ pub struct Attempt {
     pub end: Option<AttemptEnd>,
 }
 
+impl Attempt {
+    /// A launch that has just got its GPUs.
+    pub(super) fn new(
+        launch: Launch,
+        generation: Generation,
+        since: Time,
+        tasks: Vec<TaskState>,
+        allocation: Allocation,
+    ) -> Self {
+        Self {
+            launch,
+            generation,
+            since,
+            running_since: None,
+            until: None,
+            tasks,
+            allocation,
+            cause: None,
+            sharing: String::new(),
+            resized: false,
+            ends: Vec::new(),
+            verdict: None,
+            remarks: Vec::new(),
+            end: None,
+        }
+    }
+}
+
 /// What the completion rules of a job's roles say of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -230,6 +260,9 @@ pub struct JobRecord {
     pub(super) cancelled: Option<String>,
     /// Who wants it to wait once it has stopped.
     pub(super) hold_after_stop: Option<String>,
+    /// What it consists of is gone: it waits for that once it has stopped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) scattered: bool,
     /// What its sender called the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) key: Option<String>,
@@ -253,6 +286,27 @@ pub struct Mark {
 const MARKS: usize = 240;
 
 impl JobRecord {
+    /// A job that has just come.
+    pub(super) fn new(no: JobNo, user: &str, request: &JobRequest, submitted: Time) -> Self {
+        Self {
+            no,
+            user: user.to_owned(),
+            request: Box::new(request.clone()),
+            submitted,
+            state: JobState::Queued,
+            since: submitted,
+            ticket: None,
+            attempts: Vec::new(),
+            steps: Steps::default(),
+            failures: Failures::default(),
+            cancelled: None,
+            hold_after_stop: None,
+            scattered: false,
+            key: None,
+            trail: Vec::new(),
+        }
+    }
+
     /// Its last launch.
     pub fn attempt(&self) -> Option<&Attempt> {
         self.attempts.last()
@@ -262,6 +316,20 @@ impl JobRecord {
         self.attempts
             .last_mut()
             .filter(|a| a.launch == launch && a.end.is_none())
+    }
+
+    /// What it has had, if it was launched before.
+    pub(super) fn past(&self) -> Option<Past> {
+        let first = self.attempts.first()?;
+        let span = |a: &Attempt| a.until.unwrap_or(a.since).since(a.since);
+        let preempted = |a: &&Attempt| matches!(a.end, Some(AttemptEnd::Stopped(Cause::Preempted(_))));
+        Some(Past {
+            held: self.attempts.iter().map(span).fold(Time::ZERO, |sum, t| sum + t),
+            gpu_time: self.gpu_time(first.since),
+            done: Work(0),
+            preemptions: self.attempts.iter().filter(preempted).count() as u32,
+            first_start: Some(first.since),
+        })
     }
 
     /// GPU time of all its launches up to now, in GPU-microseconds.
@@ -279,22 +347,9 @@ impl Book {
         if no < self.next_job() {
             return;
         }
-        let record = JobRecord {
-            no,
-            user: user.to_owned(),
-            request: Box::new(request.clone()),
-            submitted: self.now,
-            state: JobState::Queued,
-            since: self.now,
-            ticket: None,
-            attempts: Vec::new(),
-            steps: Steps::default(),
-            failures: Failures::default(),
-            cancelled: None,
-            hold_after_stop: None,
-            key: key.cloned(),
-            trail: Vec::new(),
-        };
+        let mut record = JobRecord::new(no, user, request, self.now);
+        record.since = self.now;
+        record.key = key.cloned();
         if let Some(key) = key {
             self.keys.insert((user.to_owned(), key.clone()), no);
         }
@@ -359,8 +414,16 @@ impl Book {
         }
         let record = self.known(no);
         record.ticket = Some(ticket);
+        let past = record.past();
         self.set(no, JobState::Queued);
-        self.tell(Event::Submitted(spec));
+        match past {
+            None => self.tell(Event::Submitted(spec)),
+            Some(past) => self.tell(Event::Returned {
+                spec,
+                past,
+                holds: None,
+            }),
+        }
     }
 
     /// What the engine is told of the job.
@@ -434,8 +497,10 @@ impl Book {
             return;
         };
         record.hold_after_stop = None;
-        if matches!(record.state, JobState::Held(Hold::User(_))) {
-            self.line_up(no);
+        match (&record.state, record.scattered) {
+            (JobState::Held(Hold::User(_)), true) => self.set(no, JobState::Held(Hold::Parts)),
+            (JobState::Held(Hold::User(_)), false) => self.line_up(no),
+            _ => {}
         }
     }
 

@@ -9,6 +9,7 @@ mod jobs;
 mod nodes;
 mod notices;
 mod orders;
+mod parts;
 mod policy;
 mod tasks;
 mod why;
@@ -199,6 +200,9 @@ impl Book {
                 request,
                 key,
             } => self.submitted(*job, user, request, key.as_ref()),
+            Fact::Found { .. } => self.found(fact),
+            Fact::Scattered { job } => self.scattered(*job),
+            Fact::Gathered { job } => self.gathered(*job),
             Fact::Cancelled { job, by } => self.cancelled(*job, by),
             Fact::Held { job, by } => self.held(*job, by),
             Fact::Released { job, by } => self.released(*job, by),
@@ -208,6 +212,17 @@ impl Book {
             Fact::NodeLost { node } => self.node_lost(*node),
             Fact::NodeDrained { node, by, why } => self.node_drained(*node, by, why),
             Fact::NodeResumed { node, by } => self.node_resumed(*node, by),
+            Fact::NodeWithheld {
+                node,
+                gpus,
+                cpu_milli,
+                memory_mib,
+            } => self.tell(Event::NodeWithheld {
+                node: *node,
+                gpus: *gpus,
+                cpu_milli: *cpu_milli,
+                memory_mib: *memory_mib,
+            }),
             Fact::TaskStarted {
                 job,
                 launch,

@@ -41,22 +41,13 @@ impl Book {
         let no = self.tickets[ticket];
         let now = self.now;
         let record = self.known(no);
-        let attempt = Attempt {
-            launch: record.attempts.last().map_or(0, |a| a.launch) + 1,
+        let attempt = Attempt::new(
+            record.attempts.last().map_or(0, |a| a.launch) + 1,
             generation,
-            since: now,
-            running_since: None,
-            until: None,
-            tasks: vec![TaskState::Starting; allocation.shares.len()],
+            now,
+            vec![TaskState::Starting; allocation.shares.len()],
             allocation,
-            cause: None,
-            sharing: String::new(),
-            resized: false,
-            ends: Vec::new(),
-            verdict: None,
-            remarks: Vec::new(),
-            end: None,
-        };
+        );
         record.attempts.push(attempt);
         self.set(no, JobState::Starting);
         let record = &self.jobs[&no];
@@ -399,6 +390,9 @@ impl Book {
     fn back_in_line(&mut self, no: JobNo, cause: Cause) {
         self.requeue(no);
         self.notice(Some(no), What::Requeued(cause));
+        if self.jobs[&no].scattered {
+            return self.wait_for_parts(no);
+        }
         let now = self.now;
         let record = &self.jobs[&no];
         if record

@@ -112,6 +112,9 @@ impl Book {
                     .and_then(|c| c.user_cap_gpus)
                     .unwrap_or_default(),
             )),
+            JobState::Held(Hold::Parts) => plain(
+                "what it consists of is gone, and is being made anew by whoever looks after it".to_owned(),
+            ),
             JobState::Held(Hold::Array) => plain("as many jobs of its array are up as may be".to_owned()),
             JobState::Ended(end) if end.sentence().is_empty() => plain(format!("it is over: {}", end.word())),
             JobState::Ended(end) => plain(format!("it is over: {}: {}", end.word(), end.sentence())),

@@ -1,0 +1,55 @@
+//! `dovetail kube convert`: HiveD's configuration as objects of Kubernetes.
+
+use anyhow::Context;
+use serde_json::{Map, Value, json};
+
+use super::args::ConvertArgs;
+use crate::failure::{Blame, Failure};
+use crate::show;
+
+/// Prints a ClusterTopology and a VirtualCluster for each virtual cluster.
+pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
+    let path = args.file.display().to_string();
+    let text = std::fs::read_to_string(&args.file)
+        .with_context(|| path.clone())
+        .or_request()?;
+    let wrong = |what: String| Failure::request(format!("{path}: {what}"));
+    let parse = |text: &str| -> Result<Value, Failure> {
+        serde_saphyr::from_str(text)
+            .map_err(|e| wrong(e.to_string().lines().next().unwrap_or_default().to_owned()))
+    };
+    let mut object = parse(&text)?;
+    let mut inner = text.clone();
+    if object.get("kind").and_then(Value::as_str) == Some("ConfigMap") {
+        let data = object.get("data").and_then(Value::as_object);
+        let held = data.into_iter().flatten().filter_map(|(_, value)| value.as_str());
+        inner = held
+            .into_iter()
+            .find(|text| text.contains("physicalCluster"))
+            .ok_or_else(|| wrong("data: none of its values has a physicalCluster".to_owned()))?
+            .to_owned();
+        object = parse(&inner)?;
+    }
+    // All of HiveD's mistakes are named before anything is printed.
+    let config = dovetail_workload::parse_hived(&inner, &path).or_request()?;
+    if let Err(faults) = config.compile() {
+        let all: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        return Err(wrong(all.join("; ")));
+    }
+    let mut documents = vec![json!({
+        "apiVersion": "dovetail.io/v1alpha1", "kind": "ClusterTopology", "metadata": {"name": args.name},
+        "spec": object.get("physicalCluster").cloned().unwrap_or_else(|| Value::Object(Map::new())),
+    })];
+    let clusters = object.get("virtualClusters").and_then(Value::as_object);
+    for (name, owns) in clusters.into_iter().flatten() {
+        documents.push(json!({
+            "apiVersion": "dovetail.io/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": name}, "spec": owns,
+        }));
+    }
+    let mut out = String::new();
+    for document in &documents {
+        out.push_str("---\n");
+        out.push_str(&serde_saphyr::to_string(document).or_work()?);
+    }
+    show::print(out.trim_end())
+}

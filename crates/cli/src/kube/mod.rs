@@ -1,0 +1,23 @@
+//! Dovetail on Kubernetes.
+
+pub mod args;
+mod convert;
+pub mod extender;
+mod health;
+mod scheduler;
+mod settings;
+
+use crate::failure::Failure;
+use args::{Kube, KubeArgs};
+
+/// Runs `dovetail kube`.
+///
+/// # Errors
+/// What the command fails with.
+pub fn run(args: &KubeArgs) -> Result<(), Failure> {
+    match &args.command {
+        Kube::Scheduler(args) => scheduler::run(args),
+        Kube::Extender(args) => extender::run(args),
+        Kube::Convert(args) => convert::run(args),
+    }
+}

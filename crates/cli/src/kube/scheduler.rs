@@ -1,0 +1,176 @@
+//! `dovetail kube scheduler`: the same scheduler on Kubernetes.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context;
+use dovetail_control::{Handle, JobState};
+use dovetail_kube::{Elector, Leadership, Mirror, Scheduler, SchedulerError};
+use dovetail_kubeapi::{Client, Config};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::args::SchedulerArgs;
+use super::health::{self, Answers};
+use super::settings::KubeSettings;
+use crate::failure::{Blame, Failure};
+use crate::show;
+
+/// Runs it until a signal comes or the lease is lost; pods run on.
+pub(super) fn run(args: &SchedulerArgs) -> Result<(), Failure> {
+    let level = std::env::var("DOVETAIL_LOG")
+        .ok()
+        .and_then(|level| level.parse().ok());
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_max_level(level.unwrap_or(tracing::Level::INFO))
+        .init();
+    let config = Config::find(args.kubeconfig.as_deref(), args.context.as_deref()).or_request()?;
+    let settings = KubeSettings::read(args, &config.namespace)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .or_work()?;
+    runtime.block_on(lead(Client::new(config), settings))
+}
+
+/// What can be asked of it while it runs.
+struct State {
+    handle: Handle,
+    mirror: Arc<Mutex<Mirror>>,
+    client: Client,
+    leadership: Leadership,
+    ready: watch::Receiver<bool>,
+}
+
+impl Answers for State {
+    fn health(&self) -> Result<String, String> {
+        match (self.leadership.holds(), *self.ready.borrow()) {
+            (false, _) => Ok("standing by".to_owned()),
+            (true, true) => Ok("leading".to_owned()),
+            (true, false) => Err("nodes and pods have not been listed yet".to_owned()),
+        }
+    }
+
+    fn metrics(&self) -> String {
+        let (pods, gangs) = self
+            .mirror
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .counts();
+        let (running, waiting) = self.handle.read(|book| {
+            let up = book.jobs_live().filter(|j| j.state.is_up()).count();
+            let queued = book.jobs_live().filter(|j| j.state == JobState::Queued).count();
+            (up, queued)
+        });
+        let mut text = String::new();
+        let leads = u64::from(self.leadership.holds());
+        let rows: [(&str, &str, &str, u64); 6] = [
+            (
+                "dovetail_kube_leader",
+                "gauge",
+                "Whether this replica leads.",
+                leads,
+            ),
+            (
+                "dovetail_kube_pods",
+                "gauge",
+                "Pods of ours that are known.",
+                pods as u64,
+            ),
+            (
+                "dovetail_kube_gangs",
+                "gauge",
+                "Gangs that are known.",
+                gangs as u64,
+            ),
+            (
+                "dovetail_kube_jobs_running",
+                "gauge",
+                "Jobs that hold GPUs.",
+                running as u64,
+            ),
+            (
+                "dovetail_kube_jobs_waiting",
+                "gauge",
+                "Jobs in line.",
+                waiting as u64,
+            ),
+            (
+                "dovetail_kube_requests_total",
+                "counter",
+                "Requests to the API server.",
+                self.client.requests(),
+            ),
+        ];
+        for (name, kind, help, value) in rows {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
+        }
+        text
+    }
+}
+
+async fn lead(client: Client, settings: KubeSettings) -> Result<(), Failure> {
+    let scheduler = Scheduler::new(client.clone(), settings.scheduler).or_request()?;
+    let mut elector = settings.lease.map(|lease| Elector::new(client.clone(), lease));
+    let leadership = elector
+        .as_ref()
+        .map_or_else(Leadership::alone, Elector::leadership);
+    if let Some(address) = settings.http {
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("--http {address}: cannot listen (port 0 picks a free one)"))
+            .or_work()?;
+        show::print(format!(
+            "Health and metrics: http://{}/",
+            listener.local_addr().or_work()?
+        ))?;
+        let state = State {
+            handle: scheduler.handle(),
+            mirror: scheduler.mirror(),
+            client: client.clone(),
+            leadership: leadership.clone(),
+            ready: scheduler.ready(),
+        };
+        tokio::spawn(health::serve(listener, Arc::new(state)));
+    }
+    let mut terminate = signal(SignalKind::terminate()).or_work()?;
+    let mut interrupt = signal(SignalKind::interrupt()).or_work()?;
+    let mut ready = scheduler.ready();
+    let work = async {
+        if let Some(elector) = &mut elector {
+            show::print("Waiting for the lease.")?;
+            elector.win().await;
+        }
+        show::print("Leading.")?;
+        let keep = async {
+            match &mut elector {
+                Some(elector) => elector.keep().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::spawn(async move {
+            if ready.wait_for(|ready| *ready).await.is_ok() {
+                let _ = show::print("Nodes and pods are known; deciding.");
+            }
+        });
+        tokio::select! {
+            ended = scheduler.run(leadership) => ended.map_err(|error| match error {
+                SchedulerError::Policy(_) => Failure::Request(error.into()),
+                SchedulerError::Refused(_) | SchedulerError::Ended => Failure::Work(error.into()),
+            }),
+            why = keep => Err(Failure::Work(anyhow::anyhow!(why))),
+        }
+    };
+    let ended = tokio::select! {
+        ended = work => ended,
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    };
+    if let Some(elector) = &mut elector {
+        elector.release().await;
+    }
+    ended
+}

@@ -1,0 +1,108 @@
+//! The settings file of `dovetail kube scheduler`.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use dovetail_control::PolicyText;
+use dovetail_kube::{Events, LeaseSettings, SchedulerSettings, Settings};
+use serde::Deserialize;
+
+use super::args::SchedulerArgs;
+use crate::failure::{Blame, Failure};
+use crate::live::settings::{host_name, span};
+
+/// `kube.yaml`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    scheduler_name: Option<String>,
+    gpu_resources: Option<Vec<String>>,
+    policy: Option<String>,
+    parts: BTreeMap<String, String>,
+    events: Option<Events>,
+    at_once: Option<usize>,
+    lost_after: Option<String>,
+    http: Option<SocketAddr>,
+    lease: LeaseFile,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LeaseFile {
+    namespace: Option<String>,
+    name: Option<String>,
+    duration: Option<String>,
+    deadline: Option<String>,
+    period: Option<String>,
+}
+
+/// All the scheduler needs to know.
+pub(super) struct KubeSettings {
+    pub(super) scheduler: SchedulerSettings,
+    /// None where there is no other replica.
+    pub(super) lease: Option<LeaseSettings>,
+    pub(super) http: Option<SocketAddr>,
+}
+
+impl KubeSettings {
+    /// What the flags and the file say, and the usual for the rest.
+    pub(super) fn read(args: &SchedulerArgs, namespace: &str) -> Result<Self, Failure> {
+        let file = match &args.config {
+            None => File::default(),
+            Some(path) => read(path)?,
+        };
+        let (usual, mirror) = (SchedulerSettings::default(), Settings::default());
+        let duration = |text: &Option<String>, key: &str, usual: Duration| match text {
+            Some(text) => span(text, key).map(|span| Duration::from_secs_f64(span.as_secs_f64())),
+            None => Ok(usual),
+        };
+        let scheduler = SchedulerSettings {
+            mirror: Settings {
+                scheduler_name: file.scheduler_name.unwrap_or(mirror.scheduler_name),
+                gpu_resources: file.gpu_resources.unwrap_or(mirror.gpu_resources),
+            },
+            policy: PolicyText {
+                policy: args.policy.clone().or(file.policy).unwrap_or(usual.policy.policy),
+                parts: file.parts,
+            },
+            at_once: file.at_once.unwrap_or(usual.at_once),
+            events: file.events.unwrap_or(usual.events),
+            lost_after: duration(&file.lost_after, "lost_after", usual.lost_after)?,
+            ..SchedulerSettings::default()
+        };
+        let host = host_name().unwrap_or_else(|| "dovetail".to_owned());
+        let namespace = file.lease.namespace.unwrap_or_else(|| namespace.to_owned());
+        let name = file.lease.name.unwrap_or_else(|| "dovetail-scheduler".to_owned());
+        let mut lease = LeaseSettings::new(&namespace, &name, &host);
+        lease.duration = duration(&file.lease.duration, "lease.duration", lease.duration)?;
+        lease.deadline = duration(&file.lease.deadline, "lease.deadline", lease.duration * 2 / 3)?;
+        lease.period = duration(
+            &file.lease.period,
+            "lease.period",
+            lease.period.min(lease.deadline / 3),
+        )?;
+        if lease.deadline >= lease.duration || lease.period >= lease.deadline {
+            return Err(Failure::request(
+                "lease: expected period < deadline < duration, so that a leader that is cut off stops in time",
+            ));
+        }
+        Ok(Self {
+            scheduler,
+            lease: (!args.alone).then_some(lease),
+            http: args.http.or(file.http),
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<File, Failure> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("{}", path.display()))
+        .or_request()?;
+    serde_saphyr::from_str(&text).map_err(|e| {
+        let first = e.to_string().lines().next().unwrap_or_default().to_owned();
+        Failure::request(format!("{}: {first}", path.display()))
+    })
+}

@@ -1,0 +1,26 @@
+//! A drop-in for HiveD's scheduler extender: kube-scheduler asks over HTTP where a pod may go, which pods have to go for it,
+//! and leaves the binding to us. Requests, answers, annotations and configuration are HiveD's; the decisions are those of
+//! crate `cells`.
+//!
+//! [`Extender`] is a plain value that neither opens sockets nor reads clocks. [`web`] puts HTTP in front of it, and
+//! [`cluster`] puts Kubernetes behind it. What is different from HiveD is in `docs/kubernetes-extender.md`.
+
+mod annotation;
+pub mod cluster;
+mod extender;
+mod inspect;
+mod life;
+mod pods;
+mod run;
+mod settings;
+pub mod web;
+mod wire;
+
+pub use annotation::{BIND_INFO, BindInfo, ENABLE, ISOLATION, MemberBindInfo, PodPlacement, SPEC, read_spec};
+pub use extender::{Extender, Filtered, Rules};
+pub use inspect::{AffinityGroup, ClusterStatus, PhysicalCell, Picture, VirtualCell};
+pub use life::Eviction;
+pub use pods::{BindOrder, Moment, PodName};
+pub use run::{Options, RunError, Service};
+pub use settings::{Settings, SettingsError};
+pub use wire::{BindCall, BindResult, Fault, FilterCall, FilterResult, PreemptCall, PreemptResult};

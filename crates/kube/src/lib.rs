@@ -1,0 +1,34 @@
+//! The Kubernetes driver: pods and nodes become facts, decisions become bindings and evictions.
+//!
+//! ```text
+//!  API server ──watch──▶ Mirror ──facts──▶ Book ──orders──▶ Mirror ──actions──▶ API server
+//! ```
+//!
+//! The API server is the only thing that remembers: the book is built anew from it at every start. What a launch means is
+//! written on the pods themselves, in the very request that binds them.
+
+mod action;
+mod ask;
+mod carry_out;
+mod explain;
+mod fit;
+mod identity;
+mod lease;
+mod mirror;
+mod plan;
+mod resources;
+mod scheduler;
+mod words;
+
+pub use action::{Action, Bind, PodId, Removal};
+pub use carry_out::Events;
+pub use identity::{GangKey, Identity, Says, Size};
+pub use lease::{Elector, Leadership, LeaseSettings};
+pub use mirror::{Gang, Ledger, Member, Mirror, Phase, Seat, Settings};
+pub use plan::Plan;
+pub use resources::{
+    API, ClusterTopology, SchedulingPolicy, SchedulingPolicySpec, VirtualCluster, VirtualClusterSpec,
+    virtual_clusters,
+};
+pub use scheduler::{Scheduler, SchedulerError, SchedulerSettings};
+pub use words::{GROUP, PLAN};

@@ -1,0 +1,110 @@
+//! What Kubernetes has and the book knows, side by side.
+//!
+//! The mirror is a value: it is told what was seen at the API server, tells the book facts, and collects what is to be
+//! done. It has no clock, no socket and no thread. Everything is level-triggered: a gang is looked at whenever something
+//! about it changed, and what follows does not depend on what was missed.
+
+mod found;
+mod gangs;
+mod launch;
+mod nodes;
+mod pods;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dovetail_control::{Book, Fact, JobNo, JobRequest, Refusal};
+use dovetail_model::NodeId;
+
+use crate::action::Action;
+use crate::identity::GangKey;
+
+pub use gangs::{Gang, Member, Phase, Seat};
+
+/// Where facts go.
+pub trait Ledger {
+    /// How things stand.
+    fn book(&self) -> &Book;
+    /// Something happened.
+    fn record(&mut self, fact: Fact);
+    /// A job comes.
+    ///
+    /// # Errors
+    /// When it cannot be taken.
+    fn submit(&mut self, user: &str, request: JobRequest) -> Result<JobNo, Refusal>;
+}
+
+/// What an administrator can set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Pods of this name are ours.
+    pub scheduler_name: String,
+    /// Resources that are GPUs.
+    pub gpu_resources: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            scheduler_name: "dovetail".to_owned(),
+            gpu_resources: vec!["nvidia.com/gpu".to_owned(), "amd.com/gpu".to_owned()],
+        }
+    }
+}
+
+/// The cluster as the API server has it.
+#[derive(Debug, Default)]
+pub struct Mirror {
+    pub(crate) settings: Settings,
+    pub(crate) nodes: BTreeMap<String, nodes::Seen>,
+    pub(crate) node_names: BTreeMap<NodeId, String>,
+    /// Pods of ours, by uid, and the gang of each.
+    pub(crate) pods: BTreeMap<String, GangKey>,
+    /// Pods of others that use a node, by uid.
+    pub(crate) others: BTreeMap<String, nodes::Other>,
+    pub(crate) gangs: BTreeMap<GangKey, Gang>,
+    pub(crate) jobs: BTreeMap<JobNo, GangKey>,
+    /// Nodes whose use by others has changed.
+    pub(crate) changed_nodes: BTreeSet<String>,
+    /// Nodes that were lost and are back, while pods of before are still there.
+    pub(crate) returning: BTreeMap<String, dovetail_kubeapi::Node>,
+    /// Pods that cannot be understood, and why.
+    pub(crate) strange: BTreeMap<String, String>,
+    pub(crate) actions: Vec<Action>,
+    /// Pods and nodes were listed once.
+    pub(crate) settled: bool,
+}
+
+impl Mirror {
+    /// Nothing is known yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            ..Self::default()
+        }
+    }
+
+    /// What is to be done.
+    pub fn take_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Pods of gangs, and gangs, that are known.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.pods.len(), self.gangs.len())
+    }
+
+    /// The gang of a job.
+    pub fn gang_of(&self, job: JobNo) -> Option<&Gang> {
+        self.gangs.get(self.jobs.get(&job)?)
+    }
+
+    /// All gangs.
+    pub fn gangs(&self) -> impl Iterator<Item = &Gang> {
+        self.gangs.values()
+    }
+
+    /// The name of a node.
+    pub(crate) fn node_name(&self, node: NodeId) -> String {
+        self.node_names.get(&node).cloned().unwrap_or_default()
+    }
+}

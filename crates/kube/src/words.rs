@@ -1,0 +1,54 @@
+//! Names that objects carry.
+
+/// Our own prefix of annotations, labels and kinds.
+pub const GROUP: &str = "dovetail.io";
+
+/// The name of the gang a pod belongs to, within its namespace.
+pub(crate) const GANG: &str = "dovetail.io/gang";
+/// How many pods that gang has.
+pub(crate) const GANG_SIZE: &str = "dovetail.io/gang-size";
+/// With how many it may start; the others follow one by one.
+pub(crate) const GANG_MIN: &str = "dovetail.io/gang-min";
+/// The virtual cluster.
+pub(crate) const VIRTUAL_CLUSTER: &str = "dovetail.io/virtual-cluster";
+/// Larger is more urgent, below zero only borrows; the pod's own priority where nothing is said.
+pub(crate) const PRIORITY: &str = "dovetail.io/priority";
+/// Only this kind of GPU.
+pub(crate) const GPU_TYPE: &str = "dovetail.io/gpu-type";
+/// GPUs of a node or pod that no device plugin counts.
+pub(crate) const GPUS_WANTED: &str = "dovetail.io/gpu-count";
+/// How long it should take, in seconds, where that is known.
+pub(crate) const EXPECTED: &str = "dovetail.io/expected-seconds";
+/// Who sent it.
+pub(crate) const USER: &str = "dovetail.io/user";
+/// Seconds between a warning and the end, to write a checkpoint in.
+pub(crate) const CHECKPOINT_SECONDS: &str = "dovetail.io/checkpoint-seconds";
+/// Written on a pod that is about to be stopped: when.
+pub(crate) const PREEMPT_AT: &str = "dovetail.io/preempt-at";
+/// Written on a pod that is stopped: for whom, and by which rule.
+pub(crate) const PREEMPTED_BY: &str = "dovetail.io/preempted-by";
+
+/// Written on a bound pod: the number of its job.
+pub(crate) const JOB: &str = "dovetail.io/job";
+/// Written on a bound pod: the launch it belongs to.
+pub(crate) const LAUNCH: &str = "dovetail.io/launch";
+/// Written on a bound pod: its GPUs, such as `0,1`.
+pub(crate) const GPUS: &str = "dovetail.io/gpus";
+/// Written on the first pod of a gang before any of them is bound: where each of them goes.
+pub const PLAN: &str = "dovetail.io/plan";
+
+/// The rack of a node.
+pub(crate) const RACK: &str = "dovetail.io/rack";
+
+/// HiveD's request of a pod.
+pub(crate) const HIVED_SPEC: &str = "hivedscheduler.microsoft.com/pod-scheduling-spec";
+/// Where HiveD writes a pod's GPUs.
+pub(crate) const HIVED_ISOLATION: &str = "hivedscheduler.microsoft.com/pod-leaf-cell-isolation";
+
+/// Labels that name the kind of a node's GPUs, the first that is there counts.
+pub(crate) const GPU_TYPE_LABELS: [&str; 4] = [
+    GPU_TYPE,
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "cloud.google.com/gke-accelerator",
+];

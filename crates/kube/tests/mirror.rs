@@ -1,0 +1,386 @@
+//! The mirror over random histories of a made-up API server that honours the contract of the real one: pods are bound once,
+//! answers come late, the scheduler dies at any moment, and owners make pods anew.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dovetail_control::{Book, Clock, Fact, JobNo, JobRequest, Order, PolicyText, Refusal};
+use dovetail_kube::{Action, Ledger, Mirror, Settings};
+use dovetail_kubeapi::{Node, Pod};
+use dovetail_model::Time;
+use proptest::prelude::*;
+use serde_json::json;
+
+struct AtDesk<'a> {
+    book: &'a mut Book,
+    now: Time,
+}
+
+impl Ledger for AtDesk<'_> {
+    fn book(&self) -> &Book {
+        self.book
+    }
+
+    fn record(&mut self, fact: Fact) {
+        self.book.apply(self.now, &fact);
+    }
+
+    fn submit(&mut self, user: &str, request: JobRequest) -> Result<JobNo, Refusal> {
+        request.validate().map_err(Refusal::Invalid)?;
+        let job = self.book.next_job();
+        self.record(Fact::Submitted {
+            job,
+            user: user.to_owned(),
+            request: Box::new(request),
+            key: None,
+        });
+        Ok(job)
+    }
+}
+
+const NODES: u32 = 3;
+const GPUS: u32 = 4;
+
+/// An API server, nodes, and a scheduler.
+struct World {
+    policy: String,
+    pods: BTreeMap<String, Pod>,
+    nodes: BTreeSet<u32>,
+    sizes: BTreeMap<String, u32>,
+    made: u32,
+    now: i64,
+    book: Book,
+    mirror: Mirror,
+    /// What is on its way to the server.
+    pending: Vec<Action>,
+}
+
+fn node(i: u32) -> Node {
+    let amounts = json!({"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": GPUS.to_string()});
+    serde_json::from_value(json!({"metadata": {"name": format!("n{i}")},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}}))
+    .unwrap()
+}
+
+impl World {
+    fn new(policy: &str) -> Self {
+        let (book, mirror) = scheduler(policy);
+        let mut world = Self {
+            policy: policy.to_owned(),
+            pods: BTreeMap::new(),
+            nodes: (0..NODES).collect(),
+            sizes: BTreeMap::new(),
+            made: 0,
+            now: 1_000_000,
+            book,
+            mirror,
+            pending: Vec::new(),
+        };
+        world.list();
+        world
+    }
+
+    /// The scheduler dies, and another one finds what is there. What was on its way is lost.
+    fn crash(&mut self) {
+        self.pending.clear();
+        (self.book, self.mirror) = scheduler(&self.policy);
+        self.list();
+    }
+
+    fn list(&mut self) {
+        let nodes: Vec<Node> = self.nodes.iter().map(|i| node(*i)).collect();
+        let pods: Vec<Pod> = self.pods.values().cloned().collect();
+        self.with(|mirror, desk| {
+            mirror.all_nodes(&nodes, desk);
+            mirror.all_pods(&pods, desk);
+        });
+    }
+
+    fn with(&mut self, work: impl FnOnce(&mut Mirror, &mut AtDesk<'_>)) {
+        self.now += 1_000;
+        let now = Time(self.now);
+        work(
+            &mut self.mirror,
+            &mut AtDesk {
+                book: &mut self.book,
+                now,
+            },
+        );
+        loop {
+            let orders = self.book.take_orders();
+            if orders.is_empty() {
+                break;
+            }
+            let mut desk = AtDesk {
+                book: &mut self.book,
+                now,
+            };
+            for (_, order) in orders {
+                match order {
+                    Order::Start(task) => self.mirror.start(task.job, task.launch, &mut desk),
+                    Order::Stop { job, launch, .. } => self.mirror.stop(job, launch, &mut desk),
+                    Order::Resize { .. } => {}
+                }
+            }
+        }
+        let actions = self.mirror.take_actions();
+        self.pending.extend(actions);
+        self.book.check().unwrap();
+        self.check();
+    }
+
+    /// No GPU has two pods.
+    fn check(&self) {
+        let mut used = BTreeSet::new();
+        for pod in self
+            .pods
+            .values()
+            .filter(|p| !p.spec.node_name.is_empty() && !is_over(p))
+        {
+            for gpu in pod.metadata.annotations["dovetail.io/gpus"].split(',') {
+                assert!(
+                    used.insert((pod.spec.node_name.clone(), gpu.to_owned())),
+                    "GPU {gpu} of {} has two pods",
+                    pod.spec.node_name
+                );
+            }
+        }
+    }
+
+    fn put(&mut self, pod: Pod) {
+        self.pods.insert(pod.metadata.uid.clone(), pod.clone());
+        self.with(|mirror, desk| mirror.pod_put(&pod, desk));
+    }
+
+    fn make_pod(&mut self, gang: &str, owned: bool, gpus: u32, priority: i32) {
+        self.made += 1;
+        let i = self.made;
+        let mut meta = json!({"name": format!("{gang}-{i}"), "namespace": "ns", "uid": format!("uid-{i}"),
+            "creationTimestamp": "2026-11-17T00:00:00Z"});
+        match owned {
+            true => {
+                meta["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": gang, "uid": gang,
+                    "controller": true}]);
+            }
+            false => {
+                let size = self.sizes[gang].to_string();
+                meta["annotations"] = json!({"dovetail.io/gang": gang, "dovetail.io/gang-size": size});
+            }
+        }
+        let limits = json!({"nvidia.com/gpu": gpus.to_string(), "cpu": "1"});
+        let pod = json!({"metadata": meta, "status": {"phase": "Pending"}, "spec": {"schedulerName": "dovetail",
+            "priority": priority, "containers": [{"name": "c", "resources": {"limits": limits}}]}});
+        self.put(serde_json::from_value(pod).unwrap());
+    }
+
+    fn make_gang(&mut self, size: u32, owned: bool, gpus: u32, priority: i32) {
+        let gang = format!("g{}", self.sizes.len());
+        self.sizes.insert(gang.clone(), size);
+        for _ in 0..size {
+            self.make_pod(&gang, owned, gpus, priority);
+        }
+    }
+
+    /// Whoever owned a pod that is gone makes another one.
+    fn remove(&mut self, uid: &str) {
+        let Some(pod) = self.pods.remove(uid) else { return };
+        self.with(|mirror, desk| mirror.pod_gone(&pod, desk));
+        if let Some(owner) = pod.metadata.controller().cloned().filter(|_| !is_over(&pod)) {
+            let gpus = pod.spec.containers[0].resources.limits["nvidia.com/gpu"]
+                .parse()
+                .unwrap();
+            self.make_pod(&owner.name, true, gpus, pod.spec.priority.unwrap());
+        }
+    }
+
+    fn deliver(&mut self, at: usize) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let action = self.pending.remove(at % self.pending.len());
+        match action {
+            Action::Launch { plan, binds, .. } => {
+                if let Some((first, plan)) = plan {
+                    let Some(pod) = self.pods.get(&first.uid).cloned() else {
+                        for bind in binds {
+                            self.with(|mirror, desk| mirror.bind_failed(&bind.pod.uid, desk));
+                        }
+                        return;
+                    };
+                    let mut pod = pod;
+                    pod.metadata
+                        .annotations
+                        .insert("dovetail.io/plan".to_owned(), plan);
+                    self.put(pod);
+                }
+                // Each binding is a request of its own.
+                for bind in binds {
+                    let one = Action::Launch {
+                        job: 0,
+                        launch: 0,
+                        gang: String::new(),
+                        plan: None,
+                        binds: vec![bind],
+                    };
+                    self.pending.push(one.clone());
+                    if at % 2 == 0 {
+                        self.pending.pop();
+                        self.bind(one);
+                    }
+                }
+            }
+            Action::Remove { pod, .. } => {
+                if let Some(mut pod) = self.pods.get(&pod.uid).cloned() {
+                    pod.metadata.deletion_timestamp = Some("2026-11-17T00:00:00Z".to_owned());
+                    self.put(pod);
+                }
+            }
+            Action::LookUp { gang, .. } => {
+                let size = self.sizes[&gang.name];
+                self.with(|mirror, desk| mirror.size_is(&gang, Ok(size), desk));
+            }
+            Action::StopOwner { .. } | Action::Explain { .. } => {}
+        }
+    }
+
+    fn bind(&mut self, action: Action) {
+        let Action::Launch { binds, .. } = action else {
+            return;
+        };
+        for bind in binds {
+            let free = |p: &&Pod| p.spec.node_name.is_empty() && p.metadata.deletion_timestamp.is_none();
+            match self.pods.get(&bind.pod.uid).filter(free).cloned() {
+                Some(mut pod) => {
+                    pod.spec.node_name = bind.node;
+                    for (key, value) in bind.annotations {
+                        pod.metadata.annotations.insert(key.to_owned(), value);
+                    }
+                    self.put(pod);
+                }
+                None => self.with(|mirror, desk| mirror.bind_failed(&bind.pod.uid, desk)),
+            }
+        }
+    }
+
+    fn some_pod(&self, pick: usize, like: impl Fn(&&Pod) -> bool) -> Option<Pod> {
+        let all: Vec<&Pod> = self.pods.values().filter(like).collect();
+        all.get(pick % all.len().max(1)).map(|p| (*p).clone())
+    }
+
+    fn step(&mut self, what: u8, pick: usize) {
+        match what {
+            0 | 1 => self.make_gang(
+                1 + (pick % 4) as u32,
+                pick % 3 != 0,
+                1 + (pick % 2) as u32,
+                (pick % 5) as i32 * 10,
+            ),
+            2..=6 => self.deliver(pick),
+            7 | 8 => {
+                if let Some(mut pod) = self.some_pod(pick, |p| {
+                    !p.spec.node_name.is_empty() && p.status.phase == "Pending"
+                }) {
+                    pod.status.phase = "Running".to_owned();
+                    self.put(pod);
+                }
+            }
+            9 => {
+                if let Some(mut pod) = self.some_pod(pick, |p| p.status.phase == "Running") {
+                    pod.status.phase = if pick % 4 == 0 { "Failed" } else { "Succeeded" }.to_owned();
+                    self.put(pod);
+                }
+            }
+            10 => {
+                if let Some(pod) = self.some_pod(pick, |p| p.metadata.deletion_timestamp.is_some()) {
+                    self.remove(&pod.metadata.uid);
+                }
+            }
+            11 => {
+                if let Some(pod) = self.some_pod(pick, |_| true) {
+                    self.remove(&pod.metadata.uid);
+                }
+            }
+            12 => self.crash(),
+            13 => {
+                let i = (pick as u32) % NODES;
+                match self.nodes.remove(&i) {
+                    true => {
+                        let name = format!("n{i}");
+                        self.with(|mirror, desk| mirror.node_gone(&name, desk));
+                        let there: Vec<String> = self
+                            .pods
+                            .values()
+                            .filter(|p| p.spec.node_name == name)
+                            .map(|p| p.metadata.uid.clone())
+                            .collect();
+                        there.iter().for_each(|uid| self.remove(uid));
+                    }
+                    false => {
+                        self.nodes.insert(i);
+                        let node = node(i);
+                        self.with(|mirror, desk| mirror.node_put(&node, desk));
+                    }
+                }
+            }
+            _ => self.list(),
+        }
+    }
+
+    /// Everything that is on its way arrives, and everything that was told to go is gone.
+    fn settle(&mut self) {
+        for round in 0..2_000 {
+            if let Some(pod) = self.some_pod(0, |p| p.metadata.deletion_timestamp.is_some()) {
+                self.remove(&pod.metadata.uid);
+            } else if !self.pending.is_empty() {
+                self.deliver(0);
+            } else {
+                return;
+            }
+            assert!(round < 1_999, "no end in sight");
+        }
+    }
+}
+
+fn scheduler(policy: &str) -> (Book, Mirror) {
+    let text = PolicyText {
+        policy: policy.to_owned(),
+        parts: BTreeMap::new(),
+    };
+    (
+        Book::new(text, Clock::Events).unwrap(),
+        Mirror::new(Settings::default()),
+    )
+}
+
+fn is_over(pod: &Pod) -> bool {
+    matches!(pod.status.phase.as_str(), "Succeeded" | "Failed")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn no_gpu_has_two_pods_and_gangs_are_whole(
+        policy in prop::sample::select(vec!["fifo-backfill:priority=true", "srsf", "tiresias", "las"]),
+        steps in prop::collection::vec((0_u8..15, any::<usize>()), 1..120),
+    ) {
+        let mut world = World::new(if policy == "srsf" { "las" } else { policy });
+        for (what, pick) in steps {
+            world.step(what, pick);
+        }
+        world.settle();
+        for gang in world.mirror.gangs() {
+            let there = gang.members.values().filter(|m| m.is_there()).count();
+            let waiting = gang.waiting().len();
+            let empty = gang.seats.iter().filter(|s| s.pod.is_none()).count();
+            // Pods without an owner that somebody deleted leave a seat that nobody fills.
+            prop_assert!(there == 0 || waiting == 0 || empty == 0 || gang.seats.len() != there + waiting,
+                "gang {} is half bound: {there} pods there, {waiting} wait, {empty} seats are empty, its job is {:?}\n{gang:#?}",
+                gang.key, gang.job.and_then(|no| world.book.job(no)).map(|job| &job.state));
+            if there > 0 && waiting > 0 {
+                prop_assert!(gang.seats.len() == there, "gang {} is half bound: {gang:#?}", gang.key);
+            }
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Requests over connections that are used again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use crate::config::Config;
+use crate::error::{Error, Status};
+use crate::objects::{Binding, List};
+use crate::stream::{Lines, frame};
+
+/// A way to the API server that is open. Clones share connections.
+#[derive(Debug, Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    config: Config,
+    idle: Mutex<Vec<SendRequest<String>>>,
+    requests: AtomicU64,
+}
+
+/// Connections that are kept while nobody uses them.
+const IDLE: usize = 64;
+
+/// How an object is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patch {
+    /// What is in the patch takes the place of what was there.
+    Merge,
+    /// The same, but lists are merged by the names of their items.
+    Strategic,
+    /// A list of steps (RFC 6902).
+    Json,
+}
+
+impl Patch {
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Merge => "application/merge-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+            Self::Json => "application/json-patch+json",
+        }
+    }
+}
+
+/// How an object is taken away.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeleteOptions {
+    /// Seconds it gets to end by itself; its own where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace_period_seconds: Option<i64>,
+    /// Only if it is still this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preconditions: Option<Value>,
+    /// `Background`, `Foreground` or `Orphan`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub propagation_policy: Option<&'static str>,
+}
+
+impl DeleteOptions {
+    /// Only the object with this uid.
+    pub fn of(uid: &str) -> Self {
+        Self {
+            preconditions: Some(serde_json::json!({ "uid": uid })),
+            ..Self::default()
+        }
+    }
+}
+
+impl Client {
+    /// Nothing is asked yet.
+    pub fn new(config: Config) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                config,
+                idle: Mutex::new(Vec::new()),
+                requests: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// The way to the server.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// How many requests were sent so far.
+    pub fn requests(&self) -> u64 {
+        self.inner.requests.load(Ordering::Relaxed)
+    }
+
+    /// An object.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        self.ask(Method::GET, path, "", String::new()).await
+    }
+
+    /// All objects of a kind, as the server remembers them. `query` may have selectors (`labelSelector=...`).
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn list<T: DeserializeOwned>(&self, path: &str, query: &str) -> Result<List<T>, Error> {
+        let and = if query.is_empty() { "" } else { "&" };
+        // Version 0: whatever the server has in memory, which is not older than what anybody was told.
+        self.get(&format!("{path}?resourceVersion=0{and}{query}")).await
+    }
+
+    /// Makes an object.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn create<T: DeserializeOwned>(&self, path: &str, object: &impl Serialize) -> Result<T, Error> {
+        self.ask(Method::POST, path, "application/json", json(path, object)?)
+            .await
+    }
+
+    /// Makes something of which the answer does not matter.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn post(&self, path: &str, object: &impl Serialize) -> Result<(), Error> {
+        let body = json(path, object)?;
+        self.bytes(Method::POST, path, "application/json", body)
+            .await
+            .map(drop)
+    }
+
+    /// Puts an object in the place of the one of the same version.
+    ///
+    /// # Errors
+    /// As the server says; a conflict if the object has changed.
+    pub async fn replace<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        object: &impl Serialize,
+    ) -> Result<T, Error> {
+        self.ask(Method::PUT, path, "application/json", json(path, object)?)
+            .await
+    }
+
+    /// Changes an object.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        how: Patch,
+        patch: &Value,
+    ) -> Result<T, Error> {
+        self.ask(Method::PATCH, path, how.content_type(), patch.to_string())
+            .await
+    }
+
+    /// Writes an object as this manager would have it, making it if need be (server-side apply).
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn apply<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        manager: &str,
+        object: &Value,
+    ) -> Result<T, Error> {
+        let path = format!("{path}?fieldManager={manager}&force=true");
+        self.ask(
+            Method::PATCH,
+            &path,
+            "application/apply-patch+yaml",
+            object.to_string(),
+        )
+        .await
+    }
+
+    /// Takes an object away. One that is not there is fine.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn delete(&self, path: &str, options: &DeleteOptions) -> Result<(), Error> {
+        let body = json(path, options)?;
+        match self.bytes(Method::DELETE, path, "application/json", body).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Binds a pod to a node.
+    ///
+    /// # Errors
+    /// A conflict if it is bound already or is another one by now.
+    pub async fn bind(&self, binding: &Binding) -> Result<(), Error> {
+        let (namespace, name) = (&binding.metadata.namespace, &binding.metadata.name);
+        self.post(
+            &format!("/api/v1/namespaces/{namespace}/pods/{name}/binding"),
+            binding,
+        )
+        .await
+    }
+
+    /// An answer that goes on, line by line.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn lines(&self, path: &str) -> Result<Lines, Error> {
+        let (response, _) = self.send(Method::GET, path, "", String::new()).await?;
+        Ok(Lines::new(response.into_body()))
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &str,
+        body: String,
+    ) -> Result<T, Error> {
+        let what = format!("{method} {}", plain(path));
+        let bytes = self.bytes(method, path, kind, body).await?;
+        serde_json::from_slice(&bytes).map_err(|e| Error::Unreadable {
+            what,
+            why: e.to_string(),
+        })
+    }
+
+    async fn bytes(&self, method: Method, path: &str, kind: &str, body: String) -> Result<Vec<u8>, Error> {
+        let what = format!("{method} {}", plain(path));
+        let patience = self.inner.config.patience;
+        let work = async {
+            let (response, connection) = self.send(method, path, kind, body).await?;
+            let bytes = whole(response).await.map_err(|e| Error::Unreachable {
+                what: what.clone(),
+                why: e.to_string(),
+            })?;
+            self.keep(connection);
+            Ok(bytes)
+        };
+        match tokio::time::timeout(patience, work).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::Unreachable {
+                what,
+                why: format!("no answer within {} s", patience.as_secs_f64()),
+            }),
+        }
+    }
+
+    /// Sends a request and looks at the status of the answer.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &str,
+        body: String,
+    ) -> Result<(Response<Incoming>, SendRequest<String>), Error> {
+        let config = &self.inner.config;
+        let what = || format!("{method} {}", plain(path));
+        let unreachable = |why: String| Error::Unreachable { what: what(), why };
+        let mut request = Request::builder()
+            .method(&method)
+            .uri(format!("{}{path}", config.prefix))
+            .header(HOST, format!("{}:{}", config.host, config.port))
+            .header(USER_AGENT, concat!("dovetail/", env!("CARGO_PKG_VERSION")))
+            .header(ACCEPT, "application/json");
+        if !kind.is_empty() {
+            request = request.header(CONTENT_TYPE, kind);
+        }
+        if let Some(token) = config.auth.token().await? {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let mut request = request.body(body).map_err(|e| unreachable(e.to_string()))?;
+        self.inner.requests.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let kept = self.take();
+            let is_new = kept.is_none();
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => self.connect().await.map_err(unreachable)?,
+            };
+            if connection.ready().await.is_err() && !is_new {
+                continue;
+            }
+            match connection.try_send_request(request).await {
+                Ok(response) if response.status().is_success() => return Ok((response, connection)),
+                Ok(response) => return Err(self.refused(what(), response, connection).await),
+                // A connection that was kept too long: what was not sent is sent over another one.
+                Err(mut error) => match error.take_message() {
+                    Some(again) if !is_new => request = again,
+                    _ => return Err(unreachable(error.into_error().to_string())),
+                },
+            }
+        }
+    }
+
+    async fn refused(
+        &self,
+        what: String,
+        response: Response<Incoming>,
+        connection: SendRequest<String>,
+    ) -> Error {
+        let code = response.status().as_u16();
+        let bytes = whole(response).await.unwrap_or_default();
+        self.keep(connection);
+        let mut status: Status = serde_json::from_slice(&bytes).unwrap_or_else(|_| Status {
+            message: String::from_utf8_lossy(&bytes[..bytes.len().min(300)]).into_owned(),
+            ..Status::default()
+        });
+        status.code = code;
+        Error::Refused { what, status }
+    }
+
+    fn take(&self) -> Option<SendRequest<String>> {
+        let mut idle = self.inner.idle.lock().unwrap_or_else(|e| e.into_inner());
+        while let Some(connection) = idle.pop() {
+            if !connection.is_closed() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn keep(&self, connection: SendRequest<String>) {
+        let mut idle = self.inner.idle.lock().unwrap_or_else(|e| e.into_inner());
+        if idle.len() < IDLE && !connection.is_closed() {
+            idle.push(connection);
+        }
+    }
+
+    async fn connect(&self) -> Result<SendRequest<String>, String> {
+        let config = &self.inner.config;
+        let dial = async {
+            let stream = TcpStream::connect((config.host.as_str(), config.port))
+                .await
+                .map_err(|e| format!("{}:{}: {e}", config.host, config.port))?;
+            stream.set_nodelay(true).map_err(|e| e.to_string())?;
+            let Some(tls) = &config.tls else {
+                return Ok(spawn(
+                    http1::handshake(TokioIo::new(stream))
+                        .await
+                        .map_err(|e| e.to_string())?,
+                ));
+            };
+            let name = ServerName::try_from(config.host.clone()).map_err(|e| e.to_string())?;
+            let connector = tokio_rustls::TlsConnector::from(Arc::clone(tls));
+            let stream = connector.connect(name, stream).await.map_err(|e| e.to_string())?;
+            Ok(spawn(
+                http1::handshake(TokioIo::new(stream))
+                    .await
+                    .map_err(|e| e.to_string())?,
+            ))
+        };
+        let longest = Duration::from_secs(10);
+        match tokio::time::timeout(longest, dial).await {
+            Ok(done) => done,
+            Err(_) => Err(format!(
+                "{}:{}: no connection within 10 s",
+                config.host, config.port
+            )),
+        }
+    }
+}
+
+fn spawn<T>(
+    (sender, connection): (SendRequest<String>, http1::Connection<TokioIo<T>, String>),
+) -> SendRequest<String>
+where
+    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    tokio::spawn(async move {
+        // Whoever waits for the answer hears of the error.
+        let _ = connection.await;
+    });
+    sender
+}
+
+async fn whole(response: Response<Incoming>) -> Result<Vec<u8>, hyper::Error> {
+    let mut body = response.into_body();
+    let mut bytes = Vec::new();
+    while let Some(piece) = frame(&mut body).await? {
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}
+
+fn json(path: &str, object: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(object).map_err(|e| Error::Unreadable {
+        what: plain(path).to_owned(),
+        why: e.to_string(),
+    })
+}
+
+/// The path without its query.
+fn plain(path: &str) -> &str {
+    path.split('?').next().unwrap_or(path)
+}

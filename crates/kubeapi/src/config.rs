@@ -1,0 +1,240 @@
+//! The way to an API server: its address, whom to believe that it is it, and who asks.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+use serde::Deserialize;
+use tokio::sync::Mutex;
+
+use crate::error::{ConfigError, Error};
+use crate::time::parse_time;
+
+/// The way to an API server.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Its host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// What the address begins with after the host, such as that of a proxy; usually empty.
+    pub prefix: String,
+    /// TLS, unless it is spoken to in the clear.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// Who asks.
+    pub auth: Auth,
+    /// The namespace to use where none is named.
+    pub namespace: String,
+    /// How long an answer may take.
+    pub patience: Duration,
+}
+
+/// Who asks, where the TLS certificate does not say so.
+#[derive(Debug, Clone)]
+pub enum Auth {
+    /// Nobody, or whom the certificate names.
+    None,
+    /// A token.
+    Token(String),
+    /// A token in a file that is written anew from time to time.
+    TokenFile(PathBuf),
+    /// A token from a program.
+    Exec(Arc<ExecPlugin>),
+}
+
+/// A program that prints credentials.
+#[derive(Debug)]
+pub struct ExecPlugin {
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables for it.
+    pub env: Vec<(String, String)>,
+    /// The version of what it prints.
+    pub api_version: String,
+    /// What it printed last, and until when that is good.
+    pub last: Mutex<Option<(String, Option<i64>)>>,
+}
+
+#[derive(Deserialize)]
+struct ExecCredential {
+    status: ExecStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExecStatus {
+    #[serde(default)]
+    token: Option<String>,
+    #[serde(default)]
+    expiration_timestamp: Option<String>,
+}
+
+impl Auth {
+    /// The token to show now.
+    pub(crate) async fn token(&self) -> Result<Option<String>, Error> {
+        match self {
+            Self::None => Ok(None),
+            Self::Token(token) => Ok(Some(token.clone())),
+            Self::TokenFile(path) => {
+                let token = tokio::fs::read_to_string(path).await;
+                let token = token.map_err(|e| Error::Credentials(format!("{}: {e}", path.display())))?;
+                Ok(Some(token.trim().to_owned()))
+            }
+            Self::Exec(plugin) => plugin.token().await.map(Some),
+        }
+    }
+}
+
+impl ExecPlugin {
+    async fn token(&self) -> Result<String, Error> {
+        let mut last = self.last.lock().await;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+        let soon = now + 60_000_000;
+        if let Some((token, until)) = last.as_ref()
+            && until.is_none_or(|until| until > soon)
+        {
+            return Ok(token.clone());
+        }
+        let wrong = |why: String| Error::Credentials(format!("{}: {why}", self.command));
+        let info = format!(
+            r#"{{"apiVersion":"{}","kind":"ExecCredential","spec":{{}}}}"#,
+            self.api_version
+        );
+        let began = Instant::now();
+        let output = tokio::process::Command::new(&self.command)
+            .args(&self.args)
+            .envs(self.env.iter().cloned())
+            .env("KUBERNETES_EXEC_INFO", info)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(Duration::from_secs(60), output).await;
+        let output = output.map_err(|_| wrong(format!("no answer after {:?}", began.elapsed())))?;
+        let output = output.map_err(|e| wrong(e.to_string()))?;
+        if !output.status.success() {
+            return Err(wrong(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+        }
+        let said: ExecCredential = serde_json::from_slice(&output.stdout)
+            .map_err(|e| wrong(format!("expected an ExecCredential with status.token: {e}")))?;
+        let token = said.status.token.ok_or_else(|| {
+            wrong("gives a certificate; only tokens of such programs are supported".to_owned())
+        })?;
+        let until = said.status.expiration_timestamp.as_deref().and_then(parse_time);
+        *last = Some((token.clone(), until));
+        Ok(token)
+    }
+}
+
+impl Config {
+    /// By an address, with certificates in PEM where they are needed.
+    ///
+    /// # Errors
+    /// When the address or a certificate is none.
+    pub fn new(
+        server: &str,
+        ca: Option<&[u8]>,
+        identity: Option<(&[u8], &[u8])>,
+    ) -> Result<Self, ConfigError> {
+        let (secure, rest) = match (server.strip_prefix("https://"), server.strip_prefix("http://")) {
+            (Some(rest), _) => (true, rest),
+            (None, Some(rest)) => (false, rest),
+            (None, None) => return Err(ConfigError::Address(server.to_owned())),
+        };
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let address = || ConfigError::Address(server.to_owned());
+        let usual = if secure { 443 } else { 80 };
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| address())?),
+            _ => (authority, usual),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() {
+            return Err(address());
+        }
+        let prefix = match path.trim_end_matches('/') {
+            "" => String::new(),
+            path => format!("/{path}"),
+        };
+        let tls = match secure {
+            true => Some(Arc::new(tls(ca, identity)?)),
+            false => None,
+        };
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            prefix,
+            tls,
+            auth: Auth::None,
+            namespace: "default".to_owned(),
+            patience: Duration::from_secs(30),
+        })
+    }
+
+    /// The account of the pod this runs in.
+    ///
+    /// # Errors
+    /// When this is no pod, or it has no account.
+    pub fn in_cluster() -> Result<Self, ConfigError> {
+        let folder = PathBuf::from("/var/run/secrets/kubernetes.io/serviceaccount");
+        let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+        let host = variable("KUBERNETES_SERVICE_HOST").ok_or(ConfigError::Nowhere)?;
+        let port = variable("KUBERNETES_SERVICE_PORT").unwrap_or_else(|| "443".to_owned());
+        let host = match host.contains(':') {
+            true => format!("[{host}]"),
+            false => host,
+        };
+        let file = |path: PathBuf| {
+            std::fs::read(&path).map_err(|source| ConfigError::File {
+                path: path.clone(),
+                source,
+            })
+        };
+        let ca = file(folder.join("ca.crt"))?;
+        let mut config = Self::new(&format!("https://{host}:{port}"), Some(&ca), None)?;
+        config.auth = Auth::TokenFile(folder.join("token"));
+        if let Ok(namespace) = file(folder.join("namespace")) {
+            config.namespace = String::from_utf8_lossy(&namespace).trim().to_owned();
+        }
+        Ok(config)
+    }
+}
+
+fn tls(ca: Option<&[u8]>, identity: Option<(&[u8], &[u8])>) -> Result<ClientConfig, ConfigError> {
+    let wrong = |what: &str, why: &dyn std::fmt::Display| ConfigError::Tls(format!("{what}: {why}"));
+    let mut roots = RootCertStore::empty();
+    let ca = ca.ok_or_else(|| {
+        ConfigError::Tls(
+            "certificate-authority is missing: the server cannot be told from another".to_owned(),
+        )
+    })?;
+    for certificate in CertificateDer::pem_slice_iter(ca) {
+        let certificate = certificate.map_err(|e| wrong("certificate-authority", &e))?;
+        roots
+            .add(certificate)
+            .map_err(|e| wrong("certificate-authority", &e))?;
+    }
+    if roots.is_empty() {
+        return Err(wrong("certificate-authority", &"no certificate in it"));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| wrong("versions", &e))?
+        .with_root_certificates(roots);
+    let Some((certificate, key)) = identity else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
+    let chain = chain.map_err(|e| wrong("client-certificate", &e))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| wrong("client-key", &e))?;
+    builder
+        .with_client_auth_cert(chain, key)
+        .map_err(|e| wrong("client-certificate", &e))
+}

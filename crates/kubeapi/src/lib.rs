@@ -1,0 +1,27 @@
+//! A small client of the Kubernetes API: what a scheduler says and hears, in JSON over HTTP/1.1 and TLS.
+//!
+//! Objects have only the fields that are looked at here; the rest is skipped while it is read. That, and connections that
+//! are used again, is what makes a pod cost a fraction of a millisecond. See `docs/decisions/0017-own-kubernetes-client.md`.
+
+mod client;
+mod config;
+mod error;
+mod kubeconfig;
+mod objects;
+mod quantity;
+mod stream;
+mod time;
+mod watch;
+
+pub use client::{Client, DeleteOptions, Patch};
+pub use config::{Auth, Config, ExecPlugin};
+pub use error::{ConfigError, Error, Status};
+pub use objects::{
+    Binding, Condition, Container, ContainerState, ContainerStatus, Event, EventSource, Lease, LeaseSpec,
+    List, Meta, Namespace, Node, NodeAddress, NodeSelectorTerm, NodeSpec, NodeStatus, Object, ObjectRef,
+    Owner, Pod, PodSpec, PodStatus, Requirement, Resources, Taint, Target, Terminated, Toleration,
+};
+pub use quantity::{cpu_milli, memory_mib, whole};
+pub use stream::Lines;
+pub use time::{micro_time, parse_time, seconds_time};
+pub use watch::{Change, Watcher};

@@ -1,0 +1,74 @@
+//! Lines of an answer that goes on and on.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use hyper::body::{Body, Incoming};
+
+/// Lines of a body, as they come.
+#[derive(Debug)]
+pub struct Lines {
+    body: Incoming,
+    buffer: Vec<u8>,
+    /// Where the next line begins in the buffer, and up to where no line ends.
+    from: usize,
+    looked: usize,
+}
+
+impl Lines {
+    pub(crate) fn new(body: Incoming) -> Self {
+        Self {
+            body,
+            buffer: Vec::new(),
+            from: 0,
+            looked: 0,
+        }
+    }
+
+    /// The next line without its end; none at the end of the body. What is left at the end is a line too.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, hyper::Error> {
+        loop {
+            if let Some(at) = self.buffer[self.looked..].iter().position(|b| *b == b'\n') {
+                let end = self.looked + at;
+                let line = self.buffer[self.from..end].to_vec();
+                (self.from, self.looked) = (end + 1, end + 1);
+                return Ok(Some(line));
+            }
+            self.buffer.drain(..self.from);
+            (self.from, self.looked) = (0, self.buffer.len());
+            match frame(&mut self.body).await? {
+                Some(bytes) => self.buffer.extend_from_slice(&bytes),
+                None if self.buffer.is_empty() => return Ok(None),
+                None => {
+                    self.looked = 0;
+                    return Ok(Some(std::mem::take(&mut self.buffer)));
+                }
+            }
+        }
+    }
+
+    /// Whether a whole line is there without waiting.
+    pub fn has_line(&self) -> bool {
+        self.buffer[self.looked..].contains(&b'\n')
+    }
+}
+
+/// The next piece of a body.
+pub(crate) async fn frame(body: &mut Incoming) -> Result<Option<hyper::body::Bytes>, hyper::Error> {
+    loop {
+        let next =
+            std::future::poll_fn(|cx: &mut Context<'_>| -> Poll<_> { Pin::new(&mut *body).poll_frame(cx) });
+        match next.await {
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+            Some(Err(e)) => return Err(e),
+            None => return Ok(None),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Files with which a client finds the API server and says who it is.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::LabError;
+use crate::identity::Identity;
+
+/// Writes the file for this identity, with its keys beside it; the authority's certificate is there already.
+pub(crate) fn write(folder: &Path, port: u16, identity: &Identity) -> Result<PathBuf, LabError> {
+    let name: String = identity
+        .user
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .collect();
+    let [certificate, key, config] =
+        ["pem", "key", "kubeconfig"].map(|end| folder.join(format!("{name}.{end}")));
+    private(&certificate, &identity.certificate)?;
+    private(&key, &identity.key)?;
+    let text = format!(
+        "apiVersion: v1
+kind: Config
+clusters:
+- name: kubelab
+  cluster:
+    server: https://127.0.0.1:{port}
+    certificate-authority: {ca}
+users:
+- name: {user:?}
+  user:
+    client-certificate: {certificate}
+    client-key: {key}
+contexts:
+- name: kubelab
+  context:
+    cluster: kubelab
+    user: {user:?}
+current-context: kubelab
+",
+        ca = folder.join("ca.pem").display(),
+        user = identity.user,
+        certificate = certificate.display(),
+        key = key.display(),
+    );
+    private(&config, &text)?;
+    Ok(config)
+}
+
+/// A file that only its owner reads; replaced whole, since others may read it at this moment.
+pub(crate) fn private(path: &Path, text: &str) -> Result<(), LabError> {
+    let new = path.with_extension("new");
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&new, path))
+        .map_err(LabError::file(path))
+}

@@ -1,0 +1,116 @@
+// Command kube-control-plane is a whole Kubernetes control plane in one binary, for tests: the upstream commands
+// kube-apiserver, kube-scheduler and kube-controller-manager, and an etcd that trusts the disk to keep what it was
+// given, since what tests write need not outlive the machine.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+	_ "time/tzdata" // Cron jobs can name a time zone.
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+)
+
+const usage = "usage: kube-control-plane etcd|kube-apiserver|kube-controller-manager|kube-scheduler [flags]"
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, usage)
+		os.Exit(2)
+	}
+	name := os.Args[1]
+	// The upstream commands read os.Args themselves.
+	os.Args = append([]string{name}, os.Args[2:]...)
+	if folder := os.Getenv("KUBELAB_FOLDER"); folder != "" {
+		go follow(folder)
+	}
+	switch name {
+	case "etcd":
+		if err := etcd(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, "etcd:", err)
+			os.Exit(1)
+		}
+	case "kube-apiserver":
+		os.Exit(cli.Run(apiserver.NewAPIServerCommand()))
+	case "kube-controller-manager":
+		os.Exit(cli.Run(controllers.NewControllerManagerCommand()))
+	case "kube-scheduler":
+		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
+	default:
+		fmt.Fprintf(os.Stderr, "there is no component %q; %s\n", name, usage)
+		os.Exit(2)
+	}
+}
+
+// follow ends this process when its input does: whoever started it is gone. What is in the folder is of no use to
+// anybody then, and goes too where it is marked as such.
+func follow(folder string) {
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	_, err := os.Stat(filepath.Join(folder, ".kubelab"))
+	// The others, which end at the same time, may still write.
+	for try := 0; err == nil && try < 20 && os.RemoveAll(folder) != nil; try++ {
+		time.Sleep(50 * time.Millisecond)
+	}
+	os.Exit(1)
+}
+
+// etcd serves one member over plain HTTP until it is told to end.
+func etcd(args []string) error {
+	flags := flag.NewFlagSet("etcd", flag.ExitOnError)
+	dir := flags.String("data-dir", "", "where the data is")
+	client := flags.String("client-url", "http://127.0.0.1:2379", "where clients connect")
+	peer := flags.String("peer-url", "http://127.0.0.1:2380", "where other members would connect")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	clientURL, err := url.Parse(*client)
+	if err != nil {
+		return err
+	}
+	peerURL, err := url.Parse(*peer)
+	if err != nil {
+		return err
+	}
+	config := embed.NewConfig()
+	config.Dir = *dir
+	config.LogLevel = "warn"
+	// A single member elects itself: no need to wait for others.
+	config.TickMs = 20
+	config.ElectionMs = 200
+	config.UnsafeNoFsync = true
+	config.QuotaBackendBytes = 8 << 30
+	config.MaxRequestBytes = 8 << 20
+	config.ListenClientUrls = []url.URL{*clientURL}
+	config.AdvertiseClientUrls = []url.URL{*clientURL}
+	config.ListenPeerUrls = []url.URL{*peerURL}
+	config.AdvertisePeerUrls = []url.URL{*peerURL}
+	config.InitialCluster = config.InitialClusterFromName(config.Name)
+
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, os.Interrupt, syscall.SIGTERM)
+	server, err := embed.StartEtcd(config)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	select {
+	case <-ended:
+		return nil
+	case err := <-server.Err():
+		return err
+	}
+}
