@@ -8,8 +8,9 @@ use std::time::Duration;
 use dovetail_kubeapi::{
     Binding, Change, Client, Config, ConfigError, DeleteOptions, Meta, Node, Pod, Watcher,
 };
+use tokio::time::MissedTickBehavior;
 
-use crate::life::Eviction;
+use crate::life::{Command, Eviction};
 use crate::pods::BindOrder;
 use crate::settings::Settings;
 use crate::web::Shell;
@@ -134,16 +135,25 @@ pub async fn hear_pods(client: Client, shell: Arc<Shell>) {
     }
 }
 
-/// Deletes victims nobody else deletes, for ever.
-pub async fn evict_due(shell: Arc<Shell>) {
+/// Does what is due, for ever.
+pub async fn do_due(shell: Arc<Shell>) {
     let mut tick = tokio::time::interval(Duration::from_millis(500));
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        for eviction in shell.with(|extender, now| extender.due(now)) {
-            let (pod, preemptor) = (&eviction.pod, &eviction.preemptor);
-            match shell.cluster().evict(&eviction).await {
-                Ok(()) => tracing::info!(%pod, %preemptor, "deleted: its place is needed"),
-                Err(error) => tracing::warn!(%pod, %preemptor, %error, "cannot be deleted"),
+        if !shell.is_ready() {
+            continue;
+        }
+        for command in shell.with(|extender, now| extender.due(now)) {
+            match command {
+                Command::Bind(order) => shell.force(order),
+                Command::Evict(eviction) => {
+                    let (pod, preemptor) = (&eviction.pod, &eviction.preemptor);
+                    match shell.cluster().evict(&eviction).await {
+                        Ok(()) => tracing::info!(%pod, %preemptor, "deleted: its place is needed"),
+                        Err(error) => tracing::warn!(%pod, %preemptor, %error, "cannot be deleted"),
+                    }
+                }
             }
         }
     }
