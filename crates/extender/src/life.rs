@@ -195,8 +195,8 @@ impl Extender {
         commands
     }
 
-    /// Victims that nobody has deleted for too long: kube-scheduler deletes those of one node at a time, and since
-    /// Kubernetes 1.19 none at all where it sees no lack of CPU, memory or other resources of its own.
+    /// Victims that nobody has deleted for too long: kube-scheduler deletes those of one node at a time, and in versions of
+    /// today none at all where it sees no lack of CPU, memory or other resources it counts itself.
     fn overdue_victims(&mut self, now: Moment) -> Vec<Eviction> {
         let Some(patience) = self.rules.evict_after else {
             return Vec::new();
