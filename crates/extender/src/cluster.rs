@@ -1,6 +1,7 @@
 //! Kubernetes behind the extender: it binds and deletes pods there, and hears of nodes and pods.
 
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +9,9 @@ use std::time::Duration;
 use dovetail_kubeapi::{
     Binding, Change, Client, Config, ConfigError, DeleteOptions, Meta, Node, Pod, Watcher,
 };
+use tokio::time::MissedTickBehavior;
 
-use crate::life::Eviction;
+use crate::life::{Command, Eviction};
 use crate::pods::BindOrder;
 use crate::settings::Settings;
 use crate::web::Shell;
@@ -73,18 +75,20 @@ fn error(error: &dovetail_kubeapi::Error) -> ClusterError {
 ///
 /// # Errors
 /// When there is none, or it is not what it should be.
-pub fn connect(settings: &Settings, kubeconfig: Option<&std::path::Path>) -> Result<Config, ConfigError> {
+pub fn connect(settings: &Settings, kubeconfig: Option<&Path>) -> Result<Config, ConfigError> {
     let named = match kubeconfig {
         Some(path) => Some(path.to_owned()),
         None => Some(settings.kubeconfig.as_str())
             .filter(|p| !p.is_empty())
-            .map(Into::into),
+            .map(PathBuf::from),
     };
     let address = settings.api_server.as_str();
     match (named, address) {
         (named, "") => Config::find(named.as_deref(), None),
-        (None, address) => Config::new(address, None, None),
-        (Some(path), address) => {
+        (named, address) => {
+            let Some(path) = named.or_else(usual_kubeconfig) else {
+                return Config::new(address, None, None);
+            };
             let mut config = Config::from_kubeconfig(&path, None)?;
             // Read as an address in the clear: the certificates are those of the file.
             let rest = address.strip_prefix("https://").map(|rest| {
@@ -106,6 +110,14 @@ pub fn connect(settings: &Settings, kubeconfig: Option<&std::path::Path>) -> Res
             Ok(config)
         }
     }
+}
+
+/// The kubeconfig of the environment, if it is there.
+fn usual_kubeconfig() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
+    let named = set("KUBECONFIG").map(PathBuf::from);
+    let path = named.or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".kube/config")))?;
+    path.is_file().then_some(path)
 }
 
 /// Hears of nodes for ever.
@@ -134,16 +146,25 @@ pub async fn hear_pods(client: Client, shell: Arc<Shell>) {
     }
 }
 
-/// Deletes victims nobody else deletes, for ever.
-pub async fn evict_due(shell: Arc<Shell>) {
+/// Does what is due, for ever.
+pub async fn do_due(shell: Arc<Shell>) {
     let mut tick = tokio::time::interval(Duration::from_millis(500));
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        for eviction in shell.with(|extender, now| extender.due(now)) {
-            let (pod, preemptor) = (&eviction.pod, &eviction.preemptor);
-            match shell.cluster().evict(&eviction).await {
-                Ok(()) => tracing::info!(%pod, %preemptor, "deleted: its place is needed"),
-                Err(error) => tracing::warn!(%pod, %preemptor, %error, "cannot be deleted"),
+        if !shell.is_ready() {
+            continue;
+        }
+        for command in shell.with(|extender, now| extender.due(now)) {
+            match command {
+                Command::Bind(order) => shell.force(order),
+                Command::Evict(eviction) => {
+                    let (pod, preemptor) = (&eviction.pod, &eviction.preemptor);
+                    match shell.cluster().evict(&eviction).await {
+                        Ok(()) => tracing::info!(%pod, %preemptor, "deleted: its place is needed"),
+                        Err(error) => tracing::warn!(%pod, %preemptor, %error, "cannot be deleted"),
+                    }
+                }
             }
         }
     }

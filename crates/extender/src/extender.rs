@@ -22,6 +22,8 @@ pub struct Rules {
     pub force_bind_after: u32,
     /// Victims nobody deletes for so long, in microseconds, are deleted by us; never if there is none.
     pub evict_after: Option<i64>,
+    /// Pods that could start and that nobody asks for within so long, in microseconds, are bound by us; never if there is none.
+    pub start_after: Option<i64>,
     /// Whether downgraded groups get their place back when there is room.
     pub repromote: bool,
 }
@@ -31,6 +33,7 @@ impl Default for Rules {
         Self {
             force_bind_after: 3,
             evict_after: Some(2_000_000),
+            start_after: Some(1_000_000),
             repromote: true,
         }
     }
@@ -48,6 +51,8 @@ pub struct Extender {
     pub(crate) nodes: BTreeMap<String, bool>,
     /// Since when groups are downgraded, by key.
     pub(crate) downgraded: BTreeMap<u64, Moment>,
+    /// The first and the last change after which pods that wait may start, and that was not followed up yet.
+    pub(crate) freed: Option<(Moment, Moment)>,
 }
 
 /// The answer to `filter`.
@@ -110,6 +115,7 @@ impl Extender {
             gone: Gone::default(),
             nodes: BTreeMap::new(),
             downgraded: BTreeMap::new(),
+            freed: None,
         }
     }
 
@@ -133,27 +139,37 @@ impl Extender {
             let (order, attempts) = (Arc::clone(order), *attempts);
             return Ok(self.bind_answer(&order, attempts, &call.nodes));
         }
-        let answer = self.decide(&call.pod, &call.spec, Phase::Filtering, &call.nodes, true, now)?;
-        match answer {
+        self.place(&call.pod, &call.spec, &call.nodes, now)
+    }
+
+    /// Finds a place for a pod that has none.
+    pub(crate) fn place(
+        &mut self,
+        pod: &PodName,
+        spec: &PodSpec,
+        nodes: &[String],
+        now: Moment,
+    ) -> Result<Filtered, Fault> {
+        match self.decide(pod, spec, Phase::Filtering, nodes, true, now)? {
             Answer::Bind { .. } => {
-                let order = Arc::new(self.order(&call.pod)?);
-                self.turn(&call.pod.uid, |known| {
+                let order = Arc::new(self.order(pod)?);
+                self.turn(&pod.uid, |known| {
                     known.asked = None;
                     known.state = State::Binding {
                         order: Arc::clone(&order),
                         attempts: 0,
                     };
                 });
-                Ok(self.bind_answer(&order, 0, &call.nodes))
+                Ok(self.bind_answer(&order, 0, nodes))
             }
             Answer::Preempt { victims } => {
-                self.ask(&call.pod.uid, &call.spec, &call.nodes, now);
-                let nodes = self.by_node(victims.iter().map(String::as_str));
-                if nodes.is_empty() {
+                self.ask(&pod.uid, spec, nodes, Some(now));
+                let by_node = self.by_node(victims.iter().map(String::as_str));
+                if by_node.is_empty() {
                     let why = "the Pods it preempts are going".to_owned();
                     return Ok(Filtered::Wait { why });
                 }
-                let told = nodes.into_iter().map(|(node, pods)| {
+                let told = by_node.into_iter().map(|(node, pods)| {
                     let names: Vec<String> = pods.iter().map(|p| p.name.to_string()).collect();
                     let why = format!("node({node}) has preemptible Pods: {}", names.join(", "));
                     (node.to_owned(), why)
@@ -163,9 +179,9 @@ impl Extender {
                 })
             }
             Answer::Wait { why } => {
-                self.wait(&call.pod.uid);
+                self.wait(&pod.uid, spec, nodes);
                 Ok(Filtered::Wait {
-                    why: why_words(why.as_ref(), &call.spec),
+                    why: why_words(why.as_ref(), spec),
                 })
             }
         }
@@ -185,9 +201,9 @@ impl Extender {
         match self.decide(&call.pod, &call.spec, Phase::Preempting, &call.nodes, false, now)? {
             // It is given to the pod when kube-scheduler asks where it may go.
             Answer::Bind { .. } => {}
-            Answer::Wait { .. } => self.wait(&call.pod.uid),
+            Answer::Wait { .. } => self.wait(&call.pod.uid, &call.spec, &call.nodes),
             Answer::Preempt { victims } => {
-                self.ask(&call.pod.uid, &call.spec, &call.nodes, now);
+                self.ask(&call.pod.uid, &call.spec, &call.nodes, Some(now));
                 self.turn(&call.pod.uid, |known| known.state = State::Preempting);
                 // Only what kube-scheduler knows to be there can be deleted by it.
                 let there = victims.iter().map(String::as_str);
@@ -289,23 +305,25 @@ impl Extender {
         }
     }
 
-    pub(crate) fn wait(&mut self, uid: &str) {
-        self.turn(uid, |known| {
-            known.state = State::Waiting;
-            known.asked = None;
-        });
+    /// Nothing was found for a pod.
+    pub(crate) fn wait(&mut self, uid: &str, spec: &PodSpec, nodes: &[String]) {
+        self.ask(uid, spec, nodes, None);
+        self.turn(uid, |known| known.state = State::Waiting);
     }
 
-    /// A pod waits for others to be deleted.
-    fn ask(&mut self, uid: &str, spec: &PodSpec, nodes: &[String], now: Moment) {
+    /// A pod has no place yet; with a moment, because others have to be deleted first.
+    fn ask(&mut self, uid: &str, spec: &PodSpec, nodes: &[String], for_victims: Option<Moment>) {
         let nodes = match spec.ignore_k8s_suggested_nodes {
             true => Vec::new(),
             false => nodes.to_vec(),
         };
         self.turn(uid, |known| {
-            let since = known.asked.as_ref().map_or(now, |asked| asked.since);
-            let spec = spec.clone();
-            known.asked = Some(Asked { since, spec, nodes });
+            let before = known.asked.as_ref().and_then(|asked| asked.for_victims);
+            known.asked = Some(Asked {
+                spec: spec.clone(),
+                nodes,
+                for_victims: for_victims.map(|now| before.unwrap_or(now)),
+            });
         });
     }
 

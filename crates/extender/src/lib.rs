@@ -13,14 +13,21 @@ mod life;
 mod pods;
 mod run;
 mod settings;
+mod shapes;
 pub mod web;
 mod wire;
 
 pub use annotation::{BIND_INFO, BindInfo, ENABLE, ISOLATION, MemberBindInfo, PodPlacement, SPEC, read_spec};
 pub use extender::{Extender, Filtered, Rules};
-pub use inspect::{AffinityGroup, ClusterStatus, PhysicalCell, Picture, VirtualCell};
-pub use life::Eviction;
+pub use inspect::Picture;
+pub use life::{Command, Eviction};
 pub use pods::{BindOrder, Moment, PodName};
 pub use run::{Options, RunError, Service};
 pub use settings::{Settings, SettingsError};
-pub use wire::{BindCall, BindResult, Fault, FilterCall, FilterResult, PreemptCall, PreemptResult};
+pub use shapes::{
+    AffinityGroup, CellState, CellStatus, ClusterStatus, GroupMeta, GroupStatus, Healthiness, LazyPreemption,
+    PhysicalCell, VirtualCell,
+};
+pub use wire::{
+    BindCall, BindResult, Fault, FilterCall, FilterResult, MetaPod, MetaVictims, PreemptCall, PreemptResult,
+};

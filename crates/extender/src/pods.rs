@@ -90,13 +90,14 @@ pub(crate) enum State {
     Bound(String),
 }
 
-/// What a pod asked for that others have to go for.
+/// What a pod that has no place yet asked for last.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    /// Since when it waits for somebody to delete them.
-    pub(crate) since: Moment,
     pub(crate) spec: PodSpec,
+    /// Nodes it may go to, if it matters.
     pub(crate) nodes: Vec<String>,
+    /// Since when it waits for somebody to delete others, if it does.
+    pub(crate) for_victims: Option<Moment>,
 }
 
 #[derive(Debug, Clone)]
@@ -107,6 +108,8 @@ pub(crate) struct Known {
     pub(crate) is_ending: bool,
     /// Kubernetes has told of it, not only kube-scheduler.
     pub(crate) is_heard: bool,
+    /// When it was first heard of.
+    pub(crate) first: Moment,
     /// When it was last asked for.
     pub(crate) touched: Moment,
     pub(crate) asked: Option<Asked>,
@@ -119,6 +122,7 @@ impl Known {
             state: State::Waiting,
             is_ending: false,
             is_heard: false,
+            first: now,
             touched: now,
             asked: None,
         }

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::cluster::{connect, evict_due, hear_nodes, hear_pods};
+use crate::cluster::{connect, do_due, hear_nodes, hear_pods};
 use crate::extender::{Extender, Rules};
 use crate::settings::{Settings, SettingsError};
 use crate::web::{Shell, router, serve};
@@ -137,7 +137,7 @@ impl Service {
         let mut tasks = JoinSet::new();
         tasks.spawn(hear_nodes(client.clone(), Arc::clone(&shell)));
         tasks.spawn(hear_pods(client, Arc::clone(&shell)));
-        tasks.spawn(evict_due(Arc::clone(&shell)));
+        tasks.spawn(do_due(Arc::clone(&shell)));
         let at_hand = Arc::clone(&shell);
         tasks.spawn(async move {
             let mut asked = true;

@@ -103,6 +103,17 @@ impl Shell {
         self.nodes_heard.load(Ordering::Acquire) && self.pods_heard.load(Ordering::Acquire)
     }
 
+    /// Binds a pod without kube-scheduler.
+    pub fn force(self: &Arc<Self>, order: Arc<BindOrder>) {
+        let shell = Arc::clone(self);
+        tokio::spawn(async move {
+            match shell.carry_out(&order).await {
+                Ok(()) => tracing::info!(pod = %order.pod, node = order.node, "bound without kube-scheduler"),
+                Err(fault) => tracing::warn!(%fault, "not bound"),
+            }
+        });
+    }
+
     /// Binds a pod as it was decided.
     async fn carry_out(&self, order: &BindOrder) -> Result<(), Fault> {
         match self.cluster.bind(order).await {
@@ -208,15 +219,7 @@ async fn filter(State(shell): State<Arc<Shell>>, body: Bytes) -> Json<FilterResu
         Filtered::Bind {
             force: Some(order), ..
         } => {
-            let (shell, order) = (Arc::clone(&shell), Arc::clone(order));
-            tokio::spawn(async move {
-                match shell.carry_out(&order).await {
-                    Ok(()) => {
-                        tracing::info!(pod = %order.pod, node = order.node, "bound without kube-scheduler")
-                    }
-                    Err(fault) => tracing::warn!(%fault, "not bound"),
-                }
-            });
+            shell.force(Arc::clone(order));
         }
         Filtered::Wait { .. } => {
             // Other requests are answered meanwhile.

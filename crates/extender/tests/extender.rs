@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use common::{Kubernetes, Server, pod, request};
 use dovetail_extender::{
-    BIND_INFO, BindCall, BindInfo, Extender, FilterCall, Filtered, Moment, PreemptCall, Rules, Settings,
+    BIND_INFO, BindCall, BindInfo, Command, Eviction, Extender, FilterCall, Filtered, Moment, PreemptCall,
+    Rules, Settings,
 };
 use serde_json::{Value, json};
 
@@ -96,6 +97,25 @@ impl Desk {
             }
         });
         self.extender.pod_put(&self.kubernetes.pod(uid).unwrap(), at(1));
+    }
+
+    fn evictions(&mut self, now: Moment) -> Vec<Eviction> {
+        let due = self.extender.due(now).into_iter();
+        due.filter_map(|command| match command {
+            Command::Evict(eviction) => Some(eviction),
+            Command::Bind(_) => None,
+        })
+        .collect()
+    }
+
+    /// Pods that are to be bound without kube-scheduler.
+    fn starts(&mut self, now: Moment) -> Vec<String> {
+        let due = self.extender.due(now).into_iter();
+        due.filter_map(|command| match command {
+            Command::Bind(order) => Some(order.pod.uid.clone()),
+            Command::Evict(_) => None,
+        })
+        .collect()
     }
 
     fn states(&self) -> Vec<(String, &'static str)> {
@@ -228,8 +248,8 @@ fn victims_nobody_deletes_are_deleted_by_us_all_at_once_and_each_once() {
     let wide = "virtualCluster: a\npriority: 1\nleafCellNumber: 2\n";
     let high = desk.create("high", wide);
     assert!(matches!(desk.filter(&high), Ok(Filtered::Preempt { .. })));
-    assert_eq!(desk.extender.due(at(2)), []);
-    let due = desk.extender.due(at(4));
+    assert_eq!(desk.evictions(at(2)), []);
+    let due = desk.evictions(at(4));
     assert_eq!(due.len(), 2);
     assert!(due.iter().all(|e| e.preemptor.uid == high));
     // One of them is on its way out by then.
@@ -239,15 +259,49 @@ fn victims_nobody_deletes_are_deleted_by_us_all_at_once_and_each_once() {
     });
     let pod = desk.kubernetes.pod(ending).unwrap();
     desk.extender.pod_put(&pod, at(5));
-    assert_eq!(desk.extender.due(at(5)), []);
-    let again = desk.extender.due(at(7));
+    assert_eq!(desk.evictions(at(5)), []);
+    let again = desk.evictions(at(7));
     assert_eq!(again.iter().map(|e| &e.pod).collect::<Vec<_>>(), [&due[1].pod]);
     for eviction in &due {
         desk.extender.pod_gone(&eviction.pod.uid, at(8));
     }
-    assert_eq!(desk.extender.due(at(20)), []);
-    desk.start(&high);
+    // kube-scheduler does not come back for it.
+    assert_eq!(desk.starts(at(20)), [high.clone()]);
+    assert_eq!(desk.evictions(at(20)), []);
+    desk.bound(&high, "n1");
     assert_eq!(desk.states().len(), 3);
+}
+
+#[test]
+fn a_pod_that_could_start_and_is_not_asked_for_is_bound_by_us_in_the_order_of_priority() {
+    let mut desk = Desk::new();
+    let first = desk.create("first", &spec("a", 5, 2, "first", 1));
+    desk.start(&first);
+    let low = desk.create("low", &spec("a", 1, 2, "low", 1));
+    let high = desk.create("high", &spec("a", 4, 2, "high", 1));
+    for uid in [&low, &high] {
+        assert!(matches!(desk.filter(uid), Ok(Filtered::Wait { .. })));
+    }
+    assert_eq!(desk.starts(at(9)), Vec::<String>::new(), "nothing was freed");
+    desk.extender.pod_gone(&first, at(10));
+    assert_eq!(
+        desk.starts(at(10)),
+        Vec::<String>::new(),
+        "kube-scheduler may still come"
+    );
+    assert_eq!(desk.starts(at(11)), [high.clone()]);
+    // If Kubernetes does not bind it, it is tried again.
+    assert_eq!(desk.starts(at(12)), Vec::<String>::new());
+    assert_eq!(desk.starts(at(21)), [high.clone()]);
+    desk.bound(&high, "n1");
+    // Whom kube-scheduler asks for itself is left to it.
+    desk.extender.pod_gone(&high, at(30));
+    let call = desk.call(&low, &["n1", "n2"]);
+    assert!(matches!(
+        desk.extender.filter(&call, at(31)),
+        Ok(Filtered::Bind { .. })
+    ));
+    assert_eq!(desk.starts(at(32)), Vec::<String>::new());
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! The experiments of AI-System's Lab 6 on a real control plane: a real kube-scheduler asks the extender, real pods with
 //! OpenPAI's annotations and priorities are bound, deleted and replaced. Kubelets are played.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says how long each experiment took"
+)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -182,6 +186,17 @@ impl Lab6<'_> {
         self.get(name).await.map(|p| p.spec.node_name).unwrap_or_default()
     }
 
+    /// Those of some pods that have a node.
+    async fn running(&self, names: &[String]) -> Vec<String> {
+        let mut found = Vec::new();
+        for name in names {
+            if !self.node_of(name).await.is_empty() {
+                found.push(name.clone());
+            }
+        }
+        found
+    }
+
     async fn until(&self, what: &str, is_so: impl AsyncFn() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(120);
         while !is_so().await {
@@ -353,17 +368,29 @@ async fn play(lab: &Lab, port: u16) {
     let (shell, end, task) = extender(options.clone()).await;
     let kubelets = tokio::spawn(kubelets(client));
 
+    let mut began = Instant::now();
+    let mut told = |what: &str| {
+        println!("{what}: {:.1} s", began.elapsed().as_secs_f64());
+        began = Instant::now();
+    };
     vc_safety(&lab6).await;
+    told("1 VC safety");
     priority(&lab6).await;
+    told("2 priority, victims deleted by the extender");
     priority_by_kube_scheduler(&lab6, &shell).await;
+    told("2 priority, victims deleted by kube-scheduler");
     drop((shell, end));
     task.await.unwrap();
     let (shell, end) = opportunistic(&lab6, &options).await;
+    told("3 opportunistic, with a restart");
     // Another file while everything runs on.
     std::fs::write(&file, ONE).unwrap();
     reloaded(&shell).await;
+    told("a new file");
     gang(&lab6).await;
+    told("4 gang");
     incremental(&lab6).await;
+    told("5 incremental");
     lab6.until("nothing is left behind", async || groups(&shell).is_empty())
         .await;
     drop(end);
@@ -386,11 +413,8 @@ async fn vc_safety(lab6: &Lab6<'_>) {
     }
     while !left.is_empty() {
         let mut running = String::new();
-        lab6.until("one of them runs", async || {
-            let pods = lab6.pods().await;
-            pods.iter().any(|p| !p.spec.node_name.is_empty())
-        })
-        .await;
+        lab6.until("one of them runs", async || !lab6.running(&left).await.is_empty())
+            .await;
         for name in &left {
             match lab6.node_of(name).await.as_str() {
                 "" => {
@@ -511,41 +535,21 @@ async fn incremental(lab6: &Lab6<'_>) {
         ..job("job7", "default", 100)
     };
     let mut left = lab6.submit(&loose).await;
-    let running = async || {
-        let mut found = Vec::new();
-        for name in &left {
-            if !lab6.node_of(name).await.is_empty() {
-                found.push(name.clone());
-            }
-        }
-        found
-    };
     lab6.until("one instance runs beside job5", async || {
-        running().await.len() == 1
+        lab6.running(&left).await.len() == 1
     })
     .await;
     let busy = lab6.node_of(&first[0]).await;
-    assert_ne!(lab6.node_of(&running().await[0]).await, busy);
+    assert_ne!(lab6.node_of(&lab6.running(&left).await[0]).await, busy);
     lab6.finish(&first).await;
-    lab6.until("two instances run", async || running().await.len() == 2)
-        .await;
     // They end one by one, and each time the next one starts.
     while !left.is_empty() {
-        let running = async |left: &[String]| {
-            let mut found = Vec::new();
-            for name in left {
-                if !lab6.node_of(name).await.is_empty() {
-                    found.push(name.clone());
-                }
-            }
-            found
-        };
         let expected = left.len().min(2);
         lab6.until("as many run as can", async || {
-            running(&left).await.len() == expected
+            lab6.running(&left).await.len() == expected
         })
         .await;
-        let one = running(&left).await.remove(0);
+        let one = lab6.running(&left).await.remove(0);
         lab6.finish(std::slice::from_ref(&one)).await;
         left.retain(|n| *n != one);
     }

@@ -245,9 +245,11 @@ impl Extender {
                 if let Some(new) = self.groups.get_mut(&name) {
                     new.pods = entry.pods;
                     carried.id = Some(new.id);
+                    let is_back = !new.is_stray(self.cells.layout());
                     carried.fate = match self.cells.group(new.id) {
                         Some(group) if group.effective() >= 0 => Fate::Restored,
-                        _ => Fate::Downgraded,
+                        _ if is_back => Fate::Downgraded,
+                        _ => Fate::Forgotten,
                     };
                 }
             }

@@ -56,7 +56,9 @@ pub(super) fn run(old: &Path, new: &Path, running: Option<&Path>, as_json: bool)
             Fate::Downgraded => "runs on, but only as a borrower: others may throw it out".to_owned(),
             Fate::Restored => "has its guaranteed place back".to_owned(),
             Fate::ClaimDropped => "had not started; its claim is dropped and it has to ask again".to_owned(),
-            Fate::Forgotten => "runs on, but there is no virtual cluster left to count it in".to_owned(),
+            Fate::Forgotten => {
+                "runs on, but its virtual cluster is gone: nothing is kept for it any more".to_owned()
+            }
         };
         if carried.leaves_lost > 0 {
             what += &format!(
