@@ -132,7 +132,7 @@ impl Engine {
         self.state.now = now.max(self.state.now);
         match event {
             Event::Submitted(spec) => self.submitted(spec),
-            Event::Returned { spec, past, holds } => self.returned(spec, past, holds),
+            Event::Returned(returned) => self.returned(*returned),
             Event::Cancelled { job } => self.cancelled(job),
             Event::Started {
                 job,

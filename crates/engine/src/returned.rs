@@ -1,12 +1,13 @@
 //! Jobs that lived before: they come back in line with what they have had, or are found on GPUs after a restart.
 
-use dovetail_model::{Allocation, Generation, JobSpec, Past};
+use dovetail_model::{Allocation, JobId, Returned};
 
 use crate::engine::Engine;
 use crate::job::{Live, Stage};
 
 impl Engine {
-    pub(crate) fn returned(&mut self, spec: JobSpec, past: Past, holds: Option<(Generation, Allocation)>) {
+    pub(crate) fn returned(&mut self, returned: Returned) {
+        let Returned { spec, past, holds } = returned;
         let id = spec.id;
         if self.state.jobs.get(id).is_some() {
             return;
@@ -24,7 +25,7 @@ impl Engine {
 
     /// The job goes on where it was found. It was let in once, so admission is not asked again. If its GPUs are somebody
     /// else's, or its node is not there, it stands in line.
-    fn take_up(&mut self, id: dovetail_model::JobId, mut allocation: Allocation) {
+    fn take_up(&mut self, id: JobId, mut allocation: Allocation) {
         for share in &mut allocation.shares {
             // It runs there: what the node has lost meanwhile, or was counted otherwise, does not matter.
             if let Some(node) = self.state.cluster.node(share.node) {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use dovetail_engine::{Engine, Snapshot};
-use dovetail_model::{Event, JobId, Past};
+use dovetail_model::{Event, JobId, Past, Returned};
 use dovetail_testkit::any::{Fit, cases, histories, histories_of, sizing_policies, steady_policies};
 use dovetail_testkit::{Happening, Op, Scenario, World, replay};
 use proptest::prelude::*;
@@ -200,14 +200,12 @@ fn found_again(world: &World, scenario: &Scenario) -> Result<Engine, String> {
             .clone()
             .filter(|_| job.is_up())
             .map(|a| (job.generation, a));
-        engine.handle(
-            now,
-            Event::Returned {
-                spec: job.spec.clone(),
-                past,
-                holds,
-            },
-        );
+        let returned = Returned {
+            spec: job.spec.clone(),
+            past,
+            holds,
+        };
+        engine.handle(now, Event::Returned(Box::new(returned)));
         engine.check()?;
     }
     Ok(engine)

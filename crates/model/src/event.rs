@@ -23,6 +23,17 @@ pub struct Past {
     pub first_start: Option<Time>,
 }
 
+/// A job that lived before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Returned {
+    /// The job, with an id of its own.
+    pub spec: JobSpec,
+    /// What it had so far.
+    pub past: Past,
+    /// Where it was found.
+    pub holds: Option<(Generation, Allocation)>,
+}
+
 /// How a process of a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
@@ -39,14 +50,7 @@ pub enum Event {
     Submitted(JobSpec),
     /// A job that lived before came back in line; or it was found on these GPUs, launched so many times, and runs on there
     /// if nobody else has them.
-    Returned {
-        /// The job, with an id of its own.
-        spec: JobSpec,
-        /// What it had so far.
-        past: Past,
-        /// Where it was found.
-        holds: Option<(Generation, Allocation)>,
-    },
+    Returned(Box<Returned>),
     /// Its owner does not want it any more.
     Cancelled {
         /// The job.

@@ -27,7 +27,7 @@ pub use allocation::{Allocation, NodeShare};
 pub use change::Change;
 pub use command::{Command, StopReason};
 pub use cpu_set::CpuSet;
-pub use event::{Event, Outcome, Past};
+pub use event::{Event, Outcome, Past, Returned};
 pub use gpu_set::GpuSet;
 pub use ids::{Generation, GpuTypeId, IdVec, JobId, ModelId, NodeId, TenantId, UserId, ZoneId};
 pub use job::{JobSpec, Scaling};

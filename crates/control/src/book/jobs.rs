@@ -1,7 +1,8 @@
 //! Jobs: what is known of each, and how they come, wait, and go.
 
 use dovetail_model::{
-    Allocation, Event, Generation, GpuTypeId, JobId, JobSpec, NodeId, Past, TenantId, Time, UserId, Work,
+    Allocation, Event, Generation, GpuTypeId, JobId, JobSpec, NodeId, Past, Returned, TenantId, Time, UserId,
+    Work,
 };
 use serde::{Deserialize, Serialize};
 
@@ -418,11 +419,11 @@ impl Book {
         self.set(no, JobState::Queued);
         match past {
             None => self.tell(Event::Submitted(spec)),
-            Some(past) => self.tell(Event::Returned {
+            Some(past) => self.tell(Event::Returned(Box::new(Returned {
                 spec,
                 past,
                 holds: None,
-            }),
+            }))),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Jobs whose parts others make: found where they run, and waiting while their parts are made anew.
 
-use dovetail_model::{Event, Generation};
+use dovetail_model::{Event, Generation, Returned};
 
 use super::{Attempt, Book, Hold, JobRecord, JobState, TaskState, What};
 use crate::JobNo;
@@ -41,11 +41,11 @@ impl Book {
             first_start: Some(*since),
             ..Default::default()
         };
-        self.tell(Event::Returned {
+        self.tell(Event::Returned(Box::new(Returned {
             spec,
             past,
             holds: Some((generation, allocation.clone())),
-        });
+        })));
         let holds = self.engine.job(ticket).and_then(|job| job.allocation.clone());
         let Some(allocation) = holds else {
             return self.set(*no, JobState::Queued);
