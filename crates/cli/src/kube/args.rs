@@ -65,6 +65,7 @@ pub struct ExtenderArgs {
         long,
         value_name = "FILE",
         env = "CONFIG",
+        hide_env_values = true,
         default_value = "./hivedscheduler.yaml"
     )]
     pub config: PathBuf,
