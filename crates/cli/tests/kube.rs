@@ -42,3 +42,63 @@ fn an_extender_that_cannot_run_says_why() {
         "{nowhere}"
     );
 }
+
+#[test]
+fn a_scheduler_that_cannot_run_says_why() {
+    let folder = tempfile::tempdir().expect("a directory to run in");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
+    let kubeconfig = "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: ''}}]\n\
+        clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n";
+    write("kubeconfig", kubeconfig);
+    write("misspelt.yaml", "polcy: srsf\n");
+    write("lease.yaml", "lease: {duration: 5s, deadline: 9s}\n");
+    let shown = |args: &[&str]| {
+        let args = [&["kube", "scheduler", "--kubeconfig", "kubeconfig"], args].concat();
+        common::dovetail_in(folder.path(), &args)
+    };
+    let misspelt = shown(&["--config", "misspelt.yaml"]);
+    assert!(
+        misspelt.contains("misspelt.yaml: ") && misspelt.contains("polcy"),
+        "{misspelt}"
+    );
+    assert!(misspelt.ends_with("exit code 2\n"), "{misspelt}");
+    let lease = shown(&["--config", "lease.yaml"]);
+    assert!(lease.contains("period < deadline < duration"), "{lease}");
+    let policy = shown(&["--policy", "srfs"]);
+    assert!(
+        policy.contains("srfs") && policy.ends_with("exit code 2\n"),
+        "{policy}"
+    );
+    let nowhere = common::dovetail(&["kube", "scheduler", "--kubeconfig", "none"]);
+    assert!(
+        nowhere.contains("none: No such file") && nowhere.ends_with("exit code 2\n"),
+        "{nowhere}"
+    );
+}
+
+#[test]
+fn a_file_of_hived_becomes_objects() {
+    let folder = tempfile::tempdir().expect("a directory to run in");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
+    write("hived.yaml", FILE);
+    let indented = FILE.replace('\n', "\n    ");
+    write(
+        "map.yaml",
+        &format!(
+            "kind: ConfigMap\nmetadata: {{name: hivedscheduler-config}}\ndata:\n  hivedscheduler.yaml: |\n    {indented}\n"
+        ),
+    );
+    write("broken.yaml", &FILE.replace("cellNumber: 1}", "cellNumber: 2}"));
+    let shown = |file: &str| common::dovetail_in(folder.path(), &["kube", "convert", file]);
+    let (plain, map) = (shown("hived.yaml"), shown("map.yaml"));
+    assert!(
+        plain.contains("kind: ClusterTopology") && plain.contains("kind: VirtualCluster"),
+        "{plain}"
+    );
+    assert_eq!(plain.replace("hived.yaml", "map.yaml"), map);
+    let broken = shown("broken.yaml");
+    assert!(
+        broken.contains("broken.yaml") && broken.ends_with("exit code 2\n"),
+        "{broken}"
+    );
+}
