@@ -159,7 +159,7 @@ function NotifyForm({ first }: { first: Notify }) {
         <Button type="submit" kind="main" disabled={busy}>
           Save
         </Button>
-        {set.secret !== undefined && (
+        {set.low_gpu_percent !== undefined && (
           <Button disabled={busy} onClick={attempt}>
             Try it
           </Button>
