@@ -36,6 +36,11 @@ fn an_extender_that_cannot_run_says_why() {
         short.contains("short.yaml: ") && short.ends_with("exit code 2\n"),
         "{short}"
     );
+    let absent = common::dovetail(&["kube", "extender"]);
+    assert!(
+        absent.contains("hivedscheduler.yaml: ") && absent.ends_with("exit code 2\n"),
+        "{absent}"
+    );
     let nowhere = shown(&["--kubeconfig", "nowhere"]);
     assert!(
         nowhere.contains("nowhere") && nowhere.ends_with("exit code 2\n"),

@@ -11,7 +11,7 @@ use dovetail_kubeapi::{
 };
 use tokio::time::MissedTickBehavior;
 
-use crate::life::{Command, Eviction};
+use crate::due::{Command, Eviction};
 use crate::pods::BindOrder;
 use crate::settings::Settings;
 use crate::web::Shell;

@@ -7,6 +7,7 @@
 
 mod annotation;
 pub mod cluster;
+mod due;
 mod extender;
 mod inspect;
 mod life;
@@ -18,9 +19,9 @@ pub mod web;
 mod wire;
 
 pub use annotation::{BIND_INFO, BindInfo, ENABLE, ISOLATION, MemberBindInfo, PodPlacement, SPEC, read_spec};
+pub use due::{Command, Eviction};
 pub use extender::{Extender, Filtered, Rules};
 pub use inspect::Picture;
-pub use life::{Command, Eviction};
 pub use pods::{BindOrder, Moment, PodName};
 pub use run::{Options, RunError, Service};
 pub use settings::{Settings, SettingsError};

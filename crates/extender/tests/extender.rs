@@ -266,7 +266,7 @@ fn victims_nobody_deletes_are_deleted_by_us_all_at_once_and_each_once() {
         desk.extender.pod_gone(&eviction.pod.uid, at(8));
     }
     // kube-scheduler does not come back for it.
-    assert_eq!(desk.starts(at(20)), [high.clone()]);
+    assert_eq!(desk.starts(at(20)), std::slice::from_ref(&high));
     assert_eq!(desk.evictions(at(20)), []);
     desk.bound(&high, "n1");
     assert_eq!(desk.states().len(), 3);
@@ -289,10 +289,10 @@ fn a_pod_that_could_start_and_is_not_asked_for_is_bound_by_us_in_the_order_of_pr
         Vec::<String>::new(),
         "kube-scheduler may still come"
     );
-    assert_eq!(desk.starts(at(11)), [high.clone()]);
+    assert_eq!(desk.starts(at(11)), std::slice::from_ref(&high));
     // If Kubernetes does not bind it, it is tried again.
     assert_eq!(desk.starts(at(12)), Vec::<String>::new());
-    assert_eq!(desk.starts(at(21)), [high.clone()]);
+    assert_eq!(desk.starts(at(21)), std::slice::from_ref(&high));
     desk.bound(&high, "n1");
     // Whom kube-scheduler asks for itself is left to it.
     desk.extender.pod_gone(&high, at(30));
