@@ -902,5 +902,22 @@ fn after_kubectl_apply_a_pytorch_job_with_one_changed_line_starts_whole() {
         );
         assert_eq!(words[1][..6], [space.as_str(), "8", "8", "1", "0", "true"]);
     }
+    let policies = "/apis/dovetail.io/v1alpha1/schedulingpolicies";
+    for (name, policy) in [("b", "fifo"), ("a", "srsf"), ("c", "srsf")] {
+        let policy = json!({"apiVersion": "dovetail.io/v1alpha1", "kind": "SchedulingPolicy", "metadata": {"name": name},
+            "spec": {"policy": policy}});
+        created(&lab, policies, &policy);
+    }
+    until(
+        "one policy is in force, and the others say that they are not",
+        || {
+            let status = |name: &str| get(&lab, &format!("{policies}/{name}"))["status"].clone();
+            let rest = ["b", "c"].map(status);
+            let told = rest
+                .iter()
+                .all(|s| s["accepted"] == false && text(s, "/message").contains("SchedulingPolicy a"));
+            (status("a")["accepted"] == true && told).then_some(())
+        },
+    );
     work.abort();
 }

@@ -224,7 +224,7 @@ impl World {
                         binds: vec![bind],
                     };
                     self.pending.push(one.clone());
-                    if at % 2 == 0 {
+                    if at.is_multiple_of(2) {
                         self.pending.pop();
                         self.bind(one);
                     }
@@ -272,7 +272,7 @@ impl World {
         match what {
             0 | 1 => self.make_gang(
                 1 + (pick % 4) as u32,
-                pick % 3 != 0,
+                !pick.is_multiple_of(3),
                 1 + (pick % 2) as u32,
                 (pick % 5) as i32 * 10,
             ),
@@ -287,7 +287,12 @@ impl World {
             }
             9 => {
                 if let Some(mut pod) = self.some_pod(pick, |p| p.status.phase == "Running") {
-                    pod.status.phase = if pick % 4 == 0 { "Failed" } else { "Succeeded" }.to_owned();
+                    pod.status.phase = if pick.is_multiple_of(4) {
+                        "Failed"
+                    } else {
+                        "Succeeded"
+                    }
+                    .to_owned();
                     self.put(pod);
                 }
             }
