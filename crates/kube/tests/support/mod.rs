@@ -1,0 +1,213 @@
+//! A real control plane, the scheduler in front of it, and pods in a few words.
+
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dovetail_kube::{Elector, Events, Leadership, LeaseSettings, Scheduler, SchedulerSettings};
+use dovetail_kubelab::{Behaviour, Kubelet, Lab, NodeShape, RUN_SECONDS, Settings};
+use serde_json::{Value, json};
+
+/// One control plane at a time: two cores are not many.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A cluster with nodes that are only objects, their stand-in kubelet, and a scheduler.
+pub(crate) struct Cluster {
+    pub(crate) lab: Lab,
+    pub(crate) kubelet: Kubelet,
+    pub(crate) space: String,
+    scheduler: Option<tokio::runtime::Runtime>,
+    pub(crate) settings: SchedulerSettings,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Cluster {
+    /// So many nodes with so many GPUs each; none where there is no control plane to be had.
+    pub(crate) fn start(nodes: usize, gpus: u32, settings: &Settings) -> Option<Self> {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let lab = Lab::start_or_skip(settings)?;
+        lab.create_nodes("n", nodes, &NodeShape::with_gpus(gpus)).unwrap();
+        let behaviour = Behaviour {
+            ends_after: Duration::from_millis(200),
+            ..Behaviour::default()
+        };
+        let kubelet = Kubelet::start(lab.client(), behaviour);
+        let space = lab.namespace("team").unwrap();
+        let settings = SchedulerSettings {
+            explain_every: Duration::from_millis(300),
+            lost_after: Duration::from_secs(2),
+            events: Events::Pods,
+            ..SchedulerSettings::default()
+        };
+        Some(Self {
+            lab,
+            kubelet,
+            space,
+            scheduler: None,
+            settings,
+            _turn: turn,
+        })
+    }
+
+    /// Starts the scheduler, or another one in its place.
+    pub(crate) fn schedule(&mut self) -> &mut Self {
+        self.halt();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let scheduler = Scheduler::new(self.lab.client(), self.settings.clone()).unwrap();
+        runtime.spawn(async move {
+            scheduler.run(Leadership::alone()).await.unwrap();
+        });
+        self.scheduler = Some(runtime);
+        self
+    }
+
+    /// A replica that works when it has the lease.
+    pub(crate) fn replica(&self, duration: Duration) -> tokio::runtime::Runtime {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (client, settings) = (self.lab.client(), self.settings.clone());
+        let mut lease = LeaseSettings::new("default", "test", "replica");
+        (lease.duration, lease.deadline, lease.period) = (duration, duration * 2 / 3, duration / 5);
+        runtime.spawn(async move {
+            let mut elector = Elector::new(client.clone(), lease);
+            elector.win().await;
+            let scheduler = Scheduler::new(client, settings).unwrap();
+            tokio::select! {
+                ended = scheduler.run(elector.leadership()) => ended.unwrap(),
+                _ = elector.keep() => {}
+            }
+        });
+        runtime
+    }
+
+    /// Ends the scheduler at once: nothing it had begun is finished.
+    pub(crate) fn halt(&mut self) {
+        if let Some(runtime) = self.scheduler.take() {
+            runtime.shutdown_background();
+        }
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+        let answer = self.lab.request(method, path, body).unwrap();
+        assert!(answer.status < 300, "{method} {path}: {}", answer.body);
+        answer.body
+    }
+
+    pub(crate) fn pods_path(&self) -> String {
+        format!("/api/v1/namespaces/{}/pods", self.space)
+    }
+
+    /// A pod with so many GPUs and these annotations.
+    pub(crate) fn pod(&self, name: &str, gpus: u32, annotations: &Value) {
+        self.make(&pod(name, gpus, annotations));
+    }
+
+    pub(crate) fn make(&self, pod: &Value) {
+        self.ask("POST", &self.pods_path(), Some(pod));
+    }
+
+    /// A gang of bare pods.
+    pub(crate) fn gang(&self, name: &str, size: u32, gpus: u32, more: &Value) {
+        for i in 0..size {
+            self.pod(&format!("{name}-{i}"), gpus, &gang(name, size, more));
+        }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Value> {
+        let answer = self
+            .lab
+            .request("GET", &format!("{}/{name}", self.pods_path()), None)
+            .unwrap();
+        (answer.status == 200).then_some(answer.body)
+    }
+
+    pub(crate) fn node_of(&self, name: &str) -> Option<String> {
+        self.get(name)?["spec"]["nodeName"].as_str().map(str::to_owned)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Value> {
+        let list = self.ask("GET", &self.pods_path(), None);
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn phase(&self, name: &str) -> String {
+        self.get(name)
+            .map(|p| p["status"]["phase"].as_str().unwrap_or_default().to_owned())
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(90);
+        while !is_so() {
+            assert!(Instant::now() < deadline, "never: {what}\n{}", self.picture());
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    /// How pods stand, for a test that fails.
+    pub(crate) fn picture(&self) -> String {
+        let one = |pod: &Value| {
+            let condition = pod["status"]["conditions"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|c| c["type"] == "PodScheduled");
+            format!(
+                "{} node={} phase={} gpus={} {}",
+                pod["metadata"]["name"],
+                pod["spec"]["nodeName"],
+                pod["status"]["phase"],
+                pod["metadata"]["annotations"]["dovetail.io/gpus"],
+                condition.map(|c| c["message"].to_string()).unwrap_or_default()
+            )
+        };
+        self.all().iter().map(one).collect::<Vec<_>>().join("\n")
+    }
+
+    /// No GPU has two pods that are not over, and every bound pod has its GPUs.
+    pub(crate) fn check_gpus(&self) {
+        let mut used = std::collections::BTreeSet::new();
+        for pod in self.all() {
+            let over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+            let Some(node) = pod["spec"]["nodeName"].as_str().filter(|_| !over) else {
+                continue;
+            };
+            let gpus = pod["metadata"]["annotations"]["dovetail.io/gpus"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            for gpu in gpus.split(',').filter(|g| !g.is_empty()) {
+                assert!(
+                    used.insert((node.to_owned(), gpu.to_owned())),
+                    "GPU {gpu} of {node} has two pods\n{}",
+                    self.picture()
+                );
+            }
+        }
+    }
+}
+
+pub(crate) fn pod(name: &str, gpus: u32, annotations: &Value) -> Value {
+    let mut annotations = annotations.clone();
+    if annotations.get(RUN_SECONDS).is_none() {
+        annotations[RUN_SECONDS] = json!("3600");
+    }
+    json!({"metadata": {"name": name, "annotations": annotations}, "spec": {"schedulerName": "dovetail",
+        "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": gpus.to_string(), "cpu": "1"}}}]}})
+}
+
+pub(crate) fn gang(name: &str, size: u32, more: &Value) -> Value {
+    let mut annotations = more.clone();
+    annotations["dovetail.io/gang"] = json!(name);
+    annotations["dovetail.io/gang-size"] = json!(size.to_string());
+    annotations
+}
