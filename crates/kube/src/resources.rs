@@ -151,7 +151,6 @@ pub fn virtual_clusters(
             user_cap_gpus: c.spec.user_cap_gpus,
             max_priority: c.spec.max_priority,
             everyone: Everyone::Member,
-            ..Promised::default()
         };
         (c.metadata.name.clone(), promised)
     };

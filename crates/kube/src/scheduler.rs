@@ -477,7 +477,19 @@ impl Scheduler {
             Ok(round) => self.take_policy(spec.text(), round, spec.paused).await,
             Err(why) => Err(why),
         };
-        let said = resources::accepted(&verdict, policy.metadata.generation, seconds_time(now()));
+        self.tell_policy(policy, &verdict).await;
+        let name = &policy.metadata.name;
+        let second = Err(format!(
+            "SchedulingPolicy {name} goes before it; only one can be used"
+        ));
+        for other in objects.policies.known.values().skip(1) {
+            self.tell_policy(other, &second).await;
+        }
+        Ok(())
+    }
+
+    async fn tell_policy(&self, policy: &SchedulingPolicy, verdict: &Result<(), String>) {
+        let said = resources::accepted(verdict, policy.metadata.generation, seconds_time(now()));
         if policy.status.get("message") != said.get("message")
             || policy.status.get("observedGeneration") != said.get("observedGeneration")
         {
@@ -488,7 +500,6 @@ impl Scheduler {
             );
             self.patch_status(&path, said).await;
         }
-        Ok(())
     }
 
     async fn take_policy(&self, text: PolicyText, round: Option<Time>, paused: bool) -> Result<(), String> {

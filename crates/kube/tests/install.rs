@@ -1,0 +1,923 @@
+//! What people install: the manifest on a fresh control plane, what its kinds accept, what its account may do, and a gang that
+//! is scheduled with no more rights than that.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use dovetail_kube::{
+    ClusterTopology, Elector, LeaseSettings, Scheduler, SchedulerSettings, SchedulingPolicy,
+    SchedulingPolicySpec, VirtualCluster, VirtualClusterSpec,
+};
+use dovetail_kubeapi::Client;
+use dovetail_kubelab::{Identity, Lab, NodeShape, Settings};
+use serde_json::{Value, json};
+
+const ACCOUNT: &str = "system:serviceaccount:dovetail-system:dovetail";
+const GROUPS: [&str; 2] = ["system:serviceaccounts", "system:serviceaccounts:dovetail-system"];
+
+fn deploy(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../deploy")
+        .join(path)
+}
+
+fn documents(text: &str) -> Vec<Value> {
+    let all = text.split("\n---\n").map(|d| d.trim_start_matches("---\n"));
+    all.map(|d| serde_saphyr::from_str::<Value>(d).unwrap())
+        .filter(Value::is_object)
+        .collect()
+}
+
+fn manifest() -> Vec<Value> {
+    documents(&std::fs::read_to_string(deploy("kubernetes/dovetail.yaml")).unwrap())
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// Kind and name.
+fn id(object: &Value) -> (String, String) {
+    (
+        text(object, "/kind").to_owned(),
+        text(object, "/metadata/name").to_owned(),
+    )
+}
+
+/// Where an object is.
+fn path(object: &Value) -> String {
+    let (kind, name) = id(object);
+    let plural = match kind.as_str() {
+        "CustomResourceDefinition" => "customresourcedefinitions".to_owned(),
+        kind => format!("{}s", kind.to_lowercase()),
+    };
+    let version = text(object, "/apiVersion");
+    let top = if version == "v1" { "/api" } else { "/apis" };
+    match text(object, "/metadata/namespace") {
+        "" => format!("{top}/{version}/{plural}/{name}"),
+        space => format!("{top}/{version}/namespaces/{space}/{plural}/{name}"),
+    }
+}
+
+fn skipped(why: &str) {
+    // Not with `eprintln`: the test runner keeps what a passing test says with it to itself.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn created(lab: &Lab, folder: &str, object: &Value) -> Value {
+    let answer = lab.request("POST", folder, Some(object)).unwrap();
+    assert_eq!(answer.status, 201, "{folder}: {}", answer.body);
+    answer.body
+}
+
+fn get(lab: &Lab, path: &str) -> Value {
+    let answer = lab.request("GET", path, None).unwrap();
+    assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+    answer.body
+}
+
+/// Applies the manifest through our own client.
+fn apply(lab: &Lab) {
+    let client = lab.client();
+    runtime().block_on(async {
+        for object in manifest() {
+            let done: Result<Value, _> = client.apply(&path(&object), "install", &object).await;
+            done.unwrap_or_else(|e| panic!("{:?}: {e}", id(&object)));
+        }
+    });
+}
+
+/// Waits until our kinds are served, and the account has its rights.
+fn settle(lab: &Lab) -> Identity {
+    for plural in ["virtualclusters", "clustertopologies", "schedulingpolicies"] {
+        let crd = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.dovetail.io");
+        until(&format!("{plural} are established"), || {
+            let crd = get(lab, &crd);
+            let conditions = crd.pointer("/status/conditions")?.as_array()?;
+            let has = |kind: &str| {
+                conditions
+                    .iter()
+                    .any(|c| c["type"] == kind && c["status"] == "True")
+            };
+            assert!(!has("NonStructuralSchema"), "{conditions:?}");
+            has("Established").then_some(())
+        });
+        until(&format!("{plural} are served"), || {
+            let answer = lab.request("GET", &format!("/apis/dovetail.io/v1alpha1/{plural}"), None);
+            (answer.unwrap().status == 200).then_some(())
+        });
+    }
+    let account = lab.authority().user(ACCOUNT, &GROUPS).unwrap();
+    for path in [
+        "/api/v1/nodes",
+        "/apis/coordination.k8s.io/v1/namespaces/dovetail-system/leases/dovetail-scheduler",
+    ] {
+        until("the account has its rights", || {
+            let answer = lab.request_as(&account, "GET", path, None).unwrap();
+            (answer.status != 403).then_some(())
+        });
+    }
+    account
+}
+
+/// A control plane on which the manifest was applied through our own client, and who runs there.
+fn installed() -> Option<&'static (Lab, Identity)> {
+    static LAB: OnceLock<Option<(Lab, Identity)>> = OnceLock::new();
+    let start = || {
+        let lab = Lab::start_or_skip(&Settings::default().with_gangs())?;
+        apply(&lab);
+        let account = settle(&lab);
+        Some((lab, account))
+    };
+    LAB.get_or_init(start).as_ref()
+}
+
+fn kubectl(lab: &Lab, args: &[&str]) -> Option<Output> {
+    let config = lab.kubeconfig(lab.admin()).unwrap();
+    let mut command = Command::new("kubectl");
+    command
+        .arg("--kubeconfig")
+        .arg(config)
+        .arg("--cache-dir")
+        .arg(lab.folder().join("kubectl"))
+        .args(args);
+    match command.output() {
+        Ok(output) => Some(output),
+        Err(e) => {
+            skipped(&format!("kubectl: {e}"));
+            None
+        }
+    }
+}
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn schemas_have_the_keys_of_the_types() {
+    let schemas: BTreeMap<String, Value> = manifest()
+        .into_iter()
+        .filter(|d| d["kind"] == "CustomResourceDefinition")
+        .map(|d| {
+            let schema = d.pointer("/spec/versions/0/schema/openAPIV3Schema/properties");
+            (text(&d, "/spec/names/kind").to_owned(), schema.unwrap().clone())
+        })
+        .collect();
+    let cluster = VirtualClusterSpec {
+        guaranteed_gpus: Some(1),
+        most_borrowed: Some(1),
+        user_cap_gpus: Some(1),
+        max_priority: Some(1),
+        virtual_cells: vec![json!({})],
+        pinned_cells: vec![json!({})],
+    };
+    let policy = SchedulingPolicySpec {
+        policy: "fifo".to_owned(),
+        parts: BTreeMap::from([("placement".to_owned(), "spread".to_owned())]),
+        round: Some("60s".to_owned()),
+        paused: true,
+    };
+    for (kind, spec) in [
+        ("VirtualCluster", serde_json::to_value(cluster).unwrap()),
+        ("SchedulingPolicy", serde_json::to_value(policy).unwrap()),
+    ] {
+        assert_eq!(
+            keys(&schemas[kind]["spec"]["properties"]),
+            keys(&spec),
+            "spec of {kind}"
+        );
+    }
+    let stands = ["accepted", "conditions", "message", "observedGeneration"];
+    for (kind, schema) in &schemas {
+        let mut status = BTreeSet::from(stands);
+        if kind == "VirtualCluster" {
+            status.extend(["used", "running", "waiting"]);
+        }
+        assert_eq!(keys(&schema["status"]["properties"]), status, "status of {kind}");
+    }
+}
+
+#[test]
+fn the_chart_says_what_the_manifest_says() {
+    let values = std::fs::read_to_string(deploy("helm/dovetail/values.yaml")).unwrap();
+    let values: Value = serde_saphyr::from_str(&values).unwrap();
+    let templates = std::fs::read_dir(deploy("helm/dovetail/templates")).unwrap();
+    let mut templates: Vec<PathBuf> = templates.map(|f| f.unwrap().path()).collect();
+    templates.sort();
+    let render = |values: &Value| {
+        let mut child = Command::new("go")
+            .arg("run")
+            .arg(deploy("helm/render.go"))
+            .args(&templates)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .ok()?;
+        write!(child.stdin.take()?, "{values}").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Some(documents(&String::from_utf8(output.stdout).unwrap()))
+    };
+    let Some(mut rendered) = render(&values) else {
+        return skipped("the chart is not rendered: there is no Go");
+    };
+    // Helm makes the namespace itself, and takes kinds as they are.
+    let kinds = std::fs::read_to_string(deploy("helm/dovetail/crds/dovetail.yaml")).unwrap();
+    rendered.extend(documents(&kinds));
+    let by_id = |all: Vec<Value>| -> BTreeMap<_, _> { all.into_iter().map(|o| (id(&o), o)).collect() };
+    let (chart, mut manifest) = (by_id(rendered), by_id(manifest()));
+    manifest.remove(&("Namespace".to_owned(), "dovetail-system".to_owned()));
+    assert_eq!(
+        chart.keys().collect::<Vec<_>>(),
+        manifest.keys().collect::<Vec<_>>()
+    );
+    for (id, object) in &manifest {
+        assert_eq!(&chart[id], object, "{id:?}");
+    }
+
+    let mut other = values;
+    other["extender"]["enabled"] = json!(true);
+    other["nodeSelector"] = json!({"pool": "system"});
+    other["tolerations"] = json!([{"key": "pool", "operator": "Exists"}]);
+    let other = by_id(render(&other).unwrap());
+    for name in ["dovetail", "dovetail-extender"] {
+        let spec = &other[&("Deployment".to_owned(), name.to_owned())]["spec"]["template"]["spec"];
+        assert_eq!(spec["nodeSelector"]["pool"], "system");
+        assert_eq!(spec["tolerations"][0]["key"], "pool");
+    }
+}
+
+#[test]
+fn objects_are_accepted_or_refused_with_a_message() {
+    let Some((lab, _)) = installed() else { return };
+    let vc = |spec: Value| ("VirtualCluster", "virtualclusters", spec);
+    let topology = |spec: Value| ("ClusterTopology", "clustertopologies", spec);
+    let policy = |spec: Value| ("SchedulingPolicy", "schedulingpolicies", spec);
+    let cells = json!([{"cellType": "POOL.NODE", "cellNumber": 1}]);
+    let types = json!({"NODE": {"childCellType": "GPU", "childCellNumber": 4, "isNodeLevel": true}});
+    let tree = json!([{"cellType": "NODE", "cellAddress": "a", "reservedFor": "vision",
+        "cellChildren": [{"cellAddress": 0, "pinnedCellId": "p"}]}]);
+    let rows = [
+        (vc(json!({})), ""),
+        (
+            vc(json!({"guaranteedGpus": 8, "mostBorrowed": 4, "userCapGpus": 2, "maxPriority": -1})),
+            "",
+        ),
+        (
+            vc(json!({"virtualCells": cells, "pinnedCells": [{"pinnedCellId": "p"}], "maxPriority": 9})),
+            "",
+        ),
+        (vc(json!({"guaranteedGpus": 8, "virtualCells": []})), ""),
+        (
+            vc(json!({"guaranteedGpus": -1})),
+            "spec.guaranteedGpus in body should be greater than or equal to 0",
+        ),
+        (
+            vc(json!({"mostBorrowed": 4_294_967_296_u64})),
+            "should be less than or equal to 4294967295",
+        ),
+        (
+            vc(json!({"maxPriority": 3_000_000_000_u64})),
+            "should be less than or equal to 2147483647",
+        ),
+        (vc(json!({"guaranteedGpus": "eight"})), "must be of type integer"),
+        (
+            vc(json!({"guaranteedGpus": 8, "virtualCells": cells})),
+            "promise a number of GPUs, or cells",
+        ),
+        (
+            vc(json!({"mostBorrowed": 8, "pinnedCells": [{"pinnedCellId": "p"}]})),
+            "promise a number of GPUs, or cells",
+        ),
+        (
+            vc(json!({"virtualCells": [{"cellType": "POOL.NODE"}]})),
+            "spec.virtualCells[0].cellNumber: Required value",
+        ),
+        (
+            vc(json!({"pinnedCells": [{}]})),
+            "spec.pinnedCells[0].pinnedCellId: Required value",
+        ),
+        (
+            vc(json!({"guarantedGpus": 8})),
+            "unknown field \"spec.guarantedGpus\"",
+        ),
+        (
+            topology(
+                json!({"cellTypes": types, "physicalCells": tree, "skuTypes": {"GPU": {"gpu": 1}}, "more": 1}),
+            ),
+            "",
+        ),
+        (
+            topology(json!({"physicalCells": tree})),
+            "spec.cellTypes: Required value",
+        ),
+        (
+            topology(
+                json!({"cellTypes": {"NODE": {"childCellType": "GPU", "childCellNumber": 0}}, "physicalCells": tree}),
+            ),
+            "should be greater than or equal to 1",
+        ),
+        (policy(json!({})), ""),
+        (
+            policy(
+                json!({"policy": "srsf", "parts": {"placement": "spread"}, "round": "1.5 min", "paused": true}),
+            ),
+            "",
+        ),
+        (
+            policy(json!({"round": "soon"})),
+            "spec.round in body should match",
+        ),
+        (
+            policy(json!({"parts": {"placement": 1}})),
+            "must be of type string",
+        ),
+    ];
+    for ((kind, plural, spec), refused) in rows {
+        let object = json!({"apiVersion": "dovetail.io/v1alpha1", "kind": kind, "metadata": {"name": "one"}, "spec": spec});
+        let folder = format!("/apis/dovetail.io/v1alpha1/{plural}?dryRun=All&fieldValidation=Strict");
+        let answer = lab.request("POST", &folder, Some(&object)).unwrap();
+        let said = text(&answer.body, "/message");
+        if !refused.is_empty() {
+            assert!(matches!(answer.status, 400 | 422), "{spec}: {}", answer.status);
+            assert!(said.contains(refused), "{spec}: {said}");
+            continue;
+        }
+        assert_eq!(answer.status, 201, "{spec}: {said}");
+        assert_eq!(answer.body["spec"], spec, "nothing is lost");
+        let read = match kind {
+            "VirtualCluster" => serde_json::from_value::<VirtualCluster>(answer.body).map(drop),
+            "ClusterTopology" => serde_json::from_value::<ClusterTopology>(answer.body).map(drop),
+            _ => serde_json::from_value::<SchedulingPolicy>(answer.body).map(drop),
+        };
+        read.unwrap();
+    }
+    let long = json!({"apiVersion": "dovetail.io/v1alpha1", "kind": "VirtualCluster", "spec": {},
+        "metadata": {"name": "n".repeat(65)}});
+    let answer = lab
+        .request(
+            "POST",
+            "/apis/dovetail.io/v1alpha1/virtualclusters?dryRun=All",
+            Some(&long),
+        )
+        .unwrap();
+    assert!(
+        text(&answer.body, "/message").contains("at most 64 letters"),
+        "{}",
+        answer.body
+    );
+}
+
+fn pod(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"schedulerName": "dovetail", "containers": [{"name": "main", "image": "none"}]}})
+}
+
+#[test]
+fn the_account_can_do_what_the_scheduler_does_and_is_refused_the_rest() {
+    let Some((lab, account)) = installed() else { return };
+    let space = lab.namespace("rights").unwrap();
+    let core = format!("/api/v1/namespaces/{space}");
+    let pods = format!("{core}/pods");
+    for name in ["bound", "evicted", "deleted"] {
+        created(lab, &pods, &pod(name));
+    }
+    created(lab, "/api/v1/nodes", &NodeShape::with_gpus(0).node("rights-node"));
+    let jobs = format!("/apis/batch/v1/namespaces/{space}/jobs");
+    let job = json!({"metadata": {"name": "job"}, "spec": {"template": {"spec": {"restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "none"}]}}}});
+    created(lab, &jobs, &job);
+    let groups = format!("/apis/scheduling.k8s.io/v1alpha2/namespaces/{space}/podgroups");
+    created(
+        lab,
+        &groups,
+        &json!({"metadata": {"name": "group"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}),
+    );
+    let ours = "/apis/dovetail.io/v1alpha1";
+    let kinds = [
+        ("virtualclusters", json!({})),
+        ("clustertopologies", json!({"cellTypes": {}, "physicalCells": []})),
+        ("schedulingpolicies", json!({})),
+    ];
+    for (plural, spec) in &kinds {
+        let kind = match *plural {
+            "virtualclusters" => "VirtualCluster",
+            "clustertopologies" => "ClusterTopology",
+            _ => "SchedulingPolicy",
+        };
+        let object = json!({"apiVersion": "dovetail.io/v1alpha1", "kind": kind, "metadata": {"name": "rights"}, "spec": spec});
+        created(lab, &format!("{ours}/{plural}"), &object);
+    }
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/dovetail-system/leases";
+    let lease = json!({"metadata": {"name": "dovetail-scheduler"}, "spec": {"holderIdentity": "me"}});
+    created(lab, leases, &json!({"metadata": {"name": "somebody-else"}}));
+
+    let note = json!({"metadata": {"annotations": {"dovetail.io/plan": "{}"}}});
+    let status = json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
+    let stands = json!({"status": {"accepted": true, "message": "it is in force"}});
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "bound"},
+        "target": {"kind": "Node", "name": "rights-node"}});
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "evicted"}});
+    let event = json!({"metadata": {"name": "bound.1"}, "reason": "Scheduled", "type": "Normal",
+        "involvedObject": {"kind": "Pod", "namespace": space, "name": "bound"}});
+    let suspend = json!({"spec": {"suspend": true}});
+    let nothing = json!({});
+    let at = |folder: &str, name: &str| format!("{folder}/{name}");
+    let elsewhere = |group: &str, plural: &str| format!("/apis/{group}/namespaces/{space}/{plural}/x");
+
+    // In the order of the rights in the manifest. An object of a kind that is not there is not found, which is an answer.
+    let may = [
+        ("GET", "/api/v1/nodes".to_owned(), None, 200),
+        ("GET", "/api/v1/pods".to_owned(), None, 200),
+        ("GET", at(&pods, "bound"), None, 200),
+        ("PATCH", at(&pods, "bound"), Some(&note), 200),
+        ("PATCH", at(&pods, "bound/status"), Some(&status), 200),
+        ("POST", at(&pods, "bound/binding"), Some(&binding), 201),
+        ("POST", at(&pods, "evicted/eviction"), Some(&eviction), 201),
+        ("DELETE", at(&pods, "deleted"), None, 200),
+        ("POST", at(&core, "events"), Some(&event), 201),
+        ("GET", at(&jobs, "job"), None, 200),
+        ("PATCH", at(&jobs, "job"), Some(&suspend), 200),
+        ("GET", at(&groups, "group"), None, 200),
+        ("GET", elsewhere("jobset.x-k8s.io/v1alpha2", "jobsets"), None, 404),
+        ("GET", elsewhere("kubeflow.org/v1", "pytorchjobs"), None, 404),
+        ("GET", elsewhere("kubeflow.org/v1", "tfjobs"), None, 404),
+        ("GET", elsewhere("kubeflow.org/v2beta1", "mpijobs"), None, 404),
+        ("GET", at(ours, "virtualclusters"), None, 200),
+        ("GET", at(ours, "clustertopologies"), None, 200),
+        ("GET", at(ours, "schedulingpolicies"), None, 200),
+        (
+            "PATCH",
+            at(ours, "virtualclusters/rights/status"),
+            Some(&stands),
+            200,
+        ),
+        (
+            "PATCH",
+            at(ours, "clustertopologies/rights/status"),
+            Some(&stands),
+            200,
+        ),
+        (
+            "PATCH",
+            at(ours, "schedulingpolicies/rights/status"),
+            Some(&stands),
+            200,
+        ),
+        ("POST", leases.to_owned(), Some(&lease), 201),
+        ("GET", at(leases, "dovetail-scheduler"), None, 200),
+        ("PATCH", at(leases, "dovetail-scheduler"), Some(&nothing), 200),
+    ];
+    for (method, path, body, expected) in may {
+        let answer = lab.request_as(account, method, &path, body).unwrap();
+        assert_eq!(answer.status, expected, "{method} {path}: {}", answer.body);
+    }
+    // Of what was read, as the lease is renewed.
+    let renewed = get(lab, &at(leases, "dovetail-scheduler"));
+    let answer = lab.request_as(account, "PUT", &at(leases, "dovetail-scheduler"), Some(&renewed));
+    assert_eq!(answer.unwrap().status, 200);
+    let client = lab.client_as(account);
+    runtime().block_on(async {
+        for path in ["/api/v1/nodes", "/api/v1/pods"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(kinds.map(|(p, _)| at(ours, p)))
+        {
+            let watch = client.lines(&format!("{path}?watch=true&timeoutSeconds=1")).await;
+            watch.map(drop).unwrap_or_else(|e| panic!("{e}"));
+        }
+    });
+
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let own = "/api/v1/namespaces/dovetail-system";
+    let must_not = [
+        ("GET", "/api/v1/secrets".to_owned()),
+        ("GET", at(&core, "secrets")),
+        ("GET", at(own, "secrets")),
+        ("GET", "/api/v1/configmaps".to_owned()),
+        ("PATCH", at(own, "configmaps/dovetail")),
+        ("POST", at(&core, "configmaps")),
+        ("POST", pods.clone()),
+        ("PUT", at(&pods, "bound")),
+        ("DELETE", pods.clone()),
+        ("POST", at(&pods, "bound/exec")),
+        ("GET", at(&pods, "bound/log")),
+        ("PATCH", at(&pods, "bound/ephemeralcontainers")),
+        ("PATCH", at(&pods, "bound/resize")),
+        ("POST", "/api/v1/nodes".to_owned()),
+        ("GET", "/api/v1/nodes/rights-node".to_owned()),
+        ("PATCH", "/api/v1/nodes/rights-node".to_owned()),
+        ("PATCH", "/api/v1/nodes/rights-node/status".to_owned()),
+        ("DELETE", "/api/v1/nodes/rights-node".to_owned()),
+        ("GET", "/api/v1/nodes/rights-node/proxy".to_owned()),
+        ("GET", "/api/v1/namespaces".to_owned()),
+        ("DELETE", core.clone()),
+        ("GET", at(&core, "events")),
+        ("GET", "/api/v1/persistentvolumes".to_owned()),
+        ("POST", at(own, "serviceaccounts/dovetail/token")),
+        (
+            "POST",
+            "/api/v1/namespaces/kube-system/serviceaccounts".to_owned(),
+        ),
+        (
+            "PATCH",
+            "/apis/apps/v1/namespaces/dovetail-system/deployments/dovetail".to_owned(),
+        ),
+        ("PUT", format!("/apis/apps/v1/namespaces/{space}/deployments/x")),
+        ("POST", jobs.clone()),
+        ("DELETE", at(&jobs, "job")),
+        ("GET", jobs.clone()),
+        ("PATCH", elsewhere("kubeflow.org/v1", "pytorchjobs")),
+        ("DELETE", at(&groups, "group")),
+        ("POST", at(ours, "virtualclusters")),
+        ("PATCH", at(ours, "virtualclusters/rights")),
+        ("DELETE", at(ours, "virtualclusters/rights")),
+        ("PATCH", at(ours, "clustertopologies/rights")),
+        ("PATCH", at(ours, "schedulingpolicies/rights")),
+        ("GET", at(leases, "somebody-else")),
+        ("PUT", at(leases, "somebody-else")),
+        ("DELETE", at(leases, "dovetail-scheduler")),
+        (
+            "POST",
+            "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases".to_owned(),
+        ),
+        (
+            "GET",
+            "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/dovetail-scheduler".to_owned(),
+        ),
+        ("POST", at(rbac, "clusterrolebindings")),
+        ("PATCH", at(rbac, "clusterroles/dovetail-scheduler")),
+        ("POST", format!("{rbac}/namespaces/dovetail-system/rolebindings")),
+        (
+            "PATCH",
+            format!("{rbac}/namespaces/dovetail-system/roles/dovetail-lease"),
+        ),
+        (
+            "PATCH",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/virtualclusters.dovetail.io".to_owned(),
+        ),
+        (
+            "POST",
+            "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations".to_owned(),
+        ),
+        (
+            "POST",
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests".to_owned(),
+        ),
+    ];
+    for (method, path) in must_not {
+        let body = matches!(method, "POST" | "PUT" | "PATCH").then_some(&nothing);
+        let answer = lab.request_as(account, method, &path, body).unwrap();
+        assert_eq!(answer.status, 403, "{method} {path}: {}", answer.body);
+    }
+}
+
+/// Every resource the API server has, with its group.
+async fn resources(client: &Client) -> BTreeSet<(String, String)> {
+    let mut paths = vec![(String::new(), "/api/v1".to_owned())];
+    let groups: Value = client.get("/apis").await.unwrap();
+    for group in groups["groups"].as_array().unwrap() {
+        for version in group["versions"].as_array().unwrap() {
+            let path = format!("/apis/{}", text(version, "/groupVersion"));
+            paths.push((text(group, "/name").to_owned(), path));
+        }
+    }
+    let mut all = BTreeSet::new();
+    for (group, path) in paths {
+        let listed: Value = client.get(&path).await.unwrap();
+        for resource in listed["resources"].as_array().unwrap() {
+            all.insert((group.clone(), text(resource, "/name").to_owned()));
+        }
+    }
+    // Kinds of others that are not there, and what is only for rights.
+    all.extend(
+        [
+            ("kubeflow.org", "pytorchjobs"),
+            ("jobset.x-k8s.io", "jobsets"),
+            ("", "users"),
+            ("", "groups"),
+        ]
+        .map(|(group, name)| (group.to_owned(), name.to_owned())),
+    );
+    all
+}
+
+#[test]
+fn of_all_resources_and_verbs_the_account_has_these() {
+    const VERBS: [&str; 11] = [
+        "get",
+        "list",
+        "watch",
+        "create",
+        "update",
+        "patch",
+        "delete",
+        "deletecollection",
+        "bind",
+        "escalate",
+        "impersonate",
+    ];
+    let everywhere = [
+        (" nodes", "list watch"),
+        (" pods", "get list watch patch delete"),
+        (" pods/binding", "create"),
+        (" pods/eviction", "create"),
+        (" pods/status", "patch"),
+        (" events", "create"),
+        ("batch jobs", "get patch"),
+        ("jobset.x-k8s.io jobsets", "get"),
+        ("scheduling.k8s.io podgroups", "get"),
+        ("kubeflow.org pytorchjobs", "get"),
+        ("dovetail.io virtualclusters", "list watch"),
+        ("dovetail.io clustertopologies", "list watch"),
+        ("dovetail.io schedulingpolicies", "list watch"),
+        ("dovetail.io virtualclusters/status", "patch"),
+        ("dovetail.io clustertopologies/status", "patch"),
+        ("dovetail.io schedulingpolicies/status", "patch"),
+    ];
+    let at_home = [("coordination.k8s.io leases", "create")];
+    let Some((lab, _)) = installed() else { return };
+    let client = lab.client();
+    let found = runtime().block_on(async {
+        let mut tasks = tokio::task::JoinSet::new();
+        let mut found: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
+        for (group, name) in resources(&client).await {
+            for space in ["default", "dovetail-system"] {
+                let (client, group, name) = (client.clone(), group.clone(), name.clone());
+                tasks.spawn(async move {
+                    let mut may = Vec::new();
+                    for verb in VERBS {
+                        let (resource, sub) = name.split_once('/').unwrap_or((&name, ""));
+                        let review = json!({"spec": {"user": ACCOUNT, "groups": GROUPS, "resourceAttributes":
+                            {"namespace": space, "verb": verb, "group": group, "resource": resource, "subresource": sub}}});
+                        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+                        let answer: Value = client.create(path, &review).await.unwrap();
+                        if answer["status"]["allowed"] == true {
+                            may.push(verb);
+                        }
+                    }
+                    ((space, format!("{group} {name}")), may)
+                });
+            }
+        }
+        while let Some(done) = tasks.join_next().await {
+            let (what, may) = done.unwrap();
+            if !may.is_empty() {
+                found.insert(what, may);
+            }
+        }
+        found
+    });
+    let mut expected: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
+    for (space, rows) in [
+        ("default", everywhere.as_slice()),
+        ("dovetail-system", everywhere.as_slice()),
+        ("dovetail-system", at_home.as_slice()),
+    ] {
+        for (resource, verbs) in rows {
+            expected.insert((space, (*resource).to_owned()), verbs.split(' ').collect());
+        }
+    }
+    assert_eq!(found, expected);
+}
+
+/// A PyTorchJob as people write it, but for one line: `schedulerName`.
+const TRAINING: &str = "
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata:
+  name: mnist
+spec:
+  pytorchReplicaSpecs:
+    Master:
+      replicas: 1
+      restartPolicy: OnFailure
+      template:
+        spec:
+          schedulerName: dovetail
+          containers:
+          - name: pytorch
+            image: mnist:1
+            args: [--backend, nccl]
+            resources: {limits: {nvidia.com/gpu: 2}}
+    Worker:
+      replicas: 3
+      restartPolicy: OnFailure
+      template:
+        spec:
+          schedulerName: dovetail
+          containers:
+          - name: pytorch
+            image: mnist:1
+            args: [--backend, nccl]
+            resources: {limits: {nvidia.com/gpu: 2}}
+";
+
+/// The pods its operator makes of it.
+fn replicas(job: &Value) -> Vec<Value> {
+    let name = text(job, "/metadata/name");
+    let mut pods = Vec::new();
+    for (role, replica) in job["spec"]["pytorchReplicaSpecs"].as_object().unwrap() {
+        let role = role.to_lowercase();
+        for index in 0..replica["replicas"].as_u64().unwrap() {
+            let mut spec = replica["template"]["spec"].clone();
+            spec["restartPolicy"] = replica["restartPolicy"].clone();
+            pods.push(json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": format!("{name}-{role}-{index}"), "labels": {
+                    "training.kubeflow.org/job-name": name, "training.kubeflow.org/operator-name": "pytorchjob-controller",
+                    "training.kubeflow.org/replica-type": role, "training.kubeflow.org/replica-index": index.to_string()},
+                    "ownerReferences": [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": name,
+                        "uid": job["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true}]},
+                "spec": spec}));
+        }
+    }
+    pods
+}
+
+fn kubeflow(lab: &Lab) {
+    let crd = json!({"metadata": {"name": "pytorchjobs.kubeflow.org"}, "spec": {"group": "kubeflow.org", "scope": "Namespaced",
+        "names": {"kind": "PyTorchJob", "plural": "pytorchjobs", "singular": "pytorchjob"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+            {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    created(
+        lab,
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        &crd,
+    );
+    until("PyTorchJobs are served", || {
+        let answer = lab.request("GET", "/apis/kubeflow.org/v1/pytorchjobs", None);
+        (answer.unwrap().status == 200).then_some(())
+    });
+}
+
+#[test]
+fn after_kubectl_apply_a_pytorch_job_with_one_changed_line_starts_whole() {
+    let Some(lab) = Lab::start_or_skip(&Settings::default()) else {
+        return;
+    };
+    let file = deploy("kubernetes/dovetail.yaml");
+    match kubectl(&lab, &["apply", "-f", file.to_str().unwrap()]) {
+        Some(done) => {
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert!(done.status.success(), "{said}");
+            assert!(!said.contains("Warning"), "{said}");
+        }
+        None => apply(&lab),
+    }
+    let account = settle(&lab);
+    kubeflow(&lab);
+    lab.create_nodes("gpu-", 2, &NodeShape::with_gpus(4)).unwrap();
+    let space = lab.namespace("vision").unwrap();
+    let cluster = json!({"apiVersion": "dovetail.io/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": space},
+        "spec": {"guaranteedGpus": 8}});
+    created(&lab, "/apis/dovetail.io/v1alpha1/virtualclusters", &cluster);
+
+    let runtime = runtime();
+    let client = lab.client_as(&account);
+    let work = runtime.spawn(async move {
+        let lease = LeaseSettings::new("dovetail-system", "dovetail-scheduler", "test");
+        let mut elector = Elector::new(client.clone(), lease);
+        let settings = SchedulerSettings {
+            explain_every: Duration::from_millis(200),
+            ..SchedulerSettings::default()
+        };
+        let scheduler = Scheduler::new(client, settings).unwrap();
+        elector.win().await;
+        let leadership = elector.leadership();
+        tokio::select! {
+            ended = scheduler.run(leadership) => panic!("it has ended: {ended:?}"),
+            why = elector.keep() => panic!("{why}"),
+        }
+    });
+
+    let job: Value = serde_saphyr::from_str(TRAINING).unwrap();
+    let job = created(
+        &lab,
+        &format!("/apis/kubeflow.org/v1/namespaces/{space}/pytorchjobs"),
+        &job,
+    );
+    let mut pods = replicas(&job);
+    assert_eq!(pods.len(), 4);
+    let folder = format!("/api/v1/namespaces/{space}/pods");
+    let there = || get(&lab, &folder)["items"].as_array().unwrap().clone();
+    let last = pods.pop().unwrap();
+    for pod in &pods {
+        created(&lab, &folder, pod);
+    }
+    until("three pods are told that the fourth is missing", || {
+        assert!(!work.is_finished());
+        let told = |pod: &Value| {
+            assert_eq!(text(pod, "/spec/nodeName"), "", "before the gang is whole");
+            let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+            conditions.into_iter().flatten().any(|c| {
+                c["type"] == "PodScheduled"
+                    && c["reason"] == "GangIncomplete"
+                    && text(c, "/message").ends_with("has 3 of 4 pods")
+            })
+        };
+        there().iter().all(told).then_some(())
+    });
+    created(&lab, &folder, &last);
+    let bound = until("all four are bound", || {
+        let all = there();
+        all.iter()
+            .all(|p| !text(p, "/spec/nodeName").is_empty())
+            .then_some(all)
+    });
+    let said = |pod: &Value, key: &str| pod["metadata"]["annotations"][key].clone();
+    let mut gpus = BTreeSet::new();
+    for pod in &bound {
+        assert_eq!(said(pod, "dovetail.io/job"), said(&bound[0], "dovetail.io/job"));
+        for gpu in said(pod, "dovetail.io/gpus").as_str().unwrap().split(',') {
+            gpus.insert((text(pod, "/spec/nodeName").to_owned(), gpu.to_owned()));
+        }
+    }
+    assert_eq!(gpus.len(), 8, "each GPU is given once: {gpus:?}");
+    assert_eq!(
+        bound
+            .iter()
+            .filter(|p| !said(p, "dovetail.io/plan").is_null())
+            .count(),
+        1
+    );
+
+    let cluster = format!("/apis/dovetail.io/v1alpha1/virtualclusters/{space}");
+    until("the virtual cluster says how it stands", || {
+        let status = get(&lab, &cluster)["status"].clone();
+        (status["accepted"] == true && status["used"] == 8 && status["running"] == 1).then_some(())
+    });
+    let event = until("there is an event", || {
+        let events = get(&lab, &format!("/api/v1/namespaces/{space}/events"));
+        events["items"].as_array().unwrap().first().cloned()
+    });
+    assert_eq!(event["reason"], "Scheduled");
+    if let Some(shown) = kubectl(&lab, &["get", "vc"]) {
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        let words: Vec<Vec<&str>> = shown.lines().map(|l| l.split_whitespace().collect()).collect();
+        assert_eq!(
+            words[0],
+            [
+                "NAME",
+                "GUARANTEED",
+                "USED",
+                "RUNNING",
+                "WAITING",
+                "ACCEPTED",
+                "AGE"
+            ]
+        );
+        assert_eq!(words[1][..6], [space.as_str(), "8", "8", "1", "0", "true"]);
+    }
+    let policies = "/apis/dovetail.io/v1alpha1/schedulingpolicies";
+    for (name, policy) in [("b", "fifo"), ("a", "srsf"), ("c", "srsf")] {
+        let policy = json!({"apiVersion": "dovetail.io/v1alpha1", "kind": "SchedulingPolicy", "metadata": {"name": name},
+            "spec": {"policy": policy}});
+        created(&lab, policies, &policy);
+    }
+    until(
+        "one policy is in force, and the others say that they are not",
+        || {
+            let status = |name: &str| get(&lab, &format!("{policies}/{name}"))["status"].clone();
+            let rest = ["b", "c"].map(status);
+            let told = rest
+                .iter()
+                .all(|s| s["accepted"] == false && text(s, "/message").contains("SchedulingPolicy a"));
+            (status("a")["accepted"] == true && told).then_some(())
+        },
+    );
+    work.abort();
+}
