@@ -54,7 +54,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         table.add_row([
             f.what.clone(),
             format!("{:.3} s", f.seconds),
-            format!("{} {}", count(f.figure as u64), f.unit),
+            format!("{} {}", digits(f.figure), f.unit),
             f.goal.to_owned(),
         ]);
     }
@@ -92,6 +92,16 @@ fn simulation(args: &BenchArgs) -> Result<Vec<Figure>, Failure> {
         figures.push(million()?);
     }
     Ok(figures)
+}
+
+/// Three digits at least.
+fn digits(figure: f64) -> String {
+    match figure {
+        f if f >= 100.0 || f == 0.0 => count(f as u64),
+        f if f >= 10.0 => format!("{f:.1}"),
+        f if f >= 1.0 => format!("{f:.2}"),
+        f => format!("{f:.3}"),
+    }
 }
 
 /// Seconds this thread has spent on a core. What else the machine does hardly matters then.

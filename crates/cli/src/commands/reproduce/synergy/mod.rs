@@ -236,19 +236,25 @@ pub(super) fn load(args: &ReproduceArgs) -> Result<Outcome, Failure> {
         cells.push((rate, format!("{rate} jobs/h"), workload, cluster.clone()));
     }
     let published = "published: up to 3.4 times on 128 and 512 GPUs, past saturation, over thousands of jobs; this is 32 GPUs";
-    sweep("load", "jobs an hour", published, &cells, |points| {
-        let gains = |rate: f64| points.iter().filter(move |p| p.x == rate).map(Point::gain);
-        let mean = |rate| gains(rate).sum::<f64>() / gains(rate).count().max(1) as f64;
-        let most = points.iter().map(Point::gain).fold(0.0, f64::max);
-        let text = format!(
-            "tune gains {:.2} times at {} jobs an hour and {:.2} at {}, mean of three policies; at most {most:.2}",
-            mean(LOADS[0]),
-            LOADS[0],
-            mean(LOADS[4]),
-            LOADS[4]
-        );
-        (text, mean(LOADS[4]) > mean(LOADS[0]))
-    })
+    sweep(
+        "load",
+        Axis::Numbers("jobs an hour"),
+        published,
+        &cells,
+        |points| {
+            let gains = |rate: f64| points.iter().filter(move |p| p.x == rate).map(Point::gain);
+            let mean = |rate| gains(rate).sum::<f64>() / gains(rate).count().max(1) as f64;
+            let most = points.iter().map(Point::gain).fold(0.0, f64::max);
+            let text = format!(
+                "tune gains {:.2} times at {} jobs an hour and {:.2} at {}, mean of three policies; at most {most:.2}",
+                mean(LOADS[0]),
+                LOADS[0],
+                mean(LOADS[4]),
+                LOADS[4]
+            );
+            (text, mean(LOADS[4]) > mean(LOADS[0]))
+        },
+    )
 }
 
 pub(super) fn split(args: &ReproduceArgs) -> Result<Outcome, Failure> {
@@ -268,7 +274,7 @@ pub(super) fn split(args: &ReproduceArgs) -> Result<Outcome, Failure> {
         })
         .collect();
     let published = "published as a figure without numbers; where no modest jobs are left (50-0-50) nobody has CPU to spare";
-    sweep("split", "image-language-speech, %", published, &cells, |points| {
+    sweep("split", Axis::Names, published, &cells, |points| {
         let all = || points.iter().map(Point::gain);
         let (least, most) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
         let text = format!("tune is ahead of proportional with every split, {least:.2} to {most:.2} times");
@@ -288,21 +294,27 @@ pub(super) fn cpu_ratio(args: &ReproduceArgs) -> Result<Outcome, Failure> {
         })
         .into();
     let published = "published as a figure without numbers";
-    sweep("cpu-ratio", "CPUs for each GPU", published, &cells, |points| {
-        let gain = |x: f64, policy: &str| {
-            let found = points.iter().find(|p| p.x == x && p.policy == policy);
-            found.map_or(f64::NAN, Point::gain)
-        };
-        let holds = ["fifo", "srtf", "las"]
-            .iter()
-            .all(|p| gain(3.0, p) > gain(6.0, p));
-        let text = format!(
-            "the more CPUs for each GPU, the less tune gains: fifo {:.2} times with 3, {:.2} with 6",
-            gain(3.0, "fifo"),
-            gain(6.0, "fifo")
-        );
-        (text, holds)
-    })
+    sweep(
+        "cpu-ratio",
+        Axis::Numbers("CPUs for each GPU"),
+        published,
+        &cells,
+        |points| {
+            let gain = |x: f64, policy: &str| {
+                let found = points.iter().find(|p| p.x == x && p.policy == policy);
+                found.map_or(f64::NAN, Point::gain)
+            };
+            let holds = ["fifo", "srtf", "las"]
+                .iter()
+                .all(|p| gain(3.0, p) > gain(6.0, p));
+            let text = format!(
+                "the more CPUs for each GPU, the less tune gains: fifo {:.2} times with 3, {:.2} with 6",
+                gain(3.0, "fifo"),
+                gain(6.0, "fifo")
+            );
+            (text, holds)
+        },
+    )
 }
 
 /// The jobs its generator made for one GPU each: 500 of them, of which 200 are looked at.
@@ -321,10 +333,58 @@ type Cell = (
     dovetail_model::ClusterSpec,
 );
 
+/// What a sweep goes over.
+enum Axis {
+    /// Numbers of this.
+    Numbers(&'static str),
+    /// Settings that have a name and no order.
+    Names,
+}
+
+/// Average JCTs with proportional shares and with `tune`, as lines over numbers or as bars over names.
+fn sweep_figure(name: &str, axis: &Axis, points: &[Point]) -> dovetail_report::Figure {
+    let of = |policy: &'static str| points.iter().filter(move |p| p.policy == policy);
+    let each = || {
+        let policies = ["fifo", "srtf", "las"].into_iter();
+        policies.flat_map(|policy| [(policy, 0, "proportional"), (policy, 2, "tune")])
+    };
+    let title = format!("Synergy: {name}");
+    let mut figure = match axis {
+        Axis::Numbers(label) => {
+            let line = |(policy, i, sizing): (&'static str, usize, &str)| {
+                Series::new(
+                    format!("{policy} {sizing}"),
+                    of(policy).map(|p| (p.x, p.jct_h[i])),
+                )
+            };
+            lines(
+                &title,
+                label,
+                "average JCT, h",
+                &each().map(line).collect::<Vec<_>>(),
+            )
+        }
+        Axis::Names => {
+            let bars = |(policy, i, sizing): (&'static str, usize, &str)| {
+                BarSeries::ours(format!("{policy} {sizing}"), of(policy).map(|p| Some(p.jct_h[i])))
+            };
+            let names: Vec<&str> = of("fifo").map(|p| p.label.as_str()).collect();
+            grouped_bars(
+                &title,
+                "average JCT, h",
+                &names,
+                &each().map(bars).collect::<Vec<_>>(),
+            )
+        }
+    };
+    figure.name = format!("synergy-{name}");
+    figure
+}
+
 /// FIFO, SRTF and LAS with every sizing over all cells.
 fn sweep(
     name: &'static str,
-    x_label: &str,
+    axis: Axis,
     published: &str,
     cells: &[Cell],
     judge: impl Fn(&[Point]) -> (String, bool),
@@ -392,21 +452,11 @@ fn sweep(
             worse.join(", ")
         ));
     }
-    let series: Vec<Series> = ["fifo", "srtf", "las"]
-        .iter()
-        .flat_map(|policy| [(0, "proportional"), (2, "tune")].map(|s| (*policy, s)))
-        .map(|(policy, (i, sizing))| {
-            let line = points.iter().filter(|p| p.policy == policy);
-            Series::new(format!("{policy} {sizing}"), line.map(|p| (p.x, p.jct_h[i])))
-        })
-        .collect();
-    let mut figure = lines(&format!("Synergy: {name}"), x_label, "average JCT, h", &series);
-    figure.name = format!("synergy-{name}");
     Ok(Outcome {
         table,
         claims: vec![Claim::new(text, holds)],
         notes,
-        figures: vec![figure],
+        figures: vec![sweep_figure(name, &axis, &points)],
         data: points
             .iter()
             .map(|p| {
