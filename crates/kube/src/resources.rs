@@ -38,6 +38,9 @@ pub struct VirtualClusterSpec {
     /// The highest priority its jobs may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_priority: Option<i32>,
+    /// The order among its own jobs, such as `srsf`; the policy's where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
     /// Cells it owns, as HiveD writes them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub virtual_cells: Vec<Value>,
@@ -151,6 +154,7 @@ pub fn virtual_clusters(
             user_cap_gpus: c.spec.user_cap_gpus,
             max_priority: c.spec.max_priority,
             everyone: Everyone::Member,
+            order: c.spec.order.clone(),
         };
         (c.metadata.name.clone(), promised)
     };

@@ -196,6 +196,7 @@ fn schemas_have_the_keys_of_the_types() {
         guaranteed_gpus: Some(1),
         most_borrowed: Some(1),
         user_cap_gpus: Some(1),
+        order: Some("srsf".to_owned()),
         max_priority: Some(1),
         virtual_cells: vec![json!({})],
         pinned_cells: vec![json!({})],
