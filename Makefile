@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DOVETAIL = $(or $(CARGO_TARGET_DIR),target)/release/dovetail
 
-.PHONY: help demo test tools kube-tools build lint unit api-test page-test ui python doc bench clean
+.PHONY: help demo test tools kube-tools build lint unit api-test page-test test-highs ui python doc bench clean
 
 help: ## What can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/'
@@ -59,6 +59,9 @@ page-test: ## Tests of the web page in Chromium, against a real scheduler with r
 
 api-test: ## Made-up requests to every path of the API of a real server
 	@$(BINARY) && scripts/api-fuzz
+
+test-highs: ## Our solver of integer programs against HiGHS; not part of `make test`, as it takes ten minutes to build
+	@scripts/test-highs
 
 python: ## Tests of the package for training scripts
 	@if python3 --version >/dev/null 2>&1; then python3 -m unittest discover -q -s python/tests -t python; \

@@ -162,7 +162,7 @@ impl State {
             {
                 return Err(format!("node {id} has lost count of its CPU or memory"));
             }
-            for slot in 0..node.spec.gpus {
+            for slot in (0..node.spec.gpus).filter(|slot| !node.is_withheld(*slot)) {
                 let here = meant.on(id, slot);
                 let filled: u64 = here.iter().map(|job| job.spec.gpu_memory_mib).sum();
                 if node.holders(slot) as usize != here.len() {

@@ -112,7 +112,7 @@ impl NodeState {
         (self.free_cpu_milli, self.free_memory_mib) = (left.cpu_milli, left.memory_mib);
     }
 
-    fn is_withheld(&self, slot: u32) -> bool {
+    pub(crate) fn is_withheld(&self, slot: u32) -> bool {
         self.withheld
             .gpus
             .as_ref()
@@ -176,10 +176,11 @@ impl NodeState {
         !self.sharers.is_empty()
     }
 
-    /// How many jobs are meant to hold a slot.
+    /// How many jobs are meant to hold a slot. One that is withheld has no room for any.
     pub fn holders(&self, slot: u32) -> u32 {
         match self.sharers.get(&slot) {
-            _ if self.free.contains(slot) || self.is_withheld(slot) => 0,
+            _ if self.is_withheld(slot) => u32::MAX,
+            _ if self.free.contains(slot) => 0,
             more => 1 + more.copied().unwrap_or(0),
         }
     }
@@ -506,13 +507,14 @@ impl Cluster {
         (node.withheld.gpus_meant, node.withheld.beside_meant) = meant;
         self.index(id);
         self.owing.insert(id);
-        self.withhold_what_is_free();
         true
     }
 
-    /// Withholds what should be and has become free. Not in the middle of a draft, which may give it back.
-    pub(crate) fn withhold_what_is_free(&mut self) {
-        for id in std::mem::take(&mut self.owing) {
+    /// Withholds what should be and has become free, on the nodes that are returned. Not in the middle of a draft, which may
+    /// give it back.
+    pub(crate) fn withhold_what_is_free(&mut self) -> BTreeSet<NodeId> {
+        let owing = std::mem::take(&mut self.owing);
+        for id in owing.iter().copied() {
             self.unindex(id);
             let node = self.existing(id);
             node.withhold();
@@ -523,6 +525,15 @@ impl Cluster {
                 self.owing.insert(id);
             }
         }
+        owing
+    }
+
+    /// Whether some of these GPUs are not there for jobs.
+    pub(crate) fn is_withheld(&self, allocation: &Allocation) -> bool {
+        allocation.shares.iter().any(|part| {
+            self.node(part.node)
+                .is_some_and(|n| part.gpus.iter().any(|slot| n.is_withheld(slot)))
+        })
     }
 
     /// Takes what an allocation names; with `share`, GPUs may be held already.
@@ -595,6 +606,7 @@ impl Cluster {
             self.node(part.node).is_some_and(|n| {
                 n.free_cpu_milli >= part.cpu_milli
                     && n.free_memory_mib >= part.memory_mib
+                    && !part.gpus.iter().any(|s| n.is_withheld(s))
                     && (gpu_memory_mib == 0 || part.gpus.iter().all(|s| n.has_gpu_memory(s, gpu_memory_mib)))
             })
         })

@@ -285,7 +285,7 @@ impl Engine {
         self.books.wake = None;
         self.books.last_decision = Some(self.state.now);
         self.books.decisions += 1;
-        self.state.cluster.withhold_what_is_free();
+        self.withhold_what_is_free();
         self.admit();
         self.draw_lines();
         let policy = &mut self.policy;

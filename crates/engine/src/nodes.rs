@@ -74,7 +74,16 @@ impl Engine {
     pub(crate) fn node_withheld(&mut self, node: NodeId, gpus: u32, beside: Share) {
         if self.state.cluster.withhold(node, gpus, beside) {
             self.books.dirty = true;
+            self.withhold_what_is_free();
             self.tell_of_node(node);
+        }
+    }
+
+    /// What was granted beyond promises on these nodes is shared out anew.
+    pub(crate) fn withhold_what_is_free(&mut self) {
+        let nodes = self.state.cluster.withhold_what_is_free();
+        if self.state.fills {
+            self.state.touched.extend(nodes);
         }
     }
 

@@ -301,7 +301,9 @@ impl<'a> Round<'a> {
         let ask = self.sizing.ask(job, &self.state.cluster);
         let view = Sharers::new(self.state);
         let found = self.grouping.beside(job, &ask, &view, self.state.now)?;
-        let suits = found.is_in_bundles_of(ask.gpus_per_task) && self.tenancy.may_use(job, &found);
+        let suits = found.is_in_bundles_of(ask.gpus_per_task)
+            && !self.state.cluster.is_withheld(&found)
+            && self.tenancy.may_use(job, &found);
         suits.then_some(found)
     }
 

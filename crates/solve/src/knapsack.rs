@@ -110,7 +110,9 @@ fn greedy(items: &[Item], capacity: u32) -> Packing {
     order.sort_by(|a, b| {
         let (a, b) = (&items[*a], &items[*b]);
         let left = u128::from(b.gain) * u128::from(a.weight);
-        left.cmp(&(u128::from(a.gain) * u128::from(b.weight)))
+        // What weighs nothing comes first, whatever it brings: as a fraction it would be equal to everything.
+        let weightless = (b.weight == 0).cmp(&(a.weight == 0));
+        weightless.then_with(|| left.cmp(&(u128::from(a.gain) * u128::from(b.weight))))
     });
     let (chosen, gain) = fill(items, &order, capacity, None);
     let without = |i: &usize| {

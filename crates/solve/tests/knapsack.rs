@@ -61,6 +61,20 @@ proptest! {
 }
 
 #[test]
+fn what_weighs_and_brings_nothing_does_not_mix_up_the_others() {
+    let item = |weight, gain| Item { weight, gain };
+    let items = [
+        item(3, 0),
+        item(4, 0),
+        item(10, 2),
+        item(0, 0),
+        item(1, 35),
+        item(1, 34),
+    ];
+    assert!(pack_within(&items, 13, 0).gain >= 69);
+}
+
+#[test]
 fn among_equals_the_earlier_are_taken() {
     let same = [Item { weight: 2, gain: 5 }; 4];
     let packing = pack(&same, 5);

@@ -23,11 +23,9 @@ const ORDERS: &[&str] = &[
     "gittins:window=10",
     "gittins",
     "themis",
-    "ftf",
-    "drf",
-    "drf:by=user",
-    "tetris",
 ];
+/// Orders that look at CPU and memory.
+const ORDERS_BY_NEED: &[&str] = &["ftf", "drf", "drf:by=user", "tetris"];
 const DISCIPLINES: &[&str] = &[
     "strict",
     "backfill",
@@ -136,9 +134,10 @@ pub fn sizing_policies() -> impl Strategy<Value = PolicyText> {
         .filter(|d| !d.starts_with("share"))
         .collect();
     let places = [PLACEMENTS, &["complement"]].concat();
+    let orders = [ORDERS, ORDERS_BY_NEED].concat();
     (
         select(SIZINGS),
-        some_of(ORDERS, 0.8),
+        weighted(0.8, select(orders).prop_map(str::to_owned)),
         select(walks),
         weighted(0.7, select(places)),
     )
