@@ -101,6 +101,12 @@ fn a_file_of_hived_becomes_objects() {
         "{plain}"
     );
     assert_eq!(plain.replace("hived.yaml", "map.yaml"), map);
+    write("upper.yaml", &FILE.replace("  a: {", "  VC1: {"));
+    let upper = shown("upper.yaml");
+    assert!(
+        upper.contains("virtualClusters.VC1") && upper.ends_with("exit code 2\n"),
+        "{upper}"
+    );
     let broken = shown("broken.yaml");
     assert!(
         broken.contains("broken.yaml") && broken.ends_with("exit code 2\n"),

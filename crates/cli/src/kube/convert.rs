@@ -42,6 +42,31 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     })];
     let clusters = object.get("virtualClusters").and_then(Value::as_object);
     for (name, owns) in clusters.into_iter().flatten() {
+        let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if name.is_empty()
+            || name.len() > 63
+            || !name.chars().all(fine)
+            || name.starts_with('-')
+            || name.ends_with('-')
+        {
+            return Err(wrong(format!(
+                "virtualClusters.{name}: Kubernetes takes only lower-case letters, digits and `-` in names; rename it here and on \
+                 its pods"
+            )));
+        }
+        let known = ["virtualCells", "pinnedCells"];
+        if let Some(key) = owns
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key)
+            .find(|k| !known.contains(&k.as_str()))
+        {
+            return Err(wrong(format!(
+                "virtualClusters.{name}.{key}: a VirtualCluster has no such field; it has virtualCells and pinnedCells, and \
+                 userCapGpus for what one user may have"
+            )));
+        }
         documents.push(json!({
             "apiVersion": "dovetail.io/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": name}, "spec": owns,
         }));
