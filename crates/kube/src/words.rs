@@ -7,7 +7,7 @@ pub const GROUP: &str = "dovetail.io";
 pub(crate) const GANG: &str = "dovetail.io/gang";
 /// How many pods that gang has.
 pub(crate) const GANG_SIZE: &str = "dovetail.io/gang-size";
-/// With how many it may start; the others follow one by one.
+/// With how many it may start; the others take places that fall empty.
 pub(crate) const GANG_MIN: &str = "dovetail.io/gang-min";
 /// The virtual cluster.
 pub(crate) const VIRTUAL_CLUSTER: &str = "dovetail.io/virtual-cluster";
