@@ -15,9 +15,12 @@ mod fit;
 mod identity;
 mod lease;
 mod mirror;
+mod objects;
 mod plan;
+mod promise;
 mod resources;
 mod scheduler;
+mod watching;
 mod words;
 
 pub use action::{Action, Bind, PodId, Removal};

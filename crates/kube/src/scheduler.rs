@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dovetail_control::{
-    Backend, Book, Desk, Driver, Fact, Handle, JobNo, JobRequest, Launch, Operate, Order, PolicyText,
-    Refusal, parse_span,
+    Backend, Book, Desk, Driver, Fact, Handle, JobNo, JobRequest, Launch, Order, PolicyText, Refusal,
 };
-use dovetail_kubeapi::{Change, Client, Error, Node, Object, Patch, Pod, Watcher, seconds_time};
-use dovetail_model::{NodeId, Time};
+use dovetail_kubeapi::{Change, Client, Error, Node, Patch};
+use dovetail_model::NodeId;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
@@ -17,7 +16,9 @@ use crate::action::Action;
 use crate::carry_out::{Answer, Events, Hands};
 use crate::lease::{Leadership, now};
 use crate::mirror::{Ledger, Mirror, Settings};
-use crate::resources::{self, ClusterTopology, SchedulingPolicy, VirtualCluster};
+use crate::objects::Objects;
+use crate::resources;
+use crate::watching::{Heard, Watching};
 
 /// How the scheduler works.
 #[derive(Debug, Clone)]
@@ -63,21 +64,12 @@ pub enum SchedulerError {
     Ended,
 }
 
-/// What is heard.
-enum Heard {
-    Nodes(Change<Node>),
-    Pods(Vec<Change<Pod>>),
-    VirtualClusters(Change<VirtualCluster>),
-    Topologies(Change<ClusterTopology>),
-    Policies(Change<SchedulingPolicy>),
-}
-
 /// The scheduler on Kubernetes.
 #[derive(Debug)]
 pub struct Scheduler {
     client: Client,
-    settings: SchedulerSettings,
-    handle: Handle,
+    pub(crate) settings: SchedulerSettings,
+    pub(crate) handle: Handle,
     mirror: Arc<Mutex<Mirror>>,
     orders: mpsc::UnboundedReceiver<Vec<(NodeId, Order)>>,
     ready: watch::Sender<bool>,
@@ -180,7 +172,7 @@ impl Scheduler {
             answered,
         );
         let (tell, mut heard) = mpsc::channel(64);
-        let watching = self.watch_all(&tell);
+        let watching = Watching::over(&self.client, &tell);
         drop(tell);
         let mut objects = Objects::default();
         let mut explain = tokio::time::interval(self.settings.explain_every);
@@ -224,35 +216,8 @@ impl Scheduler {
         result
     }
 
-    fn watch_all(&self, tell: &mpsc::Sender<Heard>) -> Watching {
-        let mut all = Watching::default();
-        all.0
-            .push(one_by_one(&self.client, "/api/v1/nodes", tell, Heard::Nodes));
-        all.0.push(in_batches(&self.client, "/api/v1/pods", tell));
-        let path = |plural: &str| format!("{}/{plural}", resources::API);
-        all.0.push(one_by_one(
-            &self.client,
-            &path("virtualclusters"),
-            tell,
-            Heard::VirtualClusters,
-        ));
-        all.0.push(one_by_one(
-            &self.client,
-            &path("clustertopologies"),
-            tell,
-            Heard::Topologies,
-        ));
-        all.0.push(one_by_one(
-            &self.client,
-            &path("schedulingpolicies"),
-            tell,
-            Heard::Policies,
-        ));
-        all
-    }
-
     /// Does something with the mirror at the desk, and begins what follows from it.
-    async fn at_desk<T: Send + 'static>(
+    pub(crate) async fn at_desk<T: Send + 'static>(
         &self,
         hands: &Hands,
         work: impl FnOnce(&mut Mirror, &mut Desk<'_>) -> T + Send + 'static,
@@ -403,123 +368,10 @@ impl Scheduler {
         Ok(())
     }
 
-    async fn patch_status(&self, path: &str, status: Value) {
+    pub(crate) async fn patch_status(&self, path: &str, status: Value) {
         let patch = json!({"status": status});
         if let Err(error) = self.client.patch::<Value>(path, Patch::Merge, &patch).await {
             tracing::warn!("{error}");
-        }
-    }
-
-    /// What is promised has changed.
-    async fn promise(&self, objects: &Objects, hands: &Hands) -> Result<(), SchedulerError> {
-        if !(objects.clusters.listed && objects.topologies.listed) {
-            return Ok(());
-        }
-        let clusters: Vec<VirtualCluster> = objects.clusters.known.values().cloned().collect();
-        let topologies: Vec<ClusterTopology> = objects.topologies.known.values().cloned().collect();
-        let verdict = resources::virtual_clusters(&clusters, &topologies);
-        let verdict = match verdict {
-            Ok(all) => {
-                let same = self.handle.read(|book| *book.clusters() == all);
-                match same {
-                    true => Ok(()),
-                    false => self.operate(Operate::VirtualClusters(Box::new(all))).await,
-                }
-            }
-            Err(why) => Err(why),
-        };
-        if let Err(why) = &verdict {
-            tracing::warn!("virtual clusters: {why}");
-        }
-        self.at_desk(hands, |mirror, desk| mirror.retry_refused(desk))
-            .await?;
-        for (plural, name, generation, status) in objects.promised() {
-            let said = resources::accepted(&verdict, generation, seconds_time(now()));
-            if status.get("message") != said.get("message")
-                || status.get("observedGeneration") != said.get("observedGeneration")
-            {
-                self.patch_status(&format!("{}/{plural}/{name}/status", resources::API), said)
-                    .await;
-            }
-        }
-        Ok(())
-    }
-
-    async fn operate(&self, what: Operate) -> Result<(), String> {
-        let (answer, answered) = tokio::sync::oneshot::channel();
-        self.handle
-            .operate(what, "kubernetes")
-            .then(move |done| drop(answer.send(done)));
-        match answered.await {
-            Ok(done) => done.map_err(|refusal| refusal.to_string()),
-            Err(_) => Err("the scheduler has ended".to_owned()),
-        }
-    }
-
-    async fn set_policy(&self, objects: &Objects, _hands: &Hands) -> Result<(), SchedulerError> {
-        let Some(policy) = objects.policies.known.values().next() else {
-            let text = self.settings.policy.clone();
-            if self.handle.read(|book| *book.policy() != text) {
-                let _ = self.operate(Operate::Policy(text)).await;
-            }
-            return Ok(());
-        };
-        let spec = &policy.spec;
-        let round = match spec.round.as_deref().map(parse_span) {
-            None => Ok(None),
-            Some(Some(span)) => Ok(Some(span)),
-            Some(None) => Err(format!(
-                "round: {:?} is no span; expected one like 60s",
-                spec.round.clone().unwrap_or_default()
-            )),
-        };
-        let verdict = match round {
-            Ok(round) => self.take_policy(spec.text(), round, spec.paused).await,
-            Err(why) => Err(why),
-        };
-        self.tell_policy(policy, &verdict).await;
-        let name = &policy.metadata.name;
-        let second = Err(format!(
-            "SchedulingPolicy {name} goes before it; only one can be used"
-        ));
-        for other in objects.policies.known.values().skip(1) {
-            self.tell_policy(other, &second).await;
-        }
-        Ok(())
-    }
-
-    async fn tell_policy(&self, policy: &SchedulingPolicy, verdict: &Result<(), String>) {
-        let said = resources::accepted(verdict, policy.metadata.generation, seconds_time(now()));
-        if policy.status.get("message") != said.get("message")
-            || policy.status.get("observedGeneration") != said.get("observedGeneration")
-        {
-            let path = format!(
-                "{}/schedulingpolicies/{}/status",
-                resources::API,
-                policy.metadata.name
-            );
-            self.patch_status(&path, said).await;
-        }
-    }
-
-    async fn take_policy(&self, text: PolicyText, round: Option<Time>, paused: bool) -> Result<(), String> {
-        let (same, clock, is_paused) = self
-            .handle
-            .read(|book| (*book.policy() == text, book.clock(), book.is_paused()));
-        if !same {
-            self.operate(Operate::Policy(text)).await?;
-        }
-        let wanted = match round {
-            None => "events".to_owned(),
-            Some(period) => format!("rounds:{}s", period.as_secs_f64()),
-        };
-        if clock != wanted {
-            self.operate(Operate::Round(round)).await?;
-        }
-        match (paused, is_paused) {
-            (true, false) => self.operate(Operate::Pause).await,
-            (false, true) => self.operate(Operate::Resume).await,
-            _ => Ok(()),
         }
     }
 }
@@ -557,137 +409,5 @@ fn note_unready(change: &Change<Node>, unready: &mut BTreeMap<String, Instant>) 
         Change::Put(node) => note(node),
         Change::Gone(node) => drop(unready.remove(&node.metadata.name)),
         Change::Trouble(_) => {}
-    }
-}
-
-/// Tasks that watch.
-#[derive(Debug, Default)]
-struct Watching(Vec<tokio::task::JoinHandle<()>>);
-
-impl Watching {
-    fn abort_all(&self) {
-        self.0.iter().for_each(tokio::task::JoinHandle::abort);
-    }
-}
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        self.abort_all();
-    }
-}
-
-fn one_by_one<T: Object>(
-    client: &Client,
-    path: &str,
-    tell: &mpsc::Sender<Heard>,
-    said: fn(Change<T>) -> Heard,
-) -> tokio::task::JoinHandle<()> {
-    let (mut watcher, tell) = (Watcher::<T>::new(client, path, ""), tell.clone());
-    tokio::spawn(async move { while tell.send(said(watcher.next().await)).await.is_ok() {} })
-}
-
-/// Pods change by the hundred: whatever is there is told together.
-fn in_batches(client: &Client, path: &str, tell: &mpsc::Sender<Heard>) -> tokio::task::JoinHandle<()> {
-    const MOST: usize = 512;
-    let (mut watcher, tell) = (Watcher::<Pod>::new(client, path, ""), tell.clone());
-    tokio::spawn(async move {
-        loop {
-            let mut batch = vec![watcher.next().await];
-            while batch.len() < MOST && watcher.is_ready() {
-                batch.push(watcher.next().await);
-            }
-            if tell.send(Heard::Pods(batch)).await.is_err() {
-                return;
-            }
-        }
-    })
-}
-
-/// Objects of one of our kinds.
-#[derive(Debug)]
-struct Kept<T> {
-    known: BTreeMap<String, T>,
-    listed: bool,
-}
-
-impl<T> Default for Kept<T> {
-    fn default() -> Self {
-        Self {
-            known: BTreeMap::new(),
-            listed: false,
-        }
-    }
-}
-
-impl<T: Object> Kept<T> {
-    fn hear(&mut self, change: Change<T>) {
-        match change {
-            Change::All(all) => {
-                self.known = all.into_iter().map(|o| (o.meta().name.clone(), o)).collect();
-                self.listed = true;
-            }
-            Change::Put(one) => drop(self.known.insert(one.meta().name.clone(), one)),
-            Change::Gone(one) => drop(self.known.remove(&one.meta().name)),
-            // Where the kinds were never made, there are none.
-            Change::Trouble(error) => self.listed |= error.is_not_found(),
-        }
-    }
-}
-
-/// What is known of nodes and of our own objects.
-#[derive(Debug, Default)]
-struct Objects {
-    nodes: bool,
-    clusters: Kept<VirtualCluster>,
-    topologies: Kept<ClusterTopology>,
-    policies: Kept<SchedulingPolicy>,
-}
-
-impl Objects {
-    fn are_known(&self) -> bool {
-        self.nodes && self.clusters.listed && self.topologies.listed && self.policies.listed
-    }
-
-    /// Whether something is refused without which nothing works; all else is tried again.
-    fn complains(&self, said: &Heard) -> Result<(), Error> {
-        let trouble = match said {
-            Heard::Nodes(Change::Trouble(error)) => error,
-            Heard::Pods(changes) => match changes.last() {
-                Some(Change::Trouble(error)) => error,
-                _ => return Ok(()),
-            },
-            _ => return Ok(()),
-        };
-        tracing::warn!("{trouble}");
-        match trouble {
-            Error::Refused { what, status } if matches!(status.code, 401 | 403) => Err(Error::Refused {
-                what: what.clone(),
-                status: status.clone(),
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Objects that say what is promised: kind, name, generation and status.
-    fn promised(&self) -> Vec<(&'static str, String, Option<i64>, Value)> {
-        let clusters = self.clusters.known.values();
-        let topologies = self.topologies.known.values();
-        let cluster = |c: &VirtualCluster| {
-            (
-                "virtualclusters",
-                c.metadata.name.clone(),
-                c.metadata.generation,
-                c.status.clone(),
-            )
-        };
-        let topology = |t: &ClusterTopology| {
-            (
-                "clustertopologies",
-                t.metadata.name.clone(),
-                t.metadata.generation,
-                t.status.clone(),
-            )
-        };
-        clusters.map(cluster).chain(topologies.map(topology)).collect()
     }
 }
