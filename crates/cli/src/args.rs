@@ -609,9 +609,12 @@ pub struct BenchArgs {
     /// A trace instead of the generated Philly-like workload (82,247 jobs), or instead of Muri's
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Leave out the million jobs
+    /// Leave out the million jobs; of kube the ten thousand pods
     #[arg(long)]
     pub short: bool,
+    /// How often each scheduler is measured (kube)
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -630,6 +633,8 @@ pub enum BenchArg {
     Sizing,
     /// The live cluster: agents, submissions, starts and restarts over real sockets and a real journal
     Live,
+    /// Kubernetes: this scheduler, kube-scheduler and a binder that decides nothing, on a real control plane
+    Kube,
     /// The API and its pages: lists over a million jobs, a wide job, and a thousand pages that watch
     Web,
 }

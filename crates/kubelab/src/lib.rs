@@ -22,7 +22,7 @@ pub use identity::{Authority, Identity};
 pub use kubelet::{Counts, EXIT_CODE, Kubelet, RUN_SECONDS};
 pub use lab::{Lab, shared};
 pub use nodes::{NodeShape, create_nodes, set_ready};
-pub use part::Part;
+pub use part::{Part, cpu_of};
 pub use plain::Answer;
 pub use pods::Behaviour;
 pub use settings::{Scheduler, Settings};

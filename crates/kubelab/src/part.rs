@@ -174,8 +174,8 @@ impl Drop for Component {
 /// Linux counts in hundredths of a second for every program, whatever the kernel does inside.
 const TICK: Duration = Duration::from_millis(10);
 
-/// CPU time of a process: in user mode and in the kernel.
-fn cpu_of(pid: u32) -> Duration {
+/// CPU time of a process so far: in user mode and in the kernel; zero if it is gone.
+pub fn cpu_of(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     ticks(&stat).map_or(Duration::ZERO, |ticks| TICK * ticks)
 }

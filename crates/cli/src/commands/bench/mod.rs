@@ -2,6 +2,7 @@
 
 mod cells;
 mod grouping;
+mod kube;
 mod live;
 mod sizing;
 mod web;
@@ -40,6 +41,7 @@ struct Figure {
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     let figures = match args.what {
         BenchArg::Cells => return cells::run(args),
+        BenchArg::Kube => return kube::run(args),
         BenchArg::Live => return live::run(args),
         BenchArg::Web => return web::run(args),
         BenchArg::Sim => simulation(args)?,
