@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
+use crate::commands::bench::kube::Rival;
 use crate::live::args::{ClientArgs, OutputArgs, VcSetArgs};
 
 /// Dovetail: a deep-learning cluster scheduler, and a simulator that runs the same code.
@@ -615,6 +616,9 @@ pub struct BenchArgs {
     /// How often each scheduler is measured (kube)
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
+    /// Only this one; can be given again (kube)
+    #[arg(long, value_enum, value_name = "WHO")]
+    pub only: Vec<Rival>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

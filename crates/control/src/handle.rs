@@ -528,26 +528,35 @@ fn may_come(book: &Book, request: &JobRequest) -> Result<(), Refusal> {
     for after in &request.after {
         find(book, after.job).map_err(|e| Refusal::Invalid(format!("after: {e}")))?;
     }
-    let nodes: Vec<_> = book
-        .nodes()
-        .map(|(_, n)| n)
-        .filter(|n| n.state != NodeState::Lost)
-        .collect();
-    if nodes.is_empty() {
-        return Ok(());
-    }
-    let fits = |n: &&&crate::book::NodeRecord| {
+    let least = request.min_gpus.unwrap_or(request.gpus);
+    let bundle = request.gpus_per_task.max(1);
+    let fits = |n: &crate::book::NodeRecord| {
         request.gpu_type.as_ref().is_none_or(|kind| *kind == n.gpu_type)
             && n.spec.has_gpu_memory(request.gpu_memory_mib)
             && n.spec.cpu_milli >= (request.cpus_per_gpu * 1000.0) as u32
             && n.spec.memory_mib >= request.memory_mib_per_gpu
     };
-    let there: u32 = nodes.iter().filter(fits).map(|n| n.spec.gpus).sum();
-    let least = request.min_gpus.unwrap_or(request.gpus);
-    let bundle = request.gpus_per_task.max(1);
-    let bundles: u32 = nodes.iter().filter(fits).map(|n| n.spec.gpus / bundle).sum();
+    let up = || {
+        let nodes = book.nodes().map(|(_, n)| n);
+        nodes.filter(|n| n.state != NodeState::Lost)
+    };
+    let (mut any, mut there, mut bundles) = (false, 0, 0);
+    for node in up() {
+        any = true;
+        if fits(node) {
+            there += node.spec.gpus;
+            bundles += node.spec.gpus / bundle;
+        }
+        // Most jobs are small beside the cluster.
+        if there >= least && bundles >= least / bundle {
+            return Ok(());
+        }
+    }
+    if !any {
+        return Ok(());
+    }
     if there >= least && bundles < least / bundle {
-        let widest = nodes.iter().map(|n| n.spec.gpus).max().unwrap_or(0);
+        let widest = up().map(|n| n.spec.gpus).max().unwrap_or(0);
         return Err(Refusal::Invalid(format!(
             "gpus: asks for {} times {bundle} GPUs of one node each, but this cluster has room for {bundles}; its largest \
              node has {widest} GPUs",
@@ -555,7 +564,7 @@ fn may_come(book: &Book, request: &JobRequest) -> Result<(), Refusal> {
         )));
     }
     if there < least {
-        let all: u32 = nodes.iter().map(|n| n.spec.gpus).sum();
+        let all: u32 = up().map(|n| n.spec.gpus).sum();
         return Err(Refusal::Invalid(format!(
             "gpus: asks for {least}, but of the {all} GPUs of this cluster {there} would do; ask for fewer, for \
              another gpu_type, or for less CPU and memory"

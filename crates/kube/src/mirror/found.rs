@@ -36,7 +36,7 @@ impl Mirror {
         let known = self
             .pods
             .keys()
-            .chain(self.others.keys())
+            .chain(self.others.uids())
             .chain(self.strange.keys());
         let gone: BTreeSet<String> = known
             .filter(|uid| !there.contains(uid.as_str()))

@@ -292,7 +292,9 @@ impl Mirror {
             false => least,
         };
         let members: Vec<&Member> = waiting.into_iter().take(whole).collect();
-        let may_go = members.iter().try_for_each(|member| self.may_go_anywhere(member));
+        let may_go = members
+            .iter()
+            .try_for_each(|member| self.welcomes.may_go_anywhere(member, &self.nodes));
         let asked = may_go.and_then(|()| self.request(gang, &members, ledger));
         let asked = asked.and_then(|(user, request)| {
             ledger
@@ -346,26 +348,6 @@ impl Mirror {
         request.size_by_roles()?;
         request.roles.clear();
         Ok((identity.user.clone(), request))
-    }
-
-    /// Pods that want only some of the nodes with their kind of GPU cannot be served yet, and are told so.
-    fn may_go_anywhere(&self, member: &Member) -> Result<(), String> {
-        let kind = member.identity.gpu_type.as_ref();
-        let nodes = self.nodes.iter().filter(|(_, n)| n.id.is_some());
-        for (name, node) in nodes {
-            let fits = kind.is_none_or(|kind| *kind == super::nodes::gpu_type(&node.labels));
-            if let Some(why) = member
-                .wants
-                .against(name, &node.labels, &node.taints)
-                .filter(|_| fits)
-            {
-                return Err(format!(
-                    "node {name} has GPUs for it but must not take it ({why}); select nodes by the label of their kind of GPU, \
-                     or tolerate the taint"
-                ));
-            }
-        }
-        Ok(())
     }
 
     /// A job in line is withdrawn when its pods are gone.

@@ -8,7 +8,9 @@ mod found;
 mod gangs;
 mod launch;
 mod nodes;
+mod others;
 mod pods;
+mod welcome;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,8 +61,10 @@ pub struct Mirror {
     pub(crate) node_names: BTreeMap<NodeId, String>,
     /// Pods of ours, by uid, and the gang of each.
     pub(crate) pods: BTreeMap<String, GangKey>,
-    /// Pods of others that use a node, by uid.
-    pub(crate) others: BTreeMap<String, nodes::Other>,
+    /// Pods of others that use a node.
+    pub(crate) others: others::Others,
+    /// What was found out about pods and nodes that must not take them.
+    pub(crate) welcomes: welcome::Welcomes,
     pub(crate) gangs: BTreeMap<GangKey, Gang>,
     pub(crate) jobs: BTreeMap<JobNo, GangKey>,
     /// Nodes whose use by others has changed.

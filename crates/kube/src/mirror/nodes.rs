@@ -28,13 +28,6 @@ pub(crate) struct Seen {
     withheld: Needs,
 }
 
-/// What a pod of somebody else uses.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Other {
-    pub(crate) node: String,
-    pub(crate) needs: Needs,
-}
-
 /// Taints that say no more than the conditions of the node.
 const OF_CONDITIONS: &str = "node.kubernetes.io/";
 
@@ -42,9 +35,16 @@ impl Mirror {
     /// A node is new, or has changed.
     pub fn node_put(&mut self, node: &Node, ledger: &mut impl Ledger) {
         let name = node.metadata.name.clone();
-        let seen = self.see(node, ledger);
+        let mut seen = self.see(node, ledger);
         let before = self.nodes.get(&name);
         let same = before.is_some_and(|b| b.has_same_shape(&seen) && b.id == seen.id);
+        if let Some(before) = before.filter(|_| same) {
+            seen.withheld = before.withheld;
+        }
+        let is_news = before != Some(&seen);
+        if is_news {
+            self.welcomes.clear();
+        }
         let Some(id) = seen.id else {
             self.nodes.insert(name, seen);
             return;
@@ -91,7 +91,10 @@ impl Mirror {
             }),
             _ => {}
         }
-        self.retry_refused(ledger);
+        // Heartbeats are no news.
+        if is_news || lost {
+            self.retry_refused(ledger);
+        }
     }
 
     /// Whether pods of ours are on a node, or on their way there.
@@ -119,6 +122,7 @@ impl Mirror {
         let Some(seen) = self.nodes.remove(name) else {
             return;
         };
+        self.welcomes.clear();
         if let Some(id) = seen.id {
             self.scatter_all_on(id, ledger);
             ledger.record(Fact::NodeLost { node: id });
@@ -193,8 +197,7 @@ impl Mirror {
 
     /// Others use so much of it, and so many GPUs are lost.
     fn withhold(&mut self, name: &str, ledger: &mut impl Ledger) {
-        let used = self.others.values().filter(|o| o.node == name);
-        let mut used = used.fold(Needs::default(), |sum, other| sum.plus(other.needs));
+        let mut used = self.others.use_of(name);
         let Some(seen) = self.nodes.get_mut(name) else {
             return;
         };

@@ -3,7 +3,7 @@
 use dovetail_kubeapi::Pod;
 
 use super::gangs::{Member, Phase};
-use super::nodes::Other;
+use super::others::Other;
 use super::{Ledger, Mirror};
 use crate::action::{Action, PodId};
 use crate::ask::Needs;
@@ -183,7 +183,7 @@ impl Mirror {
         self.changed_nodes.extend(before.map(|o| o.node.clone()));
         self.changed_nodes.extend(now.as_ref().map(|o| o.node.clone()));
         match now {
-            Some(other) => drop(self.others.insert(uid.clone(), other)),
+            Some(other) => self.others.insert(uid, other),
             None => drop(self.others.remove(uid)),
         }
     }

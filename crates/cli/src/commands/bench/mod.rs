@@ -2,7 +2,7 @@
 
 mod cells;
 mod grouping;
-mod kube;
+pub mod kube;
 mod live;
 mod sizing;
 mod web;

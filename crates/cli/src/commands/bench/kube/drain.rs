@@ -27,7 +27,7 @@ pub(super) struct Run {
     pods: usize,
     /// From its start to the first pod that was bound.
     first_s: f64,
-    /// From the first to the last.
+    /// From the first to the last, and the last event where there is one for each.
     seconds: f64,
     /// CPU time from its start to the last.
     scheduler_s: f64,
@@ -88,18 +88,18 @@ pub(super) fn once(runtime: &Runtime, rival: Rival, nodes: usize, pods: usize) -
     let mut ours = None;
     let mut binding = None;
     let upstream_before = match rival {
-        Rival::Upstream => {
+        Rival::KubeScheduler => {
             let before = field.lab.cpu(Part::Scheduler);
             field.lab.launch(Part::Scheduler).or_work()?;
             before
         }
-        Rival::Binder | Rival::TellingBinder => {
+        Rival::Binder | Rival::BinderEvents => {
             let client = field.client.clone();
-            let tells = rival == Rival::TellingBinder;
+            let tells = rival == Rival::BinderEvents;
             binding = Some(runtime.spawn(async move { bind_all(&client, all, tells).await }));
             Duration::ZERO
         }
-        Rival::Plain | Rival::Gangs | Rival::Telling => {
+        Rival::Dovetail | Rival::Gangs | Rival::DovetailEvents => {
             let settings = format!("events: {}\n", rival.setting());
             ours = Some(Ours::start(&field, "dovetail", &settings, true)?);
             Duration::ZERO
@@ -108,10 +108,13 @@ pub(super) fn once(runtime: &Runtime, rival: Rival, nodes: usize, pods: usize) -
     runtime.block_on(observer.until_bound(1))?;
     let first = observed(&observer).next().unwrap_or(begin);
     runtime.block_on(observer.until_bound(pods))?;
-    let last = observed(&observer).max().unwrap_or(first);
+    let mut last = observed(&observer).max().unwrap_or(first);
+    if rival.tells() {
+        last = last.max(runtime.block_on(events_written(&field, pods))?);
+    }
     let scheduler = match (&ours, rival) {
         (Some(ours), _) => ours.cpu(),
-        (None, Rival::Upstream) => field.lab.cpu(Part::Scheduler) - upstream_before,
+        (None, Rival::KubeScheduler) => field.lab.cpu(Part::Scheduler) - upstream_before,
         (None, _) => Duration::ZERO,
     };
     let spent = |part, before: Duration| (field.lab.cpu(part) - before).as_secs_f64();
@@ -127,6 +130,20 @@ pub(super) fn once(runtime: &Runtime, rival: Rival, nodes: usize, pods: usize) -
         runtime.block_on(binding).or_work()?;
     }
     Ok(run)
+}
+
+/// When the last event was written: those who write them later than they bind are not faster for it. Some write fewer than
+/// they should, so it is over when no more come.
+async fn events_written(field: &Field, expected: usize) -> Result<Instant, Failure> {
+    let (mut count, mut at) = (0, Instant::now());
+    while count < expected && at.elapsed() < Duration::from_secs(3) {
+        let now = field.count_events().await?;
+        if now > count {
+            (count, at) = (now, Instant::now());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(at)
 }
 
 fn observed(observer: &Observer) -> impl Iterator<Item = Instant> {

@@ -26,17 +26,17 @@ impl Field {
     /// With so many nodes, for one who binds.
     pub(super) fn new(rival: Rival, nodes: usize) -> Result<Self, Failure> {
         let mut settings = Settings::default();
-        if rival == Rival::Upstream {
+        if rival == Rival::KubeScheduler {
             settings = settings.with_scheduler(Scheduler::default());
         }
         let lab = Lab::start(&settings).or_work()?;
-        if rival == Rival::Upstream {
+        if rival == Rival::KubeScheduler {
             lab.stop(Part::Scheduler);
         }
         lab.create_nodes("node-", nodes, &NodeShape::with_gpus(8))
             .or_work()?;
         let scheduler = match rival {
-            Rival::Upstream => "default-scheduler",
+            Rival::KubeScheduler => "default-scheduler",
             _ => "dovetail",
         };
         let client = lab.client();
@@ -85,6 +85,15 @@ impl Field {
             .post(&pods_path(), &self.pod(name, None))
             .await
             .or_work()
+    }
+
+    /// How many events there are.
+    pub(super) async fn count_events(&self) -> Result<usize, Failure> {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/events?limit=1");
+        let list: Value = self.client.get(&path).await.or_work()?;
+        let first = list["items"].as_array().map_or(0, Vec::len);
+        let others = list["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
+        Ok(first + others as usize)
     }
 
     /// Says of all pods that they run, as their kubelets would.

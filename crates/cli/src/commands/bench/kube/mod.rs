@@ -11,11 +11,13 @@ mod takeover;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use clap::ValueEnum;
 use dovetail_report::format::{count, significant};
 use serde::Serialize;
+use tokio::runtime::Runtime;
 
 use self::drain::Drained;
-use self::rival::Rival;
+pub use self::rival::Rival;
 use super::live::{self, Row};
 use crate::args::BenchArgs;
 use crate::failure::{Blame, Failure};
@@ -42,10 +44,14 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
         true => &[(1_000, 2_000)],
         false => &[(1_000, 2_000), (1_250, 10_000)],
     };
-    let steps = sizes.len() * args.runs as usize * Rival::ALL.len() + 2;
+    let rivals: Vec<Rival> = match args.only.as_slice() {
+        [] => Rival::value_variants().to_vec(),
+        some => some.to_vec(),
+    };
+    let steps = sizes.len() * args.runs as usize * rivals.len() + 2;
     let bar = progress::bar(steps as u64, "bench kube", args.json);
     for &(nodes, pods) in sizes {
-        let mut all: Vec<Drained> = Rival::ALL
+        let mut all: Vec<Drained> = rivals
             .iter()
             .map(|rival| Drained::of(*rival, nodes, pods))
             .collect();
@@ -61,23 +67,30 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
         result.goals.extend(drain_goals(&all));
         result.drains.extend(all);
     }
-    bar.set_message("50 pods a second");
-    let (theirs, ours) = (
-        online::once(&runtime, Rival::Upstream)?,
-        online::once(&runtime, Rival::Telling)?,
-    );
-    let what = format!(
-        "50 pods/s: seen to bound, p99 (median {:.1}; kube-scheduler: median {:.1}, p99 {:.1})",
-        ours.median, theirs.median, theirs.p99
-    );
-    result.goals.push(Row::new(what, ours.p99, "ms", 25.0, false));
-    bar.inc(1);
-    if !args.short {
+    if args.only.is_empty() {
+        bar.set_message("50 pods a second");
+        result.goals.push(online_goal(&runtime)?);
+        bar.inc(1);
+    }
+    if !args.short && args.only.is_empty() {
         bar.set_message("cold start and fail-over");
         result.goals.extend(takeover::rows(&runtime, args.runs)?);
     }
     bar.finish_and_clear();
     print(args, &result)
+}
+
+/// Pods that come one by one.
+fn online_goal(runtime: &Runtime) -> Result<Row, Failure> {
+    let (theirs, ours) = (
+        online::once(runtime, Rival::KubeScheduler)?,
+        online::once(runtime, Rival::DovetailEvents)?,
+    );
+    let what = format!(
+        "50 pods/s: seen to bound, p99 (median {:.1}; kube-scheduler: median {:.1}, p99 {:.1})",
+        ours.median, theirs.median, theirs.p99
+    );
+    Ok(Row::new(what, ours.p99, "ms", 25.0, false))
 }
 
 /// What is asked of the rates, from the medians over all runs.
@@ -92,29 +105,29 @@ fn drain_goals(all: &[Drained]) -> Vec<Row> {
     };
     ratio(
         "rate beside the bare binder, no events",
-        Rival::Plain,
+        Rival::Dovetail,
         Rival::Binder,
         0.85,
     );
     ratio(
         "rate beside the bare binder, an event per pod",
-        Rival::Telling,
-        Rival::TellingBinder,
+        Rival::DovetailEvents,
+        Rival::BinderEvents,
         0.85,
     );
     ratio(
         "rate beside kube-scheduler, an event per pod",
-        Rival::Telling,
-        Rival::Upstream,
+        Rival::DovetailEvents,
+        Rival::KubeScheduler,
         3.0,
     );
     ratio(
         "rate of gangs of 50 beside single pods",
         Rival::Gangs,
-        Rival::Plain,
+        Rival::Dovetail,
         1.0,
     );
-    if let (Some(ours), Some(theirs)) = (of(Rival::Telling), of(Rival::Upstream)) {
+    if let (Some(ours), Some(theirs)) = (of(Rival::DovetailEvents), of(Rival::KubeScheduler)) {
         let what = format!("{} pods: CPU of the scheduler per pod", count(ours.pods as u64));
         let goal = theirs.cpu_ms().0 / 10.0;
         rows.push(Row::new(what, ours.cpu_ms().0, "ms", goal, false));

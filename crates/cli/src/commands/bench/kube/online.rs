@@ -27,7 +27,7 @@ pub(super) fn once(runtime: &Runtime, rival: Rival) -> Result<Latency, Failure> 
     let field = Field::new(rival, NODES)?;
     let mut ours = None;
     match rival {
-        Rival::Upstream => field.lab.launch(Part::Scheduler).or_work()?,
+        Rival::KubeScheduler => field.lab.launch(Part::Scheduler).or_work()?,
         _ => ours = Some(Ours::start(&field, "dovetail", "events: pods\n", true)?),
     }
     let times = runtime.block_on(async {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::ValueEnum;
 use dovetail_kubeapi::{Binding, Client, Event, EventSource, Meta, ObjectRef};
 use dovetail_kubelab::cpu_of;
 use serde::Serialize;
@@ -17,59 +18,55 @@ use super::observer::Seen;
 use crate::failure::{Blame, Failure};
 
 /// Someone who binds pods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Rival {
+pub enum Rival {
     /// Binds pods one after the other to nodes, and decides nothing.
     Binder,
     /// This scheduler, without events.
-    Plain,
+    Dovetail,
     /// The same, the pods in gangs of fifty.
     Gangs,
     /// The binder with an event for each pod.
-    TellingBinder,
+    BinderEvents,
     /// This scheduler with an event for each pod.
-    Telling,
+    DovetailEvents,
     /// kube-scheduler, which writes an event for each pod.
-    Upstream,
+    KubeScheduler,
 }
 
 impl Rival {
-    pub(super) const ALL: [Self; 6] = [
-        Self::Binder,
-        Self::Plain,
-        Self::Gangs,
-        Self::TellingBinder,
-        Self::Telling,
-        Self::Upstream,
-    ];
-
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Binder | Self::TellingBinder => "bare binder",
-            Self::Plain | Self::Telling => "dovetail",
+            Self::Binder | Self::BinderEvents => "bare binder",
+            Self::Dovetail | Self::DovetailEvents => "dovetail",
             Self::Gangs => "dovetail, gangs of 50",
-            Self::Upstream => "kube-scheduler",
+            Self::KubeScheduler => "kube-scheduler",
         }
     }
 
     /// How many events it writes.
     pub(super) fn events(self) -> &'static str {
         match self {
-            Self::Binder | Self::Plain => "none",
+            Self::Binder | Self::Dovetail => "none",
             Self::Gangs => "one a gang",
-            Self::TellingBinder | Self::Telling | Self::Upstream => "one a pod",
+            Self::BinderEvents | Self::DovetailEvents | Self::KubeScheduler => "one a pod",
         }
     }
 
     pub(super) fn is_binder(self) -> bool {
-        matches!(self, Self::Binder | Self::TellingBinder)
+        matches!(self, Self::Binder | Self::BinderEvents)
+    }
+
+    /// Whether it writes an event for each pod.
+    pub(super) fn tells(self) -> bool {
+        self.events() == "one a pod"
     }
 
     /// What this scheduler is told about events.
     pub(super) fn setting(self) -> &'static str {
         match self {
-            Self::Telling => "pods",
+            Self::DovetailEvents => "pods",
             Self::Gangs => "gangs",
             _ => "none",
         }

@@ -19,7 +19,7 @@ const NODES: usize = PODS / 8 + 8;
 const LEASE: Duration = Duration::from_secs(2);
 
 pub(super) fn rows(runtime: &Runtime, runs: u32) -> Result<Vec<Row>, Failure> {
-    let field = Field::new(Rival::Plain, NODES)?;
+    let field = Field::new(Rival::Dovetail, NODES)?;
     let mut observer = runtime.block_on(async {
         field.create_pods(PODS, None).await?;
         let (mut observer, _) = Observer::start(&field.client).await?;
