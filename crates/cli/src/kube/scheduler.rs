@@ -29,7 +29,7 @@ pub(super) fn run(args: &SchedulerArgs) -> Result<(), Failure> {
         .init();
     let config = Config::find(args.kubeconfig.as_deref(), args.context.as_deref()).or_request()?;
     let settings = KubeSettings::read(args, &config.namespace)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .or_work()?;
