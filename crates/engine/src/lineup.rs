@@ -6,6 +6,9 @@ use dovetail_model::{JobId, Time};
 
 use crate::line::{Line, Rank, Spot};
 
+/// Group and slope of a job in line, and its spot there.
+pub(crate) type Place<K> = ((K, i64), Spot);
+
 /// Jobs in line, in groups of equal key `K` (a shape, or nothing) and equal slope.
 #[derive(Debug, Clone)]
 pub(crate) struct Lineup<K> {
@@ -43,6 +46,50 @@ impl<K: Ord + Copy> Lineup<K> {
         self.len -= 1;
         if group.is_empty() && line.slope() != 0 {
             self.groups.remove(&(key, line.slope()));
+        }
+    }
+
+    /// Where a job stands.
+    pub(crate) fn place(key: K, line: &Line, job: JobId) -> Place<K> {
+        ((key, line.slope()), line.spot(job))
+    }
+
+    /// Many come at once: sorted together that is cheaper than one by one.
+    pub(crate) fn insert_all(&mut self, mut places: Vec<Place<K>>) {
+        places.sort_unstable();
+        self.len += places.len();
+        for come in places.chunk_by(|a, b| a.0 == b.0) {
+            let group = self.groups.entry(come[0].0).or_default();
+            let spots = come.iter().map(|(_, spot)| *spot);
+            let all = group.len() + come.len();
+            match come.len() >= group.len() / 8 {
+                true => group.append(&mut spots.collect()),
+                false => group.extend(spots),
+            }
+            debug_assert_eq!(group.len(), all, "everyone stands in line once");
+        }
+    }
+
+    /// Many go at once.
+    pub(crate) fn remove_all(&mut self, mut places: Vec<Place<K>>) {
+        places.sort_unstable();
+        self.len -= places.len();
+        for go in places.chunk_by(|a, b| a.0 == b.0) {
+            let key = go[0].0;
+            let group = self.groups.get_mut(&key).expect("the group of the jobs is there");
+            let left = group.len() - go.len();
+            if go.len() >= group.len() / 8 {
+                let mut gone = go.iter().map(|(_, spot)| spot).peekable();
+                group.retain(|spot| gone.next_if_eq(&spot).is_none());
+            } else {
+                for (_, spot) in go {
+                    group.remove(spot);
+                }
+            }
+            assert_eq!(group.len(), left, "everyone stands where his line says");
+            if group.is_empty() && key.1 != 0 {
+                self.groups.remove(&key);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::Cluster;
 use crate::crowd::Crowd;
 use crate::job::{Job, Stage};
-use crate::lineup::Lineup;
+use crate::lineup::{Lineup, Place};
 use crate::parts::{Order, Policy, Tenancy};
 use crate::shape::{Shape, ShapeId, Shapes};
 use crate::sharers::Occupants;
@@ -106,6 +106,26 @@ pub struct State {
     pub(crate) slowdowns: Slowdowns,
 }
 
+/// Jobs that change their places in line, where they are many.
+#[derive(Debug, Default)]
+struct Moves {
+    many: bool,
+    from_waiting: Vec<Place<ShapeId>>,
+    from_holding: Vec<Place<()>>,
+    to_waiting: Vec<Place<ShapeId>>,
+    to_holding: Vec<Place<()>>,
+}
+
+impl Moves {
+    /// So many may move.
+    fn of(count: usize) -> Self {
+        Self {
+            many: count >= 256,
+            ..Self::default()
+        }
+    }
+}
+
 impl State {
     /// Keeps the books this policy looks into, and no others.
     pub(crate) fn suit(&mut self, policy: &Policy) {
@@ -175,13 +195,27 @@ impl State {
 
     /// Takes the job out of whatever line-up it stands in.
     pub(crate) fn unseat(&mut self, id: JobId) {
+        self.leave(id, &mut Moves::default());
+    }
+
+    /// The same; where many move, the lines are left later, by all of them together.
+    fn leave(&mut self, id: JobId, moves: &mut Moves) {
         let entry = self.jobs[id]
             .as_mut()
             .expect("a job that stands in line is in the table");
         match entry.seat {
             Seat::None => return,
-            Seat::Waiting => self.waiting.remove(entry.job.shape, &entry.job.line, id),
-            Seat::Holding => self.holding.remove((), &entry.job.line, id),
+            Seat::Waiting => {
+                let (shape, line) = (entry.job.shape, &entry.job.line);
+                match moves.many {
+                    true => moves.from_waiting.push(Lineup::place(shape, line, id)),
+                    false => self.waiting.remove(shape, line, id),
+                }
+            }
+            Seat::Holding => match moves.many {
+                true => moves.from_holding.push(Lineup::place((), &entry.job.line, id)),
+                false => self.holding.remove((), &entry.job.line, id),
+            },
         }
         entry.seat = Seat::None;
         if let Some(until) = entry.job.line.until {
@@ -198,6 +232,7 @@ impl State {
     pub(crate) fn reseat(&mut self, order: &dyn Order, tenancy: &dyn Tenancy) {
         let mut stale = std::mem::take(&mut self.stale);
         let crowd = (order.looks_at_crowd() && !stale.is_empty()).then(|| self.crowd());
+        let mut moves = Moves::of(stale.len());
         for id in stale.drain(..) {
             if self.jobs[id].is_none() {
                 continue;
@@ -210,7 +245,7 @@ impl State {
                 (true, _) => Seat::Waiting,
                 (false, true) if keep_holders => Seat::Holding,
                 _ => {
-                    self.unseat(id);
+                    self.leave(id, &mut moves);
                     continue;
                 }
             };
@@ -225,7 +260,7 @@ impl State {
             if crowd.is_some() && entry.seat == seat && entry.job.line == line && line.until.is_none() {
                 continue;
             }
-            self.unseat(id);
+            self.leave(id, &mut moves);
             let entry = self.jobs[id].as_mut().expect("looked at above");
             if line.fresh_start {
                 entry.job.forgiven = entry.job.gpu_time(now);
@@ -237,15 +272,25 @@ impl State {
                 entry.job.shape = self
                     .shapes
                     .id(Shape::of(&entry.job.spec, tenancy.shape_key(&entry.job.spec)));
-                self.waiting.insert(entry.job.shape, &line, id);
+                match moves.many {
+                    true => moves.to_waiting.push(Lineup::place(entry.job.shape, &line, id)),
+                    false => self.waiting.insert(entry.job.shape, &line, id),
+                }
             } else {
-                self.holding.insert((), &line, id);
+                match moves.many {
+                    true => moves.to_holding.push(Lineup::place((), &line, id)),
+                    false => self.holding.insert((), &line, id),
+                }
             }
             if let Some(until) = line.until {
                 self.expiries.insert((until, id));
             }
         }
         self.stale = stale;
+        self.waiting.remove_all(moves.from_waiting);
+        self.holding.remove_all(moves.from_holding);
+        self.waiting.insert_all(moves.to_waiting);
+        self.holding.insert_all(moves.to_holding);
     }
 
     /// Marks every job whose line has run out.

@@ -46,54 +46,80 @@ impl Part for Complement {
 
 impl Placement for Complement {
     fn place(&mut self, ask: &Ask, cluster: &Cluster) -> Result<Allocation, Reason> {
-        let nodes = cluster
-            .types(ask.gpu_type)
-            .flat_map(|kind| with_room(ask, cluster, kind))
-            .take(MOST);
-        let mut own: Option<Own<'_>> = None;
-        let mut best: Option<(Key, &NodeState)> = None;
-        let mut last: Option<&NodeState> = None;
-        for (id, node) in nodes {
-            // Of nodes that are alike the first is as good as any; mostly they are empty ones.
-            if last.replace(node).is_some_and(|last| alike(last, node)) {
-                continue;
-            }
-            let own = match own {
-                Some(own) if is_same_make(own.spec, &node.spec) => own,
-                _ => *own.insert(Own::new(ask, node)),
+        let mut search = Search::new(ask);
+        for kind in cluster.types(ask.gpu_type) {
+            // Who wants much finds it on the emptiest nodes, and others leave those to it.
+            let goes_on = match ask.enough {
+                Some(_) => {
+                    let levels = cluster.levels_down(kind);
+                    search.look(cluster, kind, levels.take_while(|level| *level >= ask.gpus))
+                }
+                None => search.look(cluster, kind, cluster.levels_from(kind, ask.gpus)),
             };
-            let key = (own.beyond(node), own.mismatch(node), node.free_gpus, id);
-            if best.is_none_or(|(least, _)| key < least) {
-                best = Some((key, node));
+            if !goes_on {
+                break;
             }
         }
-        match best {
+        match search.best {
             Some(((.., id), node)) => Ok(Allocation {
                 shares: [share(id, node, ask.gpus, ask)].into_iter().collect(),
             }),
-            None => self.others.place(ask, cluster),
+            None => self.others.across(ask, cluster),
         }
     }
 }
 
-fn with_room<'a>(
-    ask: &Ask,
-    cluster: &'a Cluster,
-    kind: GpuTypeId,
-) -> impl Iterator<Item = (NodeId, &'a NodeState)> {
-    // Who wants much finds it on the emptiest nodes, and others leave those to it.
-    let (down, up) = match ask.enough {
-        Some(_) => (
-            Some(cluster.levels_down(kind).take_while(|level| *level >= ask.gpus)),
-            None,
-        ),
-        None => (None, Some(cluster.levels_from(kind, ask.gpus))),
-    };
-    let levels = down.into_iter().flatten().chain(up.into_iter().flatten());
-    levels
-        .flat_map(move |level| cluster.nodes_with_free(kind, level))
-        .filter_map(|id| cluster.node(id).map(|node| (id, node)))
-        .filter(|(_, node)| has_room(node, ask))
+/// The best node so far.
+struct Search<'a> {
+    ask: &'a Ask,
+    own: Option<Own<'a>>,
+    best: Option<(Key, &'a NodeState)>,
+    last: Option<&'a NodeState>,
+    seen: usize,
+}
+
+impl<'a> Search<'a> {
+    fn new(ask: &'a Ask) -> Self {
+        Self {
+            ask,
+            own: None,
+            best: None,
+            last: None,
+            seen: 0,
+        }
+    }
+
+    /// Looks at the nodes of one kind with so many free GPUs; whether it goes on with the next kind.
+    fn look(&mut self, cluster: &'a Cluster, kind: GpuTypeId, levels: impl Iterator<Item = u32>) -> bool {
+        for level in levels {
+            for id in cluster.nodes_with_free(kind, level) {
+                let Some(node) = cluster.node(id).filter(|node| has_room(node, self.ask)) else {
+                    continue;
+                };
+                self.weigh(id, node);
+                self.seen += 1;
+                if self.seen == MOST {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn weigh(&mut self, id: NodeId, node: &'a NodeState) {
+        // Of nodes that are alike the first is as good as any; mostly they are empty ones.
+        if self.last.replace(node).is_some_and(|last| alike(last, node)) {
+            return;
+        }
+        let own = match self.own {
+            Some(own) if is_same_make(own.spec, &node.spec) => own,
+            _ => *self.own.insert(Own::new(self.ask, node)),
+        };
+        let key = (own.beyond(node), own.mismatch(node), node.free_gpus, id);
+        if self.best.is_none_or(|(least, _)| key < least) {
+            self.best = Some((key, node));
+        }
+    }
 }
 
 /// Whether a job suits both equally well. Of one kind with as many free GPUs those with lower ids are looked at first.

@@ -63,8 +63,15 @@ impl Placement for Consolidate {
                 return Ok(allocation);
             }
         }
-        let best = cluster
-            .types(ask.gpu_type)
+        self.across(ask, cluster)
+    }
+}
+
+impl Consolidate {
+    /// On several nodes, where no single one has room for all of it.
+    pub(super) fn across(&self, ask: &Ask, cluster: &Cluster) -> Result<Allocation, Reason> {
+        let kinds = cluster.types(ask.gpu_type).filter(|_| ask.gpus > 1);
+        let best = kinds
             .filter_map(|kind| on_many(ask, cluster, kind))
             .min_by_key(Allocation::nodes);
         match best {

@@ -112,12 +112,13 @@ pub(crate) fn take_in_order<'a>(
     None
 }
 
-/// Free GPUs of all nodes that the ask can use.
-fn usable_now(ask: &Ask, cluster: &Cluster) -> u32 {
-    cluster
-        .nodes_with_any_free()
-        .map(|(_, node)| usable(node, ask))
-        .sum()
+/// Whether the free GPUs of all nodes that the ask can use are as many as it wants.
+fn are_usable(ask: &Ask, cluster: &Cluster) -> bool {
+    let mut left = ask.gpus;
+    cluster.nodes_with_any_free().any(|(_, node)| {
+        left = left.saturating_sub(usable(node, ask));
+        left == 0
+    })
 }
 
 /// The reason why there is no place although enough GPUs may be free.
@@ -142,7 +143,7 @@ pub(crate) fn no_place(ask: &Ask, cluster: &Cluster, best: u32) -> Reason {
             gpus: ask.gpus,
             fitting: with_memory(),
         }
-    } else if limited && usable_now(ask, cluster) < ask.gpus {
+    } else if limited && !are_usable(ask, cluster) {
         Reason::NotEnoughCpuOrMemory {
             cpu_milli_per_gpu: ask.cpu_milli_per_gpu,
             memory_mib_per_gpu: ask.memory_mib_per_gpu,
