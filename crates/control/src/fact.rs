@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_model::{Allocation, NodeId, NodeSpec, Time};
+use dovetail_model::{Allocation, FenceId, NodeId, NodeSpec, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -222,6 +222,13 @@ pub enum Fact {
         cpu_milli: u32,
         /// Memory, in MiB.
         memory_mib: u64,
+    },
+    /// These nodes and no others are within a fence.
+    Fenced {
+        /// The fence.
+        fence: FenceId,
+        /// The nodes.
+        nodes: Vec<NodeId>,
     },
     /// The processes of a launch run on a node.
     TaskStarted {

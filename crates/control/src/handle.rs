@@ -530,6 +530,10 @@ fn may_come(book: &Book, request: &JobRequest) -> Result<(), Refusal> {
     }
     let least = request.min_gpus.unwrap_or(request.gpus);
     let bundle = request.gpus_per_task.max(1);
+    let admits = |id| {
+        let node = book.engine.cluster().node(id);
+        request.fence.is_none() || node.is_some_and(|n| n.admits(request.fence))
+    };
     let fits = |n: &crate::book::NodeRecord| {
         request.gpu_type.as_ref().is_none_or(|kind| *kind == n.gpu_type)
             && n.spec.has_gpu_memory(request.gpu_memory_mib)
@@ -537,8 +541,8 @@ fn may_come(book: &Book, request: &JobRequest) -> Result<(), Refusal> {
             && n.spec.memory_mib >= request.memory_mib_per_gpu
     };
     let up = || {
-        let nodes = book.nodes().map(|(_, n)| n);
-        nodes.filter(|n| n.state != NodeState::Lost)
+        let nodes = book.nodes().filter(|(id, _)| admits(*id));
+        nodes.map(|(_, n)| n).filter(|n| n.state != NodeState::Lost)
     };
     let (mut any, mut there, mut bundles) = (false, 0, 0);
     for node in up() {

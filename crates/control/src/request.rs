@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dovetail_model::FenceId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -103,6 +104,9 @@ pub struct JobRequest {
     pub max_gpus: Option<u32>,
     /// Only this kind of GPU.
     pub gpu_type: Option<String>,
+    /// Only on the nodes within this fence: for drivers that know where a job may be, and not for people.
+    #[serde(skip)]
+    pub fence: Option<FenceId>,
     /// Memory it fills on each GPU, in MiB.
     pub gpu_memory_mib: u64,
     /// CPUs beside each GPU.
@@ -176,6 +180,7 @@ impl Default for JobRequest {
             min_gpus: None,
             max_gpus: None,
             gpu_type: None,
+            fence: None,
             gpu_memory_mib: 0,
             cpus_per_gpu: 0.0,
             memory_mib_per_gpu: 0,

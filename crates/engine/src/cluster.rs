@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dovetail_model::ids::IdVec;
-use dovetail_model::{Allocation, GpuSet, GpuTypeId, JobSpec, NodeId, NodeSpec, Share, Zone, ZoneId};
+use dovetail_model::{
+    Allocation, FenceId, GpuSet, GpuTypeId, JobSpec, NodeId, NodeSpec, Share, Zone, ZoneId,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::node_set::NodeSet;
@@ -48,6 +50,9 @@ pub struct NodeState {
     /// What is not there for jobs.
     #[serde(default)]
     pub(crate) withheld: Withheld,
+    /// The fences it is within, a bit for each.
+    #[serde(default)]
+    fences: u64,
 }
 
 /// What of a node is not there for jobs: what should be kept from them, and what is.
@@ -79,8 +84,14 @@ impl NodeState {
             sharers: BTreeMap::new(),
             gpu_memory: BTreeMap::new(),
             withheld: Withheld::default(),
+            fences: 0,
             spec,
         }
+    }
+
+    /// Whether a job that is confined to this fence may be here.
+    pub fn admits(&self, fence: Option<FenceId>) -> bool {
+        fence.is_none_or(|fence| self.fences & bit(fence) != 0)
     }
 
     /// Whether something should be withheld that somebody holds.
@@ -301,6 +312,11 @@ impl Pool {
     }
 }
 
+/// The bit of a fence; none for one that cannot be.
+fn bit(fence: FenceId) -> u64 {
+    1u64.checked_shl(fence.0).unwrap_or(0)
+}
+
 /// All nodes. What is free here is what nobody is *meant* to hold; what lingers is kept beside it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Cluster {
@@ -445,9 +461,13 @@ impl Cluster {
         self.unindex(id);
         let before = self.entry(id).take();
         let new = before.is_none();
+        let fences = before.as_ref().map_or(0, |n| n.fences);
         self.lingering -= before.map_or(0, |n| n.lingering.count());
         let (proportional, kind, gpus) = (spec.proportional(), spec.gpu_type, spec.gpus);
-        *self.entry(id) = Some(NodeState::new(spec));
+        *self.entry(id) = Some(NodeState {
+            fences,
+            ..NodeState::new(spec)
+        });
         self.owing.remove(&id);
         self.index(id);
         if !new {
@@ -598,6 +618,26 @@ impl Cluster {
                     && n.free_memory_mib >= part.memory_mib
             })
         })
+    }
+
+    /// These nodes and no others are within the fence; whether that is news.
+    pub(crate) fn fence(&mut self, fence: FenceId, nodes: &[NodeId]) -> bool {
+        let before: Vec<u64> = self.nodes().map(|(_, n)| n.fences).collect();
+        for node in self.nodes.values_mut().flatten() {
+            node.fences &= !bit(fence);
+        }
+        for id in nodes {
+            if let Some(node) = self.entry(*id) {
+                node.fences |= bit(fence);
+            }
+        }
+        !self.nodes().map(|(_, n)| n.fences).eq(before)
+    }
+
+    /// Whether a job that is confined to this fence may have these GPUs.
+    pub fn admits(&self, allocation: &Allocation, fence: Option<FenceId>) -> bool {
+        let mut nodes = allocation.shares.iter().map(|part| self.node(part.node));
+        fence.is_none() || nodes.all(|node| node.is_some_and(|n| n.admits(fence)))
     }
 
     /// Whether there is CPU, memory and memory of the GPUs for one more job on these GPUs, which others hold.

@@ -186,6 +186,7 @@ impl Engine {
                 cpu_milli,
                 memory_mib,
             } => self.node_withheld(node, gpus, Share::new(cpu_milli, memory_mib)),
+            Event::Fenced { fence, nodes } => self.fenced(fence, &nodes),
             Event::Wake => {
                 self.books.dirty |= self.books.wake.is_some_and(|w| w <= now);
                 self.books.dirty |= self.state.expiries.first().is_some_and(|(at, _)| *at <= now);

@@ -1,6 +1,6 @@
 //! Nodes that join, are lost, drain and come back.
 
-use dovetail_model::{Allocation, JobId, NodeId, Share, StopReason};
+use dovetail_model::{Allocation, FenceId, JobId, NodeId, Share, StopReason};
 
 use crate::engine::Engine;
 use crate::job::Live;
@@ -76,6 +76,12 @@ impl Engine {
             self.books.dirty = true;
             self.withhold_what_is_free();
             self.tell_of_node(node);
+        }
+    }
+
+    pub(crate) fn fenced(&mut self, fence: FenceId, nodes: &[NodeId]) {
+        if self.state.cluster.fence(fence, nodes) {
+            self.books.dirty = true;
         }
     }
 

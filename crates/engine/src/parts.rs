@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 
 use dovetail_model::run::Solved;
-use dovetail_model::{Allocation, GpuTypeId, JobId, JobSpec, NodeId, Reason, Share, Terms, Time};
+use dovetail_model::{Allocation, FenceId, GpuTypeId, JobId, JobSpec, NodeId, Reason, Share, Terms, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -186,6 +186,8 @@ pub struct Ask {
     pub gpus_per_task: u32,
     /// Only this kind.
     pub gpu_type: Option<GpuTypeId>,
+    /// Only on these nodes.
+    pub fence: Option<FenceId>,
     /// CPU beside each GPU, in milli-cores.
     pub cpu_milli_per_gpu: u32,
     /// Memory beside each GPU, in MiB.
@@ -206,6 +208,7 @@ impl Ask {
             gpus: spec.gpus,
             gpus_per_task: spec.gpus_per_task,
             gpu_type: spec.gpu_type,
+            fence: spec.fence,
             cpu_milli_per_gpu: spec.cpu_milli_per_gpu,
             memory_mib_per_gpu: spec.memory_mib_per_gpu,
             gpu_memory_mib: spec.gpu_memory_mib,

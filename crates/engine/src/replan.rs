@@ -189,8 +189,10 @@ impl Round<'_> {
                 &place,
                 &self.sizing.ask(self.state.known(*member), &self.state.cluster),
             );
-            let fills = self.state.known(*member).spec.gpu_memory_mib;
-            if i == 0 || self.state.cluster.has_room_beside(&share, fills) {
+            let spec = &self.state.known(*member).spec;
+            let (fills, fence) = (spec.gpu_memory_mib, spec.fence);
+            let cluster = &self.state.cluster;
+            if i == 0 || (cluster.has_room_beside(&share, fills) && cluster.admits(&share, fence)) {
                 self.draft.assign(self.state, self.tenancy, *member, share, i > 0);
             }
         }

@@ -1,7 +1,7 @@
 //! Jobs that ask for the same thing have the same shape: when one of them does not fit, none of them does.
 
 use dovetail_model::ids::{Id, IdVec};
-use dovetail_model::{GpuTypeId, JobSpec};
+use dovetail_model::{FenceId, GpuTypeId, JobSpec};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,9 @@ pub struct Shape {
     pub gpus_per_task: u32,
     /// Only this kind.
     pub gpu_type: Option<GpuTypeId>,
+    /// Only on these nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<FenceId>,
     /// CPU beside each GPU, in milli-cores.
     pub cpu_milli_per_gpu: u32,
     /// Memory beside each GPU, in MiB.
@@ -42,6 +45,7 @@ impl Shape {
             gpus: spec.gpus,
             gpus_per_task: spec.gpus_per_task,
             gpu_type: spec.gpu_type,
+            fence: spec.fence,
             cpu_milli_per_gpu: spec.cpu_milli_per_gpu,
             memory_mib_per_gpu: spec.memory_mib_per_gpu,
             gpu_memory_mib: spec.gpu_memory_mib,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::allocation::Allocation;
-use crate::ids::{Generation, JobId, NodeId};
+use crate::ids::{FenceId, Generation, JobId, NodeId};
 use crate::job::JobSpec;
 use crate::topology::NodeSpec;
 use crate::units::{Rate, Time, Work};
@@ -127,6 +127,13 @@ pub enum Event {
         cpu_milli: u32,
         /// Memory, in MiB.
         memory_mib: u64,
+    },
+    /// These nodes and no others are within a fence. Nobody is stopped for it.
+    Fenced {
+        /// The fence; its number is below [`FenceId::MOST`].
+        fence: FenceId,
+        /// The nodes.
+        nodes: Vec<NodeId>,
     },
     /// The moment named by `wake_at` has come.
     Wake,

@@ -54,6 +54,10 @@ id!(
     GpuTypeId
 );
 id!(
+    /// A set of nodes, to which jobs can be confined.
+    FenceId
+);
+id!(
     /// A tenant: a team, a virtual cluster.
     TenantId
 );
@@ -65,6 +69,11 @@ id!(
     /// A model with a profile ("resnet50").
     ModelId
 );
+impl FenceId {
+    /// So many are told apart at a time.
+    pub const MOST: u32 = 64;
+}
+
 id!(
     /// How often a job has been launched. A command or answer for an older generation is ignored.
     Generation

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{GpuTypeId, JobId, ModelId, TenantId, UserId};
+use crate::ids::{FenceId, GpuTypeId, JobId, ModelId, TenantId, UserId};
 use crate::sensitivity::{Sensitivity, Share};
 use crate::stages::Stages;
 use crate::units::{Rate, Time, Work};
@@ -63,6 +63,9 @@ pub struct JobSpec {
     pub max_gpus: u32,
     /// Only this kind of GPU.
     pub gpu_type: Option<GpuTypeId>,
+    /// Only on these nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<FenceId>,
     /// CPU wanted for each GPU, in milli-cores.
     pub cpu_milli_per_gpu: u32,
     /// Memory wanted for each GPU, in MiB.
@@ -118,6 +121,7 @@ impl JobSpec {
             min_gpus: gpus,
             max_gpus: gpus,
             gpu_type: None,
+            fence: None,
             cpu_milli_per_gpu: 0,
             memory_mib_per_gpu: 0,
             gpu_memory_mib: 0,

@@ -29,7 +29,7 @@ pub use command::{Command, StopReason};
 pub use cpu_set::CpuSet;
 pub use event::{Event, Outcome, Past, Returned};
 pub use gpu_set::GpuSet;
-pub use ids::{Generation, GpuTypeId, IdVec, JobId, ModelId, NodeId, TenantId, UserId, ZoneId};
+pub use ids::{FenceId, Generation, GpuTypeId, IdVec, JobId, ModelId, NodeId, TenantId, UserId, ZoneId};
 pub use job::{JobSpec, Scaling};
 pub use numa::NumaDomain;
 pub use reason::{Reason, Words};

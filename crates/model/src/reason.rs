@@ -27,6 +27,15 @@ pub enum Reason {
         /// The most that one acceptable place has free.
         best: u32,
     },
+    /// GPUs may be free, but not on the nodes to which it is confined.
+    Fenced {
+        /// GPUs asked for.
+        asked: u32,
+        /// Nodes it may be on that are up.
+        nodes: u32,
+        /// GPUs free there, of the kind it wants.
+        free: u32,
+    },
     /// The GPUs would do, but no node has CPU and memory for them.
     NotEnoughCpuOrMemory {
         /// CPU wanted beside each GPU, in milli-cores.
@@ -250,6 +259,13 @@ impl fmt::Display for InWords<'_> {
                     "asks for {asked} GPUs; {free} are free, but at most {best} in one acceptable place"
                 )
             }
+            Reason::Fenced { asked, nodes: 0, .. } => {
+                write!(f, "asks for {asked} GPUs; no node that is up may take it")
+            }
+            Reason::Fenced { asked, nodes, free } => write!(
+                f,
+                "asks for {asked} GPUs; {nodes} nodes may take it, and {free} GPUs are free there"
+            ),
             Reason::NotEnoughCpuOrMemory {
                 cpu_milli_per_gpu,
                 memory_mib_per_gpu,

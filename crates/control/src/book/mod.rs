@@ -223,6 +223,10 @@ impl Book {
                 cpu_milli: *cpu_milli,
                 memory_mib: *memory_mib,
             }),
+            Fact::Fenced { fence, nodes } => self.tell(Event::Fenced {
+                fence: *fence,
+                nodes: nodes.clone(),
+            }),
             Fact::TaskStarted {
                 job,
                 launch,

@@ -47,7 +47,7 @@ pub(crate) fn never_fits(job: &JobSpec, cluster: &Cluster) -> Option<Reason> {
             .memory_mib
             .checked_div(job.memory_mib_per_gpu)
             .unwrap_or(u64::MAX);
-        if !node.spec.has_gpu_memory(job.gpu_memory_mib) {
+        if !node.spec.has_gpu_memory(job.gpu_memory_mib) || !node.admits(job.fence) {
             return 0;
         }
         node.spec
@@ -58,6 +58,7 @@ pub(crate) fn never_fits(job: &JobSpec, cluster: &Cluster) -> Option<Reason> {
     if job.cpu_milli_per_gpu == 0
         && job.memory_mib_per_gpu == 0
         && job.gpu_memory_mib == 0
+        && job.fence.is_none()
         && cluster.total_gpus(job.gpu_type) >= job.min_gpus
     {
         return None;

@@ -5,8 +5,9 @@
 //! run times are not known (a live job without an estimate) there is no shadow time; then the head is passed over for
 //! `patience`, and after that nothing passes it any more.
 
-use dovetail_engine::{Candidate, Discipline, Knowledge, Part, Round};
-use dovetail_model::{JobId, Rate, Time};
+use dovetail_engine::cluster::NodeState;
+use dovetail_engine::{Candidate, Cluster, Discipline, Knowledge, Part, Round};
+use dovetail_model::{JobId, JobSpec, Rate, Time};
 
 use crate::knobs::Knob;
 use crate::registry::Entry;
@@ -117,18 +118,31 @@ impl Easy {
     }
 }
 
+/// Free GPUs of the nodes that may take the job.
+fn free_within(spec: &JobSpec, cluster: &Cluster) -> u32 {
+    let open = cluster.nodes_with_any_free().map(|(_, node)| node);
+    let takes = |n: &&NodeState| spec.gpu_type.is_none_or(|t| n.spec.gpu_type == t) && n.admits(spec.fence);
+    open.filter(takes).map(|n| n.free_gpus).sum()
+}
+
 /// The moment when enough GPUs should be free for the head, by the ends of all who hold GPUs, those that started in
 /// this walk included; none if that cannot be told.
 fn shadow(round: &Round<'_>, head: &Candidate, started: Vec<JobId>) -> Option<Shadow> {
     let spec = &round.job(head.job).spec;
-    let mut free = round.cluster().free_gpus(spec.gpu_type);
+    let mut free = match spec.fence {
+        None => round.cluster().free_gpus(spec.gpu_type),
+        Some(_) => free_within(spec, round.cluster()),
+    };
     let of_kind = |job: &dovetail_engine::Job| {
         let node = job
             .allocation
             .as_ref()
             .and_then(|a| round.cluster().node(a.shares[0].node));
-        spec.gpu_type
-            .is_none_or(|t| node.is_some_and(|n| n.spec.gpu_type == t))
+        let is_kind = |n: &NodeState| spec.gpu_type.is_none_or(|t| n.spec.gpu_type == t);
+        match node {
+            Some(node) => is_kind(node) && node.admits(spec.fence),
+            None => spec.gpu_type.is_none() && spec.fence.is_none(),
+        }
     };
     let mut ends: Vec<(Time, u32)> = round
         .holders()

@@ -146,7 +146,7 @@ impl Pair {
         let offers: Vec<Offer> = view
             .cluster()
             .nodes()
-            .filter(|(_, node)| node.is_open() && node.spec.gpu_type == kind)
+            .filter(|(_, node)| node.is_open() && node.spec.gpu_type == kind && node.admits(ask.fence))
             .map(|(id, node)| offer(id, node, ask, view, &mut rate))
             .filter(|offer| offer.room > 0)
             .collect();

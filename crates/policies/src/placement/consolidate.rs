@@ -148,7 +148,7 @@ fn tightest(
 fn fewest(ask: &Ask, cluster: &Cluster) -> usize {
     let mut sizes: BTreeMap<GpuTypeId, Vec<u32>> = BTreeMap::new();
     for (_, node) in cluster.nodes() {
-        if ask.gpu_type.is_none_or(|t| node.spec.gpu_type == t) {
+        if ask.gpu_type.is_none_or(|t| node.spec.gpu_type == t) && node.admits(ask.fence) {
             sizes
                 .entry(node.spec.gpu_type)
                 .or_default()

@@ -49,7 +49,9 @@ pub(crate) fn share(id: NodeId, node: &NodeState, gpus: u32, ask: &Ask) -> NodeS
 
 /// Free GPUs of the node that the ask can use.
 pub(crate) fn usable(node: &NodeState, ask: &Ask) -> u32 {
-    if ask.gpu_type.is_some_and(|t| node.spec.gpu_type != t) || !node.spec.has_gpu_memory(ask.gpu_memory_mib)
+    if ask.gpu_type.is_some_and(|t| node.spec.gpu_type != t)
+        || !node.admits(ask.fence)
+        || !node.spec.has_gpu_memory(ask.gpu_memory_mib)
     {
         return 0;
     }
@@ -65,6 +67,7 @@ pub(crate) fn has_room(node: &NodeState, ask: &Ask) -> bool {
     let free = Share::new(node.free_cpu_milli, node.free_memory_mib);
     node.free_gpus >= ask.gpus
         && ask.gpu_type.is_none_or(|t| node.spec.gpu_type == t)
+        && node.admits(ask.fence)
         && node.spec.has_gpu_memory(ask.gpu_memory_mib)
         && free.covers(Share::new(ask.cpu_milli_per_gpu, ask.memory_mib_per_gpu).times(ask.gpus))
         && ask.enough.is_none_or(|enough| node.has_beside(ask.gpus, enough))
@@ -121,6 +124,28 @@ fn are_usable(ask: &Ask, cluster: &Cluster) -> bool {
     })
 }
 
+/// Whether GPUs are free, but too few on the nodes that may take it.
+fn fenced(ask: &Ask, cluster: &Cluster) -> Option<Reason> {
+    ask.fence?;
+    let of_kind = |node: &NodeState| ask.gpu_type.is_none_or(|t| node.spec.gpu_type == t);
+    let all = cluster.nodes().map(|(_, node)| node);
+    let (mut nodes, mut free, mut shut) = (0, 0, false);
+    for node in all.filter(|n| n.up && of_kind(n)) {
+        match node.admits(ask.fence) {
+            true => nodes += 1,
+            false => shut = true,
+        }
+        if node.is_open() && node.admits(ask.fence) {
+            free += node.free_gpus;
+        }
+    }
+    (shut && free < ask.gpus).then_some(Reason::Fenced {
+        asked: ask.gpus,
+        nodes,
+        free,
+    })
+}
+
 /// The reason why there is no place although enough GPUs may be free.
 pub(crate) fn no_place(ask: &Ask, cluster: &Cluster, best: u32) -> Reason {
     let free = cluster.free_gpus(ask.gpu_type);
@@ -131,6 +156,9 @@ pub(crate) fn no_place(ask: &Ask, cluster: &Cluster, best: u32) -> Reason {
         });
         fitting.map(|n| n.free_gpus).sum::<u32>()
     };
+    if let Some(reason) = fenced(ask, cluster) {
+        return reason;
+    }
     let limited = ask.cpu_milli_per_gpu > 0 || ask.memory_mib_per_gpu > 0;
     if free < ask.gpus {
         Reason::NotEnoughFreeGpus {

@@ -8,8 +8,8 @@ use dovetail_cells::{
     Cells, ChainId, Denied, GroupId, LeafType, MachineId, MachineSet, Outcome, Pod, Request, SlotId, Target,
     Terms, VcId,
 };
-use dovetail_engine::Ask;
-use dovetail_model::{Allocation, GpuSet, GpuTypeId, JobId, JobSpec, NodeId, NodeShare, TenantId};
+use dovetail_engine::{Ask, Cluster};
+use dovetail_model::{Allocation, FenceId, GpuSet, GpuTypeId, JobId, JobSpec, NodeId, NodeShare, TenantId};
 
 /// Ways to cut GPUs into pods that are tried.
 const CUTS: usize = 64;
@@ -99,9 +99,9 @@ impl VirtualClusters {
         self.members.get(&id).into_iter().flatten().copied()
     }
 
-    /// Machines that take new jobs; none if all do that are up.
-    pub(super) fn open_machines(&self) -> Option<MachineSet> {
-        if self.draining.is_empty() {
+    /// Machines that take new jobs, of those that may take this one; none if all do that are up.
+    pub(super) fn open_machines(&self, fence: Option<(FenceId, &Cluster)>) -> Option<MachineSet> {
+        if self.draining.is_empty() && fence.is_none() {
             return None;
         }
         let closed: BTreeSet<MachineId> = self
@@ -109,9 +109,15 @@ impl VirtualClusters {
             .iter()
             .filter_map(|n| self.map.machine(*n))
             .collect();
+        let admits = |node: &NodeId| {
+            let node =
+                |cluster: &'_ Cluster, fence| cluster.node(*node).is_none_or(|n| n.admits(Some(fence)));
+            fence.is_none_or(|(fence, cluster)| node(cluster, fence))
+        };
         let mut open = MachineSet::new(self.map.layout.machines.len());
         let all = (0..self.map.layout.machines.len() as u32).map(MachineId);
-        all.filter(|m| !closed.contains(m)).for_each(|m| open.insert(m));
+        let takes = |m: &MachineId| !closed.contains(m) && self.map.nodes_of(*m).iter().all(admits);
+        all.filter(takes).for_each(|m| open.insert(m));
         Some(open)
     }
 

@@ -13,7 +13,7 @@ impl VirtualClusters {
     /// What there is to say beyond that there is no place.
     pub(super) fn why(&self, job: &Job, ask: &Ask) -> Vec<Reason> {
         let requests = self.requests(&job.spec, ask.gpus, ask.gpu_type);
-        let open = self.open_machines();
+        let open = self.open_machines(None);
         let terms = Terms {
             machines: open.as_ref(),
             ..Terms::default()

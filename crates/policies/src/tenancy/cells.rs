@@ -190,7 +190,8 @@ impl Tenancy for VirtualClusters {
         self.look_at_nodes();
         (self.wanted, self.over_limit) = (None, None);
         let requests = self.requests(&job.spec, ask.gpus, ask.gpu_type);
-        let (open, slots) = (self.open_machines(), self.old_slots(job.spec.id));
+        let open = self.open_machines(ask.fence.map(|fence| (fence, cluster)));
+        let slots = self.old_slots(job.spec.id);
         let terms = Terms {
             machines: open.as_ref(),
             slots: &slots,

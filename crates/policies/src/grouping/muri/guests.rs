@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use dovetail_engine::cluster::NodeState;
 use dovetail_engine::{Ask, Job, Sharers};
 use dovetail_model::stages::Stages;
-use dovetail_model::{Allocation, GpuSet, GpuTypeId, JobId, NodeId, NodeShare};
+use dovetail_model::{Allocation, FenceId, GpuSet, GpuTypeId, JobId, NodeId, NodeShare};
 
 use super::kinds::{Code, Kinds, size, together};
 
@@ -14,7 +14,7 @@ use super::kinds::{Code, Kinds, size, together};
 #[derive(Debug, Clone, Default)]
 pub(super) struct Guests {
     /// What was turned away since the last guest came: its like is not looked at again.
-    turned_away: BTreeSet<(Code, u32, Option<GpuTypeId>)>,
+    turned_away: BTreeSet<(Code, u32, Option<GpuTypeId>, Option<FenceId>)>,
 }
 
 /// GPUs of one node with the same jobs on them.
@@ -42,14 +42,14 @@ impl Guests {
     ) -> Option<Allocation> {
         let stages = job.spec.stages?;
         let code = kinds.alone(stages, ask.gpu_memory_mib);
-        let like = (code, ask.gpus, ask.gpu_type);
+        let like = (code, ask.gpus, ask.gpu_type, ask.fence);
         if self.turned_away.contains(&like) {
             return None;
         }
         let mut best: Option<Table> = None;
         for (id, node) in view.cluster().nodes() {
             let is_kind = ask.gpu_type.is_none_or(|kind| node.spec.gpu_type == kind);
-            if !is_kind || !node.is_open() || !has_room(node, ask) {
+            if !is_kind || !node.admits(ask.fence) || !node.is_open() || !has_room(node, ask) {
                 continue;
             }
             for table in tables(id, node, ask, view) {
