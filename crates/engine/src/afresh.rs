@@ -49,7 +49,10 @@ impl Round<'_> {
                 &place,
                 &self.sizing.ask(self.state.known(*member), &self.state.cluster),
             );
-            self.put_on(*member, share, i > 0);
+            let fence = self.state.known(*member).spec.fence;
+            if i == 0 || self.state.cluster.admits(&share, fence) {
+                self.put_on(*member, share, i > 0);
+            }
         }
         Ok(())
     }

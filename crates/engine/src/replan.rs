@@ -166,6 +166,7 @@ impl Round<'_> {
                 && a.is_in_bundles_of(ask.gpus_per_task)
                 && self.state.cluster.is_free(&resized(a, &ask))
                 && self.state.cluster.has_room_beside(a, ask.gpu_memory_mib)
+                && self.state.cluster.admits(a, ask.fence)
                 && self.may_use(claim, a, before)
         };
         let had = claim.members.iter().filter_map(|m| before.get(m));

@@ -262,10 +262,22 @@ impl fmt::Display for InWords<'_> {
             Reason::Fenced { asked, nodes: 0, .. } => {
                 write!(f, "asks for {asked} GPUs; no node that is up may take it")
             }
-            Reason::Fenced { asked, nodes, free } => write!(
-                f,
-                "asks for {asked} GPUs; {nodes} nodes may take it, and {free} GPUs are free there"
-            ),
+            Reason::Fenced { asked, nodes, free } => {
+                let nodes = if *nodes == 1 {
+                    "1 node".to_owned()
+                } else {
+                    format!("{nodes} nodes")
+                };
+                let free = if *free == 1 {
+                    "1 GPU is".to_owned()
+                } else {
+                    format!("{free} GPUs are")
+                };
+                write!(
+                    f,
+                    "asks for {asked} GPUs; {nodes} may take it, and {free} free there"
+                )
+            }
             Reason::NotEnoughCpuOrMemory {
                 cpu_milli_per_gpu,
                 memory_mib_per_gpu,

@@ -120,11 +120,14 @@ impl Mirror {
         ledger: &mut impl Ledger,
     ) {
         let gang = &self.gangs[key];
-        let members: Vec<&Member> = seats
+        let members: Vec<Member> = seats
             .iter()
-            .filter_map(|s| gang.members.get(s.pod.as_ref()?))
+            .filter_map(|s| gang.members.get(s.pod.as_ref()?).cloned())
             .collect();
-        let Ok((user, mut request)) = self.request(gang, &members, ledger) else {
+        // Pods that run stay where they are, whatever their nodes have become.
+        let fence = self.fence_for(&members, ledger).ok();
+        let (gang, members) = (&self.gangs[key], members.iter().collect::<Vec<_>>());
+        let Ok((user, mut request)) = self.request(gang, &members, fence, ledger) else {
             // Its nodes are not known any more; its pods have no seat, and go.
             return;
         };
@@ -147,6 +150,7 @@ impl Mirror {
             .is_some_and(|j| j.state == JobState::Starting);
         let gang = self.gang_entry(key);
         gang.job = Some(job);
+        gang.fence = fence;
         if let Some(Size::Known(size, least)) = gang.members.values().next().map(|m| m.identity.size.clone())
         {
             gang.size = Some((size, least));
@@ -167,7 +171,32 @@ impl Mirror {
 
     /// The places of a launch, as a plan has them or as they are written on each pod; and in each the pod that is there, or
     /// that was meant to be and still waits.
-    fn seats_found(&self, gang: &Gang, (job, launch): (JobNo, Launch)) -> Vec<Seat> {
+    fn seats_found(&self, gang: &Gang, of: (JobNo, Launch)) -> Vec<Seat> {
+        let mut seats = self.seats_of_launch(gang, of);
+        let seated: BTreeSet<&String> = seats.iter().filter_map(|s| s.pod.as_ref()).collect();
+        let there = gang.members.values().filter(|m| m.is_there());
+        let strays: Vec<Seat> = there
+            .filter(|m| !seated.contains(&m.id.uid))
+            .filter_map(|m| self.seat_of(m, true))
+            .collect();
+        seats.retain(|seat| !strays.iter().any(|stray| overlap(seat, stray)));
+        seats.extend(strays);
+        seats
+    }
+
+    /// Where a pod is, as it is written on it.
+    fn seat_of(&self, member: &Member, stray: bool) -> Option<Seat> {
+        let (_, _, gpus) = member.bound_as.as_ref()?;
+        Some(Seat {
+            needs: member.identity.needs,
+            node: self.node_id(member.node.as_ref()?)?,
+            gpus: gpus.clone(),
+            pod: Some(member.id.uid.clone()),
+            stray,
+        })
+    }
+
+    fn seats_of_launch(&self, gang: &Gang, (job, launch): (JobNo, Launch)) -> Vec<Seat> {
         let of_launch = |m: &&Member| {
             m.bound_as
                 .as_ref()
@@ -179,16 +208,16 @@ impl Mirror {
             .filter_map(|m| Plan::parse(m.plan.as_ref()?).ok());
         let plan = plans.into_iter().find(|p| (p.job, p.launch) == (job, launch));
         let Some(plan) = plan else {
-            let seat = |m: &Member| {
-                let (_, _, gpus) = m.bound_as.as_ref()?;
-                Some(Seat {
-                    needs: m.identity.needs,
-                    node: self.node_id(m.node.as_ref()?)?,
-                    gpus: gpus.clone(),
-                    pod: Some(m.id.uid.clone()),
-                })
-            };
-            return gang.members.values().filter(of_launch).filter_map(seat).collect();
+            let mut members: Vec<&Member> = gang.members.values().filter(of_launch).collect();
+            members.sort_by_key(|m| m.phase.is_over());
+            let mut seats: Vec<Seat> = Vec::new();
+            for seat in members.into_iter().filter_map(|m| self.seat_of(m, false)) {
+                // A pod that took the place of one that ended sits on the same GPUs: that is one seat.
+                if !seats.iter().any(|other| overlap(other, &seat)) {
+                    seats.push(seat);
+                }
+            }
+            return seats;
         };
         let widest = gang
             .members
@@ -214,6 +243,7 @@ impl Mirror {
                 node: self.node_id(node)?,
                 gpus: slots,
                 pod: member.map(|m| m.id.uid.clone()),
+                stray: false,
             })
         };
         plan.seats.iter().filter_map(seat).collect()
@@ -222,6 +252,11 @@ impl Mirror {
     fn node_id(&self, name: &str) -> Option<NodeId> {
         self.nodes.get(name)?.id
     }
+}
+
+/// Whether two seats have a GPU in common.
+fn overlap(a: &Seat, b: &Seat) -> bool {
+    a.node == b.node && a.gpus.iter().any(|gpu| b.gpus.contains(gpu))
 }
 
 /// Whether nobody holds these GPUs.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dovetail_control::{Fact, Hold, JobNo, JobRequest, JobState, Launch, Retries, Role};
-use dovetail_model::NodeId;
+use dovetail_model::{FenceId, NodeId};
 
 use super::{Ledger, Mirror};
 use crate::action::{Action, PodId, Removal};
@@ -85,6 +85,8 @@ pub struct Seat {
     pub gpus: Vec<u32>,
     /// The pod, by uid.
     pub pod: Option<String>,
+    /// The pod is left from another launch: its GPUs are in use until it is gone.
+    pub stray: bool,
 }
 
 /// A gang.
@@ -100,6 +102,8 @@ pub struct Gang {
     pub members: BTreeMap<String, Member>,
     /// Its job, while there is one.
     pub job: Option<JobNo>,
+    /// The nodes it may be on, while there is a job.
+    pub fence: Option<FenceId>,
     /// The launch its seats belong to.
     pub launch: Option<Launch>,
     /// Places of that launch.
@@ -122,6 +126,7 @@ impl Gang {
             asked: false,
             members: BTreeMap::new(),
             job: None,
+            fence: None,
             launch: None,
             seats: Vec::new(),
             running_on: BTreeSet::new(),
@@ -291,11 +296,12 @@ impl Mirror {
             true => gang.size.map_or(least, |(size, _)| size as usize),
             false => least,
         };
-        let members: Vec<&Member> = waiting.into_iter().take(whole).collect();
-        let may_go = members
-            .iter()
-            .try_for_each(|member| self.welcomes.may_go_anywhere(member, &self.nodes));
-        let asked = may_go.and_then(|()| self.request(gang, &members, ledger));
+        let members: Vec<Member> = waiting.into_iter().take(whole).cloned().collect();
+        let fence = self.fence_with_nodes(&members, ledger);
+        let asked = fence.clone().and_then(|fence| {
+            let members: Vec<&Member> = members.iter().collect();
+            self.request(&self.gangs[key], &members, Some(fence), ledger)
+        });
         let asked = asked.and_then(|(user, request)| {
             ledger
                 .submit(&user, request)
@@ -305,6 +311,7 @@ impl Mirror {
         match asked {
             Ok(no) => {
                 gang.job = Some(no);
+                gang.fence = fence.ok();
                 self.jobs.insert(no, key.clone());
             }
             Err(why) => gang.refused = Some(why),
@@ -316,6 +323,7 @@ impl Mirror {
         &self,
         gang: &Gang,
         members: &[&Member],
+        fence: Option<FenceId>,
         ledger: &impl Ledger,
     ) -> Result<(String, JobRequest), String> {
         let Some(first) = members.first() else {
@@ -335,6 +343,7 @@ impl Mirror {
             command: vec!["pods".to_owned()],
             tenant,
             gpu_type: identity.gpu_type.clone(),
+            fence,
             priority: identity.priority,
             expected_s: identity.expected_s.map(f64::from),
             retries: Retries {

@@ -108,7 +108,7 @@ impl Mirror {
         if self.bound_elsewhere(key) {
             return self.give_up(key, no, "another scheduler has bound a pod of its gang", ledger);
         }
-        if self.is_not_whole(key) {
+        if self.is_not_whole(key) || self.gangs[key].seats.iter().any(|s| s.stray) {
             return self.give_up(
                 key,
                 no,
@@ -396,6 +396,7 @@ pub(super) fn seats(members: &[Member], allocation: &dovetail_model::Allocation)
             node: allocation.shares[instance.place].node,
             gpus: instance.gpus,
             pod: Some(member.id.uid.clone()),
+            stray: false,
         });
     }
     seats

@@ -4,13 +4,13 @@
 //! done. It has no clock, no socket and no thread. Everything is level-triggered: a gang is looked at whenever something
 //! about it changed, and what follows does not depend on what was missed.
 
+mod fences;
 mod found;
 mod gangs;
 mod launch;
 mod nodes;
 mod others;
 mod pods;
-mod welcome;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,8 +63,8 @@ pub struct Mirror {
     pub(crate) pods: BTreeMap<String, GangKey>,
     /// Pods of others that use a node.
     pub(crate) others: others::Others,
-    /// What was found out about pods and nodes that must not take them.
-    pub(crate) welcomes: welcome::Welcomes,
+    /// On which nodes pods may be.
+    pub(crate) fences: fences::Fences,
     pub(crate) gangs: BTreeMap<GangKey, Gang>,
     pub(crate) jobs: BTreeMap<JobNo, GangKey>,
     /// Nodes whose use by others has changed.

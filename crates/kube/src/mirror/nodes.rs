@@ -42,9 +42,6 @@ impl Mirror {
             seen.withheld = before.withheld;
         }
         let is_news = before != Some(&seen);
-        if is_news {
-            self.welcomes.clear();
-        }
         let Some(id) = seen.id else {
             self.nodes.insert(name, seen);
             return;
@@ -75,6 +72,9 @@ impl Mirror {
         self.nodes.insert(name.clone(), seen);
         if !same || lost {
             self.forget_what_is_withheld(&name);
+        }
+        if is_news {
+            self.fence_node(&name, id, ledger);
         }
         self.withhold(&name, ledger);
         let by_us = |state: &NodeState| matches!(state, NodeState::Draining { by, .. } if by == "kubernetes");
@@ -122,8 +122,8 @@ impl Mirror {
         let Some(seen) = self.nodes.remove(name) else {
             return;
         };
-        self.welcomes.clear();
         if let Some(id) = seen.id {
+            self.fence_node(name, id, ledger);
             self.scatter_all_on(id, ledger);
             ledger.record(Fact::NodeLost { node: id });
             self.look_at_all_on(name, ledger);

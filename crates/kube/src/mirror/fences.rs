@@ -1,0 +1,156 @@
+//! On which nodes pods may be: selectors, affinity and taints, as the engine understands them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dovetail_control::Fact;
+use dovetail_model::ids::Id;
+use dovetail_model::{FenceId, NodeId};
+
+use super::gangs::Member;
+use super::nodes::{Seen, gpu_type};
+use super::{Gang, Ledger, Mirror};
+use crate::fit::Wants;
+
+/// What pods want, and the nodes that may take them. Pods by the thousand want the same.
+#[derive(Debug, Default)]
+pub(crate) struct Fences(Vec<Fence>);
+
+#[derive(Debug)]
+struct Fence {
+    /// All of these, each once.
+    wants: Vec<Wants>,
+    within: BTreeSet<NodeId>,
+}
+
+impl Fence {
+    fn admits(&self, name: &str, node: &Seen) -> bool {
+        let refuses = |wants: &Wants| wants.against(name, &node.labels, &node.taints).is_some();
+        !self.wants.iter().any(refuses)
+    }
+}
+
+impl Fences {
+    /// A node has changed: fences that it is within now and was not, or the other way round.
+    fn look_at(&mut self, name: &str, id: NodeId, node: Option<&Seen>) -> Vec<FenceId> {
+        let mut changed = Vec::new();
+        for (at, fence) in self.0.iter_mut().enumerate() {
+            let news = match node.is_some_and(|node| fence.admits(name, node)) {
+                true => fence.within.insert(id),
+                false => fence.within.remove(&id),
+            };
+            if news {
+                changed.push(FenceId::from_index(at));
+            }
+        }
+        changed
+    }
+
+    fn nodes(&self, fence: FenceId) -> Vec<NodeId> {
+        self.0[fence.index()].within.iter().copied().collect()
+    }
+}
+
+impl Mirror {
+    /// Tells the book on which nodes pods may be, now that one has changed or is gone.
+    pub(super) fn fence_node(&mut self, name: &str, id: NodeId, ledger: &mut impl Ledger) {
+        for fence in self.fences.look_at(name, id, self.nodes.get(name)) {
+            let nodes = self.fences.nodes(fence);
+            ledger.record(Fact::Fenced { fence, nodes });
+        }
+    }
+
+    /// The same, where there is a node within it.
+    ///
+    /// # Errors
+    /// When there is none, or when pods want too many different things.
+    pub(super) fn fence_with_nodes(
+        &mut self,
+        members: &[Member],
+        ledger: &mut impl Ledger,
+    ) -> Result<FenceId, String> {
+        let fence = self.fence_for(members, ledger)?;
+        let is_empty = self.fences.0[fence.index()].within.is_empty();
+        match is_empty.then(|| self.none_may_take(members)).flatten() {
+            Some(why) => Err(why),
+            None => Ok(fence),
+        }
+    }
+
+    /// The fence around all nodes that may take each of these pods.
+    ///
+    /// # Errors
+    /// When pods want too many different things.
+    pub(super) fn fence_for(
+        &mut self,
+        members: &[Member],
+        ledger: &mut impl Ledger,
+    ) -> Result<FenceId, String> {
+        let mut wants: Vec<Wants> = Vec::new();
+        for member in members {
+            if !wants.contains(&member.wants) {
+                wants.push(member.wants.clone());
+            }
+        }
+        match self.fences.0.iter().position(|f| f.wants == wants) {
+            Some(known) => Ok(FenceId::from_index(known)),
+            None => self.new_fence(wants, ledger),
+        }
+    }
+
+    fn new_fence(&mut self, wants: Vec<Wants>, ledger: &mut impl Ledger) -> Result<FenceId, String> {
+        let mut fence = Fence {
+            wants,
+            within: BTreeSet::new(),
+        };
+        let admitted = self.nodes.iter().filter(|(name, node)| fence.admits(name, node));
+        fence.within = admitted.filter_map(|(_, node)| node.id).collect();
+        let at = match self.fences.0.len() < FenceId::MOST as usize {
+            true => self.fences.0.len(),
+            false => self.unused_fence().ok_or_else(|| {
+                format!(
+                    "pods want {} different sets of nodes already; use fewer node selectors and tolerations",
+                    FenceId::MOST
+                )
+            })?,
+        };
+        match self.fences.0.get_mut(at) {
+            Some(place) => *place = fence,
+            None => self.fences.0.push(fence),
+        }
+        let fence = FenceId::from_index(at);
+        let nodes = self.fences.nodes(fence);
+        ledger.record(Fact::Fenced { fence, nodes });
+        Ok(fence)
+    }
+
+    /// A fence that no job needs any more.
+    fn unused_fence(&self) -> Option<usize> {
+        let with_job = |gang: &&Gang| gang.job.is_some();
+        let used: BTreeSet<FenceId> = self
+            .gangs
+            .values()
+            .filter(with_job)
+            .filter_map(|g| g.fence)
+            .collect();
+        (0..self.fences.0.len()).find(|at| !used.contains(&FenceId::from_index(*at)))
+    }
+
+    /// Which node has GPUs for the pods and must not take one of them, and why.
+    fn none_may_take(&self, members: &[Member]) -> Option<String> {
+        let with_gpus = |nodes: &BTreeMap<String, Seen>| nodes.values().filter(|n| n.id.is_some()).count();
+        let (member, name, why) = members.iter().find_map(|member| {
+            let kind = member.identity.gpu_type.as_ref();
+            let of_kind = |n: &Seen| n.id.is_some() && kind.is_none_or(|k| *k == gpu_type(&n.labels));
+            let mut nodes = self.nodes.iter().filter(|(_, n)| of_kind(n));
+            nodes.find_map(|(name, node)| {
+                let why = member.wants.against(name, &node.labels, &node.taints)?;
+                Some((member, name, why))
+            })
+        })?;
+        Some(format!(
+            "none of the {} nodes with GPUs may take pod {}: node {name}, for one, must not ({why})",
+            with_gpus(&self.nodes),
+            member.id.name
+        ))
+    }
+}
