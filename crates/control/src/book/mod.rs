@@ -200,6 +200,12 @@ impl Book {
                 request,
                 key,
             } => self.submitted(*job, user, request, key.as_ref()),
+            Fact::Announced {
+                job,
+                user,
+                request,
+                key,
+            } => self.announced(*job, user, request, key.as_ref()),
             Fact::Found { .. } => self.found(fact),
             Fact::Scattered { job } => self.scattered(*job),
             Fact::Gathered { job } => self.gathered(*job),

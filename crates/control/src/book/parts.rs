@@ -5,6 +5,7 @@ use dovetail_model::{Event, Generation, Returned};
 use super::{Attempt, Book, Hold, JobRecord, JobState, TaskState, What};
 use crate::JobNo;
 use crate::fact::Fact;
+use crate::request::JobRequest;
 
 impl Book {
     pub(super) fn found(&mut self, fact: &Fact) {
@@ -59,6 +60,13 @@ impl Book {
         );
         self.known(*no).attempts.push(attempt);
         self.set(*no, JobState::Starting);
+    }
+
+    pub(super) fn announced(&mut self, no: JobNo, user: &str, request: &JobRequest, key: Option<&String>) {
+        if self.enrol(no, user, request, key) {
+            self.known(no).scattered = true;
+            self.set(no, JobState::Held(Hold::Parts));
+        }
     }
 
     pub(super) fn scattered(&mut self, no: JobNo) {
