@@ -112,6 +112,8 @@ pub struct Gang {
     pub said: String,
     /// Somebody makes its pods anew.
     pub looked_after: bool,
+    /// It is done, and the owners of what still runs were told.
+    pub is_done: bool,
 }
 
 impl Gang {
@@ -128,6 +130,7 @@ impl Gang {
             refused: None,
             said: String::new(),
             looked_after: false,
+            is_done: false,
         }
     }
 
@@ -136,6 +139,7 @@ impl Gang {
         self.launch = None;
         self.seats.clear();
         self.running_on.clear();
+        self.is_done = false;
     }
 
     /// Pods that wait for a place, in the order in which they get one.
@@ -280,12 +284,16 @@ impl Mirror {
     }
 
     /// A gang without a job becomes one when it is whole.
-    fn gather(&mut self, key: &GangKey, ledger: &mut impl Ledger) {
+    pub(super) fn gather(&mut self, key: &GangKey, ledger: &mut impl Ledger) {
         let gang = &self.gangs[key];
         let Some(least) = gang.least() else { return };
         let waiting = gang.waiting();
         if gang.refused.is_some() || waiting.len() < least {
             return;
+        }
+        let number = waiting.first().and_then(|m| m.identity.number);
+        if let Some(no) = number.filter(|no| ledger.book().job(*no).is_some()) {
+            return self.join(key, no, ledger);
         }
         let whole = match waiting.len() >= gang.size.map_or(0, |(size, _)| size as usize) {
             true => gang.size.map_or(least, |(size, _)| size as usize),
@@ -294,11 +302,25 @@ impl Mirror {
         let members: Vec<&Member> = waiting.into_iter().take(whole).collect();
         let may_go = members.iter().try_for_each(|member| self.may_go_anywhere(member));
         let asked = may_go.and_then(|()| self.request(gang, &members, ledger));
-        let asked = asked.and_then(|(user, request)| {
-            ledger
-                .submit(&user, request)
-                .map_err(|refusal| refusal.to_string())
-        });
+        let asked =
+            asked.and_then(
+                |(user, request)| match number.filter(|no| *no >= ledger.book().next_job()) {
+                    None => ledger
+                        .submit(&user, request)
+                        .map_err(|refusal| refusal.to_string()),
+                    // It was sent under this number to a scheduler that is gone.
+                    Some(job) => {
+                        let request = Box::new(request);
+                        ledger.record(Fact::Submitted {
+                            job,
+                            user,
+                            request,
+                            key: None,
+                        });
+                        Ok(job)
+                    }
+                },
+            );
         let gang = self.gang_entry(key);
         match asked {
             Ok(no) => {
@@ -329,7 +351,7 @@ impl Mirror {
             None => dovetail_control::DEFAULT_CLUSTER.to_owned(),
         };
         let mut request = JobRequest {
-            name: gang.key.to_string(),
+            name: identity.job_name.clone().unwrap_or_else(|| gang.key.to_string()),
             command: vec!["pods".to_owned()],
             tenant,
             gpu_type: identity.gpu_type.clone(),
