@@ -113,3 +113,56 @@ fn a_file_of_hived_becomes_objects() {
         "{broken}"
     );
 }
+
+const OPENPAI: &str = "protocolVersion: 2
+name: MNIST_1
+type: job
+prerequisites:
+- {name: image, type: dockerimage, uri: openpai/example}
+secrets: {token: hush}
+taskRoles:
+  train:
+    instances: 2
+    completion: {minFailedInstances: 1, minSucceededInstances: 1}
+    dockerImage: image
+    resourcePerInstance: {cpu: 2, memoryMB: 4096, gpu: 1}
+    commands: ['login <% $secrets.token %> && python3 main.py']
+defaults: {virtualCluster: vc1}
+extras: {hivedScheduler: {jobPriorityClass: prod}}
+";
+
+#[test]
+fn a_job_file_becomes_jobs() {
+    let folder = tempfile::tempdir().expect("a directory to run in");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
+    write("pai.yaml", OPENPAI);
+    write(
+        "plain.yaml",
+        "name: x\ncommand: train\nafter: [3]\nprocesses: per-gpu\n",
+    );
+    let shown = |args: &[&str]| {
+        let args = [
+            &["kube", "submit", "--dry-run", "-n", "team", "--user", "alice"],
+            args,
+        ]
+        .concat();
+        common::dovetail_in(folder.path(), &args)
+    };
+    insta::assert_snapshot!(shown(&["pai.yaml"]));
+    let json = shown(&["pai.yaml", "-o", "json"]);
+    assert!(json.contains("\"kind\": \"List\""), "{json}");
+    let wrong = shown(&["plain.yaml"]);
+    for part in [
+        "plain.yaml: after: ",
+        "plain.yaml: processes: per-gpu",
+        "plain.yaml: image: ",
+        "exit code 2",
+    ] {
+        assert!(wrong.contains(part), "{part}: {wrong}");
+    }
+    let name = shown(&["pai.yaml", "--name", "A_b"]);
+    assert!(
+        name.contains("--name A_b: expected") && name.contains("such as a-b"),
+        "{name}"
+    );
+}

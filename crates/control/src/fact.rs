@@ -108,6 +108,18 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
+    /// A job came in of which others make the parts, and these are not there yet: it waits for them.
+    Announced {
+        /// Its number, larger than all that are known.
+        job: JobNo,
+        /// Who sent it.
+        user: String,
+        /// What is asked for.
+        request: Box<JobRequest>,
+        /// What its sender calls this request, to send it again without a second job.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+    },
     /// A job that this book does not know was found on these GPUs. It runs on there, unless somebody else has them.
     Found {
         /// Its number, larger than all that are known.
@@ -130,10 +142,13 @@ pub enum Fact {
         /// The job.
         job: JobNo,
     },
-    /// All that a job consists of is there again.
+    /// All that a job consists of is there again, or all that it still needs.
     Gathered {
         /// The job.
         job: JobNo,
+        /// What it asks for now: only GPUs and what goes with them are looked at.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        now: Option<Box<JobRequest>>,
     },
     /// Someone does not want it any more.
     Cancelled {

@@ -203,41 +203,40 @@ impl Handle {
         key: Option<String>,
     ) -> Ask<'_, (JobNo, JobNo)> {
         let user = user.to_owned();
+        self.ask(move |desk| take_array(desk, &user, request, (indices, at_most), key, false))
+    }
+
+    /// Takes in a job whose parts others make, or an array of them: each has a number, and waits until its parts are there.
+    /// The numbers of the first and the last, and whether they are new.
+    pub fn announce(
+        &self,
+        user: &str,
+        request: JobRequest,
+        array: Option<(Vec<u32>, Option<u32>)>,
+        key: Option<String>,
+    ) -> Ask<'_, (JobNo, JobNo, bool)> {
+        let user = user.to_owned();
         self.ask(move |desk| {
-            if let Some(first) = known(desk.book, &user, key.as_ref(), &request)? {
-                return Ok((first, first + indices.len() as u64 - 1));
-            }
-            may_come(desk.book, &request)?;
-            if indices.is_empty() || at_most == Some(0) {
-                return Err(Refusal::Invalid(
-                    "array: at least one index is needed, and room for one at a time".to_owned(),
-                ));
-            }
-            let (array, mut key) = (desk.book.next_job(), key);
-            for role in 0..request.roles.len() {
-                let first = request.roles[..role].iter().map(|r| r.instances).sum();
-                may_come(desk.book, &request.clone().alone(first))?;
-            }
-            if !request.roles.is_empty() && indices.iter().any(|i| request.instance(*i).is_none()) {
-                return Err(Refusal::Invalid(
-                    "array: an instance is not there; roles have fewer of them".to_owned(),
-                ));
-            }
-            for index in indices {
-                let mut request = request.clone().alone(index);
-                request.array = Some(ArrayPart {
-                    array,
-                    index,
-                    at_most,
-                });
-                desk.record(Fact::Submitted {
-                    job: desk.book.next_job(),
-                    user: user.clone(),
-                    request: Box::new(request),
-                    key: key.take(),
-                });
-            }
-            Ok((array, desk.book.next_job() - 1))
+            let next = desk.book.next_job();
+            let (first, last) = match array {
+                Some(array) => take_array(desk, &user, request, array, key, true)?,
+                None => match known(desk.book, &user, key.as_ref(), &request)? {
+                    Some(job) => (job, job),
+                    None => {
+                        may_come(desk.book, &request)?;
+                        let request = Box::new(request.in_parts());
+                        desk.record(Fact::Announced {
+                            job: next,
+                            user,
+                            request,
+                            key,
+                        });
+                        (next, next)
+                    }
+                },
+            };
+            let is_new = first >= next;
+            Ok((first, last, is_new))
         })
     }
 
@@ -519,6 +518,60 @@ fn may_be_there(book: &Book, request: &JobRequest) -> Result<(), Refusal> {
         )));
     }
     book.could_ever_run(request).map_err(Refusal::Invalid)
+}
+
+/// Takes in a job for each index; the numbers of the first and the last.
+fn take_array(
+    desk: &mut Desk<'_>,
+    user: &str,
+    request: JobRequest,
+    (indices, at_most): (Vec<u32>, Option<u32>),
+    key: Option<String>,
+    in_parts: bool,
+) -> Result<(JobNo, JobNo), Refusal> {
+    if let Some(first) = known(desk.book, user, key.as_ref(), &request)? {
+        return Ok((first, first + indices.len() as u64 - 1));
+    }
+    may_come(desk.book, &request)?;
+    if indices.is_empty() || at_most == Some(0) {
+        return Err(Refusal::Invalid(
+            "array: at least one index is needed, and room for one at a time".to_owned(),
+        ));
+    }
+    let (array, mut key) = (desk.book.next_job(), key);
+    for role in 0..request.roles.len() {
+        let first = request.roles[..role].iter().map(|r| r.instances).sum();
+        may_come(desk.book, &request.clone().alone(first))?;
+    }
+    if !request.roles.is_empty() && indices.iter().any(|i| request.instance(*i).is_none()) {
+        return Err(Refusal::Invalid(
+            "array: an instance is not there; roles have fewer of them".to_owned(),
+        ));
+    }
+    for index in indices {
+        let mut request = request.clone().alone(index);
+        request.array = Some(ArrayPart {
+            array,
+            index,
+            at_most,
+        });
+        let (job, user, key) = (desk.book.next_job(), user.to_owned(), key.take());
+        desk.record(match in_parts {
+            true => Fact::Announced {
+                job,
+                user,
+                request: Box::new(request.in_parts()),
+                key,
+            },
+            false => Fact::Submitted {
+                job,
+                user,
+                request: Box::new(request),
+                key,
+            },
+        });
+    }
+    Ok((array, desk.book.next_job() - 1))
 }
 
 /// Whether a job can be taken in: its request makes sense, and the cluster could run it if it were empty.

@@ -211,6 +211,23 @@ impl Default for JobRequest {
 const LONGEST_S: f64 = 315_576_000.0;
 
 impl JobRequest {
+    /// What the book has to know of a job whose parts others make: they look after its roles, its retries and its secrets.
+    #[must_use]
+    pub fn in_parts(mut self) -> Self {
+        if let Some(first) = self.roles.first() {
+            self.command = first.command.clone();
+        }
+        self.roles.clear();
+        self.secrets.clear();
+        (self.gang, self.time_limit_s) = (true, None);
+        self.retries = Retries {
+            user: 0,
+            platform: 0,
+            node: u32::MAX,
+        };
+        self
+    }
+
     /// Checks what can be checked without knowing the cluster.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Which gang a pod belongs to, and what it says about itself.
 
+use dovetail_control::JobNo;
 use dovetail_kubeapi::{Owner, Pod, parse_time};
 use serde::Deserialize;
 
@@ -54,6 +55,17 @@ pub enum Says {
     PodGroup,
 }
 
+/// When a gang is done before all its pods are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Completion {
+    /// So many pods of the role that succeed are enough.
+    pub min_succeeded: Option<u32>,
+    /// So many pods of the role that fail for good are too many.
+    pub min_failed: Option<u32>,
+    /// The pod is not made anew when it fails.
+    pub is_last_try: bool,
+}
+
 /// What a pod says about the job it is part of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -83,6 +95,12 @@ pub struct Identity {
     pub controller: Option<Owner>,
     /// It was asked for in HiveD's words.
     pub hived: bool,
+    /// What the sender calls the job.
+    pub job_name: Option<String>,
+    /// The number the job was given when it was sent.
+    pub number: Option<JobNo>,
+    /// When the gang is done.
+    pub completion: Completion,
 }
 
 /// HiveD's request.
@@ -161,6 +179,9 @@ impl Identity {
                 .unwrap_or(0),
             controller: meta.controller().cloned(),
             hived: false,
+            job_name: said(words::JOB_NAME).map(str::to_owned),
+            number: sent_as(pod, &number)?,
+            completion: completion(pod, &said, &number)?,
         };
         if let Some(text) = meta.annotations.get(words::HIVED_SPEC) {
             identity.follow_hived(text, &meta.name)?;
@@ -287,6 +308,14 @@ fn gang<'a>(pod: &'a Pod, said: &Said<'a>, number: &Number<'_>) -> Result<(GangK
         };
         return Ok((key(set, uid), Size::Ask(look)));
     }
+    // A gang of one is the pod: what is made anew in its place has its index.
+    if let (Some(1), Some(index)) = (size, index(pod)) {
+        let key = key(
+            &format!("{}-{index}", owner.name),
+            &format!("{}/{index}", owner.uid),
+        );
+        return Ok((key, known(1)?));
+    }
     let by_owner = |plural: &str, kind: Says| {
         let look = LookUp {
             path: path(&owner.api_version, plural, &owner.name),
@@ -305,6 +334,34 @@ fn gang<'a>(pod: &'a Pod, said: &Said<'a>, number: &Number<'_>) -> Result<(GangK
         }
         _ => alone(),
     }
+}
+
+/// The number the job of a pod was given when it was sent: pods that start alone have one each.
+fn sent_as(pod: &Pod, number: &Number<'_>) -> Result<Option<JobNo>, String> {
+    let Some(first) = number(words::NUMBER)? else {
+        return Ok(None);
+    };
+    let alone = number(words::GANG_SIZE)? == Some(1) && !pod.metadata.annotations.contains_key(words::GANG);
+    let offset = index(pod).filter(|_| alone).unwrap_or(0);
+    Ok(Some(JobNo::from(first) + JobNo::from(offset)))
+}
+
+fn completion<'a>(pod: &'a Pod, said: &Said<'a>, number: &Number<'_>) -> Result<Completion, String> {
+    let unless_never = |name: &str| match said(name) {
+        Some("never") => Ok(None),
+        _ => number(name),
+    };
+    // The Job controller counts failures of an index before this pod.
+    let failures = pod
+        .metadata
+        .annotations
+        .get("batch.kubernetes.io/job-index-failure-count");
+    let failures = failures.and_then(|text| text.parse().ok()).unwrap_or(0);
+    Ok(Completion {
+        min_succeeded: unless_never(words::MIN_SUCCEEDED)?,
+        min_failed: unless_never(words::MIN_FAILED)?,
+        is_last_try: number(words::RETRIES)?.unwrap_or(0) <= failures,
+    })
 }
 
 /// The pod's place among its like.
@@ -467,6 +524,38 @@ mod tests {
         };
         assert_eq!(torch.path, "/apis/kubeflow.org/v1/namespaces/n/pytorchjobs/a");
         assert_eq!(owned("apps/v1", "ReplicaSet"), Size::Known(1, 1));
+    }
+
+    #[test]
+    fn pods_of_a_job_that_start_alone_are_known_by_their_index() {
+        let pod = json!({"metadata": {"name": "a-1-x", "namespace": "n", "uid": "p",
+            "annotations": {"dovetail.io/gang-size": "1", "dovetail.io/number": "7", "dovetail.io/job-name": "A"},
+            "labels": {"batch.kubernetes.io/job-completion-index": "1"},
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u", "controller": true}]}});
+        let found = identity(pod).unwrap();
+        assert_eq!((found.key.name.as_str(), found.key.uid.as_str()), ("a-1", "u/1"));
+        assert_eq!((found.size, found.number), (Size::Known(1, 1), Some(8)));
+        assert_eq!(found.job_name.as_deref(), Some("A"));
+    }
+
+    #[test]
+    fn pods_say_when_their_gang_is_done() {
+        let with = |failures: &str| {
+            identity(json!({"metadata": {"name": "a", "annotations": {
+                "dovetail.io/gang": "g", "dovetail.io/gang-size": "2", "dovetail.io/number": "7",
+                "dovetail.io/min-succeeded": "1", "dovetail.io/min-failed": "never", "dovetail.io/retries": "2",
+                "batch.kubernetes.io/job-index-failure-count": failures}}}))
+            .unwrap()
+        };
+        let found = with("1");
+        assert_eq!(found.number, Some(7));
+        let expected = Completion {
+            min_succeeded: Some(1),
+            min_failed: None,
+            is_last_try: false,
+        };
+        assert_eq!(found.completion, expected);
+        assert!(with("2").completion.is_last_try);
     }
 
     #[test]

@@ -14,12 +14,14 @@ mod explain;
 mod fit;
 mod identity;
 mod lease;
+mod manifest;
 mod mirror;
 mod objects;
 mod plan;
 mod promise;
 mod resources;
 mod scheduler;
+mod sending;
 mod watching;
 mod words;
 
@@ -27,6 +29,7 @@ pub use action::{Action, Bind, PodId, Removal};
 pub use carry_out::Events;
 pub use identity::{GangKey, Identity, Says, Size};
 pub use lease::{Elector, Leadership, LeaseSettings};
+pub use manifest::{Manifest, Sender, Several, manifest, object_name, unique_name};
 pub use mirror::{Gang, Ledger, Member, Mirror, Phase, Seat, Settings};
 pub use plan::Plan;
 pub use resources::{
@@ -34,4 +37,5 @@ pub use resources::{
     virtual_clusters,
 };
 pub use scheduler::{Scheduler, SchedulerError, SchedulerSettings};
-pub use words::{GROUP, PLAN};
+pub use sending::{delete, send};
+pub use words::{GROUP, NUMBER, PLAN, SENT_AS};

@@ -37,6 +37,23 @@ pub(crate) const GPUS: &str = "dovetail.io/gpus";
 /// Written on the first pod of a gang before any of them is bound: where each of them goes.
 pub const PLAN: &str = "dovetail.io/plan";
 
+/// What the sender calls the job.
+pub(crate) const JOB_NAME: &str = "dovetail.io/job-name";
+/// The number the book gave the job when it was sent; where pods start alone, that of the first of them.
+pub const NUMBER: &str = "dovetail.io/number";
+/// So many pods of a role that succeed make the gang a success; `never`: only when all are over.
+pub(crate) const MIN_SUCCEEDED: &str = "dovetail.io/min-succeeded";
+/// So many pods of a role that fail for good make the gang a failure; `never`: none does.
+pub(crate) const MIN_FAILED: &str = "dovetail.io/min-failed";
+/// How often a pod that fails is made anew before it has failed for good.
+pub(crate) const RETRIES: &str = "dovetail.io/retries";
+/// A label: the role of a pod.
+pub(crate) const ROLE: &str = "dovetail.io/role";
+/// A label: all objects that were made for one job.
+pub const SENT_AS: &str = "dovetail.io/sent-as";
+/// Marks of a job's owner, as annotations.
+pub(crate) const LABEL_PREFIX: &str = "label.dovetail.io/";
+
 /// The rack of a node.
 pub(crate) const RACK: &str = "dovetail.io/rack";
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dovetail_control::{Book, Clock, Fact, JobNo, JobRequest, Order, PolicyText, Refusal};
+use dovetail_control::{Book, Clock, Fact, JobNo, JobRequest, JobState, Order, PolicyText, Refusal};
 use dovetail_kube::{Action, Ledger, Mirror, Settings};
 use dovetail_kubeapi::{Node, Pod};
 use dovetail_model::Time;
@@ -405,4 +405,88 @@ proptest! {
             }
         }
     }
+}
+
+/// A job that is sent before its pods are there.
+fn announce(world: &mut World, job: JobNo, gpus: u32) {
+    let request = JobRequest {
+        name: format!("job-{job}"),
+        command: vec!["train".to_owned()],
+        gpus,
+        gpus_per_task: GPUS,
+        ..JobRequest::default()
+    };
+    world.with(|_, desk| {
+        desk.record(Fact::Announced {
+            job,
+            user: "alice".to_owned(),
+            request: Box::new(request.in_parts()),
+            key: None,
+        });
+    });
+}
+
+/// A pod of four GPUs of such a job.
+fn sent_pod(world: &mut World, gang: &str, size: u32, number: JobNo, user: &str) {
+    world.made += 1;
+    let i = world.made;
+    let pod = json!({"metadata": {"name": format!("{gang}-{i}"), "namespace": "ns", "uid": format!("uid-{i}"),
+            "creationTimestamp": "2026-11-17T00:00:00Z", "annotations": {"dovetail.io/gang": gang,
+            "dovetail.io/gang-size": size.to_string(), "dovetail.io/number": number.to_string(),
+            "dovetail.io/user": user, "dovetail.io/job-name": format!("job-{number}")}},
+        "status": {"phase": "Pending"}, "spec": {"schedulerName": "dovetail",
+            "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": GPUS.to_string()}}}]}});
+    world.put(serde_json::from_value(pod).unwrap());
+}
+
+#[test]
+fn jobs_that_were_sent_are_the_same_jobs_after_a_restart() {
+    let mut world = World::new("fifo-backfill");
+    announce(&mut world, 1, 3 * GPUS);
+    announce(&mut world, 2, GPUS);
+    for _ in 0..2 {
+        sent_pod(&mut world, "one", 3, 1, "alice");
+    }
+    // Somebody else's pod is not this job, whatever it says.
+    sent_pod(&mut world, "thief", 1, 1, "mallory");
+    sent_pod(&mut world, "two", 1, 2, "alice");
+    while !world.pending.is_empty() {
+        world.deliver(0);
+    }
+    let states = |world: &World| [1, 2].map(|no| world.book.job(no).unwrap().state.clone());
+    assert!(
+        matches!(states(&world), [JobState::Held(_), JobState::Starting]),
+        "{:?}",
+        states(&world)
+    );
+    // The one that came first is whole last, when there is no room for it any more.
+    sent_pod(&mut world, "one", 3, 1, "alice");
+    assert!(
+        matches!(states(&world), [JobState::Queued, JobState::Starting]),
+        "{:?}",
+        states(&world)
+    );
+    assert_eq!(world.book.next_job(), 3, "nobody was given another number");
+    world.crash();
+    assert!(
+        matches!(states(&world), [JobState::Queued, JobState::Starting]),
+        "{:?}",
+        states(&world)
+    );
+    let first = world.book.job(1).unwrap();
+    assert_eq!(
+        (first.user.as_str(), first.request.name.as_str()),
+        ("alice", "job-1")
+    );
+
+    // A job that its owner has ended stays ended, whatever is still made of it.
+    world.with(|_, desk| {
+        desk.record(Fact::Cancelled {
+            job: 1,
+            by: "alice".to_owned(),
+        });
+    });
+    sent_pod(&mut world, "one", 3, 1, "alice");
+    assert!(world.book.job(1).unwrap().state.is_over());
+    assert_eq!(world.book.next_job(), 3);
 }

@@ -275,7 +275,7 @@ impl Client {
             .uri(format!("{}{path}", config.prefix))
             .header(HOST, format!("{}:{}", config.host, config.port))
             .header(USER_AGENT, concat!("dovetail/", env!("CARGO_PKG_VERSION")))
-            .header(ACCEPT, "application/json");
+            .header(ACCEPT, "application/json, */*");
         if !kind.is_empty() {
             request = request.header(CONTENT_TYPE, kind);
         }

@@ -24,6 +24,8 @@ pub struct NodeShape {
     pub pods: u32,
     /// Labels beside its name.
     pub labels: BTreeMap<String, String>,
+    /// Where the API server reaches its kubelet, on loopback.
+    pub kubelet_port: Option<u16>,
 }
 
 impl NodeShape {
@@ -37,7 +39,15 @@ impl NodeShape {
             memory_gib: 128 * gpus.max(1),
             pods: 110,
             labels: BTreeMap::new(),
+            kubelet_port: None,
         }
+    }
+
+    /// With a kubelet that the API server can ask for logs.
+    #[must_use]
+    pub fn with_kubelet(mut self, api: &crate::NodeApi) -> Self {
+        self.kubelet_port = Some(api.port());
+        self
     }
 
     /// With a label more.
@@ -56,9 +66,15 @@ impl NodeShape {
         if self.gpus > 0 {
             has[&self.gpu_resource] = json!(self.gpus.to_string());
         }
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+        let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
             "status": {"capacity": has, "allocatable": has, "conditions": [ready(true)],
-                "addresses": [{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": "127.0.0.1"}]}})
+                "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}]}});
+        if let Some(port) = self.kubelet_port {
+            node["status"]["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": port}});
+            // Nobody resolves names of nodes that do not exist.
+            node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "127.0.0.1"}]);
+        }
+        node
     }
 }
 

@@ -178,6 +178,11 @@ async fn change(
     target: &str,
     edit: impl FnOnce(&VirtualClusters) -> Result<VirtualClusters, Problem>,
 ) -> Result<Json<VcDiff>, Problem> {
+    if !dry_run {
+        api.needs_agents(
+            "virtual clusters are objects: `kubectl edit vc`, or `dovetail kube convert` for a file",
+        )?;
+    }
     let (before, after, tried) = api.handle.read(|book| {
         let before = book.clusters().clone();
         let after = edit(&before)?;

@@ -1,5 +1,7 @@
 //! Jobs: sending, looking at, stopping and reordering them.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -16,7 +18,7 @@ use crate::people::{Role, User};
 use crate::views::{
     ActionDone, Actions, ArrayRequest, FileCheck, JobView, NewPriority, ProgressPoint, Submission, Submitted,
 };
-use crate::{Api, Problem};
+use crate::{Api, Makes, Problem};
 
 /// The job of this number, if the user may know of it.
 pub(crate) fn find<'a>(book: &'a Book, user: &User, id: JobNo) -> Result<&'a JobRecord, Problem> {
@@ -162,6 +164,9 @@ pub(crate) async fn send(
     key: Option<String>,
 ) -> Result<(JobNo, Option<JobNo>), Problem> {
     may_send(api, user, &mut job)?;
+    if let Some(makes) = &api.config.makes {
+        return made_by_others(api, makes, user, job, array, key).await;
+    }
     Ok(match array {
         None => (api.ask(api.handle.submit_once(&user.name, job, key)).await?, None),
         Some(array) => {
@@ -176,6 +181,34 @@ pub(crate) async fn send(
             (first, Some(last))
         }
     })
+}
+
+/// The same, where others make the parts of jobs: the book gives it a number, and waits for its parts.
+async fn made_by_others(
+    api: &Api,
+    makes: &Arc<dyn Makes>,
+    user: &User,
+    mut job: JobRequest,
+    array: Option<ArrayRequest>,
+    key: Option<String>,
+) -> Result<(JobNo, Option<JobNo>), Problem> {
+    let remarks = makes
+        .check(&user.name, &job, array.as_ref())
+        .map_err(Problem::invalid)?;
+    job.remarks.extend(remarks);
+    let indices = array.clone().map(|a| (a.indices, a.at_most));
+    let announced = api.handle.announce(&user.name, job.clone(), indices, key);
+    let (first, last, is_new) = api.ask(announced).await?;
+    if is_new && let Err(why) = makes.make(&user.name, first, job, array.clone()).await {
+        for job in first..=last {
+            api.ask(api.handle.cancel(job, "kubernetes: it could not be made"))
+                .await?;
+        }
+        return Err(Problem::unavailable(format!(
+            "job {first} could not be made: {why}"
+        )));
+    }
+    Ok((first, array.map(|_| last)))
 }
 
 /// What kind of job file a text is.
@@ -228,8 +261,15 @@ async fn do_to(api: &Api, user: &User, id: JobNo, action: &str) -> Result<(), Pr
     let owner = api
         .handle
         .read(|book| find_own(book, user, id).map(|job| job.user.clone()))?;
+    if action != "stop" {
+        api.needs_agents("stop it, or suspend its Jobs with `kubectl`")?;
+    }
     let ask = match action {
-        "stop" => api.handle.cancel(id, &user.name),
+        "stop" => {
+            stop(api, id, &user.name).await?;
+            note_if_anothers(api, user, &owner, id, action);
+            return Ok(());
+        }
         "hold" => api.handle.hold(id, &user.name),
         "release" => api.handle.release(id, &user.name),
         _ => {
@@ -239,11 +279,24 @@ async fn do_to(api: &Api, user: &User, id: JobNo, action: &str) -> Result<(), Pr
         }
     };
     api.ask(ask).await?;
+    note_if_anothers(api, user, &owner, id, action);
+    Ok(())
+}
+
+fn note_if_anothers(api: &Api, user: &User, owner: &str, id: JobNo, action: &str) {
     if owner != user.name {
         api.audit
             .note(&user.name, &format!("job-{action}"), &id.to_string(), None, None);
     }
-    Ok(())
+}
+
+/// Ends a job, and whatever others have made of it.
+pub(crate) async fn stop(api: &Api, id: JobNo, by: &str) -> Result<(), Problem> {
+    api.ask(api.handle.cancel(id, by)).await?;
+    match &api.config.makes {
+        Some(makes) => makes.unmake(id).await.map_err(Problem::unavailable),
+        None => Ok(()),
+    }
 }
 
 pub(crate) async fn act(
@@ -261,6 +314,7 @@ pub(crate) async fn prioritize(
     Path(id): Path<JobNo>,
     body: Result<Json<NewPriority>, JsonRejection>,
 ) -> Result<Json<JobView>, Problem> {
+    api.needs_agents("send it again with another priority")?;
     let Json(new) = body.map_err(|e| Problem::invalid(e.body_text()))?;
     let before = api
         .handle

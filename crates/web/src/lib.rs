@@ -35,6 +35,7 @@ mod usage;
 pub mod views;
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -42,7 +43,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{map_request, map_response};
 use axum::routing::get;
-use dovetail_control::{Ask, Handle, LoadPoint, LogPiece, LogRequest, Refusal};
+use dovetail_control::{Ask, Handle, JobNo, JobRequest, LoadPoint, LogPiece, LogRequest, Refusal};
 use dovetail_model::{NodeId, Time};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -53,7 +54,7 @@ pub use job_file::{JobFile, JobFileError, SCHEMA};
 pub use notify::{Notifier, NotifyConfig, Pace, SmtpConfig};
 pub use oidc::{Oidc, OidcConfig};
 pub use openpai::{Converted, convert};
-pub use people::{Account, Audit, AuditError, Notify, Role, Scope, TokenInfo, User, Users, UsersError};
+pub use people::{Account, Audit, AuditError, Keep, Notify, Role, Scope, TokenInfo, User, Users, UsersError};
 pub use problem::Problem;
 pub use routes::openapi;
 pub use serve::{ServeError, Tls, serve};
@@ -81,6 +82,29 @@ pub trait Nodes: Send + Sync + 'static {
     fn trouble(&self) -> Option<String>;
 }
 
+/// What comes of a request to whoever makes the parts of jobs.
+pub type Making = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// Whoever makes the parts of jobs, where they are not processes of agents: pods, for one.
+pub trait Makes: std::fmt::Debug + Send + Sync + 'static {
+    /// Whether it can make such a job; what is not quite the same.
+    ///
+    /// # Errors
+    /// What it cannot make, and what would be accepted.
+    fn check(
+        &self,
+        user: &str,
+        job: &JobRequest,
+        array: Option<&views::ArrayRequest>,
+    ) -> Result<Vec<String>, String>;
+
+    /// Makes the parts of a job that has this number; of an array, the first one has.
+    fn make(&self, user: &str, first: JobNo, job: JobRequest, array: Option<views::ArrayRequest>) -> Making;
+
+    /// Takes away the parts of a job that somebody has ended.
+    fn unmake(&self, job: JobNo) -> Making;
+}
+
 /// How the API deals with people.
 #[derive(Debug, Clone, Default)]
 pub struct ApiConfig {
@@ -96,6 +120,8 @@ pub struct ApiConfig {
     pub templates: Option<PathBuf>,
     /// What tells people of their jobs.
     pub notifier: Option<Arc<Notifier>>,
+    /// Whoever makes the parts of jobs; none where agents run them.
+    pub makes: Option<Arc<dyn Makes>>,
 }
 
 /// All a request may need.
@@ -117,6 +143,16 @@ pub(crate) fn now() -> Time {
 }
 
 impl Api {
+    /// What only goes where agents run the jobs; elsewhere, what to do instead.
+    fn needs_agents(&self, instead: &str) -> Result<(), Problem> {
+        match self.config.makes {
+            None => Ok(()),
+            Some(_) => Err(Problem::invalid(format!(
+                "this cannot be done here on Kubernetes; {instead}"
+            ))),
+        }
+    }
+
     /// Waits for an answer of the driver without holding up other requests, and not for ever: while the journal cannot
     /// be written nothing is promised.
     async fn ask<T: Send + 'static>(&self, ask: Ask<'_, T>) -> Result<T, Problem> {

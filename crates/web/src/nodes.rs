@@ -79,6 +79,7 @@ pub(crate) async fn act(
     body: Option<Json<Because>>,
 ) -> Result<Json<NodeView>, Problem> {
     user.must_be_admin()?;
+    api.needs_agents("`kubectl cordon` and `kubectl uncordon` do that")?;
     let why = body.map(|Json(b)| b.why).unwrap_or_default();
     let ask = match action.as_str() {
         "drain" => api.handle.set_draining(&name, Some(why), &user.name),

@@ -77,6 +77,7 @@ pub(crate) async fn operate(
     body: Result<Json<Operation>, JsonRejection>,
 ) -> Result<Json<ClusterView>, Problem> {
     user.must_be_admin()?;
+    api.needs_agents("a SchedulingPolicy says so: `kubectl edit schedulingpolicies`")?;
     let Json(operation) = body.map_err(|e| Problem::invalid(e.body_text()))?;
     let before = api
         .handle

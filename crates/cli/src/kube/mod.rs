@@ -4,8 +4,10 @@ pub mod args;
 mod convert;
 pub mod extender;
 mod health;
+mod page;
 mod scheduler;
 mod settings;
+mod submit;
 
 use crate::failure::Failure;
 use args::{Kube, KubeArgs};
@@ -18,6 +20,7 @@ pub fn run(args: &KubeArgs) -> Result<(), Failure> {
     match &args.command {
         Kube::Scheduler(args) => scheduler::run(args),
         Kube::Extender(args) => extender::run(args),
+        Kube::Submit(args) => submit::run(args),
         Kube::Convert(args) => convert::run(args),
     }
 }

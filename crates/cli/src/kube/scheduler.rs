@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::args::SchedulerArgs;
 use super::health::{self, Answers};
+use super::page::Page;
 use super::settings::KubeSettings;
 use crate::failure::{Blame, Failure};
 use crate::show;
@@ -136,6 +137,10 @@ async fn lead(client: Client, settings: KubeSettings) -> Result<(), Failure> {
         };
         tokio::spawn(health::serve(listener, Arc::new(state)));
     }
+    let page = match settings.page {
+        Some(page) => Some(Page::open(page, &client, &scheduler).await?),
+        None => None,
+    };
     let mut terminate = signal(SignalKind::terminate()).or_work()?;
     let mut interrupt = signal(SignalKind::interrupt()).or_work()?;
     let mut ready = scheduler.ready();
@@ -151,6 +156,12 @@ async fn lead(client: Client, settings: KubeSettings) -> Result<(), Failure> {
                 None => std::future::pending().await,
             }
         };
+        let pages = async {
+            match page {
+                Some(page) => page.serve().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::spawn(async move {
             if ready.wait_for(|ready| *ready).await.is_ok() {
                 let _ = show::print("Nodes and pods are known; deciding.");
@@ -161,6 +172,7 @@ async fn lead(client: Client, settings: KubeSettings) -> Result<(), Failure> {
                 SchedulerError::Policy(_) => Failure::Request(error.into()),
                 SchedulerError::Refused(_) | SchedulerError::Ended => Failure::Work(error.into()),
             }),
+            ended = pages => ended,
             why = keep => Err(Failure::Work(anyhow::anyhow!(why))),
         }
     };

@@ -11,6 +11,7 @@ use dovetail_kube::{Events, LeaseSettings, SchedulerSettings, Settings};
 use serde::Deserialize;
 
 use super::args::SchedulerArgs;
+use super::page::PageSettings;
 use crate::failure::{Blame, Failure};
 use crate::live::settings::{host_name, span};
 
@@ -27,6 +28,15 @@ struct File {
     lost_after: Option<String>,
     http: Option<SocketAddr>,
     lease: LeaseFile,
+    page: PageFile,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct PageFile {
+    listen: Option<SocketAddr>,
+    namespace: Option<String>,
+    image: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -45,6 +55,8 @@ pub(super) struct KubeSettings {
     /// None where there is no other replica.
     pub(super) lease: Option<LeaseSettings>,
     pub(super) http: Option<SocketAddr>,
+    /// None where there is no page.
+    pub(super) page: Option<PageSettings>,
 }
 
 impl KubeSettings {
@@ -74,9 +86,21 @@ impl KubeSettings {
             ..SchedulerSettings::default()
         };
         let host = host_name().unwrap_or_else(|| "dovetail".to_owned());
-        let namespace = file.lease.namespace.unwrap_or_else(|| namespace.to_owned());
+        let home = file.lease.namespace.unwrap_or_else(|| namespace.to_owned());
+        let page = args.page.or(file.page.listen).map(|listen| PageSettings {
+            listen,
+            namespace: args
+                .page_namespace
+                .clone()
+                .or(file.page.namespace)
+                .unwrap_or_else(|| namespace.to_owned()),
+            home: home.clone(),
+            image: file.page.image,
+            scheduler_name: scheduler.mirror.scheduler_name.clone(),
+            gpu_resource: scheduler.mirror.gpu_resources.first().cloned(),
+        });
         let name = file.lease.name.unwrap_or_else(|| "dovetail-scheduler".to_owned());
-        let mut lease = LeaseSettings::new(&namespace, &name, &host);
+        let mut lease = LeaseSettings::new(&home, &name, &host);
         lease.duration = duration(&file.lease.duration, "lease.duration", lease.duration)?;
         lease.deadline = duration(&file.lease.deadline, "lease.deadline", lease.duration * 2 / 3)?;
         lease.period = duration(
@@ -93,6 +117,7 @@ impl KubeSettings {
             scheduler,
             lease: (!args.alone).then_some(lease),
             http: args.http.or(file.http),
+            page,
         })
     }
 }

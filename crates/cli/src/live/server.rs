@@ -205,6 +205,7 @@ async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failur
         oidc,
         templates: Some(settings.templates.clone()),
         notifier: Some(Arc::clone(&notifier)),
+        makes: None,
     };
     let (nodes, users) = (Arc::new(OverHub(hub.clone())), Arc::new(users));
     let router = dovetail_web::router(

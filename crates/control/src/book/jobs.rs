@@ -345,8 +345,26 @@ impl JobRecord {
 
 impl Book {
     pub(super) fn submitted(&mut self, no: JobNo, user: &str, request: &JobRequest, key: Option<&String>) {
-        if no < self.next_job() {
+        if !self.enrol(no, user, request, key) {
             return;
+        }
+        if request.hold {
+            self.set(no, JobState::Held(Hold::User(user.to_owned())));
+        } else {
+            self.line_up(no);
+        }
+    }
+
+    /// Writes a new job down; whether it is one.
+    pub(super) fn enrol(
+        &mut self,
+        no: JobNo,
+        user: &str,
+        request: &JobRequest,
+        key: Option<&String>,
+    ) -> bool {
+        if no < self.next_job() {
+            return false;
         }
         let mut record = JobRecord::new(no, user, request, self.now);
         record.since = self.now;
@@ -360,11 +378,7 @@ impl Book {
             self.waiting_for.entry(after.job).or_default().push(no);
         }
         self.notice(Some(no), What::Submitted);
-        if request.hold {
-            self.set(no, JobState::Held(Hold::User(user.to_owned())));
-        } else {
-            self.line_up(no);
-        }
+        true
     }
 
     /// Puts a job in line, unless something else must happen first.

@@ -5,6 +5,7 @@ use dovetail_model::{Event, Generation, Returned};
 use super::{Attempt, Book, Hold, JobRecord, JobState, TaskState, What};
 use crate::JobNo;
 use crate::fact::Fact;
+use crate::request::JobRequest;
 
 impl Book {
     pub(super) fn found(&mut self, fact: &Fact) {
@@ -61,6 +62,13 @@ impl Book {
         self.set(*no, JobState::Starting);
     }
 
+    pub(super) fn announced(&mut self, no: JobNo, user: &str, request: &JobRequest, key: Option<&String>) {
+        if self.enrol(no, user, request, key) {
+            self.known(no).scattered = true;
+            self.set(no, JobState::Held(Hold::Parts));
+        }
+    }
+
     pub(super) fn scattered(&mut self, no: JobNo) {
         let Some(record) = self.jobs.get_mut(&no).filter(|job| !job.state.is_over()) else {
             return;
@@ -78,10 +86,18 @@ impl Book {
         }
     }
 
-    pub(super) fn gathered(&mut self, no: JobNo) {
+    pub(super) fn gathered(&mut self, no: JobNo, now: Option<&JobRequest>) {
         let Some(record) = self.jobs.get_mut(&no) else {
             return;
         };
+        if let Some(now) = now.filter(|_| record.state == JobState::Held(Hold::Parts)) {
+            let request = &mut record.request;
+            (request.gpus, request.gpus_per_task) = (now.gpus, now.gpus_per_task);
+            (request.min_gpus, request.max_gpus) = (now.min_gpus, now.max_gpus);
+            (request.cpus_per_gpu, request.memory_mib_per_gpu) = (now.cpus_per_gpu, now.memory_mib_per_gpu);
+            request.gpu_type.clone_from(&now.gpu_type);
+            request.fence = now.fence;
+        }
         record.scattered = false;
         if record.state == JobState::Held(Hold::Parts) {
             self.line_up(no);

@@ -77,7 +77,9 @@ impl Mirror {
         }
         running.sort();
         let held = self.held_gpus();
+        let mut waiting = self.numbered();
         for (written, launch, key) in running {
+            self.announce_before(&mut waiting, written, ledger);
             // A number that was given twice counts once.
             let job = written.max(ledger.book().next_job());
             let mut seats = self.seats_found(&self.gangs[&key], (written, launch));
@@ -95,6 +97,7 @@ impl Mirror {
             }
             self.take_up_one(&key, job, launch, seats, ledger);
         }
+        self.announce_before(&mut waiting, JobNo::MAX, ledger);
     }
 
     /// GPUs with a pod of ours on them, and its gang.

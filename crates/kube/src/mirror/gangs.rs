@@ -116,6 +116,8 @@ pub struct Gang {
     pub said: String,
     /// Somebody makes its pods anew.
     pub looked_after: bool,
+    /// It is done, and the owners of what still runs were told.
+    pub is_done: bool,
 }
 
 impl Gang {
@@ -133,6 +135,7 @@ impl Gang {
             refused: None,
             said: String::new(),
             looked_after: false,
+            is_done: false,
         }
     }
 
@@ -141,6 +144,7 @@ impl Gang {
         self.launch = None;
         self.seats.clear();
         self.running_on.clear();
+        self.is_done = false;
     }
 
     /// Pods that wait for a place, in the order in which they get one.
@@ -158,9 +162,34 @@ impl Gang {
             .min_by(|a, b| rank(a).cmp(&rank(b)))
     }
 
-    /// With how many pods it may start.
+    /// With how many pods it may start: those that are done are not made anew.
     pub fn least(&self) -> Option<usize> {
-        self.size.map(|(_, least)| least as usize)
+        let (_, least) = self.size?;
+        Some((least as usize).saturating_sub(self.done()).max(1))
+    }
+
+    /// How many pods it has, or still needs.
+    pub fn most(&self) -> Option<usize> {
+        let (size, _) = self.size?;
+        Some((size as usize).saturating_sub(self.done()).max(1))
+    }
+
+    /// Pods that ended well and belong to somebody who counts them.
+    fn done(&self) -> usize {
+        let is_done = |m: &&Member| m.phase == Phase::Succeeded && m.identity.controller.is_some();
+        self.members.values().filter(is_done).count()
+    }
+
+    /// The pods that go into its next launch; none while they are too few.
+    pub(super) fn those_who_go(&self) -> Option<Vec<Member>> {
+        let (least, most) = (self.least()?, self.most()?);
+        let waiting = self.waiting();
+        let whole = match waiting.len() {
+            few if few < least => return None,
+            some if some < most => least,
+            _ => most,
+        };
+        Some(waiting.into_iter().take(whole).cloned().collect())
     }
 
     fn seated(&self, uid: &str) -> bool {
@@ -285,37 +314,57 @@ impl Mirror {
     }
 
     /// A gang without a job becomes one when it is whole.
-    fn gather(&mut self, key: &GangKey, ledger: &mut impl Ledger) {
+    pub(super) fn gather(&mut self, key: &GangKey, ledger: &mut impl Ledger) {
         let gang = &self.gangs[key];
-        let Some(least) = gang.least() else { return };
-        let waiting = gang.waiting();
-        if gang.refused.is_some() || waiting.len() < least {
+        let Some(members) = gang.those_who_go().filter(|_| gang.refused.is_none()) else {
             return;
-        }
-        let whole = match waiting.len() >= gang.size.map_or(0, |(size, _)| size as usize) {
-            true => gang.size.map_or(least, |(size, _)| size as usize),
-            false => least,
         };
-        let members: Vec<Member> = waiting.into_iter().take(whole).cloned().collect();
-        let fence = self.fence_with_nodes(&members, ledger);
-        let asked = fence.clone().and_then(|fence| {
-            let members: Vec<&Member> = members.iter().collect();
-            self.request(&self.gangs[key], &members, Some(fence), ledger)
-        });
-        let asked = asked.and_then(|(user, request)| {
-            ledger
-                .submit(&user, request)
-                .map_err(|refusal| refusal.to_string())
-        });
+        let number = members.first().and_then(|m| m.identity.number);
+        if let Some(no) = number.filter(|no| ledger.book().job(*no).is_some()) {
+            return self.join(key, no, ledger);
+        }
+        let asked = self.asks(key, &members, ledger);
+        let fence = asked.as_ref().ok().and_then(|(_, request)| request.fence);
+        let asked =
+            asked.and_then(
+                |(user, request)| match number.filter(|no| *no >= ledger.book().next_job()) {
+                    None => ledger
+                        .submit(&user, request)
+                        .map_err(|refusal| refusal.to_string()),
+                    // It was sent under this number to a scheduler that is gone.
+                    Some(job) => {
+                        let request = Box::new(request);
+                        ledger.record(Fact::Submitted {
+                            job,
+                            user,
+                            request,
+                            key: None,
+                        });
+                        Ok(job)
+                    }
+                },
+            );
         let gang = self.gang_entry(key);
         match asked {
             Ok(no) => {
                 gang.job = Some(no);
-                gang.fence = fence.ok();
+                gang.fence = fence;
                 self.jobs.insert(no, key.clone());
             }
             Err(why) => gang.refused = Some(why),
         }
+    }
+
+    /// The same as [`Mirror::request`], on the nodes that may take the pods.
+    fn asks(
+        &mut self,
+        key: &GangKey,
+        members: &[Member],
+        ledger: &mut impl Ledger,
+    ) -> Result<(String, JobRequest), String> {
+        let fence = self.fence_with_nodes(members, ledger)?;
+        let members: Vec<&Member> = members.iter().collect();
+        self.request(&self.gangs[key], &members, Some(fence), ledger)
     }
 
     /// The job a gang is, and who sent it.
@@ -339,7 +388,7 @@ impl Mirror {
             None => dovetail_control::DEFAULT_CLUSTER.to_owned(),
         };
         let mut request = JobRequest {
-            name: gang.key.to_string(),
+            name: identity.job_name.clone().unwrap_or_else(|| gang.key.to_string()),
             command: vec!["pods".to_owned()],
             tenant,
             gpu_type: identity.gpu_type.clone(),
@@ -389,8 +438,19 @@ impl Mirror {
             });
             return self.look_at(key, ledger);
         }
-        if gang.waiting().len() >= gang.least().unwrap_or(1) {
-            ledger.record(Fact::Gathered { job: no });
+        let Some(members) = gang.those_who_go() else {
+            return;
+        };
+        match self.asks(key, &members, ledger) {
+            Ok((_, request)) => {
+                let gang = self.gang_entry(key);
+                (gang.fence, gang.refused) = (request.fence, None);
+                ledger.record(Fact::Gathered {
+                    job: no,
+                    now: Some(Box::new(request)),
+                });
+            }
+            Err(why) => self.gang_entry(key).refused = Some(why),
         }
     }
 

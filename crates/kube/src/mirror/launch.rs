@@ -1,8 +1,11 @@
 //! Launches: seats for pods, bindings, and how they end.
 
+use std::collections::BTreeSet;
+
 use dovetail_control::{Cause, Fact, JobNo, JobRequest, JobState, Launch, TaskEnd};
 use dovetail_model::NodeId;
 
+use super::done::Verdict;
 use super::gangs::{Gang, Member, Phase, Seat, roles};
 use super::{Ledger, Mirror};
 use crate::action::{Action, Bind, PodId, Removal};
@@ -50,8 +53,8 @@ impl Mirror {
                 chosen.push(member.clone());
             }
         }
-        if let Some((size, _)) = gang.size {
-            chosen.truncate(size as usize);
+        if let Some(most) = gang.most() {
+            chosen.truncate(most);
         }
         chosen
     }
@@ -126,6 +129,7 @@ impl Mirror {
             self.bind_seats(key, no, launch, &which);
         }
         self.tell_running(key, no, launch, ledger);
+        self.end_what_is_done(key);
         if self.is_over(key) {
             self.tell_ends(no, ledger);
             self.look_at(key, ledger);
@@ -217,10 +221,12 @@ impl Mirror {
             attempt.launch,
             attempt.allocation.shares.iter().map(|s| s.node).collect(),
         );
-        let ends: Vec<(NodeId, TaskEnd)> = nodes
+        let mut ends: Vec<(NodeId, TaskEnd)> = nodes
             .iter()
             .map(|node| (*node, self.end_on(no, *node, stopped)))
             .collect();
+        // What went wrong by itself is told before what was ended because of it.
+        ends.sort_by_key(|(_, end)| end.was_stopped);
         for (node, end) in ends {
             ledger.record(Fact::TaskEnded {
                 job: no,
@@ -240,18 +246,33 @@ impl Mirror {
         let Some(gang) = self.gang_of(no).filter(|_| !stopped) else {
             return stop;
         };
+        let verdict = gang.verdict();
+        if verdict == Some(Verdict::Enough) {
+            return TaskEnd::default();
+        }
         let seats = gang.seats.iter().filter(|s| s.node == node);
         let members = seats.map(|seat| seat.pod.as_ref().and_then(|uid| gang.members.get(uid)));
         let mut end = TaskEnd::default();
         for member in members {
             match member.map(|m| (m.phase, &m.id)) {
                 Some((Phase::Succeeded, _)) => {}
+                Some((Phase::Failed(_), id))
+                    if verdict.is_some() && gang.members.get(&id.uid).is_some_and(|m| m.deleting) =>
+                {
+                    end = stop.clone();
+                }
                 Some((Phase::Failed(code), id)) => {
                     return TaskEnd {
                         exit_code: if code == 0 { 1 } else { code },
                         last_words: format!("pod {id} failed"),
                         ..TaskEnd::default()
                     };
+                }
+                // The owner takes away what is left of a gang that has failed.
+                Some((Phase::Pending | Phase::Running, _)) | None
+                    if verdict == Some(Verdict::TooManyFailed) =>
+                {
+                    end = stop.clone();
                 }
                 // A pod that is gone without a word was deleted by somebody.
                 Some((Phase::Pending | Phase::Running, _)) | None => {
@@ -335,16 +356,23 @@ impl Mirror {
         self.look_at(&key, ledger);
     }
 
-    /// A person ended the job: its owner is to make no more pods.
+    /// A person ended the job: its owners are to make no more pods.
     fn stop_owner(&mut self, key: &GangKey) {
-        let owner = self.gangs[key]
-            .members
-            .values()
-            .find_map(|m| m.identity.controller.clone());
-        if let Some(owner) = owner.filter(|o| o.api_version == "batch/v1" && o.kind == "Job") {
+        self.stop_owners(key, |_| true);
+    }
+
+    /// Owners of such pods are to make no more of them, and take away those that are there.
+    pub(super) fn stop_owners(&mut self, key: &GangKey, which: impl Fn(&Member) -> bool) {
+        let members = self.gangs[key].members.values().filter(|m| which(m));
+        let jobs: BTreeSet<String> = members
+            .filter_map(|m| m.identity.controller.clone())
+            .filter(|o| o.api_version == "batch/v1" && o.kind == "Job")
+            .map(|o| o.name)
+            .collect();
+        for job in jobs {
             self.actions.push(Action::StopOwner {
                 namespace: key.namespace.clone(),
-                job: owner.name,
+                job,
             });
         }
     }

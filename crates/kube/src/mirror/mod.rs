@@ -4,6 +4,7 @@
 //! done. It has no clock, no socket and no thread. Everything is level-triggered: a gang is looked at whenever something
 //! about it changed, and what follows does not depend on what was missed.
 
+mod done;
 mod fences;
 mod found;
 mod gangs;
@@ -11,6 +12,7 @@ mod launch;
 mod nodes;
 mod others;
 mod pods;
+mod sent;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,6 +102,26 @@ impl Mirror {
     /// The gang of a job.
     pub fn gang_of(&self, job: JobNo) -> Option<&Gang> {
         self.gangs.get(self.jobs.get(&job)?)
+    }
+
+    /// Pods that were bound for a launch of a job on a node, the first first.
+    pub fn pods_of(&self, job: JobNo, launch: dovetail_control::Launch, node: NodeId) -> Vec<crate::PodId> {
+        let node = self.node_name(node);
+        let here = |m: &&Member| {
+            let of_launch = m
+                .bound_as
+                .as_ref()
+                .is_some_and(|(j, l, _)| (*j, *l) == (job, launch));
+            of_launch && m.node.as_ref() == Some(&node)
+        };
+        let mut pods: Vec<&Member> = self
+            .gangs
+            .values()
+            .flat_map(|g| g.members.values())
+            .filter(here)
+            .collect();
+        pods.sort_by_key(|m| (m.identity.index, m.id.name.clone()));
+        pods.into_iter().map(|m| m.id.clone()).collect()
     }
 
     /// All gangs.

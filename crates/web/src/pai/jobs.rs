@@ -262,7 +262,7 @@ pub(super) async fn execute(
             for (no, over) in members {
                 if !over {
                     // One may have ended meanwhile, which is just as well.
-                    let _ = api.ask(api.handle.cancel(no, &asker.user().name)).await;
+                    let _ = crate::jobs::stop(&api, no, &asker.user().name).await;
                 }
             }
         }

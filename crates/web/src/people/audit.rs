@@ -49,7 +49,7 @@ pub struct AuditError {
 
 #[derive(Debug)]
 struct Open {
-    file: File,
+    file: Option<File>,
     changes: Vec<Change>,
 }
 
@@ -84,8 +84,19 @@ impl Audit {
             file.write_all(b"\n").map_err(failed)?;
         }
         Ok(Self {
-            open: Mutex::new(Open { file, changes }),
+            open: Mutex::new(Open {
+                file: Some(file),
+                changes,
+            }),
         })
+    }
+
+    /// Changes that are only logged, and remembered as long as this runs.
+    pub fn in_memory() -> Self {
+        let (file, changes) = (None, Vec::new());
+        Self {
+            open: Mutex::new(Open { file, changes }),
+        }
     }
 
     /// Writes a change down.
@@ -109,8 +120,13 @@ impl Audit {
         };
         let mut line = serde_json::to_vec(&change).unwrap_or_default();
         line.push(b'\n');
-        if let Err(error) = open.file.write_all(&line).and_then(|()| open.file.sync_data()) {
-            tracing::error!(%error, who, what, target, "a change could not be written down");
+        match &mut open.file {
+            Some(file) => {
+                if let Err(error) = file.write_all(&line).and_then(|()| file.sync_data()) {
+                    tracing::error!(%error, who, what, target, "a change could not be written down");
+                }
+            }
+            None => tracing::info!(who, what, target, "a change"),
         }
         open.changes.push(change);
     }

@@ -23,4 +23,4 @@ pub(crate) use notify::{set as set_notify, show as show_notify, test as test_not
 pub use roles::{Role, Scope};
 pub(crate) use tokens::{add as add_token, list as list_tokens, remove as remove_token};
 pub(crate) use users::new_token;
-pub use users::{Account, TokenInfo, Users, UsersError};
+pub use users::{Account, Keep, TokenInfo, Users, UsersError};

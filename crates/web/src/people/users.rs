@@ -127,10 +127,38 @@ impl Book {
     }
 }
 
+/// Where users are kept that are in no file: writes all of them down, or says why it cannot.
+pub type Keep = Box<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
+
+enum Kept {
+    InFile(PathBuf),
+    Elsewhere(PathBuf, Keep),
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::InFile(path) | Self::Elsewhere(path, _)) = self;
+        path.fmt(f)
+    }
+}
+
+impl Kept {
+    fn write(&self, bytes: &[u8]) -> Result<(), UsersError> {
+        let (path, done) = match self {
+            Self::InFile(path) => (path, write_private(path, bytes)),
+            Self::Elsewhere(path, keep) => (path, keep(bytes).map_err(std::io::Error::other)),
+        };
+        done.map_err(|source| UsersError::File {
+            path: path.clone(),
+            source,
+        })
+    }
+}
+
 /// All users.
 #[derive(Debug)]
 pub struct Users {
-    path: PathBuf,
+    kept: Kept,
     book: RwLock<Book>,
 }
 
@@ -143,16 +171,33 @@ impl Users {
     /// # Errors
     /// When it cannot be read, or is not what it should be.
     pub fn open(path: &Path) -> Result<Self, UsersError> {
-        let mut accounts: BTreeMap<String, Account> = match fs::read(path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| UsersError::Content {
-                path: path.to_owned(),
-                why: e.to_string(),
-            })?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(source) => {
                 let path = path.to_owned();
                 return Err(UsersError::File { path, source });
             }
+        };
+        Self::read(&bytes, Kept::InFile(path.to_owned()))
+    }
+
+    /// The users in this text, nobody if it is empty, which are kept elsewhere by this name.
+    ///
+    /// # Errors
+    /// When the text is not what it should be.
+    pub fn kept_by(bytes: &[u8], name: &str, keep: Keep) -> Result<Self, UsersError> {
+        Self::read(bytes, Kept::Elsewhere(PathBuf::from(name), keep))
+    }
+
+    fn read(bytes: &[u8], kept: Kept) -> Result<Self, UsersError> {
+        let (Kept::InFile(path) | Kept::Elsewhere(path, _)) = &kept;
+        let mut accounts: BTreeMap<String, Account> = match bytes {
+            [] => BTreeMap::new(),
+            _ => serde_json::from_slice(bytes).map_err(|e| UsersError::Content {
+                path: path.clone(),
+                why: e.to_string(),
+            })?,
         };
         for account in accounts.values_mut() {
             if let Some(sha256) = account.token_sha256.take() {
@@ -163,7 +208,7 @@ impl Users {
             }
         }
         Ok(Self {
-            path: path.to_owned(),
+            kept,
             book: RwLock::new(Book::of(accounts)),
         })
     }
@@ -336,10 +381,7 @@ impl Users {
         let mut changed = book.accounts.clone();
         let result = change(&mut changed)?;
         let bytes = serde_json::to_vec_pretty(&changed).unwrap_or_default();
-        write_private(&self.path, &bytes).map_err(|source| UsersError::File {
-            path: self.path.clone(),
-            source,
-        })?;
+        self.kept.write(&bytes)?;
         *book = Book::of(changed);
         Ok(result)
     }

@@ -1,0 +1,90 @@
+//! `dovetail kube submit`: a job file becomes Jobs, straight through the API server.
+
+use dovetail_kube::{Manifest, Sender, Several, manifest, object_name, unique_name};
+use dovetail_kubeapi::{Client, Config};
+use dovetail_web::JobFile;
+use serde_json::{Value, json};
+
+use super::args::{ObjectForm, SubmitArgs};
+use crate::commands::convert;
+use crate::failure::{Blame, Failure};
+use crate::show;
+
+/// Makes the objects of a job file, or prints them.
+pub(super) fn run(args: &SubmitArgs) -> Result<(), Failure> {
+    let (text, file) = convert::read(&args.file)?;
+    let JobFile { job, array, ignored } = JobFile::parse(&text, &file).or_request()?;
+    // Images are what pods run.
+    let (_, ignored): (Vec<_>, Vec<_>) =
+        (ignored.into_iter()).partition(|r| r.path.ends_with(".dockerImage"));
+    convert::tell(&ignored);
+    // Without a namespace a dry run needs no cluster.
+    let config = match (&args.namespace, args.dry_run) {
+        (Some(_), true) => None,
+        _ => Some(Config::find(args.kubeconfig.as_deref(), args.context.as_deref()).or_request()?),
+    };
+    let usual = config.as_ref().map(|c| c.namespace.clone());
+    let namespace = args.namespace.clone().or(usual).unwrap_or_default();
+    let name = match (&args.name, args.dry_run) {
+        (Some(name), _) if object_name(name) != *name => {
+            return Err(Failure::request(format!(
+                "--name {name}: expected at most 40 lower-case letters, digits and `-`, a letter first, such as {}",
+                object_name(name)
+            )));
+        }
+        (Some(name), _) => name.clone(),
+        (None, true) => object_name(&job.name),
+        (None, false) => unique_name(&job.name),
+    };
+    let sender = Sender {
+        gpu_resource: Some(args.gpu_resource.clone()).filter(|name| name != "none"),
+        image: args.image.clone(),
+        gpus_per_pod: args.gpus_per_pod,
+        scheduler_name: args.scheduler_name.clone(),
+        ..Sender::new(&args.user, &namespace, &name)
+    };
+    let several = array.as_ref().map(|array| Several {
+        indices: &array.indices,
+        at_most: array.at_most,
+    });
+    let made = manifest(&job, several, &sender).map_err(|wrong| {
+        let lines: Vec<String> = wrong.iter().map(|what| format!("{file}: {what}")).collect();
+        Failure::request(lines.join("\n"))
+    })?;
+    for remark in &made.remarks {
+        eprintln!("note: {remark}");
+    }
+    match (args.dry_run, config) {
+        (false, Some(config)) => {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .or_work()?;
+            let client = Client::new(config);
+            runtime.block_on(dovetail_kube::send(&client, &made)).or_work()?;
+            match args.output {
+                None => show::print(&name),
+                Some(form) => print(&made, form),
+            }
+        }
+        _ => print(&made, args.output.unwrap_or(ObjectForm::Yaml)),
+    }
+}
+
+fn print(made: &Manifest, form: ObjectForm) -> Result<(), Failure> {
+    match form {
+        ObjectForm::Json => {
+            let items: Vec<&Value> = made.objects().collect();
+            let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+            show::print(serde_json::to_string_pretty(&list).or_work()?)
+        }
+        ObjectForm::Yaml => {
+            let mut out = String::new();
+            for object in made.objects() {
+                out.push_str("---\n");
+                out.push_str(&serde_saphyr::to_string(object).or_work()?);
+            }
+            show::print(out.trim_end())
+        }
+    }
+}

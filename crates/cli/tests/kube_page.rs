@@ -1,0 +1,228 @@
+//! The page's API over a scheduler on Kubernetes: jobs that are sent become Jobs, logs come from the API server, whoever stops a
+//! job suspends its Jobs, and all of it is there after a restart.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod kubernetes;
+
+use std::net::TcpListener;
+
+use kubernetes::{Cluster, dovetail, over};
+use serde_json::Value;
+
+struct Page<'a> {
+    cluster: &'a Cluster,
+    folder: tempfile::TempDir,
+}
+
+impl<'a> Page<'a> {
+    /// A client's file with the token of the first user, as the Secret has it.
+    fn of(cluster: &'a Cluster, port: u16) -> Self {
+        let path = "/api/v1/namespaces/dovetail-system/secrets/dovetail-page";
+        let held = || cluster.lab.request("GET", path, None).unwrap().body;
+        cluster.until("the Secret has a token", || {
+            held()["data"]["admin-token"].is_string()
+        });
+        let decode = |text: &Value| {
+            use base64::Engine as _;
+            let bytes = base64::engine::general_purpose::STANDARD.decode(text.as_str().unwrap());
+            String::from_utf8(bytes.unwrap()).unwrap()
+        };
+        let token = decode(&held()["data"]["admin-token"]);
+        let folder = tempfile::tempdir().unwrap();
+        let file = format!("server: http://127.0.0.1:{port}\nca: ''\ntoken: {token}\n");
+        std::fs::write(folder.path().join("client.yaml"), file).unwrap();
+        Self { cluster, folder }
+    }
+
+    /// A command of a person; what it prints.
+    fn dovetail(&self, args: &[&str], input: &str) -> Result<String, String> {
+        let file = self.folder.path().join("client.yaml");
+        let mut all = args.to_vec();
+        all.extend(["--config", file.to_str().unwrap()]);
+        dovetail(&all, input)
+    }
+
+    /// Sends a job; its number, or of several the first and the last.
+    fn submit(&self, file: &str) -> String {
+        self.dovetail(&["submit", "-"], file).unwrap().trim().to_owned()
+    }
+
+    fn job(&self, number: &str) -> Value {
+        let shown = self.dovetail(&["job", "show", number, "-o", "json"], "").unwrap();
+        serde_json::from_str(&shown).unwrap()
+    }
+
+    fn until(&self, number: &str, state: &str) {
+        let what = format!("job {number} is {state}");
+        self.cluster.until(&what, || self.job(number)["state"] == state);
+    }
+
+    /// The name of a job's objects.
+    fn sent_as(&self, number: &str) -> String {
+        let path = format!("/apis/batch/v1/jobs?labelSelector=dovetail.io/number={number}");
+        let jobs = self.cluster.get(&path);
+        let name = jobs["items"][0]["metadata"]["labels"]["dovetail.io/sent-as"].as_str();
+        name.unwrap().to_owned()
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+#[test]
+fn jobs_are_sent_shown_read_and_stopped_through_the_page_and_survive_a_restart() {
+    let Some(mut cluster) = Cluster::of_lab6("lab6-config-B-one-vc.yaml") else {
+        return;
+    };
+    // With no more rights than what people install.
+    cluster.scheduler = None;
+    cluster.install(&["dovetail.yaml", "page.yaml"]);
+    let port = free_port();
+    let settings = tempfile::NamedTempFile::new().unwrap();
+    let (listen, space) = (format!("127.0.0.1:{port}"), cluster.space.clone());
+    let text =
+        format!("page: {{listen: '{listen}', namespace: {space}}}\nlease: {{namespace: dovetail-system}}\n");
+    std::fs::write(settings.path(), text).unwrap();
+    let more = ["--config", settings.path().to_str().unwrap()];
+    cluster.schedule(&more);
+    let page = Page::of(&cluster, port);
+    cluster.until("the page answers", || page.dovetail(&["jobs"], "").is_ok());
+
+    // What can never run is refused before anything is made.
+    let whole = cluster.file(6).replace("instances: 2", "instances: 4");
+    let refused = page.dovetail(&["submit", "-"], &whole).unwrap_err();
+    assert!(refused.contains("asks for 4 GPUs"), "{refused}");
+    let later = page
+        .dovetail(&["submit", "-"], "command: x\nhold: true\n")
+        .unwrap_err();
+    assert!(later.contains("hold: "), "{later}");
+    assert_eq!(cluster.get("/apis/batch/v1/jobs")["items"], serde_json::json!([]));
+
+    let first = page.submit(&cluster.file(6));
+    page.until(&first, "running");
+    let job = page.job(&first);
+    assert_eq!(
+        (&job["user"], &job["name"]),
+        (&"admin".into(), &"job-config-6".into())
+    );
+    let name = page.sent_as(&first);
+    assert_eq!(cluster.running(&name), ["hostname-carol", "hostname-dan"]);
+
+    // What its pods print comes from their kubelets, through the API server.
+    for pod in cluster.pods(&name) {
+        let (pod, node) = (
+            pod["metadata"]["name"].as_str().unwrap(),
+            pod["spec"]["nodeName"].as_str().unwrap(),
+        );
+        cluster.node_api.print(
+            &cluster.space,
+            pod,
+            &format!("epoch 1 on {node}\nepoch 2 on {node}\n"),
+        );
+    }
+    let log = page.dovetail(&["job", "logs", &first], "").unwrap();
+    for line in ["epoch 1 on hostname-carol", "epoch 2 on hostname-dan"] {
+        assert!(log.contains(line), "{log}");
+    }
+    let last = page
+        .dovetail(&["job", "logs", &first, "--tail", "1"], "")
+        .unwrap();
+    assert!(
+        last.contains("epoch 2 on") && !last.contains("epoch 1 on"),
+        "{last}"
+    );
+
+    // What others decide on Kubernetes is left to them.
+    for args in [
+        &["node", "drain", "hostname-dan"][..],
+        &["operate", "policy", "srsf"],
+        &["vc", "remove", "default"],
+    ] {
+        let said = page.dovetail(args, "").unwrap_err();
+        assert!(
+            said.contains("cannot be done here on Kubernetes; "),
+            "{args:?}: {said}"
+        );
+    }
+
+    // Another one waits; numbers, names and places are the same for the next scheduler.
+    let second = page.submit(&cluster.file(5));
+    page.until(&second, "queued");
+    drop(page);
+    cluster.scheduler = None;
+    let before: Vec<Value> = cluster.pods(&name);
+    cluster.schedule(&more);
+    let page = Page::of(&cluster, port);
+    cluster.until("the page answers", || page.dovetail(&["jobs"], "").is_ok());
+    page.until(&first, "running");
+    page.until(&second, "queued");
+    let job = page.job(&second);
+    assert_eq!(
+        (&job["user"], &job["name"]),
+        (&"admin".into(), &"job-config-5".into())
+    );
+    assert_eq!(before, cluster.pods(&name));
+
+    // Whoever stops a job has its Jobs suspended; the other one gets its place.
+    page.dovetail(&["job", "stop", &first], "").unwrap();
+    page.until(&first, "cancelled");
+    cluster.until("its pods are gone", || cluster.pods(&name).iter().all(over));
+    page.until(&second, "running");
+    let waits = page.submit(&cluster.file(6));
+    page.until(&waits, "queued");
+    let held = page.dovetail(&["job", "hold", &waits], "").unwrap_err();
+    assert!(held.contains("cannot be done here on Kubernetes"), "{held}");
+    page.dovetail(&["job", "stop", &waits], "").unwrap();
+    let waiting = page.sent_as(&waits);
+    cluster.until("what waited is gone too", || cluster.pods(&waiting).is_empty());
+    page.until(&waits, "cancelled");
+
+    // Instances that start on their own have numbers of their own; one success ends the others, as the file says.
+    cluster.finish(&page.sent_as(&second));
+    page.until(&second, "completed");
+    let range = page.submit(&cluster.file(7));
+    let (zero, one) = range.split_once('-').unwrap();
+    page.until(zero, "running");
+    page.until(one, "running");
+    let name = page.sent_as(zero);
+    cluster.finish_one(&name, 0);
+    page.until(zero, "completed");
+    cluster.until("the other is ended", || page.job(one)["over"] == true);
+}
+
+const ROLES: &str = "
+name: tf
+roles:
+- {name: ps, gpus: 0, cpus: 1, memory: 1G, image: tf, command: serve}
+- {name: worker, instances: 2, gpus: 1, cpus: 1, memory: 1G, image: tf, command: train}
+";
+
+#[test]
+fn a_role_that_is_done_ends_the_others() {
+    let Some(cluster) = Cluster::of_lab6("lab6-config-B-one-vc.yaml") else {
+        return;
+    };
+    for (code, expected) in [(0, "Complete"), (3, "Failed")] {
+        let job = cluster.submit("alice", ROLES);
+        cluster.until("all three run", || cluster.running(&job).len() == 3);
+        let pods = cluster.pods(&job);
+        let workers = pods
+            .iter()
+            .filter(|pod| pod["metadata"]["labels"]["dovetail.io/role"] == "worker");
+        // One that fails is enough; of those that succeed it takes both.
+        for pod in workers.take(if code == 0 { 2 } else { 1 }) {
+            cluster.end_pod_with(pod, code);
+        }
+        let ended =
+            |role: &str, how: &str| cluster.end_of(&format!("{job}-{role}")).contains(&how.to_owned());
+        cluster.until("the workers are done", || ended("worker", expected));
+        cluster.until("the others are not wanted any more", || ended("ps", "Suspended"));
+        cluster.until("nothing of it runs on", || cluster.pods(&job).iter().all(over));
+    }
+}

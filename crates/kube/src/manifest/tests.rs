@@ -1,0 +1,255 @@
+use dovetail_control::{After, AfterWhen, Processes, Retries};
+
+use super::*;
+
+fn role(name: &str, instances: u32, gpus: u32) -> Role {
+    Role {
+        name: name.to_owned(),
+        instances,
+        gpus,
+        cpus: 2.0,
+        memory_mib: 4096,
+        command: vec!["/bin/bash".to_owned(), "-c".to_owned(), format!("run {name}")],
+        image: Some("openpai/example".to_owned()),
+        ..Role::default()
+    }
+}
+
+fn request(roles: Vec<Role>) -> JobRequest {
+    JobRequest {
+        name: "Job_Config-1".to_owned(),
+        tenant: "vc1".to_owned(),
+        priority: 100,
+        roles,
+        retries: Retries {
+            user: 0,
+            platform: 0,
+            node: 0,
+        },
+        ..JobRequest::default()
+    }
+}
+
+fn sender() -> Sender {
+    Sender::new("alice", "team", "job-config-1")
+}
+
+fn made(request: &JobRequest) -> Manifest {
+    manifest(request, None, &sender()).unwrap()
+}
+
+fn env(job: &Value, name: &str) -> Value {
+    let all = job.pointer("/spec/template/spec/containers/0/env").unwrap();
+    let found = all.as_array().unwrap().iter().find(|v| v["name"] == name);
+    found.cloned().unwrap_or_default()
+}
+
+#[test]
+fn roles_are_jobs_and_all_their_pods_one_gang() {
+    let made = made(&request(vec![role("ps", 1, 0), role("worker", 4, 2)]));
+    let names: Vec<&str> = made
+        .jobs
+        .iter()
+        .map(|j| j["metadata"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["job-config-1-ps", "job-config-1-worker"]);
+    for job in &made.jobs {
+        let pod = &job["spec"]["template"];
+        assert_eq!(pod["metadata"]["annotations"]["dovetail.io/gang"], "job-config-1");
+        assert_eq!(pod["metadata"]["annotations"]["dovetail.io/gang-size"], "5");
+        assert_eq!(pod["spec"]["schedulerName"], "dovetail");
+        assert_eq!(pod["spec"]["subdomain"], "job-config-1");
+    }
+    let worker = &made.jobs[1];
+    assert_eq!(worker["spec"]["completions"], 4);
+    let limits = &worker["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"];
+    assert_eq!(
+        *limits,
+        json!({"cpu": "2", "memory": "4096Mi", "nvidia.com/gpu": "2"})
+    );
+    assert_eq!(
+        env(worker, "MASTER_ADDR")["value"],
+        "job-config-1-worker-0.job-config-1"
+    );
+    assert_eq!(
+        env(worker, "PAI_HOST_IP_ps_0")["value"],
+        "job-config-1-ps-0.job-config-1"
+    );
+    assert_eq!(env(worker, "PAI_TASK_ROLE_TASK_COUNT_worker")["value"], "4");
+    assert_eq!(env(worker, "NVIDIA_VISIBLE_DEVICES"), Value::Null);
+    let service = made.service.unwrap();
+    assert_eq!(service["spec"]["selector"]["dovetail.io/sent-as"], "job-config-1");
+    assert!(made.secret.is_none());
+}
+
+#[test]
+fn when_a_role_is_done_is_said_to_the_job_controller_and_to_us() {
+    let mut train = role("train", 4, 1);
+    (train.min_failed, train.min_succeeded) = (2, 1);
+    let made_of = |train: Role, retries: u32| {
+        let mut request = request(vec![train]);
+        request.retries.user = retries;
+        made(&request).jobs[0]["spec"].clone()
+    };
+    let spec = made_of(train.clone(), 3);
+    assert_eq!(spec["maxFailedIndexes"], 1);
+    assert_eq!(spec["backoffLimitPerIndex"], 3);
+    assert_eq!(spec["successPolicy"], json!({"rules": [{"succeededCount": 1}]}));
+    let said = &spec["template"]["metadata"]["annotations"];
+    assert_eq!(said["dovetail.io/min-succeeded"], "1");
+    assert_eq!(said["dovetail.io/min-failed"], "2");
+    assert_eq!(said["dovetail.io/retries"], "3");
+    (train.min_failed, train.min_succeeded) = (-1, 0);
+    let spec = made_of(train, 0);
+    assert!(spec["maxFailedIndexes"].is_null() && spec["successPolicy"].is_null());
+    assert_eq!(
+        spec["template"]["metadata"]["annotations"]["dovetail.io/min-failed"],
+        "never"
+    );
+}
+
+#[test]
+fn instances_that_start_on_their_own_are_no_gang() {
+    let mut alone = request(vec![role("train", 2, 1), role("eval", 1, 0)]);
+    alone.gang = false;
+    let sender = Sender {
+        number: Some(7),
+        ..sender()
+    };
+    let made = manifest(&alone, None, &sender).unwrap();
+    let (train, eval) = (
+        &made.jobs[0]["spec"]["template"],
+        &made.jobs[1]["spec"]["template"],
+    );
+    let said = &train["metadata"]["annotations"];
+    assert_eq!(said["dovetail.io/gang-size"], "1");
+    assert!(said["dovetail.io/gang"].is_null());
+    assert_eq!(
+        (
+            &said["dovetail.io/number"],
+            &eval["metadata"]["annotations"]["dovetail.io/number"]
+        ),
+        (&json!("7"), &json!("9"))
+    );
+    // A pod without GPUs that starts alone is none of ours.
+    assert!(eval["spec"]["schedulerName"].is_null());
+    assert!(
+        made.remarks
+            .iter()
+            .any(|r| r.starts_with("roles.eval.gpus: is 0")),
+        "{:?}",
+        made.remarks
+    );
+    assert!(made.service.is_none());
+}
+
+#[test]
+fn a_job_without_roles_has_as_many_pods_as_its_gpus_need() {
+    let mut plain = request(Vec::new());
+    (plain.command, plain.gpus, plain.cpus_per_gpu) = (vec!["train".to_owned()], 16, 1.5);
+    let sender = Sender {
+        image: Some("pytorch".to_owned()),
+        ..sender()
+    };
+    let spec = manifest(&plain, None, &sender).unwrap().jobs[0]["spec"].clone();
+    assert_eq!(
+        (&spec["completions"], &spec["maxFailedIndexes"]),
+        (&json!(2), &json!(0))
+    );
+    let limits = &spec["template"]["spec"]["containers"][0]["resources"]["limits"];
+    assert_eq!(*limits, json!({"cpu": "12", "nvidia.com/gpu": "8"}));
+    plain.gpus = 1;
+    let several = Several {
+        indices: &[0, 1, 2, 3],
+        at_most: Some(2),
+    };
+    let spec = manifest(&plain, Some(several), &sender).unwrap().jobs[0]["spec"].clone();
+    assert_eq!(
+        (&spec["completions"], &spec["parallelism"]),
+        (&json!(4), &json!(2))
+    );
+    assert_eq!(
+        spec["template"]["metadata"]["annotations"]["dovetail.io/gang-size"],
+        "1"
+    );
+}
+
+#[test]
+fn gpus_that_no_device_plugin_counts_are_named_to_the_container() {
+    let sender = Sender {
+        gpu_resource: None,
+        ..sender()
+    };
+    let made = manifest(&request(vec![role("train", 1, 2)]), None, &sender).unwrap();
+    let job = &made.jobs[0];
+    assert_eq!(
+        job["spec"]["template"]["metadata"]["annotations"]["dovetail.io/gpu-count"],
+        "2"
+    );
+    let visible = env(job, "NVIDIA_VISIBLE_DEVICES");
+    assert_eq!(
+        visible["valueFrom"]["fieldRef"]["fieldPath"],
+        "metadata.annotations['dovetail.io/gpus']"
+    );
+}
+
+#[test]
+fn secrets_are_in_a_secret_and_nowhere_else() {
+    let mut secret = request(vec![role("train", 1, 1)]);
+    secret.secrets = [("token".to_owned(), "hush".to_owned())].into();
+    secret.roles[0].command = vec!["login".to_owned(), "<% $secrets.token %>".to_owned()];
+    let made = made(&secret);
+    let kept = made.secret.as_ref().unwrap();
+    assert_eq!(kept["stringData"], json!({"SECRET_TOKEN": "hush"}));
+    let job = made.jobs[0].to_string();
+    assert!(!job.contains("hush"), "{job}");
+    assert_eq!(
+        made.jobs[0]["spec"]["template"]["spec"]["containers"][0]["command"],
+        json!(["login", "$(SECRET_TOKEN)"])
+    );
+    let from = &env(&made.jobs[0], "SECRET_TOKEN")["valueFrom"]["secretKeyRef"];
+    assert_eq!(*from, json!({"name": "job-config-1", "key": "SECRET_TOKEN"}));
+}
+
+#[test]
+fn what_cannot_be_said_on_kubernetes_is_named() {
+    let wrong = |change: &dyn Fn(&mut JobRequest), several: Option<Several<'_>>| {
+        let mut request = request(vec![role("train", 1, 1)]);
+        change(&mut request);
+        manifest(&request, several, &sender()).unwrap_err().join("; ")
+    };
+    let after = After {
+        job: 3,
+        when: AfterWhen::Ok,
+    };
+    assert!(wrong(&|r| r.after.push(after), None).starts_with("after: "));
+    assert!(wrong(&|r| r.processes = Processes::PerGpu, None).contains("expected per-node"));
+    assert!(wrong(&|r| r.roles[0].image = None, None).starts_with("roles[0].image: is missing"));
+    let gap = Several {
+        indices: &[1, 2],
+        at_most: None,
+    };
+    assert!(wrong(&|r| r.gang = false, Some(gap)).contains("expected 0-1"));
+    let twins = |r: &mut JobRequest| r.roles = vec![role("a_b", 1, 1), role("A_b", 1, 1)];
+    assert!(wrong(&twins, None).contains("the same name on Kubernetes"));
+    let long = |r: &mut JobRequest| r.roles = vec![role("x", 1, 1), role(&"y".repeat(60), 1, 1)];
+    assert!(wrong(&long, None).contains("use a shorter one"));
+    let many = |r: &mut JobRequest| r.roles[0].instances = 1001;
+    assert!(wrong(&many, None).contains("at most 1000"));
+    let odd = |r: &mut JobRequest| (r.roles, r.gpus) = (Vec::new(), 11);
+    assert!(wrong(&odd, None).contains("expected a multiple of 8"));
+}
+
+#[test]
+fn names_are_names_of_kubernetes() {
+    assert_eq!(object_name("Job_Config-1"), "job-config-1");
+    assert_eq!(object_name("2024 run!"), "job-2024-run");
+    assert_eq!(object_name("__"), "job");
+    assert_eq!(object_name(&"a".repeat(99)).len(), 40);
+    let unique = unique_name("Train");
+    assert!(
+        unique.starts_with("train-") && unique.len() == "train-".len() + 5,
+        "{unique}"
+    );
+    assert_ne!(unique, unique_name("Train"));
+}

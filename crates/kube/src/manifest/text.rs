@@ -1,0 +1,102 @@
+//! Texts in pods: Kubernetes reads `$(NAME)` and `$$` in them, and secrets are put in by it.
+
+use std::collections::BTreeMap;
+
+use dovetail_control::JobRequest;
+
+/// Variables that hold secrets, by the name of the secret in the file.
+pub(super) fn variables(request: &JobRequest) -> BTreeMap<String, String> {
+    let mut taken = std::collections::BTreeSet::new();
+    let mut name_of = |name: &String| {
+        let fine = |c: char| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_uppercase()
+            } else {
+                '_'
+            }
+        };
+        let plain: String = name.chars().map(fine).collect();
+        let mut variable = format!("SECRET_{plain}");
+        while !taken.insert(variable.clone()) {
+            variable.push('_');
+        }
+        (name.clone(), variable)
+    };
+    request.secrets.keys().map(&mut name_of).collect()
+}
+
+/// A text as it has to be written, so that a container sees what its owner wrote.
+pub(super) fn written(text: &str, secrets: &BTreeMap<String, String>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        out.push(letter);
+        if letter == '$' && matches!(letters.peek(), Some('$' | '(')) {
+            out.push('$');
+        }
+    }
+    for (name, variable) in secrets {
+        out = out.replace(&format!("<% $secrets.{name} %>"), &format!("$({variable})"));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kubelet makes of a text, as `third_party/forked/golang/expansion` does.
+    fn read(text: &str, known: &BTreeMap<&str, &str>) -> String {
+        let (mut out, mut rest) = (String::new(), text);
+        while let Some(at) = rest.find('$') {
+            out.push_str(&rest[..at]);
+            let after = &rest[at + 1..];
+            if let Some(more) = after.strip_prefix('$') {
+                out.push('$');
+                rest = more;
+            } else if let Some((name, more)) = after.strip_prefix('(').and_then(|a| a.split_once(')')) {
+                match known.get(name) {
+                    Some(value) => out.push_str(value),
+                    None => out.push_str(&format!("$({name})")),
+                }
+                rest = more;
+            } else {
+                out.push('$');
+                rest = after;
+            }
+        }
+        out + rest
+    }
+
+    #[test]
+    fn a_container_sees_what_its_owner_wrote() {
+        let known: BTreeMap<&str, &str> = [("HOME", "/root"), ("SECRET_KEY", "p$$w$(x)")].into();
+        let secrets = [("key".to_owned(), "SECRET_KEY".to_owned())].into();
+        for text in [
+            "echo $HOME $(HOME) ${HOME}",
+            "kill $$",
+            "$$$(HOME) $",
+            "$$(date) $(",
+            "100$",
+        ] {
+            assert_eq!(read(&written(text, &secrets), &known), text);
+        }
+        let text = written("login <% $secrets.key %> $$", &secrets);
+        assert_eq!(text, "login $(SECRET_KEY) $$$");
+        assert_eq!(read(&text, &known), "login p$$w$(x) $$");
+    }
+
+    #[test]
+    fn secrets_have_variables_of_their_own() {
+        let request = JobRequest {
+            secrets: [
+                ("a.b".to_owned(), String::new()),
+                ("a_b".to_owned(), String::new()),
+            ]
+            .into(),
+            ..JobRequest::default()
+        };
+        let variables: Vec<String> = variables(&request).into_values().collect();
+        assert_eq!(variables, ["SECRET_A_B", "SECRET_A_B_"]);
+    }
+}

@@ -1,0 +1,87 @@
+//! Jobs that were sent through the book: it knows them, with a number, before their pods are there.
+
+use dovetail_control::{Fact, Hold, JobNo, JobState};
+
+use super::gangs::Member;
+use super::{Ledger, Mirror};
+use crate::identity::{GangKey, Size};
+
+impl Mirror {
+    /// A gang that is whole says that it is this job, which the book knows.
+    pub(super) fn join(&mut self, key: &GangKey, no: JobNo, ledger: &mut impl Ledger) {
+        let Some(job) = ledger.book().job(no) else { return };
+        if job.state.is_over() {
+            // What its owner still makes of it is not started.
+            return;
+        }
+        let gang = &self.gangs[key];
+        let user = gang.first().map(|m| m.identity.user.as_str());
+        let waits = matches!(job.state, JobState::Held(Hold::Parts | Hold::User(_)));
+        if !waits || self.jobs.contains_key(&no) || user != Some(job.user.as_str()) {
+            let why = format!(
+                "annotation {}: job {no} is another one; leave it out",
+                crate::words::NUMBER
+            );
+            self.gang_entry(key).refused = Some(why);
+            return;
+        }
+        self.gang_entry(key).job = Some(no);
+        self.jobs.insert(no, key.clone());
+        self.look_at(key, ledger);
+    }
+
+    /// Gangs that wait and have a number, those with the smallest first.
+    pub(super) fn numbered(&mut self) -> Vec<(JobNo, GangKey)> {
+        let mut found = Vec::new();
+        for gang in self.gangs.values_mut() {
+            let Some(first) = gang.waiting().first().map(|m| m.identity.clone()) else {
+                continue;
+            };
+            let bound = gang
+                .members
+                .values()
+                .any(|m| m.is_there() && m.bound_as.is_some());
+            if let (Some(no), Size::Known(size, least), false) = (first.number, first.size, bound) {
+                gang.size = Some((size, least));
+                found.push((no, gang.key.clone()));
+            }
+        }
+        found.sort();
+        found.reverse();
+        found
+    }
+
+    /// Those of them that came before this number are in the book before it, because numbers there only grow. They stand in line
+    /// when everything that runs has its place.
+    pub(super) fn announce_before(
+        &mut self,
+        waiting: &mut Vec<(JobNo, GangKey)>,
+        limit: JobNo,
+        ledger: &mut impl Ledger,
+    ) {
+        while let Some((no, key)) = waiting.pop_if(|(no, _)| *no < limit) {
+            self.announce(&key, no, ledger);
+        }
+    }
+
+    /// A gang that is whole was sent under this number to a scheduler that is gone.
+    fn announce(&mut self, key: &GangKey, no: JobNo, ledger: &mut impl Ledger) {
+        let gang = &self.gangs[key];
+        let Some(members) = gang.those_who_go().filter(|_| no >= ledger.book().next_job()) else {
+            return;
+        };
+        let members: Vec<&Member> = members.iter().collect();
+        // On which nodes it may be is said when it stands in line.
+        let Ok((user, request)) = self.request(gang, &members, None, ledger) else {
+            return;
+        };
+        ledger.record(Fact::Announced {
+            job: no,
+            user,
+            request: Box::new(request),
+            key: None,
+        });
+        self.gang_entry(key).job = Some(no);
+        self.jobs.insert(no, key.clone());
+    }
+}

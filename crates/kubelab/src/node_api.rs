@@ -1,0 +1,138 @@
+//! The part of a kubelet that the API server calls: logs of containers, over HTTPS, as a test puts them there.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::{Identity, LabError};
+
+/// What pods have printed, by namespace and name, and whether they have ended.
+type Logs = Arc<Mutex<BTreeMap<(String, String), (String, bool)>>>;
+
+/// The kubelets of all nodes that have its port.
+#[derive(Debug)]
+pub struct NodeApi {
+    logs: Logs,
+    port: u16,
+}
+
+/// How often a log that is followed is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+fn locked(logs: &Logs) -> MutexGuard<'_, BTreeMap<(String, String), (String, bool)>> {
+    logs.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl NodeApi {
+    /// Listens on loopback with this certificate, until the process ends.
+    ///
+    /// # Errors
+    /// When the certificate or the socket is not to be had.
+    pub fn start(server: &Identity) -> Result<Self, LabError> {
+        let bad = |why: String| LabError::Certificate {
+            what: "the kubelet's certificate".to_owned(),
+            why,
+        };
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(server.certificate.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(|e| bad(e.to_string()))?;
+        let key = PrivateKeyDer::from_pem_slice(server.key.as_bytes()).map_err(|e| bad(e.to_string()))?;
+        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|e| bad(e.to_string()))?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(|e| bad(e.to_string()))?;
+        let failed = |e: std::io::Error| LabError::Request {
+            request: "listen on 127.0.0.1".to_owned(),
+            why: e.to_string(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        let logs = Logs::default();
+        let (theirs, config) = (Arc::clone(&logs), Arc::new(config));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (logs, config) = (Arc::clone(&theirs), Arc::clone(&config));
+                std::thread::spawn(move || drop(answer(stream, config, &logs)));
+            }
+        });
+        Ok(Self { logs, port })
+    }
+
+    /// The port, for `status.daemonEndpoints` of nodes.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The pod prints something.
+    pub fn print(&self, namespace: &str, pod: &str, text: &str) {
+        let mut logs = locked(&self.logs);
+        let (log, _) = logs.entry((namespace.to_owned(), pod.to_owned())).or_default();
+        log.push_str(text);
+    }
+
+    /// The pod prints nothing more: whoever follows its log has all of it.
+    pub fn end(&self, namespace: &str, pod: &str) {
+        let mut logs = locked(&self.logs);
+        logs.entry((namespace.to_owned(), pod.to_owned())).or_default().1 = true;
+    }
+}
+
+/// Answers one request: `GET /containerLogs/NAMESPACE/POD/CONTAINER`, with `follow=true` until the pod has ended.
+fn answer(stream: TcpStream, config: Arc<ServerConfig>, logs: &Logs) -> std::io::Result<()> {
+    let connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
+    let mut stream = BufReader::new(StreamOwned::new(connection, stream));
+    let mut first = String::new();
+    stream.read_line(&mut first)?;
+    let mut line = String::new();
+    while stream.read_line(&mut line)? > 2 {
+        line.clear();
+    }
+    let target = first.split_whitespace().nth(1).unwrap_or_default().to_owned();
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let stream = stream.get_mut();
+    let key = match parts.as_slice() {
+        ["containerLogs", namespace, pod, _] => ((*namespace).to_owned(), (*pod).to_owned()),
+        _ => return refuse(stream, "404 Not Found", path),
+    };
+    let follow = query.split('&').any(|part| part == "follow=true");
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n")?;
+    let mut sent = 0;
+    loop {
+        let (text, over) = locked(logs).get(&key).cloned().unwrap_or_default();
+        if text.len() > sent {
+            let piece = &text.as_bytes()[sent..];
+            write!(stream, "{:x}\r\n", piece.len())?;
+            stream.write_all(piece)?;
+            stream.write_all(b"\r\n")?;
+            stream.flush()?;
+            sent = text.len();
+        } else if over || !follow {
+            break;
+        } else {
+            std::thread::sleep(LOOK);
+        }
+    }
+    stream.write_all(b"0\r\n\r\n")?;
+    stream.flush()?;
+    stream.conn.send_close_notify();
+    stream.flush()
+}
+
+fn refuse<S: Read + Write>(stream: &mut S, status: &str, what: &str) -> std::io::Result<()> {
+    let body = format!("{what}: there are only logs here\n");
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )?;
+    stream.flush()
+}
