@@ -85,10 +85,14 @@ impl Mirror {
                 by: "kubernetes".to_owned(),
                 why,
             }),
-            (Some(state), None) if by_us(&state) => ledger.record(Fact::NodeResumed {
-                node: id,
-                by: "kubernetes".to_owned(),
-            }),
+            (Some(state), None) if by_us(&state) => {
+                ledger.record(Fact::NodeResumed {
+                    node: id,
+                    by: "kubernetes".to_owned(),
+                });
+                // Seats of gangs that run may be empty, and can be taken again.
+                self.look_at_all_on(&name, ledger);
+            }
             _ => {}
         }
         self.retry_refused(ledger);
