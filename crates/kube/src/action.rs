@@ -79,6 +79,17 @@ pub enum Action {
         /// A sentence.
         message: String,
     },
+    /// Say on a native pod group whether its pods have a place.
+    OnGroup {
+        /// The namespace.
+        namespace: String,
+        /// The name of the group.
+        group: String,
+        /// A word.
+        reason: &'static str,
+        /// A sentence.
+        message: String,
+    },
     /// Find out how many pods a gang has.
     LookUp {
         /// The gang.

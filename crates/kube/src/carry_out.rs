@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::action::{Action, Bind, PodId, Removal};
+use crate::groups::SCHEDULED;
 use crate::identity::{GangKey, LookUp};
 use crate::lease::{Leadership, now};
 use crate::words;
@@ -108,6 +109,14 @@ impl Hands {
                         hands.explain(&pod, reason, &message).await
                     }));
                 }
+                Action::OnGroup {
+                    namespace,
+                    group,
+                    reason,
+                    message,
+                } => drop(tokio::spawn(async move {
+                    hands.tell_group(&namespace, &group, reason, &message).await;
+                })),
                 Action::LookUp { gang, at } => {
                     drop(tokio::spawn(async move { hands.look_up(gang, &at).await }))
                 }
@@ -296,6 +305,22 @@ impl Hands {
                 .patch::<Value>(&path, Patch::Strategic, &condition)
                 .await,
         );
+    }
+
+    async fn tell_group(&self, namespace: &str, group: &str, reason: &str, message: &str) {
+        let status = if reason == SCHEDULED { "True" } else { "False" };
+        let patch = json!({"status": {"conditions": [{
+            "type": "PodGroupScheduled", "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": seconds_time(now())}]}});
+        let path = format!(
+            "/apis/{}/namespaces/{namespace}/podgroups/{group}/status",
+            words::GROUPS_API
+        );
+        if let Err(error) = self.client.patch::<Value>(&path, Patch::Strategic, &patch).await
+            && !error.is_not_found()
+        {
+            tracing::warn!("{namespace}/{group}: {error}");
+        }
     }
 
     fn or_log(&self, pod: &PodId, done: Result<Value, Error>) {

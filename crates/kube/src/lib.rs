@@ -12,6 +12,8 @@ mod ask;
 mod carry_out;
 mod explain;
 mod fit;
+mod foreseen;
+mod groups;
 mod identity;
 mod lease;
 mod mirror;

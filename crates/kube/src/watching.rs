@@ -47,6 +47,11 @@ impl Watching {
         all
     }
 
+    /// Ends with the others.
+    pub(crate) fn also(&mut self, task: tokio::task::JoinHandle<()>) {
+        self.0.push(task);
+    }
+
     pub(crate) fn abort_all(&self) {
         self.0.iter().for_each(tokio::task::JoinHandle::abort);
     }

@@ -450,6 +450,8 @@ fn the_account_can_do_what_the_scheduler_does_and_is_refused_the_rest() {
     let note = json!({"metadata": {"annotations": {"dovetail.io/plan": "{}"}}});
     let status = json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
     let stands = json!({"status": {"accepted": true, "message": "it is in force"}});
+    let grouped = json!({"status": {"conditions": [{"type": "PodGroupScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "", "lastTransitionTime": "2026-11-17T00:00:00Z"}]}});
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "bound"},
         "target": {"kind": "Node", "name": "rights-node"}});
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "evicted"}});
@@ -474,6 +476,7 @@ fn the_account_can_do_what_the_scheduler_does_and_is_refused_the_rest() {
         ("GET", at(&jobs, "job"), None, 200),
         ("PATCH", at(&jobs, "job"), Some(&suspend), 200),
         ("GET", at(&groups, "group"), None, 200),
+        ("PATCH", at(&groups, "group/status"), Some(&grouped), 200),
         ("GET", elsewhere("jobset.x-k8s.io/v1alpha2", "jobsets"), None, 404),
         ("GET", elsewhere("kubeflow.org/v1", "pytorchjobs"), None, 404),
         ("GET", elsewhere("kubeflow.org/v1", "tfjobs"), None, 404),
@@ -662,6 +665,7 @@ fn of_all_resources_and_verbs_the_account_has_these() {
         ("batch jobs", "get patch"),
         ("jobset.x-k8s.io jobsets", "get"),
         ("scheduling.k8s.io podgroups", "get"),
+        ("scheduling.k8s.io podgroups/status", "patch"),
         ("kubeflow.org pytorchjobs", "get"),
         ("dovetail.io virtualclusters", "list watch"),
         ("dovetail.io clustertopologies", "list watch"),

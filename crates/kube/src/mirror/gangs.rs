@@ -110,6 +110,8 @@ pub struct Gang {
     pub refused: Option<String>,
     /// What was last said on its first pod.
     pub said: String,
+    /// What was last said on its group, where it is a native one.
+    pub said_on_group: String,
     /// Somebody makes its pods anew.
     pub looked_after: bool,
 }
@@ -127,6 +129,7 @@ impl Gang {
             running_on: BTreeSet::new(),
             refused: None,
             said: String::new(),
+            said_on_group: String::new(),
             looked_after: false,
         }
     }
