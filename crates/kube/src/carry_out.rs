@@ -238,15 +238,7 @@ impl Hands {
         {
             return;
         }
-        let condition = json!({"status": {"conditions": [{
-            "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
-            "message": why.message, "lastTransitionTime": seconds_time(now())}]}});
-        self.or_log(
-            pod,
-            self.client
-                .patch::<Value>(&format!("{}/status", pod.path()), Patch::Strategic, &condition)
-                .await,
-        );
+        self.mark(pod, why).await;
         if self.events != Events::None {
             let kind = if why.may_wait { "Normal" } else { "Warning" };
             self.event(pod, kind, why.reason, &why.message).await;
@@ -265,6 +257,8 @@ impl Hands {
                 }
             };
             match done {
+                // The server has put words of its own in the place of ours.
+                Ok(()) if evict => return self.mark(pod, why).await,
                 Ok(()) => return,
                 Err(error) if error.is_not_found() || error.is_conflict() => return,
                 Err(error) if error.is_passing() => {
@@ -275,6 +269,16 @@ impl Hands {
                 Err(error) => return tracing::error!("{pod} cannot be stopped: {error}"),
             }
         }
+    }
+
+    /// Says on the pod why it goes.
+    async fn mark(&self, pod: &PodId, why: &Removal) {
+        let condition = json!({"status": {"conditions": [{
+            "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+            "message": why.message, "lastTransitionTime": seconds_time(now())}]}});
+        let path = format!("{}/status", pod.path());
+        let done = self.client.patch::<Value>(&path, Patch::Strategic, &condition);
+        self.or_log(pod, done.await);
     }
 
     async fn evict(&self, pod: &PodId) -> Result<(), Error> {
