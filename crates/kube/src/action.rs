@@ -38,6 +38,17 @@ pub struct Bind {
     pub node: String,
     /// What is written on it.
     pub annotations: Vec<(&'static str, String)>,
+    /// What is written on its claims before.
+    pub claims: Vec<ClaimDevices>,
+}
+
+/// A claim gets devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimDevices {
+    /// Where the claim is.
+    pub path: String,
+    /// `status.allocation` of it.
+    pub allocation: serde_json::Value,
 }
 
 /// Something to do.

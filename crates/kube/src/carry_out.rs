@@ -41,9 +41,9 @@ pub enum Events {
 /// Carries out actions.
 #[derive(Debug, Clone)]
 pub(crate) struct Hands {
-    client: Client,
-    leadership: Leadership,
-    at_once: Arc<Semaphore>,
+    pub(crate) client: Client,
+    pub(crate) leadership: Leadership,
+    pub(crate) at_once: Arc<Semaphore>,
     events: Events,
     scheduler: String,
     answers: mpsc::UnboundedSender<Answer>,
@@ -159,6 +159,11 @@ impl Hands {
                 .collect(),
             ..Meta::default()
         };
+        for claim in &bind.claims {
+            if !self.give_devices(claim, &bind.pod).await {
+                return self.answer(Answer::BindFailed(bind.pod.uid.clone()));
+            }
+        }
         let binding = Binding::new(metadata, &bind.node);
         let mut wait = Duration::from_millis(50);
         loop {

@@ -14,6 +14,7 @@ mod explain;
 mod fit;
 mod foreseen;
 mod groups;
+mod hand_claims;
 mod identity;
 mod lease;
 mod mirror;
@@ -25,11 +26,11 @@ mod scheduler;
 mod watching;
 mod words;
 
-pub use action::{Action, Bind, PodId, Removal};
+pub use action::{Action, Bind, ClaimDevices, PodId, Removal};
 pub use carry_out::Events;
 pub use identity::{GangKey, Identity, Says, Size};
 pub use lease::{Elector, Leadership, LeaseSettings};
-pub use mirror::{Gang, Ledger, Member, Mirror, Phase, Seat, Settings};
+pub use mirror::{Claimed, Gang, Ledger, Member, Mirror, Phase, Seat, Settings};
 pub use plan::Plan;
 pub use resources::{
     API, ClusterTopology, SchedulingPolicy, SchedulingPolicySpec, VirtualCluster, VirtualClusterSpec,

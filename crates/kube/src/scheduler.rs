@@ -17,7 +17,7 @@ use crate::carry_out::{Answer, Events, Hands};
 use crate::foreseen::Foreseen;
 use crate::lease::{Leadership, now};
 use crate::mirror::{Ledger, Mirror, Settings};
-use crate::objects::Objects;
+use crate::objects::{Objects, are_listed};
 use crate::resources;
 use crate::watching::{Heard, Watching};
 
@@ -299,6 +299,26 @@ impl Scheduler {
                     self.ready.send_replace(true);
                 }
                 Ok(())
+            }
+            Heard::Slices(change) => {
+                objects.slices |= are_listed(&change);
+                self.at_desk(hands, move |mirror, desk| match change {
+                    Change::All(slices) => mirror.all_slices(slices, desk),
+                    Change::Put(slice) => mirror.slice_put(slice, desk),
+                    Change::Gone(slice) => mirror.slice_gone(&slice.metadata.name, desk),
+                    Change::Trouble(_) => {}
+                })
+                .await
+            }
+            Heard::Claims(change) => {
+                objects.claims |= are_listed(&change);
+                self.at_desk(hands, move |mirror, desk| match change {
+                    Change::All(claims) => mirror.all_claims(claims, desk),
+                    Change::Put(claim) => mirror.claim_put(claim, desk),
+                    Change::Gone(claim) => mirror.claim_gone(&claim, desk),
+                    Change::Trouble(_) => {}
+                })
+                .await
             }
             Heard::VirtualClusters(change) => {
                 objects.clusters.hear(change);

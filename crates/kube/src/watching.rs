@@ -1,6 +1,6 @@
 //! What is watched, and how it is told to the loop.
 
-use dovetail_kubeapi::{Change, Client, Node, Object, Pod, Watcher};
+use dovetail_kubeapi::{Change, Client, Node, Object, Pod, ResourceClaim, ResourceSlice, Watcher};
 use tokio::sync::mpsc;
 
 use crate::resources::{self, ClusterTopology, SchedulingPolicy, VirtualCluster};
@@ -12,6 +12,8 @@ pub(crate) enum Heard {
     VirtualClusters(Change<VirtualCluster>),
     Topologies(Change<ClusterTopology>),
     Policies(Change<SchedulingPolicy>),
+    Slices(Change<ResourceSlice>),
+    Claims(Change<ResourceClaim>),
 }
 
 /// Tasks that watch.
@@ -43,6 +45,19 @@ impl Watching {
             &path("schedulingpolicies"),
             tell,
             Heard::Policies,
+        ));
+        let devices = |plural: &str| format!("/apis/resource.k8s.io/v1/{plural}");
+        all.0.push(one_by_one(
+            client,
+            &devices("resourceslices"),
+            tell,
+            Heard::Slices,
+        ));
+        all.0.push(one_by_one(
+            client,
+            &devices("resourceclaims"),
+            tell,
+            Heard::Claims,
         ));
         all
     }

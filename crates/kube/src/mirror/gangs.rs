@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dovetail_control::{Fact, Hold, JobNo, JobRequest, JobState, Launch, Retries, Role};
 use dovetail_model::NodeId;
 
-use super::{Ledger, Mirror};
+use super::{Claimed, Ledger, Mirror};
 use crate::action::{Action, PodId, Removal};
 use crate::ask::Needs;
 use crate::fit::Wants;
@@ -40,6 +40,8 @@ pub struct Member {
     pub identity: Identity,
     /// Where it may be.
     pub wants: Wants,
+    /// Devices it claims.
+    pub claims: Vec<Claimed>,
     /// The node it is bound to.
     pub node: Option<String>,
     /// What was written on it when it was bound: job, launch and GPUs.
@@ -357,6 +359,16 @@ impl Mirror {
         let nodes = self.nodes.iter().filter(|(_, n)| n.id.is_some());
         for (name, node) in nodes {
             let fits = kind.is_none_or(|kind| *kind == super::nodes::gpu_type(&node.labels));
+            if fits && member.identity.needs.gpus > 0 && node.by_claims == member.claims.is_empty() {
+                let (has, wants) = match node.by_claims {
+                    true => ("ResourceClaims", "by number"),
+                    false => ("number", "by ResourceClaims"),
+                };
+                return Err(format!(
+                    "node {name} gives out its GPUs by {has} and the pod asks for them {wants}; select nodes by the label of \
+                     their kind of GPU"
+                ));
+            }
             if let Some(why) = member
                 .wants
                 .against(name, &node.labels, &node.taints)

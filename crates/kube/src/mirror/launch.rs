@@ -72,10 +72,13 @@ impl Mirror {
             if member.identity.hived {
                 annotations.push((words::HIVED_ISOLATION, gpus));
             }
+            let node = name(seat);
+            let claims = self.claim_devices(&member.id.namespace, &member.claims, &node, seat)?;
             Some(Bind {
                 pod: member.id.clone(),
-                node: name(seat),
+                node,
                 annotations,
+                claims,
             })
         };
         let binds: Vec<Bind> = which.iter().filter_map(bind).collect();
