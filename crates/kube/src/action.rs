@@ -38,6 +38,17 @@ pub struct Bind {
     pub node: String,
     /// What is written on it.
     pub annotations: Vec<(&'static str, String)>,
+    /// What is written on its claims before.
+    pub claims: Vec<ClaimDevices>,
+}
+
+/// A claim gets devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimDevices {
+    /// Where the claim is.
+    pub path: String,
+    /// `status.allocation` of it.
+    pub allocation: serde_json::Value,
 }
 
 /// Something to do.
@@ -74,6 +85,17 @@ pub enum Action {
     Explain {
         /// The pod.
         pod: PodId,
+        /// A word.
+        reason: &'static str,
+        /// A sentence.
+        message: String,
+    },
+    /// Say on a native pod group whether its pods have a place.
+    OnGroup {
+        /// The namespace.
+        namespace: String,
+        /// The name of the group.
+        group: String,
         /// A word.
         reason: &'static str,
         /// A sentence.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::action::{Action, Bind, PodId, Removal};
+use crate::groups::SCHEDULED;
 use crate::identity::{GangKey, LookUp};
 use crate::lease::{Leadership, now};
 use crate::words;
@@ -40,9 +41,9 @@ pub enum Events {
 /// Carries out actions.
 #[derive(Debug, Clone)]
 pub(crate) struct Hands {
-    client: Client,
-    leadership: Leadership,
-    at_once: Arc<Semaphore>,
+    pub(crate) client: Client,
+    pub(crate) leadership: Leadership,
+    pub(crate) at_once: Arc<Semaphore>,
     events: Events,
     scheduler: String,
     answers: mpsc::UnboundedSender<Answer>,
@@ -108,6 +109,14 @@ impl Hands {
                         hands.explain(&pod, reason, &message).await
                     }));
                 }
+                Action::OnGroup {
+                    namespace,
+                    group,
+                    reason,
+                    message,
+                } => drop(tokio::spawn(async move {
+                    hands.tell_group(&namespace, &group, reason, &message).await;
+                })),
                 Action::LookUp { gang, at } => {
                     drop(tokio::spawn(async move { hands.look_up(gang, &at).await }))
                 }
@@ -150,6 +159,11 @@ impl Hands {
                 .collect(),
             ..Meta::default()
         };
+        for claim in &bind.claims {
+            if !self.give_devices(claim, &bind.pod).await {
+                return self.answer(Answer::BindFailed(bind.pod.uid.clone()));
+            }
+        }
         let binding = Binding::new(metadata, &bind.node);
         let mut wait = Duration::from_millis(50);
         loop {
@@ -229,15 +243,7 @@ impl Hands {
         {
             return;
         }
-        let condition = json!({"status": {"conditions": [{
-            "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
-            "message": why.message, "lastTransitionTime": seconds_time(now())}]}});
-        self.or_log(
-            pod,
-            self.client
-                .patch::<Value>(&format!("{}/status", pod.path()), Patch::Strategic, &condition)
-                .await,
-        );
+        self.mark(pod, why).await;
         if self.events != Events::None {
             let kind = if why.may_wait { "Normal" } else { "Warning" };
             self.event(pod, kind, why.reason, &why.message).await;
@@ -256,6 +262,8 @@ impl Hands {
                 }
             };
             match done {
+                // The server has put words of its own in the place of ours.
+                Ok(()) if evict => return self.mark(pod, why).await,
                 Ok(()) => return,
                 Err(error) if error.is_not_found() || error.is_conflict() => return,
                 Err(error) if error.is_passing() => {
@@ -266,6 +274,16 @@ impl Hands {
                 Err(error) => return tracing::error!("{pod} cannot be stopped: {error}"),
             }
         }
+    }
+
+    /// Says on the pod why it goes.
+    async fn mark(&self, pod: &PodId, why: &Removal) {
+        let condition = json!({"status": {"conditions": [{
+            "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+            "message": why.message, "lastTransitionTime": seconds_time(now())}]}});
+        let path = format!("{}/status", pod.path());
+        let done = self.client.patch::<Value>(&path, Patch::Strategic, &condition);
+        self.or_log(pod, done.await);
     }
 
     async fn evict(&self, pod: &PodId) -> Result<(), Error> {
@@ -296,6 +314,22 @@ impl Hands {
                 .patch::<Value>(&path, Patch::Strategic, &condition)
                 .await,
         );
+    }
+
+    async fn tell_group(&self, namespace: &str, group: &str, reason: &str, message: &str) {
+        let status = if reason == SCHEDULED { "True" } else { "False" };
+        let patch = json!({"status": {"conditions": [{
+            "type": "PodGroupScheduled", "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": seconds_time(now())}]}});
+        let path = format!(
+            "/apis/{}/namespaces/{namespace}/podgroups/{group}/status",
+            words::GROUPS_API
+        );
+        if let Err(error) = self.client.patch::<Value>(&path, Patch::Strategic, &patch).await
+            && !error.is_not_found()
+        {
+            tracing::warn!("{namespace}/{group}: {error}");
+        }
     }
 
     fn or_log(&self, pod: &PodId, done: Result<Value, Error>) {

@@ -1,6 +1,8 @@
 //! What is said on pods that wait: why, and when they may start.
 
-use dovetail_control::{Book, JobState};
+use std::collections::BTreeMap;
+
+use dovetail_control::{Book, JobNo, JobState};
 
 use crate::action::Action;
 use crate::mirror::{Gang, Mirror};
@@ -12,8 +14,13 @@ const PODS: usize = 16;
 
 impl Mirror {
     /// What is to be said now, about gangs that wait and about which something else was said before. `since` is when a pod
-    /// must have been made before anything is said about it.
-    pub(crate) fn explanations(&mut self, book: &Book, since: i64) -> Vec<Action> {
+    /// must have been made before anything is said about it, and `etas` what is known of when jobs start.
+    pub(crate) fn explanations(
+        &mut self,
+        book: &Book,
+        since: i64,
+        etas: &BTreeMap<JobNo, String>,
+    ) -> Vec<Action> {
         let mut actions = Vec::new();
         let mut said = Vec::new();
         for gang in self.gangs.values() {
@@ -22,7 +29,7 @@ impl Mirror {
             }
             let waiting = gang.waiting();
             let old = waiting.first().is_some_and(|m| m.identity.created <= since);
-            let Some((reason, message)) = explanation(gang, book).filter(|_| old) else {
+            let Some((reason, message)) = explanation(gang, book, etas).filter(|_| old) else {
                 continue;
             };
             if gang.said == message {
@@ -47,7 +54,11 @@ impl Mirror {
 }
 
 /// Why a gang waits; none if it does not.
-fn explanation(gang: &Gang, book: &Book) -> Option<(&'static str, String)> {
+pub(crate) fn explanation(
+    gang: &Gang,
+    book: &Book,
+    etas: &BTreeMap<JobNo, String>,
+) -> Option<(&'static str, String)> {
     if let Some(why) = &gang.refused {
         return Some(("Unschedulable", why.clone()));
     }
@@ -68,6 +79,10 @@ fn explanation(gang: &Gang, book: &Book) -> Option<(&'static str, String)> {
     for reason in &why.reasons {
         text.push_str("; ");
         text.push_str(reason);
+    }
+    if let Some(eta) = etas.get(&no) {
+        text.push_str("; ");
+        text.push_str(eta);
     }
     Some(("Unschedulable", text))
 }

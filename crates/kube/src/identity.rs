@@ -18,6 +18,16 @@ pub struct GangKey {
     pub uid: String,
 }
 
+/// In the place of the uid of an owner, for pods of a native group: that has its name alone.
+const NATIVE: &str = "podgroup";
+
+impl GangKey {
+    /// Whether it is a native pod group of Kubernetes.
+    pub fn is_native(&self) -> bool {
+        self.uid == NATIVE
+    }
+}
+
 impl std::fmt::Display for GangKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
@@ -287,10 +297,10 @@ fn gang<'a>(pod: &'a Pod, said: &Said<'a>, number: &Number<'_>) -> Result<(GangK
         .and_then(|g| g.pod_group_name.as_ref());
     if let Some(name) = group {
         let look = LookUp {
-            path: path("scheduling.k8s.io/v1alpha2", "podgroups", name),
+            path: path(words::GROUPS_API, "podgroups", name),
             kind: Says::PodGroup,
         };
-        return Ok((key(name, "podgroup"), Size::Ask(look)));
+        return Ok((key(name, NATIVE), Size::Ask(look)));
     }
     let alone = || Ok((key(&meta.name, &meta.uid), Size::Known(1, 1)));
     let Some(owner) = meta.controller() else {

@@ -12,6 +12,9 @@ mod ask;
 mod carry_out;
 mod explain;
 mod fit;
+mod foreseen;
+mod groups;
+mod hand_claims;
 mod identity;
 mod lease;
 mod manifest;
@@ -25,12 +28,12 @@ mod sending;
 mod watching;
 mod words;
 
-pub use action::{Action, Bind, PodId, Removal};
+pub use action::{Action, Bind, ClaimDevices, PodId, Removal};
 pub use carry_out::Events;
 pub use identity::{GangKey, Identity, Says, Size};
 pub use lease::{Elector, Leadership, LeaseSettings};
 pub use manifest::{Manifest, Sender, Several, manifest, object_name, unique_name};
-pub use mirror::{Gang, Ledger, Member, Mirror, Phase, Seat, Settings};
+pub use mirror::{Claimed, Gang, Ledger, Member, Mirror, Phase, Seat, Settings};
 pub use plan::Plan;
 pub use resources::{
     API, ClusterTopology, SchedulingPolicy, SchedulingPolicySpec, VirtualCluster, VirtualClusterSpec,

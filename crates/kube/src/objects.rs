@@ -39,10 +39,22 @@ impl<T: Object> Kept<T> {
     }
 }
 
+/// Whether all objects of a kind are known: they were listed, or there are none that we may see.
+pub(crate) fn are_listed<T>(change: &Change<T>) -> bool {
+    match change {
+        Change::All(_) => true,
+        Change::Trouble(error) => error.is_not_found() || error.code() == Some(403),
+        Change::Put(_) | Change::Gone(_) => false,
+    }
+}
+
 /// What is known of nodes and of our own objects.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) nodes: bool,
+    /// Devices and claims on them were listed, where there are such things.
+    pub(crate) slices: bool,
+    pub(crate) claims: bool,
     pub(crate) clusters: Kept<VirtualCluster>,
     pub(crate) topologies: Kept<ClusterTopology>,
     pub(crate) policies: Kept<SchedulingPolicy>,
@@ -50,7 +62,12 @@ pub(crate) struct Objects {
 
 impl Objects {
     pub(crate) fn are_known(&self) -> bool {
-        self.nodes && self.clusters.listed && self.topologies.listed && self.policies.listed
+        self.nodes
+            && self.slices
+            && self.claims
+            && self.clusters.listed
+            && self.topologies.listed
+            && self.policies.listed
     }
 
     /// Whether something is refused without which nothing works; all else is tried again.

@@ -14,9 +14,10 @@ use tokio::sync::{mpsc, watch};
 
 use crate::action::Action;
 use crate::carry_out::{Answer, Events, Hands};
+use crate::foreseen::Foreseen;
 use crate::lease::{Leadership, now};
 use crate::mirror::{Ledger, Mirror, Settings};
-use crate::objects::Objects;
+use crate::objects::{Objects, are_listed};
 use crate::resources;
 use crate::watching::{Heard, Watching};
 
@@ -35,6 +36,8 @@ pub struct SchedulerSettings {
     pub lost_after: Duration,
     /// How often pods that wait are told why.
     pub explain_every: Duration,
+    /// How often it is looked when jobs will start.
+    pub foresee_every: Duration,
 }
 
 impl Default for SchedulerSettings {
@@ -46,6 +49,7 @@ impl Default for SchedulerSettings {
             events: Events::default(),
             lost_after: Duration::from_secs(300),
             explain_every: Duration::from_secs(3),
+            foresee_every: Duration::from_secs(15),
         }
     }
 }
@@ -74,6 +78,7 @@ pub struct Scheduler {
     orders: mpsc::UnboundedReceiver<Vec<(NodeId, Order)>>,
     ready: watch::Sender<bool>,
     noticed: watch::Receiver<u64>,
+    foreseen: Arc<Foreseen>,
 }
 
 /// Orders go back to the loop, which has the mirror.
@@ -134,6 +139,7 @@ impl Scheduler {
             orders,
             ready: watch::Sender::new(false),
             noticed,
+            foreseen: Arc::default(),
         })
     }
 
@@ -172,7 +178,8 @@ impl Scheduler {
             answered,
         );
         let (tell, mut heard) = mpsc::channel(64);
-        let watching = Watching::over(&self.client, &tell);
+        let mut watching = Watching::over(&self.client, &tell);
+        watching.also(self.keep_foreseeing());
         drop(tell);
         let mut objects = Objects::default();
         let mut explain = tokio::time::interval(self.settings.explain_every);
@@ -214,6 +221,22 @@ impl Scheduler {
         watching.abort_all();
         drop(watching);
         result
+    }
+
+    /// Looks ahead from time to time, on a thread beside all others.
+    fn keep_foreseeing(&self) -> tokio::task::JoinHandle<()> {
+        let (foreseen, handle) = (Arc::clone(&self.foreseen), self.handle.clone());
+        let every = self.settings.foresee_every;
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(every).await;
+                let (foreseen, handle) = (Arc::clone(&foreseen), handle.clone());
+                let look = tokio::task::spawn_blocking(move || foreseen.look_ahead(&handle));
+                if let Err(error) = look.await {
+                    tracing::warn!("looking ahead: {error}");
+                }
+            }
+        })
     }
 
     /// Does something with the mirror at the desk, and begins what follows from it.
@@ -276,6 +299,26 @@ impl Scheduler {
                     self.ready.send_replace(true);
                 }
                 Ok(())
+            }
+            Heard::Slices(change) => {
+                objects.slices |= are_listed(&change);
+                self.at_desk(hands, move |mirror, desk| match change {
+                    Change::All(slices) => mirror.all_slices(slices, desk),
+                    Change::Put(slice) => mirror.slice_put(slice, desk),
+                    Change::Gone(slice) => mirror.slice_gone(&slice.metadata.name, desk),
+                    Change::Trouble(_) => {}
+                })
+                .await
+            }
+            Heard::Claims(change) => {
+                objects.claims |= are_listed(&change);
+                self.at_desk(hands, move |mirror, desk| match change {
+                    Change::All(claims) => mirror.all_claims(claims, desk),
+                    Change::Put(claim) => mirror.claim_put(claim, desk),
+                    Change::Gone(claim) => mirror.claim_gone(&claim, desk),
+                    Change::Trouble(_) => {}
+                })
+                .await
             }
             Heard::VirtualClusters(change) => {
                 objects.clusters.hear(change);
@@ -344,9 +387,13 @@ impl Scheduler {
     /// Pods that wait are told why; objects of ours how they stand.
     async fn explain(&self, hands: &Hands, objects: &Objects) -> Result<(), SchedulerError> {
         let since = now() - 2_000_000;
+        let etas = self.foreseen.words();
         let actions: Vec<Action> = self
             .at_desk(hands, move |mirror, desk| {
-                mirror.explanations(Desk::book(desk), since)
+                let book = Desk::book(desk);
+                let mut actions = mirror.explanations(book, since, &etas);
+                actions.extend(mirror.on_groups(book, since, &etas));
+                actions
             })
             .await?;
         hands.carry_out(actions);

@@ -1,6 +1,6 @@
 //! What is watched, and how it is told to the loop.
 
-use dovetail_kubeapi::{Change, Client, Node, Object, Pod, Watcher};
+use dovetail_kubeapi::{Change, Client, Node, Object, Pod, ResourceClaim, ResourceSlice, Watcher};
 use tokio::sync::mpsc;
 
 use crate::resources::{self, ClusterTopology, SchedulingPolicy, VirtualCluster};
@@ -12,6 +12,8 @@ pub(crate) enum Heard {
     VirtualClusters(Change<VirtualCluster>),
     Topologies(Change<ClusterTopology>),
     Policies(Change<SchedulingPolicy>),
+    Slices(Change<ResourceSlice>),
+    Claims(Change<ResourceClaim>),
 }
 
 /// Tasks that watch.
@@ -44,7 +46,25 @@ impl Watching {
             tell,
             Heard::Policies,
         ));
+        let devices = |plural: &str| format!("/apis/resource.k8s.io/v1/{plural}");
+        all.0.push(one_by_one(
+            client,
+            &devices("resourceslices"),
+            tell,
+            Heard::Slices,
+        ));
+        all.0.push(one_by_one(
+            client,
+            &devices("resourceclaims"),
+            tell,
+            Heard::Claims,
+        ));
         all
+    }
+
+    /// Ends with the others.
+    pub(crate) fn also(&mut self, task: tokio::task::JoinHandle<()>) {
+        self.0.push(task);
     }
 
     pub(crate) fn abort_all(&self) {

@@ -69,3 +69,6 @@ pub(crate) const GPU_TYPE_LABELS: [&str; 4] = [
     "amd.com/gpu.product-name",
     "cloud.google.com/gke-accelerator",
 ];
+
+/// Where native pod groups are.
+pub(crate) const GROUPS_API: &str = "scheduling.k8s.io/v1alpha2";

@@ -232,3 +232,27 @@ fn another_replica_takes_over_when_the_leader_is_gone() {
     }
     leader.shutdown_background();
 }
+
+#[test]
+fn a_gang_of_which_only_the_first_pod_was_bound_is_completed_after_that_has_ended() {
+    let Some(mut cluster) = Cluster::start(1, 2, &Settings::default()) else {
+        return;
+    };
+    // As a leader leaves it that dies between two bindings: the plan is on the first pod, and that one is bound.
+    cluster.gang("g", 2, 1, &json!({RUN_SECONDS: "0"}));
+    let plan = json!({"job": 7, "launch": 1, "seats": [["g-0", "n0", "0"], ["g-1", "n0", "1"]]}).to_string();
+    let path = format!("{}/g-0", cluster.pods_path());
+    let note = json!({"metadata": {"annotations": {dovetail_kube::PLAN: plan}}});
+    cluster.ask("PATCH", &path, Some(&note));
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n0"},
+        "metadata": {"name": "g-0", "annotations": {"dovetail.io/job": "7", "dovetail.io/launch": "1", "dovetail.io/gpus": "0"}}});
+    cluster.ask("POST", &format!("{path}/binding"), Some(&binding));
+    cluster.until("the first pod has ended", || cluster.phase("g-0") == "Succeeded");
+    cluster.schedule();
+    cluster.until("the second is bound too", || cluster.phase("g-1") == "Succeeded");
+    let second = cluster.get("g-1").unwrap();
+    assert_eq!(second["metadata"]["annotations"]["dovetail.io/gpus"], "1");
+    // And its GPUs are free.
+    cluster.pod("next", 2, &json!({}));
+    cluster.until("the next one runs", || cluster.phase("next") == "Running");
+}

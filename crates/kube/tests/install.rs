@@ -450,6 +450,17 @@ fn the_account_can_do_what_the_scheduler_does_and_is_refused_the_rest() {
     let note = json!({"metadata": {"annotations": {"dovetail.io/plan": "{}"}}});
     let status = json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
     let stands = json!({"status": {"accepted": true, "message": "it is in force"}});
+    let grouped = json!({"status": {"conditions": [{"type": "PodGroupScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "", "lastTransitionTime": "2026-11-17T00:00:00Z"}]}});
+    let devices = "/apis/resource.k8s.io/v1";
+    let claims = format!("{devices}/namespaces/{space}/resourceclaims");
+    let claim = json!({"metadata": {"name": "claim"}, "spec": {"devices": {"requests": [
+        {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}});
+    created(lab, &claims, &claim);
+    let kept = json!({"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}});
+    let given = json!({"status": {"allocation": {"devices": {"results": [
+        {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "a", "device": "gpu-0"}]}},
+        "reservedFor": [{"resource": "pods", "name": "bound", "uid": "1"}]}});
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "bound"},
         "target": {"kind": "Node", "name": "rights-node"}});
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "evicted"}});
@@ -471,9 +482,15 @@ fn the_account_can_do_what_the_scheduler_does_and_is_refused_the_rest() {
         ("POST", at(&pods, "evicted/eviction"), Some(&eviction), 201),
         ("DELETE", at(&pods, "deleted"), None, 200),
         ("POST", at(&core, "events"), Some(&event), 201),
+        ("GET", at(devices, "resourceslices"), None, 200),
+        ("GET", at(devices, "resourceclaims"), None, 200),
+        ("GET", at(&claims, "claim"), None, 200),
+        ("PATCH", at(&claims, "claim"), Some(&kept), 200),
+        ("PATCH", at(&claims, "claim/status"), Some(&given), 200),
         ("GET", at(&jobs, "job"), None, 200),
         ("PATCH", at(&jobs, "job"), Some(&suspend), 200),
         ("GET", at(&groups, "group"), None, 200),
+        ("PATCH", at(&groups, "group/status"), Some(&grouped), 200),
         ("GET", elsewhere("jobset.x-k8s.io/v1alpha2", "jobsets"), None, 404),
         ("GET", elsewhere("kubeflow.org/v1", "pytorchjobs"), None, 404),
         ("GET", elsewhere("kubeflow.org/v1", "tfjobs"), None, 404),
@@ -513,9 +530,11 @@ fn the_account_can_do_what_the_scheduler_does_and_is_refused_the_rest() {
     assert_eq!(answer.unwrap().status, 200);
     let client = lab.client_as(account);
     runtime().block_on(async {
+        let devices = ["resourceslices", "resourceclaims"].map(|plural| at(devices, plural));
         for path in ["/api/v1/nodes", "/api/v1/pods"]
             .map(str::to_owned)
             .into_iter()
+            .chain(devices)
             .chain(kinds.map(|(p, _)| at(ours, p)))
         {
             let watch = client.lines(&format!("{path}?watch=true&timeoutSeconds=1")).await;
@@ -659,9 +678,13 @@ fn of_all_resources_and_verbs_the_account_has_these() {
         (" pods/eviction", "create"),
         (" pods/status", "patch"),
         (" events", "create"),
+        ("resource.k8s.io resourceslices", "list watch"),
+        ("resource.k8s.io resourceclaims", "get list watch patch"),
+        ("resource.k8s.io resourceclaims/status", "patch"),
         ("batch jobs", "get patch"),
         ("jobset.x-k8s.io jobsets", "get"),
         ("scheduling.k8s.io podgroups", "get"),
+        ("scheduling.k8s.io podgroups/status", "patch"),
         ("kubeflow.org pytorchjobs", "get"),
         ("dovetail.io virtualclusters", "list watch"),
         ("dovetail.io clustertopologies", "list watch"),

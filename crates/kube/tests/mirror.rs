@@ -244,7 +244,7 @@ impl World {
                 let size = self.sizes[&gang.name];
                 self.with(|mirror, desk| mirror.size_is(&gang, Ok(size), desk));
             }
-            Action::StopOwner { .. } | Action::Explain { .. } => {}
+            Action::StopOwner { .. } | Action::Explain { .. } | Action::OnGroup { .. } => {}
         }
     }
 

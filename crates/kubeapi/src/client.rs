@@ -112,14 +112,14 @@ impl Client {
         self.ask(Method::GET, path, "", String::new()).await
     }
 
-    /// All objects of a kind, as the server remembers them. `query` may have selectors (`labelSelector=...`).
+    /// All objects of a kind, with everything that was written before. `query` may have selectors (`labelSelector=...`).
     ///
     /// # Errors
     /// As the server says.
     pub async fn list<T: DeserializeOwned>(&self, path: &str, query: &str) -> Result<List<T>, Error> {
-        let and = if query.is_empty() { "" } else { "&" };
-        // Version 0: whatever the server has in memory, which is not older than what anybody was told.
-        self.get(&format!("{path}?resourceVersion=0{and}{query}")).await
+        let with = if query.is_empty() { "" } else { "?" };
+        // Without a version: what a server has in memory may be older than what another has just written down.
+        self.get(&format!("{path}{with}{query}")).await
     }
 
     /// Makes an object.

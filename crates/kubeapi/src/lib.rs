@@ -5,6 +5,7 @@
 
 mod client;
 mod config;
+mod devices;
 mod error;
 mod kubeconfig;
 mod objects;
@@ -15,6 +16,10 @@ mod watch;
 
 pub use client::{Client, DeleteOptions, Patch};
 pub use config::{Auth, Config, ExecPlugin};
+pub use devices::{
+    ClaimSpec, ClaimStatus, ClaimUser, ClaimedDevices, Device, DeviceRequest, ExactRequest, Pool,
+    ResourceClaim, ResourceSlice, SliceSpec,
+};
 pub use error::{ConfigError, Error, Status};
 pub use objects::{
     Binding, Condition, Container, ContainerState, ContainerStatus, Event, EventSource, Lease, LeaseSpec,

@@ -6,7 +6,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// `null` is the same as nothing.
-fn lenient<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn lenient<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
 }
 
@@ -21,7 +23,14 @@ macro_rules! objects {
         fn meta(&self) -> &Meta { &self.metadata }
     })* };
 }
-objects!(Pod, Node, Lease, Namespace);
+objects!(
+    Pod,
+    Node,
+    Lease,
+    Namespace,
+    crate::devices::ResourceSlice,
+    crate::devices::ResourceClaim
+);
 
 /// Name and history of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +68,9 @@ pub struct Meta {
     /// What it belongs to.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<Owner>,
+    /// Who has to agree before it goes.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
+    pub finalizers: Vec<String>,
 }
 
 /// What an object belongs to.
@@ -204,6 +216,16 @@ pub struct PodClaim {
     pub resource_claim_template_name: Option<String>,
 }
 
+/// The claim that was made from the template of a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodClaimStatus {
+    /// Its name in the pod.
+    pub name: String,
+    /// The claim; none where none is needed.
+    pub resource_claim_name: Option<String>,
+}
+
 /// Where a pod may be.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -308,6 +330,9 @@ pub struct PodStatus {
     /// How its containers are.
     #[serde(deserialize_with = "lenient")]
     pub container_statuses: Vec<ContainerStatus>,
+    /// Claims that were made from templates.
+    #[serde(deserialize_with = "lenient")]
+    pub resource_claim_statuses: Vec<PodClaimStatus>,
     /// When its node took it up.
     pub start_time: Option<String>,
     /// Its address.

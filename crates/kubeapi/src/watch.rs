@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client::Client;
 use crate::error::{Error, Status};
-use crate::objects::{Meta, Object};
+use crate::objects::Object;
 use crate::stream::Lines;
 
 /// What is heard of the objects of a kind.
@@ -36,7 +36,14 @@ enum Heard<T> {
 
 #[derive(Deserialize)]
 struct Mark {
-    metadata: Meta,
+    metadata: Marked,
+}
+
+/// Of a mark only the version is of interest.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Marked {
+    resource_version: String,
 }
 
 /// Lists once, then watches; lists again where changes were missed.

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::binary::{binary, skip};
 use crate::identity::{Authority, Identity, new_key};
+use crate::line::Line;
 use crate::nodes::{NodeShape, create_nodes};
 use crate::part::{Component, Part};
 use crate::plain::{self, Answer};
@@ -366,9 +367,24 @@ leaderElection:
     /// # Panics
     /// When its keys are none.
     pub fn client_as(&self, identity: &Identity) -> Client {
+        self.client_at(&self.url(), identity)
+    }
+
+    /// A line to the API server that can be cut, and a client of the administrator at its end.
+    ///
+    /// # Errors
+    /// When there is no port to be had.
+    pub fn line(&self) -> Result<(Line, Client), LabError> {
+        let line = Line::to(self.ports.api).map_err(LabError::file(Path::new("127.0.0.1:0")))?;
+        let url = format!("https://127.0.0.1:{}", line.port());
+        let client = self.client_at(&url, &self.admin);
+        Ok((line, client))
+    }
+
+    fn client_at(&self, url: &str, identity: &Identity) -> Client {
         let keys = (identity.certificate.as_bytes(), identity.key.as_bytes());
         let authority = self.authority.certificate().as_bytes();
-        match Config::new(&self.url(), Some(authority), Some(keys)) {
+        match Config::new(url, Some(authority), Some(keys)) {
             Ok(config) => Client::new(config),
             Err(e) => panic!("the keys of {}: {e}", identity.user),
         }

@@ -5,6 +5,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use dovetail_kubeapi::List;
 use dovetail_kubelab::{Lab, Part, Settings, binary_or_skip, shared};
 use serde_json::{Value, json};
 
@@ -231,4 +232,22 @@ fn a_component_that_does_not_start_says_why() {
     let error = Lab::start(&wrong).unwrap_err().to_string();
     assert!(error.contains("kube-apiserver ended"), "{error}");
     assert!(error.contains("unknown flag: --no-such-flag"), "{error}");
+}
+
+#[test]
+fn a_list_has_everything_that_was_written_before() {
+    let Some(lab) = shared() else { return };
+    let space = lab.namespace("lists").unwrap();
+    let pods = format!("/api/v1/namespaces/{space}/pods");
+    let client = lab.client();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.unwrap().block_on(async {
+        // A leader that takes over must see what the one before has bound a moment ago.
+        for i in 0..200 {
+            let made: Value = client.create(&pods, &pod(&format!("p{i}"))).await.unwrap();
+            let list: List<Value> = client.list(&pods, "").await.unwrap();
+            let has = |p: &Value| p["metadata"]["uid"] == made["metadata"]["uid"];
+            assert!(list.items.iter().any(has), "pod {i} of {}", list.items.len());
+        }
+    });
 }

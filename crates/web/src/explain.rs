@@ -17,28 +17,29 @@ pub(crate) async fn explain(
     user: User,
     Path(id): Path<JobNo>,
 ) -> Result<Json<Explained>, Problem> {
-    // The future is played through many times, which takes a while.
+    // The future is played through many times, which takes a while: beside the book, so that nobody waits for it.
     let looked = tokio::task::spawn_blocking(move || {
-        api.handle.read(|book| {
+        let (mut explained, prospect) = api.handle.read(|book| {
             let job = jobs::find(book, &user, id)?;
-            let why = book.explain(id).unwrap_or_default();
-            let is_in_line = job_list::is_in_line(job);
-            let (eta, eta_hidden) = match api.foresight.eta(book, id) {
-                Ok(eta) => (Some(eta), String::new()),
-                Err(why) => (None, why),
-            };
-            let (clusters, ahead) = match is_in_line {
+            let (clusters, ahead) = match job_list::is_in_line(job) {
                 true => (usable(book, &user), ahead(book, &user, id)),
                 false => Default::default(),
             };
-            Ok(Json(Explained {
-                why,
+            let explained = Explained {
+                why: book.explain(id).unwrap_or_default(),
                 jobs_ahead: ahead,
                 instead: book.instead(id, &clusters),
-                eta,
-                eta_hidden,
-            }))
-        })
+                eta: None,
+                eta_hidden: String::new(),
+            };
+            let prospect = book.stands_in_line(id).map(|()| api.foresight.look(book));
+            Ok::<_, Problem>((explained, prospect))
+        })?;
+        match prospect.and_then(|prospect| api.foresight.eta(&prospect, id)) {
+            Ok(eta) => explained.eta = Some(eta),
+            Err(why) => explained.eta_hidden = why,
+        }
+        Ok(Json(explained))
     });
     looked.await.map_err(|e| Problem::unavailable(e.to_string()))?
 }

@@ -7,7 +7,6 @@ mod cell_views;
 mod clusters;
 mod events;
 mod explain;
-mod foresight;
 mod gpu_use;
 mod hints;
 mod job_file;
@@ -43,11 +42,11 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{map_request, map_response};
 use axum::routing::get;
+use dovetail_control::forecast::Foresight;
 use dovetail_control::{Ask, Handle, JobNo, JobRequest, LoadPoint, LogPiece, LogRequest, Refusal};
 use dovetail_model::{NodeId, Time};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use foresight::Foresight;
 use people::Limits;
 
 pub use job_file::{JobFile, JobFileError, SCHEMA};

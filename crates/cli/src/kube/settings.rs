@@ -21,6 +21,7 @@ use crate::live::settings::{host_name, span};
 struct File {
     scheduler_name: Option<String>,
     gpu_resources: Option<Vec<String>>,
+    device_classes: Option<Vec<String>>,
     policy: Option<String>,
     parts: BTreeMap<String, String>,
     events: Option<Events>,
@@ -75,6 +76,7 @@ impl KubeSettings {
             mirror: Settings {
                 scheduler_name: file.scheduler_name.unwrap_or(mirror.scheduler_name),
                 gpu_resources: file.gpu_resources.unwrap_or(mirror.gpu_resources),
+                device_classes: file.device_classes.unwrap_or(mirror.device_classes),
             },
             policy: PolicyText {
                 policy: args.policy.clone().or(file.policy).unwrap_or(usual.policy.policy),

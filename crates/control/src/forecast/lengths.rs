@@ -2,14 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::Job;
-use dovetail_model::ids::IdVec;
-use dovetail_model::{JobId, JobSpec, Time};
-use rand::{RngExt, SeedableRng};
+use dovetail_model::{JobSpec, Time};
+use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::Draw;
-use crate::JobNo;
 use crate::book::{Book, End, JobRecord, JobState};
 
 /// A job that is over: what is known of jobs like it.
@@ -128,22 +124,10 @@ impl Lengths {
         let drawn = Time((drawn.0 as f64 * rng.random_range(0.9..1.1)) as i64);
         Time((drawn.0 - ran.0).max(1))
     }
-
-    /// Draws for the jobs of a book.
-    pub(super) fn draw<'a>(&'a self, book: &'a Book, no: JobNo) -> impl Draw + 'a {
-        Drawn {
-            lengths: self,
-            arrivals: Arrivals::new(book.arrivals(LATELY)),
-            book,
-            tickets: &book.tickets,
-            seed: no,
-            rng: ChaCha8Rng::seed_from_u64(no),
-        }
-    }
 }
 
 /// Arrivals that count at most, the latest.
-const LATELY: usize = 2_000;
+pub(super) const LATELY: usize = 2_000;
 
 /// Who came lately, and when.
 #[derive(Debug, Clone, Default)]
@@ -176,53 +160,5 @@ impl Arrivals {
         let mean = Time(self.past[self.past.len() - 1].0.since(self.past[0].0).0 / self.past.len() as i64);
         let gap = if self.at == 0 { mean } else { at.since(before) };
         Some((gap, spec.clone()))
-    }
-}
-
-struct Drawn<'a> {
-    lengths: &'a Lengths,
-    arrivals: Arrivals,
-    book: &'a Book,
-    tickets: &'a IdVec<JobId, JobNo>,
-    seed: u64,
-    rng: ChaCha8Rng,
-}
-
-impl Draw for Drawn<'_> {
-    fn anew(&mut self, sample: u32) {
-        self.rng = ChaCha8Rng::seed_from_u64(self.seed << 16 ^ u64::from(sample));
-        self.arrivals.anew(&mut self.rng);
-    }
-
-    fn arrival(&mut self) -> Option<(Time, JobSpec)> {
-        self.arrivals.following()
-    }
-
-    fn left(&mut self, job: &Job, ran: Time) -> Time {
-        let record = self.tickets.get(job.spec.id).and_then(|no| self.book.job(*no));
-        let Some(record) = record else {
-            // One that is still to come.
-            return self.lengths.left(("", "", job.spec.gpus), ran, &mut self.rng);
-        };
-        let steps = &record.steps;
-        let tells = steps.total > steps.step && steps.step > 0 && steps.step_time.0 > 0;
-        let left = if tells {
-            // It says itself how far it is.
-            let left = (steps.total - steps.step) as f64 * steps.step_time.0 as f64;
-            Time((left * self.rng.random_range(0.9..1.2)) as i64)
-        } else if let Some(expected) = record.request.expected_s.filter(|e| *e * 1e6 > ran.0 as f64) {
-            Time((expected * 1e6 * self.rng.random_range(0.8..1.25)) as i64 - ran.0)
-        } else {
-            let like = (
-                record.user.as_str(),
-                record.request.name.as_str(),
-                record.request.gpus,
-            );
-            self.lengths.left(like, ran, &mut self.rng)
-        };
-        match record.request.time_limit_s {
-            Some(limit) => left.min(Time((limit * 1e6) as i64 - ran.0)),
-            None => left,
-        }
     }
 }

@@ -2,20 +2,20 @@
 //! jobs took here before.
 
 mod calibrate;
+mod foresight;
 mod lengths;
 mod play;
+mod prospect;
 
-use dovetail_model::ids::Id;
-use dovetail_model::{JobId, JobSpec, Time};
+use dovetail_model::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::JobNo;
-use crate::book::{Book, JobState};
-
 pub use calibrate::Calibration;
+pub use foresight::Foresight;
 pub use lengths::{Arrivals, Lengths, Past};
 pub use play::{Draw, first_starts};
+pub use prospect::Prospect;
 
 /// When a job starts, as an interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,13 +41,6 @@ pub struct Eta {
     /// What run times were drawn from.
     pub based_on: String,
 }
-
-/// How often the state is played forward.
-const SAMPLES: u32 = 60;
-/// Fewer say nothing.
-const FEWEST_GAMES: usize = 12;
-/// Fewer jobs that ended say nothing.
-const FEWEST: usize = 8;
 
 /// The interval these starts make.
 pub fn interval(now: Time, mut starts: Vec<Time>, based_on: String) -> Option<Eta> {
@@ -80,77 +73,8 @@ impl Eta {
     }
 }
 
-impl Book {
-    /// Who came lately and when, as the engine is told of them.
-    fn arrivals(&self, most: usize) -> Vec<(Time, JobSpec)> {
-        let mut names = self.names.clone();
-        let lately = self
-            .jobs()
-            .rev()
-            .filter(|job| !matches!(job.state, JobState::Held(_)))
-            .take(most);
-        let told = |job: &crate::book::JobRecord| {
-            let spec = Self::spec(&mut names, &job.user, &job.request, job.submitted, JobId(0));
-            (job.submitted, spec)
-        };
-        let mut arrivals: Vec<(Time, JobSpec)> = lately.map(told).collect();
-        arrivals.reverse();
-        arrivals
-    }
-
-    /// When a job in line will start, as far as the present state tells; else why nothing can be said.
-    ///
-    /// # Errors
-    /// Says why nothing can be said.
-    pub fn forecast(&self, no: JobNo) -> Result<Eta, String> {
-        let record = self.job(no).ok_or("there is no such job")?;
-        match &record.state {
-            JobState::Queued => {}
-            JobState::Held(_) => return Err("it does not stand in line yet".to_owned()),
-            _ => return Err("it does not wait".to_owned()),
-        }
-        if self.is_paused() {
-            return Err("scheduling is paused, and nobody knows until when".to_owned());
-        }
-        let ticket = record.ticket.ok_or("it does not stand in line yet")?;
-        let lengths = Lengths::of(self);
-        if lengths.len() < FEWEST {
-            return Err(format!(
-                "too few jobs have ended here to tell how long others run: {} of {FEWEST}",
-                lengths.len()
-            ));
-        }
-        let mut draw = lengths.draw(self, no);
-        let next = JobId::from_index(self.tickets.len());
-        let (starts, never) = first_starts(&self.engine, self.now, (ticket, next), SAMPLES, &mut draw);
-        if starts.len() + (never as usize) < FEWEST_GAMES {
-            return Err("the line is too long to look that far ahead".to_owned());
-        }
-        if never as usize * 10 > starts.len() {
-            return Err("it would not start within a month in the state things are in".to_owned());
-        }
-        interval(self.now, starts, lengths.based_on()).ok_or_else(|| "nothing was found out".to_owned())
-    }
-
-    /// What was found out, corrected by how it came before; else why it says nothing.
-    ///
-    /// # Errors
-    /// Says why it says nothing.
-    pub fn corrected(&self, eta: &Eta, calibration: &Calibration) -> Result<Eta, String> {
-        let eta = calibration.correct(self.now, eta);
-        match eta.says_something(self.now) {
-            true => Ok(eta),
-            false => Err(format!(
-                "run times here differ so much that it could be {} or {}",
-                span(eta.p5.since(self.now)),
-                span(eta.p95.since(self.now))
-            )),
-        }
-    }
-}
-
 /// A span of time for people.
-fn span(time: Time) -> String {
+pub fn span(time: Time) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
         s if s < 120.0 => format!("{s:.0} seconds"),

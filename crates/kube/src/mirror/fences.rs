@@ -11,6 +11,32 @@ use super::nodes::{Seen, gpu_type};
 use super::{Gang, Ledger, Mirror};
 use crate::fit::Wants;
 
+/// What of a pod decides on which nodes it may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wish {
+    wants: Wants,
+    /// Its GPUs come by ResourceClaims, or as a number; nothing where it has none.
+    by_claims: Option<bool>,
+}
+
+impl Wish {
+    fn of(member: &Member) -> Self {
+        Self {
+            wants: member.wants.clone(),
+            by_claims: (member.identity.needs.gpus > 0).then_some(!member.claims.is_empty()),
+        }
+    }
+
+    /// Why the pod may not be on the node; none if it may.
+    fn against(&self, name: &str, node: &Seen) -> Option<String> {
+        match (self.by_claims, node.by_claims) {
+            (Some(true), false) => Some("its GPUs are counted, and the pod claims them".to_owned()),
+            (Some(false), true) => Some("its GPUs are claimed, and the pod counts them".to_owned()),
+            _ => self.wants.against(name, &node.labels, &node.taints),
+        }
+    }
+}
+
 /// What pods want, and the nodes that may take them. Pods by the thousand want the same.
 #[derive(Debug, Default)]
 pub(crate) struct Fences(Vec<Fence>);
@@ -18,14 +44,13 @@ pub(crate) struct Fences(Vec<Fence>);
 #[derive(Debug)]
 struct Fence {
     /// All of these, each once.
-    wants: Vec<Wants>,
+    wishes: Vec<Wish>,
     within: BTreeSet<NodeId>,
 }
 
 impl Fence {
     fn admits(&self, name: &str, node: &Seen) -> bool {
-        let refuses = |wants: &Wants| wants.against(name, &node.labels, &node.taints).is_some();
-        !self.wants.iter().any(refuses)
+        self.wishes.iter().all(|wish| wish.against(name, node).is_none())
     }
 }
 
@@ -85,21 +110,21 @@ impl Mirror {
         members: &[Member],
         ledger: &mut impl Ledger,
     ) -> Result<FenceId, String> {
-        let mut wants: Vec<Wants> = Vec::new();
-        for member in members {
-            if !wants.contains(&member.wants) {
-                wants.push(member.wants.clone());
+        let mut wishes: Vec<Wish> = Vec::new();
+        for wish in members.iter().map(Wish::of) {
+            if !wishes.contains(&wish) {
+                wishes.push(wish);
             }
         }
-        match self.fences.0.iter().position(|f| f.wants == wants) {
+        match self.fences.0.iter().position(|f| f.wishes == wishes) {
             Some(known) => Ok(FenceId::from_index(known)),
-            None => self.new_fence(wants, ledger),
+            None => self.new_fence(wishes, ledger),
         }
     }
 
-    fn new_fence(&mut self, wants: Vec<Wants>, ledger: &mut impl Ledger) -> Result<FenceId, String> {
+    fn new_fence(&mut self, wishes: Vec<Wish>, ledger: &mut impl Ledger) -> Result<FenceId, String> {
         let mut fence = Fence {
-            wants,
+            wishes,
             within: BTreeSet::new(),
         };
         let admitted = self.nodes.iter().filter(|(name, node)| fence.admits(name, node));
@@ -143,7 +168,7 @@ impl Mirror {
             let of_kind = |n: &Seen| n.id.is_some() && kind.is_none_or(|k| *k == gpu_type(&n.labels));
             let mut nodes = self.nodes.iter().filter(|(_, n)| of_kind(n));
             nodes.find_map(|(name, node)| {
-                let why = member.wants.against(name, &node.labels, &node.taints)?;
+                let why = Wish::of(member).against(name, node)?;
                 Some((member, name, why))
             })
         })?;

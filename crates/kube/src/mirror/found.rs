@@ -6,7 +6,7 @@ use dovetail_control::{Fact, JobNo, JobState, Launch};
 use dovetail_kubeapi::{Node, Pod};
 use dovetail_model::{Allocation, GpuSet, NodeId, NodeShare, Time};
 
-use super::gangs::{Gang, Member, Seat};
+use super::gangs::{Gang, Member, Phase, Seat};
 use super::{Ledger, Mirror};
 use crate::identity::{GangKey, Size};
 use crate::plan::{Plan, parse_gpus};
@@ -62,15 +62,13 @@ impl Mirror {
         }
     }
 
-    /// Takes up every gang of which a pod is bound.
+    /// Takes up every gang of which a pod is bound, or was and others are still to be.
     fn take_up(&mut self, ledger: &mut impl Ledger) {
         let mut running = Vec::new();
         for gang in self.gangs.values() {
-            let bound = gang
-                .members
-                .values()
-                .filter(|m| m.is_there())
-                .filter_map(|m| m.bound_as.as_ref());
+            let counts = |m: &&Member| m.is_there() || is_ahead_of_others(gang, m);
+            let bound = gang.members.values().filter(counts);
+            let bound = bound.filter_map(|m| m.bound_as.as_ref());
             if let Some((job, launch, _)) = bound.max_by_key(|(_, launch, _)| *launch) {
                 running.push((*job, *launch, gang.key.clone()));
             }
@@ -260,6 +258,20 @@ impl Mirror {
 /// Whether two seats have a GPU in common.
 fn overlap(a: &Seat, b: &Seat) -> bool {
     a.node == b.node && a.gpus.iter().any(|gpu| b.gpus.contains(gpu))
+}
+
+/// Whether the pod has ended well before others of its launch were bound: whoever led before us died in between.
+fn is_ahead_of_others(gang: &Gang, member: &Member) -> bool {
+    let Some((job, launch, _)) = &member.bound_as else {
+        return false;
+    };
+    let plans = gang
+        .members
+        .values()
+        .filter_map(|m| Plan::parse(m.plan.as_ref()?).ok());
+    let mut plans = plans.filter(|p| (p.job, p.launch) == (*job, *launch));
+    let is_meant = |plan: &Plan, m: &Member| plan.seats.iter().any(|(pod, ..)| *pod == m.id.name);
+    member.phase == Phase::Succeeded && plans.any(|plan| gang.waiting().iter().any(|m| is_meant(&plan, m)))
 }
 
 /// Whether nobody holds these GPUs.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dovetail_control::{Fact, Hold, JobNo, JobRequest, JobState, Launch, Retries, Role};
 use dovetail_model::{FenceId, NodeId};
 
-use super::{Ledger, Mirror};
+use super::{Claimed, Ledger, Mirror};
 use crate::action::{Action, PodId, Removal};
 use crate::ask::Needs;
 use crate::fit::Wants;
@@ -40,6 +40,8 @@ pub struct Member {
     pub identity: Identity,
     /// Where it may be.
     pub wants: Wants,
+    /// Devices it claims.
+    pub claims: Vec<Claimed>,
     /// The node it is bound to.
     pub node: Option<String>,
     /// What was written on it when it was bound: job, launch and GPUs.
@@ -114,6 +116,8 @@ pub struct Gang {
     pub refused: Option<String>,
     /// What was last said on its first pod.
     pub said: String,
+    /// What was last said on its group, where it is a native one.
+    pub said_on_group: String,
     /// Somebody makes its pods anew.
     pub looked_after: bool,
     /// It is done, and the owners of what still runs were told.
@@ -134,6 +138,7 @@ impl Gang {
             running_on: BTreeSet::new(),
             refused: None,
             said: String::new(),
+            said_on_group: String::new(),
             looked_after: false,
             is_done: false,
         }

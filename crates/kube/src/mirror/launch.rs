@@ -75,10 +75,13 @@ impl Mirror {
             if member.identity.hived {
                 annotations.push((words::HIVED_ISOLATION, gpus));
             }
+            let node = name(seat);
+            let claims = self.claim_devices(&member.id.namespace, &member.claims, &node, seat)?;
             Some(Bind {
                 pod: member.id.clone(),
-                node: name(seat),
+                node,
                 annotations,
+                claims,
             })
         };
         let binds: Vec<Bind> = which.iter().filter_map(bind).collect();
@@ -109,17 +112,18 @@ impl Mirror {
             return;
         };
         if self.bound_elsewhere(key) {
-            return self.give_up(key, no, "another scheduler has bound a pod of its gang", ledger);
+            let why = "another scheduler has bound a pod of its gang";
+            return self.give_up(key, no, &not_whole(why, false), ledger);
         }
         if self.is_not_whole(key) || self.gangs[key].seats.iter().any(|s| s.stray) {
-            return self.give_up(
-                key,
-                no,
-                "it is not known any more where all pods of its gang belong",
-                ledger,
-            );
+            let why = "it is not known any more where all pods of its gang belong";
+            return self.give_up(key, no, &not_whole(why, false), ledger);
         }
-        let spare = self.spare(&self.gangs[key]);
+        let mut spare = self.spare(&self.gangs[key]);
+        if let Some(why) = self.cannot_come_back(key, &spare) {
+            return self.give_up(key, no, &not_whole(&why, true), ledger);
+        }
+        spare.retain(|(at, _)| self.closed_seat(&self.gangs[key].seats[*at]).is_none());
         if !spare.is_empty() {
             let gang = self.gang_entry(key);
             for (at, pod) in &spare {
@@ -134,6 +138,27 @@ impl Mirror {
             self.tell_ends(no, ledger);
             self.look_at(key, ledger);
         }
+    }
+
+    /// Why no pod may take this seat, if none may.
+    fn closed_seat(&self, seat: &Seat) -> Option<String> {
+        let name = self.node_name(seat.node);
+        match self.nodes.get(&name) {
+            Some(node) => node.closed.as_ref().map(|why| format!("node {name}: {why}")),
+            None => Some(format!("node {name} is gone")),
+        }
+    }
+
+    /// Why a gang whose pods are made anew cannot go on where it was: a pod that was made anew would have to go to a node that
+    /// takes none, such as one that is drained.
+    fn cannot_come_back(&self, key: &GangKey, spare: &[(usize, PodId)]) -> Option<String> {
+        let gang = self.gangs.get(key).filter(|g| g.looked_after)?;
+        let closed = spare
+            .iter()
+            .find_map(|(at, _)| self.closed_seat(&gang.seats[*at]))?;
+        Some(format!(
+            "a pod of its gang is gone and cannot come back; {closed}"
+        ))
     }
 
     /// Whether a pod is on another node than it was meant for: somebody else has bound it.
@@ -153,13 +178,7 @@ impl Mirror {
     }
 
     /// A launch that cannot be as it was meant: its pods go, and whoever looks after them makes others.
-    fn give_up(&mut self, key: &GangKey, no: JobNo, why: &str, ledger: &mut impl Ledger) {
-        let why = Removal {
-            reason: "NotWhole",
-            message: why.to_owned(),
-            may_wait: false,
-            warn_s: 0,
-        };
+    fn give_up(&mut self, key: &GangKey, no: JobNo, why: &Removal, ledger: &mut impl Ledger) {
         let gang = &self.gangs[key];
         let there: Vec<PodId> = gang
             .members
@@ -168,7 +187,7 @@ impl Mirror {
             .map(|m| m.id.clone())
             .collect();
         for pod in there {
-            self.remove(key, &pod, &why);
+            self.remove(key, &pod, why);
         }
         ledger.record(Fact::Cancelled {
             job: no,
@@ -393,6 +412,16 @@ impl Mirror {
         }
         self.look_at(&key, ledger);
         self.let_nodes_return(ledger);
+    }
+}
+
+/// Why pods of a launch go that cannot be as it was meant; whether budgets for disruptions are asked.
+fn not_whole(why: &str, may_wait: bool) -> Removal {
+    Removal {
+        reason: "NotWhole",
+        message: why.to_owned(),
+        may_wait,
+        warn_s: 0,
     }
 }
 

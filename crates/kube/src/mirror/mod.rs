@@ -4,6 +4,7 @@
 //! done. It has no clock, no socket and no thread. Everything is level-triggered: a gang is looked at whenever something
 //! about it changed, and what follows does not depend on what was missed.
 
+mod claims;
 mod done;
 mod fences;
 mod found;
@@ -22,6 +23,7 @@ use dovetail_model::NodeId;
 use crate::action::Action;
 use crate::identity::GangKey;
 
+pub use claims::Claimed;
 pub use gangs::{Gang, Member, Phase, Seat};
 
 /// Where facts go.
@@ -44,6 +46,8 @@ pub struct Settings {
     pub scheduler_name: String,
     /// Resources that are GPUs.
     pub gpu_resources: Vec<String>,
+    /// Device classes that are GPUs; their drivers have the same names.
+    pub device_classes: Vec<String>,
 }
 
 impl Default for Settings {
@@ -51,6 +55,7 @@ impl Default for Settings {
         Self {
             scheduler_name: "dovetail".to_owned(),
             gpu_resources: vec!["nvidia.com/gpu".to_owned(), "amd.com/gpu".to_owned()],
+            device_classes: vec!["gpu.nvidia.com".to_owned(), "gpu.amd.com".to_owned()],
         }
     }
 }
@@ -60,6 +65,9 @@ impl Default for Settings {
 pub struct Mirror {
     pub(crate) settings: Settings,
     pub(crate) nodes: BTreeMap<String, nodes::Seen>,
+    /// Nodes as the API server has them: their slices come and go without them.
+    pub(crate) node_objects: BTreeMap<String, dovetail_kubeapi::Node>,
+    pub(crate) claims: claims::Claims,
     pub(crate) node_names: BTreeMap<NodeId, String>,
     /// Pods of ours, by uid, and the gang of each.
     pub(crate) pods: BTreeMap<String, GangKey>,

@@ -19,6 +19,8 @@ pub(crate) struct Seen {
     pub(crate) has: Needs,
     /// GPUs of its capacity: it may have lost some.
     pub(crate) gpus_in_all: u32,
+    /// They are given out by claims.
+    pub(crate) by_claims: bool,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) taints: Vec<Taint>,
     /// Why it takes no new pods, if it does not.
@@ -35,6 +37,7 @@ impl Mirror {
     /// A node is new, or has changed.
     pub fn node_put(&mut self, node: &Node, ledger: &mut impl Ledger) {
         let name = node.metadata.name.clone();
+        self.node_objects.insert(name.clone(), node.clone());
         let mut seen = self.see(node, ledger);
         let before = self.nodes.get(&name);
         let same = before.is_some_and(|b| b.has_same_shape(&seen) && b.id == seen.id);
@@ -85,10 +88,14 @@ impl Mirror {
                 by: "kubernetes".to_owned(),
                 why,
             }),
-            (Some(state), None) if by_us(&state) => ledger.record(Fact::NodeResumed {
-                node: id,
-                by: "kubernetes".to_owned(),
-            }),
+            (Some(state), None) if by_us(&state) => {
+                ledger.record(Fact::NodeResumed {
+                    node: id,
+                    by: "kubernetes".to_owned(),
+                });
+                // Seats of gangs that run may be empty, and can be taken again.
+                self.look_at_all_on(&name, ledger);
+            }
             _ => {}
         }
         // Heartbeats are no news.
@@ -119,6 +126,7 @@ impl Mirror {
     /// A node is gone, with everything on it.
     pub fn node_gone(&mut self, name: &str, ledger: &mut impl Ledger) {
         self.returning.remove(name);
+        self.node_objects.remove(name);
         let Some(seen) = self.nodes.remove(name) else {
             return;
         };
@@ -152,6 +160,9 @@ impl Mirror {
             .get(words::GPUS_WANTED)
             .or_else(|| meta.annotations.get(words::GPUS_WANTED));
         let said = said.and_then(|text| text.parse::<u32>().ok());
+        // Whoever claims devices counts them: a device plugin beside that would give out the same ones.
+        let claimed = Some(self.devices(&meta.name) as u32).filter(|devices| *devices > 0);
+        let said = claimed.or(said);
         let status = &node.status;
         let has = Needs {
             gpus: said.unwrap_or_else(|| gpus(&status.allocatable)),
@@ -166,6 +177,7 @@ impl Mirror {
             id: known.or_else(|| (gpus_in_all > 0).then(next)),
             has,
             gpus_in_all,
+            by_claims: claimed.is_some(),
             labels: meta.labels.clone(),
             taints: node
                 .spec
@@ -225,6 +237,7 @@ impl Seen {
             == (other.has.cpu_milli, other.has.memory_mib, other.gpus_in_all)
             && gpu_type(&self.labels) == gpu_type(&other.labels)
             && rack(&self.labels) == rack(&other.labels)
+            && self.by_claims == other.by_claims
             && self.address == other.address
     }
 }

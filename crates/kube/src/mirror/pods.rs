@@ -4,7 +4,7 @@ use dovetail_kubeapi::Pod;
 
 use super::gangs::{Member, Phase};
 use super::others::Other;
-use super::{Ledger, Mirror};
+use super::{Claimed, Ledger, Mirror};
 use crate::action::{Action, PodId};
 use crate::ask::Needs;
 use crate::fit::Wants;
@@ -34,6 +34,7 @@ impl Mirror {
 
     pub(super) fn forget_pod(&mut self, uid: &str, ledger: &mut impl Ledger) {
         self.strange.remove(uid);
+        self.forget_claimant(uid);
         if let Some(other) = self.others.remove(uid) {
             self.changed_nodes.insert(other.node);
         }
@@ -69,15 +70,24 @@ impl Mirror {
             self.note_other(pod);
             return None;
         }
-        let identity = match Identity::of(pod, &self.settings.gpu_resources) {
-            Ok(identity) => identity,
+        self.keep_claimant(pod);
+        let known = Identity::of(pod, &self.settings.gpu_resources)
+            .and_then(|identity| Ok((identity, self.claimed(pod)?)));
+        let (mut identity, claimed) = match known {
+            Ok(known) => known,
             Err(why) => {
                 self.note_other(pod);
                 self.say_strange(pod, why);
                 return None;
             }
         };
-        if identity.needs.gpus == 0 && matches!(identity.size, crate::identity::Size::Known(1, 1)) {
+        let waits_for_claims = claimed.is_none();
+        let claims = claimed.unwrap_or_default();
+        identity.needs.gpus += claims.iter().map(Claimed::devices).sum::<u32>();
+        if identity.needs.gpus == 0
+            && !waits_for_claims
+            && matches!(identity.size, crate::identity::Size::Known(1, 1))
+        {
             self.note_other(pod);
             self.say_strange(
                 pod,
@@ -90,7 +100,10 @@ impl Mirror {
         }
         self.strange.remove(&uid);
         let key = identity.key.clone();
-        let member = self.member(pod, identity);
+        let mut member = self.member(pod, identity);
+        member.claims = claims;
+        // What is not known yet cannot be given.
+        member.gated |= waits_for_claims;
         let bound_by_others =
             member.node.is_some() && member.bound_as.is_none() && !self.is_meant(&key, &uid);
         match bound_by_others && !member.phase.is_over() {
@@ -148,6 +161,7 @@ impl Mirror {
             },
             identity,
             wants: Wants::of(&pod.spec),
+            claims: Vec::new(),
             node: Some(pod.spec.node_name.clone()).filter(|n| !n.is_empty()),
             bound_as: bound_as(),
             plan: said(words::PLAN).cloned(),

@@ -2,12 +2,17 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dovetail_kube::{Elector, Events, Leadership, LeaseSettings, Scheduler, SchedulerSettings};
-use dovetail_kubelab::{Behaviour, Kubelet, Lab, NodeShape, RUN_SECONDS, Settings};
+use dovetail_kubeapi::Client;
+use dovetail_kubelab::{Behaviour, Kubelet, Lab, Line, NodeShape, RUN_SECONDS, Settings};
 use serde_json::{Value, json};
+
+/// Where our kinds are.
+pub(crate) const API: &str = dovetail_kube::API;
 
 /// One control plane at a time: two cores are not many.
 static TURN: Mutex<()> = Mutex::new(());
@@ -18,6 +23,8 @@ pub(crate) struct Cluster {
     pub(crate) kubelet: Kubelet,
     pub(crate) space: String,
     scheduler: Option<tokio::runtime::Runtime>,
+    /// What the scheduler is connected through, where that is not the server itself.
+    pub(crate) line: Option<(Line, Client)>,
     pub(crate) settings: SchedulerSettings,
     _turn: MutexGuard<'static, ()>,
 }
@@ -45,6 +52,7 @@ impl Cluster {
             kubelet,
             space,
             scheduler: None,
+            line: None,
             settings,
             _turn: turn,
         })
@@ -58,7 +66,9 @@ impl Cluster {
             .enable_all()
             .build()
             .unwrap();
-        let scheduler = Scheduler::new(self.lab.client(), self.settings.clone()).unwrap();
+        let client = self.line.as_ref().map(|(_, client)| client.clone());
+        let client = client.unwrap_or_else(|| self.lab.client());
+        let scheduler = Scheduler::new(client, self.settings.clone()).unwrap();
         runtime.spawn(async move {
             scheduler.run(Leadership::alone()).await.unwrap();
         });
@@ -99,6 +109,71 @@ impl Cluster {
         let answer = self.lab.request(method, path, body).unwrap();
         assert!(answer.status < 300, "{method} {path}: {}", answer.body);
         answer.body
+    }
+
+    /// Makes our own kinds known to the server, and waits until it serves them.
+    pub(crate) fn install_kinds(&self) {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../deploy/helm/dovetail/crds/dovetail.yaml"
+        );
+        let text = std::fs::read_to_string(file).unwrap();
+        for one in text.split("\n---\n") {
+            let kind: Value = serde_saphyr::from_str(one.trim_start_matches("---\n")).unwrap();
+            self.ask(
+                "POST",
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+                Some(&kind),
+            );
+        }
+        for plural in ["virtualclusters", "clustertopologies", "schedulingpolicies"] {
+            self.until(plural, || {
+                let answer = self.lab.request("GET", &format!("{API}/{plural}"), None);
+                answer.unwrap().status == 200
+            });
+        }
+    }
+
+    pub(crate) fn virtual_cluster(&self, name: &str, spec: &Value) {
+        let object = json!({"apiVersion": "dovetail.io/v1alpha1", "kind": "VirtualCluster",
+            "metadata": {"name": name}, "spec": spec});
+        self.ask("POST", &format!("{API}/virtualclusters"), Some(&object));
+    }
+
+    /// The status of a virtual cluster.
+    pub(crate) fn promise(&self, name: &str) -> Value {
+        self.ask("GET", &format!("{API}/virtualclusters/{name}"), None)["status"].clone()
+    }
+
+    /// Whether all pods of a gang of bare pods run.
+    pub(crate) fn runs(&self, name: &str, size: u32) -> bool {
+        (0..size).all(|i| self.phase(&format!("{name}-{i}")) == "Running")
+    }
+
+    /// Nodes of the pods of a gang, each once.
+    pub(crate) fn nodes_of(&self, name: &str, size: u32) -> BTreeSet<String> {
+        (0..size)
+            .filter_map(|i| self.node_of(&format!("{name}-{i}")))
+            .collect()
+    }
+
+    pub(crate) fn delete(&self, pod: &str) {
+        self.ask("DELETE", &format!("{}/{pod}", self.pods_path()), None);
+    }
+
+    /// What is said of why the pod waits.
+    pub(crate) fn why(&self, pod: &str) -> String {
+        let pod = self.get(pod).unwrap_or_default();
+        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        let said = conditions.filter(|c| c["type"] == "PodScheduled");
+        said.map(|c| c["message"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    /// All events of the namespace, as text.
+    pub(crate) fn events(&self) -> String {
+        let path = format!("/api/v1/namespaces/{}/events", self.space);
+        self.ask("GET", &path, None)["items"].to_string()
     }
 
     pub(crate) fn pods_path(&self) -> String {
@@ -174,7 +249,7 @@ impl Cluster {
 
     /// No GPU has two pods that are not over, and every bound pod has its GPUs.
     pub(crate) fn check_gpus(&self) {
-        let mut used = std::collections::BTreeSet::new();
+        let mut used = BTreeSet::new();
         for pod in self.all() {
             let over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
             let Some(node) = pod["spec"]["nodeName"].as_str().filter(|_| !over) else {

@@ -1,12 +1,13 @@
 //! What was said of starts, and how they came: so that what is said next is nearer.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dovetail_control::JobNo;
-use dovetail_control::book::Book;
-use dovetail_control::forecast::{Calibration, Eta};
 use dovetail_model::Time;
+
+use super::{Calibration, Eta, Prospect};
+use crate::JobNo;
+use crate::book::Book;
 
 /// Jobs of which something was said and that have not started yet, at most.
 const MOST: usize = 1_000;
@@ -20,20 +21,35 @@ struct Inner {
 
 /// The record of what was said.
 #[derive(Debug, Default)]
-pub(crate) struct Foresight {
+pub struct Foresight {
     inner: Mutex<Inner>,
 }
 
 impl Foresight {
+    /// The present state, after a look at how things came that were foretold before. The book is needed no longer than this.
+    pub fn look(&self, book: &Book) -> Prospect {
+        self.inner().look_back(book);
+        book.prospect()
+    }
+
     /// When the job starts, or why nothing is said.
-    pub(crate) fn eta(&self, book: &Book, no: JobNo) -> Result<Eta, String> {
-        let raw = book.forecast(no)?;
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.look_back(book);
+    ///
+    /// # Errors
+    /// Says why nothing is said.
+    pub fn eta(&self, prospect: &Prospect, no: JobNo) -> Result<Eta, String> {
+        let raw = prospect.forecast(no)?;
+        let mut inner = self.inner();
         if inner.said.len() < MOST {
-            inner.said.entry(no).or_insert_with(|| (book.now(), raw.clone()));
+            inner
+                .said
+                .entry(no)
+                .or_insert_with(|| (prospect.now(), raw.clone()));
         }
-        book.corrected(&raw, &inner.calibration)
+        prospect.corrected(&raw, &inner.calibration)
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

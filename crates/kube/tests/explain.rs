@@ -1,0 +1,111 @@
+//! What is said on objects about when and why, at a real API server.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::time::Duration;
+
+use dovetail_kubelab::{RUN_SECONDS, Settings};
+use serde_json::{Value, json};
+use support::{Cluster, pod};
+
+#[test]
+fn a_pod_that_waits_is_told_when_it_may_start() {
+    let Some(mut cluster) = Cluster::start(1, 2, &Settings::default()) else {
+        return;
+    };
+    cluster.settings.foresee_every = Duration::from_millis(200);
+    cluster.schedule();
+    // How long jobs run here is known from some that have ended.
+    for i in 0..10 {
+        cluster.pod(&format!("past-{i}"), 1, &json!({RUN_SECONDS: "0.1"}));
+    }
+    cluster.until("they have ended", || {
+        (0..10).all(|i| cluster.phase(&format!("past-{i}")) == "Succeeded")
+    });
+    let long = json!({"dovetail.io/expected-seconds": "60"});
+    cluster.pod("long", 2, &long);
+    cluster.until("the GPUs are taken", || cluster.phase("long") == "Running");
+    cluster.pod("next", 2, &long);
+    cluster.until("it is told when", || {
+        let why = cluster.why("next");
+        why.contains("stands in line") && why.contains("; expected to start at 20")
+    });
+    let why = cluster.why("next");
+    let moment = |after: &str| -> i64 {
+        let (_, rest) = why.split_once(after).unwrap();
+        dovetail_kubeapi::parse_time(&rest[..20]).unwrap_or_else(|| panic!("{why}")) / 1_000_000
+    };
+    let (middle, late) = (
+        moment("expected to start at "),
+        moment("nine chances in ten before "),
+    );
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = i64::try_from(now.unwrap().as_secs()).unwrap();
+    assert!(middle <= late, "{why}");
+    // A minute is what the job before it said; what is foreseen is no better than that.
+    assert!((now - 60..now + 600).contains(&middle), "{why}");
+
+    // It is said as long as it is true.
+    cluster.delete("long");
+    cluster.until("it runs, and nothing is said any more", || {
+        cluster.phase("next") == "Running" && cluster.why("next").is_empty()
+    });
+}
+
+#[test]
+fn a_native_group_is_told_how_it_stands() {
+    let settings = Settings::default()
+        .with_gangs()
+        .with_controllers(&["podgroup-protection-controller"]);
+    let Some(mut cluster) = Cluster::start(1, 2, &settings) else {
+        return;
+    };
+    cluster.schedule();
+    let groups = format!(
+        "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups",
+        cluster.space
+    );
+    let group = |name: &str| {
+        let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": name},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}});
+        cluster.ask("POST", &groups, Some(&group));
+        for i in 0..2 {
+            let mut one = pod(&format!("{name}-{i}"), 1, &json!({}));
+            one["spec"]["schedulingGroup"] = json!({"podGroupName": name});
+            cluster.make(&one);
+        }
+    };
+    let condition = |name: &str| -> Value {
+        let group = cluster.ask("GET", &format!("{groups}/{name}"), None);
+        let conditions = group["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let mut scheduled = conditions
+            .into_iter()
+            .filter(|c| c["type"] == "PodGroupScheduled");
+        let first = scheduled.next().unwrap_or_default();
+        assert_eq!(scheduled.next(), None);
+        first
+    };
+    group("first");
+    cluster.until("it is said that all are bound", || {
+        let said = condition("first");
+        said["status"] == "True" && said["reason"] == "Scheduled"
+    });
+    assert!(cluster.runs("first", 2));
+    group("second");
+    cluster.until("it is said why not", || {
+        let said = condition("second");
+        said["status"] == "False"
+            && said["reason"] == "Unschedulable"
+            && said["message"].to_string().contains("stands in line")
+    });
+    (0..2).for_each(|i| cluster.delete(&format!("first-{i}")));
+    cluster.until("and that it has a place now", || {
+        condition("second")["status"] == "True"
+    });
+    cluster.check_gpus();
+}
