@@ -169,7 +169,7 @@ fn gangs_get_devices_by_claims_and_give_them_back() {
     cluster.until("it is said", || {
         cluster
             .why("number")
-            .contains("gives out its GPUs by ResourceClaims")
+            .contains("its GPUs are claimed, and the pod counts them")
     });
 }
 
