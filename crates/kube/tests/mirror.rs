@@ -490,3 +490,54 @@ fn jobs_that_were_sent_are_the_same_jobs_after_a_restart() {
     assert!(world.book.job(1).unwrap().state.is_over());
     assert_eq!(world.book.next_job(), 3);
 }
+
+#[test]
+fn a_gang_of_which_pods_are_done_comes_back_with_the_others() {
+    for dies in [false, true] {
+        let mut world = World::new("fifo-backfill:priority=true");
+        // Three pods of four GPUs on three nodes: all there is.
+        world.sizes.insert("g0".to_owned(), 3);
+        for _ in 0..3 {
+            world.make_pod("g0", true, GPUS, 0);
+        }
+        let deliver = |world: &mut World| {
+            while !world.pending.is_empty() {
+                world.deliver(0);
+            }
+        };
+        deliver(&mut world);
+        let uids: Vec<String> = world.pods.keys().cloned().collect();
+        for (i, uid) in uids.iter().enumerate() {
+            let mut pod = world.pods[uid].clone();
+            pod.status.phase = "Running".to_owned();
+            world.put(pod.clone());
+            if i == 0 {
+                pod.status.phase = "Succeeded".to_owned();
+                world.put(pod);
+            }
+        }
+        // The others are deleted, and their Job makes two in their place, since one is done.
+        for uid in &uids[1..] {
+            let mut pod = world.pods[uid].clone();
+            pod.metadata.deletion_timestamp = Some("2026-11-17T00:00:00Z".to_owned());
+            world.put(pod);
+        }
+        for uid in &uids[1..] {
+            world.remove(uid);
+        }
+        if dies {
+            world.crash();
+        }
+        deliver(&mut world);
+        let bound = world
+            .pods
+            .values()
+            .filter(|p| !p.spec.node_name.is_empty() && !is_over(p));
+        assert_eq!(
+            bound.count(),
+            2,
+            "dies: {dies}\n{:#?}",
+            world.mirror.gangs().collect::<Vec<_>>()
+        );
+    }
+}
