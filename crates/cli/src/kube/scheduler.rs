@@ -30,10 +30,12 @@ pub(super) fn run(args: &SchedulerArgs) -> Result<(), Failure> {
         .init();
     let config = Config::find(args.kubeconfig.as_deref(), args.context.as_deref()).or_request()?;
     let settings = KubeSettings::read(args, &config.namespace)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .or_work()?;
+    // Without a page one thread does what there is to do, and hands nothing from one to another.
+    let mut builder = match settings.page {
+        None => tokio::runtime::Builder::new_current_thread(),
+        Some(_) => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.enable_all().build().or_work()?;
     runtime.block_on(lead(Client::new(config), settings))
 }
 
