@@ -97,26 +97,31 @@ fn online_goal(runtime: &Runtime) -> Result<Row, Failure> {
 fn drain_goals(all: &[Drained]) -> Vec<Row> {
     let of = |rival: Rival| all.iter().find(|d| d.rival == rival);
     let mut rows = Vec::new();
-    let mut ratio = |what: &str, ours: Rival, theirs: Rival, goal: f64| {
+    let bound: fn(&Drained) -> f64 = Drained::rate;
+    let told: fn(&Drained) -> f64 = Drained::told_rate;
+    let mut ratio = |what: &str, rate: fn(&Drained) -> f64, ours: Rival, theirs: Rival, goal: f64| {
         if let (Some(ours), Some(theirs)) = (of(ours), of(theirs)) {
             let what = format!("{} pods: {what}", count(ours.pods as u64));
-            rows.push(Row::new(what, ours.rate() / theirs.rate(), "times", goal, true));
+            rows.push(Row::new(what, rate(ours) / rate(theirs), "times", goal, true));
         }
     };
     ratio(
         "rate beside the bare binder, no events",
+        bound,
         Rival::Dovetail,
         Rival::Binder,
         0.85,
     );
     ratio(
-        "rate beside the bare binder, an event per pod",
+        "rate beside the bare binder, an event per pod, until all are written",
+        told,
         Rival::DovetailEvents,
         Rival::BinderEvents,
         0.85,
     );
     ratio(
         "rate beside kube-scheduler, an event per pod",
+        bound,
         Rival::DovetailEvents,
         Rival::KubeScheduler,
         3.0,
@@ -124,6 +129,7 @@ fn drain_goals(all: &[Drained]) -> Vec<Row> {
     // The same rate: runs of one and the same scheduler differ by as much.
     ratio(
         "rate of gangs of 50 beside single pods",
+        bound,
         Rival::Gangs,
         Rival::Dovetail,
         0.9,
@@ -147,6 +153,7 @@ fn print(args: &BenchArgs, result: &Measured) -> Result<(), Failure> {
         "events",
         "pods/s, each run",
         "median",
+        "with events",
         "first after",
         "CPU ms/pod: scheduler",
         "API server",
@@ -163,6 +170,11 @@ fn print(args: &BenchArgs, result: &Measured) -> Result<(), Failure> {
             d.rival.events().to_owned(),
             each.join(" "),
             format!("{:.0}", d.rate()),
+            if d.rival.tells() {
+                format!("{:.0}", d.told_rate())
+            } else {
+                "-".to_owned()
+            },
             format!("{:.2} s", d.first_s()),
             if d.rival.is_binder() {
                 "-".to_owned()
