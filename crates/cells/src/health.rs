@@ -149,6 +149,19 @@ impl Cells {
         }
     }
 
+    /// Frees all doomed slots of a chain that nobody uses.
+    pub(crate) fn undoom_unused(&mut self, chain: ChainId) {
+        if self.chains[chain.index()].doomed == 0 {
+            return;
+        }
+        let views = self.layout.vcs.iter().filter_map(|vc| vc.views.get(&chain));
+        let doomed: Vec<u32> = views
+            .flat_map(|view| self.views[view.index()].doomed_at.iter().flatten().copied())
+            .filter(|slot| self.slots[*slot as usize].used == 0)
+            .collect();
+        doomed.into_iter().for_each(|slot| self.undoom(SlotId(slot)));
+    }
+
     /// Binds one slot of a view to a bad cell, if that breaks no promise to anybody.
     fn doom_one(&mut self, chain: ChainId, level: Level, view: ViewId) -> bool {
         let Some(slot) = self.views[view.index()].unbound[level]

@@ -19,6 +19,10 @@ impl Cells {
         }
         let guaranteed = request.priority >= 0;
         let mark = Mark(self.log.len());
+        if guaranteed {
+            // What was doomed while the group was away must not keep it from its place; settling dooms what has to be.
+            pods.iter().for_each(|pod| self.undoom_unused(pod.chain));
+        }
         let id = self.add_group(Group {
             key: request.key,
             vc: request.vc,

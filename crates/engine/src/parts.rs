@@ -395,6 +395,11 @@ pub trait Tenancy: Part + CloneTenancy {
         true
     }
 
+    /// Whether someone was refused, since it was asked last, what others may have made room for in the same decision.
+    fn look_again(&mut self) -> bool {
+        false
+    }
+
     /// A draft gave this to the job.
     fn taken(&mut self, _job: &JobSpec, _allocation: &Allocation) {}
 

@@ -106,6 +106,8 @@ pub struct Round<'a> {
     /// What jobs of each shape ask for, where that is the same for all of them.
     asks: Vec<Option<Ask>>,
     asks_by_shape: bool,
+    /// Jobs thrown out in this round that were passed over since.
+    dropped: Vec<Returned>,
     /// Where the first walk has left off: groups that were passed over, or that asked for more GPUs than were free.
     passed: Vec<Head>,
 }
@@ -142,6 +144,7 @@ impl<'a> Round<'a> {
             kept_for: None,
             enough_only: false,
             passed: Vec::new(),
+            dropped: Vec::new(),
         }
     }
 
@@ -237,7 +240,10 @@ impl<'a> Round<'a> {
     /// Offers no more jobs of the candidate's shape in this round. A job thrown out in this round is just dropped.
     pub fn pass_over(&mut self, candidate: &Candidate) {
         match candidate.shape {
-            None => self.returned.retain(|r| r.rank.job != candidate.job),
+            None => {
+                let is_it = |r: &mut Returned| r.rank.job == candidate.job;
+                self.dropped.extend(self.returned.extract_if(.., is_it));
+            }
             Some(shape) => {
                 self.taken = None;
                 if let Some(heads) = &mut self.heads {
@@ -246,6 +252,18 @@ impl<'a> Round<'a> {
                 }
             }
         }
+    }
+
+    /// Offers everyone in line anew who holds no GPUs, if the tenancy refused someone what others may have left since. Only
+    /// if anything has changed since the draft was `then`: otherwise the answers would be the same.
+    pub fn look_again(&mut self, then: &Checkpoint) -> bool {
+        if !self.tenancy.look_again() || self.draft.mark() == then.draft {
+            return false;
+        }
+        (self.heads, self.taken) = (None, None);
+        self.passed.clear();
+        self.returned.append(&mut self.dropped);
+        true
     }
 
     /// Gives the candidate GPUs, if there is a place for all of it. A job that was thrown out in this round gets its
@@ -518,6 +536,7 @@ impl<'a> Round<'a> {
         self.returned.extend(self.restarted.drain(checkpoint.restarted..));
         for job in self.evicted.drain(checkpoint.evicted..) {
             self.returned.retain(|r| r.rank.job != job);
+            self.dropped.retain(|r| r.rank.job != job);
             if let Some(i) = self.tail.iter().position(|t| t.rank.job == job) {
                 self.tail[i].evicted = false;
                 self.tail_first = self.tail_first.min(i);
@@ -576,14 +595,16 @@ fn first_of_groups(state: &State, only_fitting: bool) -> Vec<Head> {
             return None;
         }
         let spot = group.first()?;
-        Some(Head {
+        let mut head = Head {
             shape: group.key,
             slope: group.slope,
             gpus: shape.gpus,
             gpu_type: shape.gpu_type,
             spot,
             rank: spot.rank(group.slope, state.now),
-        })
+        };
+        // On another look at the line its first ones may have been given GPUs.
+        head.skip_placed(state).then_some(head)
     };
     state.waiting.groups().filter_map(head).collect()
 }

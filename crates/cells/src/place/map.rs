@@ -13,6 +13,12 @@ use crate::state::{Cells, Mark, NONE};
 /// Candidates that are compared before one with borrowers on it is chosen.
 const COMPARED: usize = 32;
 
+/// Cells that are tried in the search for a way to bind several slots.
+const TRIED: usize = 256;
+
+/// Cells that are looked at for one slot of that search.
+const LOOKED_AT: usize = 1024;
+
 impl Cells {
     /// Binds the slots that are needed, and picks machines and leaves. Leaves of `victims` count as available.
     pub(crate) fn realise(
@@ -130,6 +136,10 @@ impl Cells {
                 break;
             }
         }
+        // One by one, a slot may have taken the only healthy part of a cell that had to be split for the next one.
+        if order.len() > 1 && self.bind_by_search(&order, &mut { TRIED }, terms) {
+            return Ok(());
+        }
         let spec = &self.layout.slots[failed.unwrap_or_default().index()];
         let state = &self.chains[spec.chain.index()].levels[spec.level];
         Err(Wait::NoHealthyCell {
@@ -137,6 +147,54 @@ impl Cells {
             free: state.free,
             bad: state.bad_free,
         })
+    }
+
+    /// Binds all these slots, in order, stepping back where the next one is left without a cell.
+    fn bind_by_search(&mut self, order: &[(SlotId, u32)], left: &mut usize, terms: &Terms<'_>) -> bool {
+        let Some(((slot, machines), rest)) = order.split_first() else {
+            return true;
+        };
+        for cell in self.choices(*slot, *machines, terms) {
+            if *left == 0 {
+                return false;
+            }
+            *left -= 1;
+            let mark = Mark(self.log.len());
+            self.bind(*slot, cell);
+            if self.bind_by_search(rest, left, terms) {
+                return true;
+            }
+            self.rollback(mark);
+        }
+        false
+    }
+
+    /// Free physical cells for a slot, one of each kind: cells are of a kind if the cells around them, as far as these
+    /// would be split, have as many machines that may be used. Those where fewest are lent come first.
+    fn choices(&self, slot: SlotId, machines: u32, terms: &Terms<'_>) -> Vec<u32> {
+        let spec = &self.layout.slots[slot.index()];
+        let (chain, level) = (spec.chain, spec.level);
+        let layout = self.layout.chain(chain);
+        let slack = self.slack(chain);
+        let mut kinds: BTreeMap<SmallVec<[u32; 8]>, (u32, u32)> = BTreeMap::new();
+        let free = (0..layout.cells[level]).filter(|cell| self.in_free_area(chain, level, *cell));
+        for cell in free.take(LOOKED_AT) {
+            let above = |l| layout.ancestor(cell, level, l);
+            let whole = (level..=layout.top()).find(|l| self.is_listed(chain, *l, above(*l)));
+            let whole = whole.expect("a free cell is in or below the free list");
+            let may_split = (level + 1..=whole).all(|l| slack[l] > 0);
+            if !may_split || self.usable(chain, level, cell, terms) < machines {
+                continue;
+            }
+            let around = (level..=whole).map(|l| self.usable(chain, l, above(l), terms));
+            let kind = std::iter::once(whole as u32).chain(around).collect();
+            let choice = (self.chains[chain.index()].levels[level].lent[cell as usize], cell);
+            let best = kinds.entry(kind).or_insert(choice);
+            *best = choice.min(*best);
+        }
+        let mut choices: Vec<(u32, u32)> = kinds.into_values().collect();
+        choices.sort_unstable();
+        choices.into_iter().map(|(_, cell)| cell).collect()
     }
 
     /// A free physical cell for a slot: from the lowest level that has one, splitting no cell somebody else may need.

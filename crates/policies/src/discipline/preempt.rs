@@ -48,6 +48,35 @@ impl Part for Preempt {
 
 impl Discipline for Preempt {
     fn walk(&mut self, round: &mut Round<'_>) {
+        loop {
+            let before = round.checkpoint();
+            self.walk_once(round);
+            if !round.look_again(&before) {
+                break;
+            }
+        }
+    }
+
+    fn looks_at_holders(&self) -> bool {
+        true
+    }
+
+    fn fills_up(&self) -> bool {
+        true
+    }
+
+    fn preempts(&self) -> bool {
+        true
+    }
+}
+
+fn has_gpus(round: &Round<'_>, candidate: &Candidate) -> bool {
+    let spec = &round.job(candidate.job).spec;
+    round.cluster().free_gpus(spec.gpu_type) >= spec.gpus
+}
+
+impl Preempt {
+    fn walk_once(&self, round: &mut Round<'_>) {
         let (now, mut wanted) = (round.now(), false);
         let min_run = self.min_run;
         let may_go =
@@ -86,25 +115,6 @@ impl Discipline for Preempt {
         }
     }
 
-    fn looks_at_holders(&self) -> bool {
-        true
-    }
-
-    fn fills_up(&self) -> bool {
-        true
-    }
-
-    fn preempts(&self) -> bool {
-        true
-    }
-}
-
-fn has_gpus(round: &Round<'_>, candidate: &Candidate) -> bool {
-    let spec = &round.job(candidate.job).spec;
-    round.cluster().free_gpus(spec.gpu_type) >= spec.gpus
-}
-
-impl Preempt {
     /// A job that nobody gave way to may be luckier as soon as one of the holders has run for long enough.
     fn wake_when_someone_may_go(&self, round: &mut Round<'_>) {
         if self.min_run == Time::ZERO {

@@ -6,7 +6,7 @@ use super::cell_home::{Home, Leaves, leaves_of};
 use super::cells::{VirtualClusters, borrows};
 use dovetail_cells::{
     Cells, ChainId, Denied, GroupId, LeafType, MachineId, MachineSet, Outcome, Pod, Request, SlotId, Target,
-    Terms, VcId,
+    Terms, VcId, Wait,
 };
 use dovetail_engine::{Ask, Cluster};
 use dovetail_model::{Allocation, FenceId, GpuSet, GpuTypeId, JobId, JobSpec, NodeId, NodeShare, TenantId};
@@ -22,6 +22,8 @@ pub(super) enum Found {
     Lent(Vec<GroupId>),
     /// There is none.
     Nothing(Option<Denied>),
+    /// There is room in the virtual cluster, but no healthy machine for it.
+    NoMachine(Option<Denied>),
 }
 
 /// Inside a virtual cluster the order decides, so the cells know guaranteed jobs and borrowers only.
@@ -31,9 +33,21 @@ pub(super) fn priority(job: &JobSpec) -> i16 {
 
 /// The first request that can be met, or who would have to go, or why none can.
 pub(super) fn find(cells: &mut Cells, requests: &[Request], terms: &Terms<'_>) -> Found {
-    let (mut lent, mut why) = (None, None);
+    let (mut lent, mut why, mut lacks_machines) = (None, None, false);
     for request in requests {
-        match cells.attempt(request, terms) {
+        let attempt = cells.attempt(request, terms);
+        lacks_machines |= matches!(
+            attempt,
+            Err(Denied::Waits(
+                Wait::NoHealthyCell { .. }
+                    | Wait::NoRoom {
+                        borrower: false,
+                        unusable: 1..,
+                        ..
+                    }
+            ))
+        );
+        match attempt {
             Ok(attempt) => match attempt.outcome() {
                 Outcome::Placed => return Found::Place(Home::new(attempt.cells(), &attempt.group().pods)),
                 Outcome::Preempting { victims } => drop(lent.get_or_insert_with(|| victims.clone())),
@@ -43,7 +57,11 @@ pub(super) fn find(cells: &mut Cells, requests: &[Request], terms: &Terms<'_>) -
             Err(denied) => why = why.or(Some(denied)),
         }
     }
-    lent.map_or(Found::Nothing(why), Found::Lent)
+    match lent {
+        Some(groups) => Found::Lent(groups),
+        None if lacks_machines => Found::NoMachine(why),
+        None => Found::Nothing(why),
+    }
 }
 
 impl VirtualClusters {

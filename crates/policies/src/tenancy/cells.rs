@@ -61,6 +61,8 @@ pub struct VirtualClusters {
     wanted: Option<(JobId, BTreeSet<JobId>)>,
     /// The job that was asked for last, if its user holds too much.
     over_limit: Option<JobId>,
+    /// Whether anyone was short of healthy machines that others may have left since.
+    lacks_machines: bool,
     /// Until the first decision jobs are carried over from elsewhere.
     carrying: bool,
     up: BTreeSet<NodeId>,
@@ -97,6 +99,7 @@ impl VirtualClusters {
             lent_before: BTreeMap::new(),
             wanted: None,
             over_limit: None,
+            lacks_machines: false,
             carrying: true,
             up: BTreeSet::new(),
             draining: BTreeSet::new(),
@@ -197,7 +200,13 @@ impl Tenancy for VirtualClusters {
             slots: &slots,
             ..Terms::default()
         };
-        match find(&mut self.cells, &requests, &terms) {
+        let mut found = find(&mut self.cells, &requests, &terms);
+        if !slots.is_empty() && matches!(found, Found::Nothing(_) | Found::NoMachine(_)) {
+            // Where it was there are no machines for it any more.
+            found = find(&mut self.cells, &requests, &Terms { slots: &[], ..terms });
+        }
+        self.lacks_machines |= matches!(found, Found::NoMachine(_));
+        match found {
             Found::Place(home) => {
                 let found = self.allocation(&home.pods, ask).filter(|a| cluster.is_free(a));
                 let found = found.ok_or(Reason::NotEnoughCpuOrMemory {
@@ -213,7 +222,7 @@ impl Tenancy for VirtualClusters {
                 self.wanted = Some((job.spec.id, victims));
                 Err(self.reason(&job.spec, ask.gpus, None, lent_to))
             }
-            Found::Nothing(denied) => {
+            Found::Nothing(denied) | Found::NoMachine(denied) => {
                 if matches!(denied, Some(Denied::Waits(Wait::UserLimit { .. }))) {
                     self.over_limit = Some(job.spec.id);
                 }
@@ -230,7 +239,9 @@ impl Tenancy for VirtualClusters {
         let requests = self.requests(job, job.min_gpus, job.gpu_type);
         match find(&mut self.empty, &requests, &Terms::default()) {
             Found::Place(_) | Found::Lent(_) => Ok(()),
-            Found::Nothing(denied) => Err(self.reason(job, job.min_gpus, denied.as_ref(), 0)),
+            Found::Nothing(denied) | Found::NoMachine(denied) => {
+                Err(self.reason(job, job.min_gpus, denied.as_ref(), 0))
+            }
         }
     }
 
@@ -279,18 +290,24 @@ impl Tenancy for VirtualClusters {
         }
     }
 
-    /// Borrowers go where the cells say so. Where the virtual cluster itself is full, the order decides among its jobs; where
-    /// a user holds too much, among the user's.
+    /// Borrowers go where the cells say so, and not for one another: one that has to make room for an owner would otherwise
+    /// drive out the next, and two would start again where one has to. Where the virtual cluster itself is full, the order
+    /// decides among its jobs; where a user holds too much, among the user's.
     fn may_evict(&self, for_job: &Job, victim: &Job) -> bool {
         let (one, other) = (&for_job.spec, &victim.spec);
         if let Some((_, victims)) = self.wanted.as_ref().filter(|(job, _)| *job == one.id) {
             return victims.contains(&other.id);
         }
         if borrows(one) {
-            return self.gives_way(other);
+            return borrows(other) && one.priority > other.priority;
         }
         let same_user = self.over_limit != Some(one.id) || one.user == other.user;
         one.tenant == other.tenant && !self.gives_way(other) && same_user
+    }
+
+    /// With machines down or drained, others of the decision may have bound their cells to what a job cannot use.
+    fn look_again(&mut self) -> bool {
+        std::mem::take(&mut self.lacks_machines)
     }
 
     fn taken(&mut self, job: &JobSpec, allocation: &Allocation) {
@@ -354,6 +371,7 @@ impl Tenancy for VirtualClusters {
         self.origins.clear();
         self.lent_before.clear();
         (self.wanted, self.over_limit, self.carrying) = (None, None, false);
+        self.lacks_machines = false;
         self.promote()
     }
 

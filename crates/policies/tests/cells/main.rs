@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod alone;
+mod borrowers;
 mod changes;
+mod sick;
 mod together;
 
 use dovetail_engine::job::Stage;
@@ -80,35 +82,6 @@ fn a_tenant_gets_its_own_shape_back_from_borrowers() {
          21 done c
          21 launch a on 0:[0-3] 1:[0-3] 2:[0-3] 3:[0-3]
          111 done a",
-    );
-}
-
-#[test]
-fn borrowers_go_by_their_place_in_line() {
-    check(
-        "policy fifo discipline=preempt tenancy=cells:FILE
-         0 submit a gpus=4 work=100s tenant=x priority=-1
-         0 submit b gpus=4 work=100s tenant=x priority=-1
-         0 submit c gpus=4 work=100s tenant=y priority=-1
-         0 submit d gpus=4 work=100s tenant=y priority=-1
-         10 submit e gpus=2 work=10s tenant=y
-         11 explain d",
-        "0 launch a on 0:[0-3]
-         0 launch b on 1:[0-3]
-         0 launch c on 2:[0-3]
-         0 launch d on 3:[0-3]
-         10 stop a moved
-         10 stop d preempted
-         10 launch e on 0:[0-1]
-         10 launch a on 3:[0-3]
-         11 d: waits since 10: asks for 4 GPUs; 2 are idle in all cells; held by job 1 (4 GPUs), job 2 (4 GPUs), job 0 (4 GPUs), \
-         job 4 (2 GPUs); could start if job 1 ended
-         20 done e
-         20 launch d on 0:[0-3]
-         100 done b
-         100 done c
-         100 done a
-         110 done d",
     );
 }
 
@@ -251,7 +224,7 @@ fn text(engine: &Engine) -> String {
 }
 
 proptest! {
-    #![proptest_config(cases(192))]
+    #![proptest_config(cases(1200))]
 
     #[test]
     fn the_books_of_the_cells_are_right_after_every_step(mut history in histories(), chaos: Option<u64>) {
