@@ -380,7 +380,7 @@ fn is_over(pod: &Pod) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(dovetail_testkit::any::cases(600))]
 
     #[test]
     fn no_gpu_has_two_pods_and_gangs_are_whole(

@@ -198,7 +198,7 @@ fn play(case: &Case, policy: &str) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(dovetail_testkit::any::cases(400))]
 
     #[test]
     fn whoever_is_confined_runs_there_and_nowhere_else(case in case()) {
