@@ -60,7 +60,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Report(args) => commands::report::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
-        Command::Kube(args) => kube::run(&args),
+        Command::Kube(args) => return kube::run(&args),
         Command::Convert(args) => commands::convert::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
     };

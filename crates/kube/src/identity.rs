@@ -375,7 +375,7 @@ fn completion<'a>(pod: &'a Pod, said: &Said<'a>, number: &Number<'_>) -> Result<
 }
 
 /// The pod's place among its like.
-fn index(pod: &Pod) -> Option<u32> {
+pub(crate) fn index(pod: &Pod) -> Option<u32> {
     let labels = &pod.metadata.labels;
     let names = [
         "batch.kubernetes.io/job-completion-index",

@@ -25,6 +25,7 @@ mod promise;
 mod resources;
 mod scheduler;
 mod sending;
+mod target;
 mod watching;
 mod words;
 
@@ -41,4 +42,5 @@ pub use resources::{
 };
 pub use scheduler::{Scheduler, SchedulerError, SchedulerSettings};
 pub use sending::{delete, send};
+pub use target::{Place, TaskName, place, pods_in};
 pub use words::{GROUP, NUMBER, PLAN, SENT_AS};

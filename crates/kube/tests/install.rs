@@ -38,6 +38,11 @@ fn manifest() -> Vec<Value> {
     documents(&std::fs::read_to_string(deploy("kubernetes/dovetail.yaml")).unwrap())
 }
 
+/// The page, with jobs in the namespace `training`.
+fn page() -> Vec<Value> {
+    documents(&std::fs::read_to_string(deploy("kubernetes/page.yaml")).unwrap())
+}
+
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object
         .pointer(pointer)
@@ -268,6 +273,29 @@ fn the_chart_says_what_the_manifest_says() {
     );
     for (id, object) in &manifest {
         assert_eq!(&chart[id], object, "{id:?}");
+    }
+
+    // With the page there is what its own manifest has, and what that says to set.
+    let mut paged = values.clone();
+    paged["page"]["enabled"] = json!(true);
+    let mut paged = by_id(render(&paged).unwrap());
+    for object in page() {
+        assert_eq!(paged.remove(&id(&object)), Some(object));
+    }
+    let deployment = paged.get_mut(&("Deployment".to_owned(), "dovetail".to_owned()));
+    let replicas = &mut deployment.unwrap()["spec"]["replicas"];
+    assert_eq!(std::mem::replace(replicas, json!(2)), json!(1));
+    let settings = paged.get_mut(&("ConfigMap".to_owned(), "dovetail".to_owned()));
+    let settings = settings.unwrap()["data"]["kube.yaml"].take();
+    let settings: Value = serde_saphyr::from_str(settings.as_str().unwrap()).unwrap();
+    let said = std::fs::read_to_string(deploy("kubernetes/page.yaml")).unwrap();
+    let said = said.lines().find_map(|line| line.strip_prefix("#   ")).unwrap();
+    let said: Value = serde_saphyr::from_str(said).unwrap();
+    assert_eq!(settings["page"], said["page"], "as page.yaml says");
+    for (id, object) in &paged {
+        if id.0 != "ConfigMap" {
+            assert_eq!(&chart[id], object, "{id:?}");
+        }
     }
 
     let mut other = values;
@@ -656,21 +684,73 @@ async fn resources(client: &Client) -> BTreeSet<(String, String)> {
     all
 }
 
+const VERBS: [&str; 11] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+    "bind",
+    "escalate",
+    "impersonate",
+];
+
+/// Whether an account may do something with objects of a kind; with all of them where none is named.
+async fn may(client: &Client, account: &str, [space, verb, group, name, object]: [&str; 5]) -> bool {
+    let (resource, sub) = name.split_once('/').unwrap_or((name, ""));
+    let review = json!({"spec": {"user": account, "groups": GROUPS, "resourceAttributes": {"namespace": space,
+        "verb": verb, "group": group, "resource": resource, "subresource": sub, "name": object}}});
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let answer: Value = client.create(path, &review).await.unwrap();
+    answer["status"]["allowed"] == true
+}
+
+/// Rights, by namespace and resource.
+type Rights = BTreeMap<(&'static str, String), Vec<&'static str>>;
+
+/// All rights an account has in these namespaces.
+async fn rights_of(client: &Client, account: &'static str, spaces: &[&'static str]) -> Rights {
+    let mut tasks = tokio::task::JoinSet::new();
+    for (group, name) in resources(client).await {
+        for space in spaces {
+            let (client, group, name, space) = (client.clone(), group.clone(), name.clone(), *space);
+            tasks.spawn(async move {
+                let mut rights = Vec::new();
+                for verb in VERBS {
+                    if may(&client, account, [space, verb, &group, &name, ""]).await {
+                        rights.push(verb);
+                    }
+                }
+                ((space, format!("{group} {name}")), rights)
+            });
+        }
+    }
+    let mut found = Rights::new();
+    while let Some(done) = tasks.join_next().await {
+        let (what, rights) = done.unwrap();
+        if !rights.is_empty() {
+            found.insert(what, rights);
+        }
+    }
+    found
+}
+
+/// Rights as a list has them.
+fn listed(rows: &[(&'static str, &[(&str, &'static str)])]) -> Rights {
+    let mut all = Rights::new();
+    for (space, rows) in rows {
+        for (resource, verbs) in *rows {
+            all.insert((*space, (*resource).to_owned()), verbs.split(' ').collect());
+        }
+    }
+    all
+}
+
 #[test]
 fn of_all_resources_and_verbs_the_account_has_these() {
-    const VERBS: [&str; 11] = [
-        "get",
-        "list",
-        "watch",
-        "create",
-        "update",
-        "patch",
-        "delete",
-        "deletecollection",
-        "bind",
-        "escalate",
-        "impersonate",
-    ];
     let everywhere = [
         (" nodes", "list watch"),
         (" pods", "get list watch patch delete"),
@@ -695,48 +775,64 @@ fn of_all_resources_and_verbs_the_account_has_these() {
     ];
     let at_home = [("coordination.k8s.io leases", "create")];
     let Some((lab, _)) = installed() else { return };
-    let client = lab.client();
-    let found = runtime().block_on(async {
-        let mut tasks = tokio::task::JoinSet::new();
-        let mut found: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
-        for (group, name) in resources(&client).await {
-            for space in ["default", "dovetail-system"] {
-                let (client, group, name) = (client.clone(), group.clone(), name.clone());
-                tasks.spawn(async move {
-                    let mut may = Vec::new();
-                    for verb in VERBS {
-                        let (resource, sub) = name.split_once('/').unwrap_or((&name, ""));
-                        let review = json!({"spec": {"user": ACCOUNT, "groups": GROUPS, "resourceAttributes":
-                            {"namespace": space, "verb": verb, "group": group, "resource": resource, "subresource": sub}}});
-                        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-                        let answer: Value = client.create(path, &review).await.unwrap();
-                        if answer["status"]["allowed"] == true {
-                            may.push(verb);
-                        }
-                    }
-                    ((space, format!("{group} {name}")), may)
-                });
-            }
-        }
-        while let Some(done) = tasks.join_next().await {
-            let (what, may) = done.unwrap();
-            if !may.is_empty() {
-                found.insert(what, may);
-            }
-        }
-        found
-    });
-    let mut expected: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
-    for (space, rows) in [
-        ("default", everywhere.as_slice()),
-        ("dovetail-system", everywhere.as_slice()),
-        ("dovetail-system", at_home.as_slice()),
-    ] {
-        for (resource, verbs) in rows {
-            expected.insert((space, (*resource).to_owned()), verbs.split(' ').collect());
-        }
-    }
+    let found = runtime().block_on(rights_of(&lab.client(), ACCOUNT, &["default", "dovetail-system"]));
+    let expected = listed(&[
+        ("default", &everywhere),
+        ("dovetail-system", &everywhere),
+        ("dovetail-system", &at_home),
+    ]);
     assert_eq!(found, expected);
+}
+
+#[test]
+fn of_all_resources_and_verbs_the_page_adds_these() {
+    // Rights add up, so those of the page are looked at on an account that has no others.
+    const PAGE: &str = "system:serviceaccount:dovetail-system:only-the-page";
+    let Some((lab, _)) = installed() else { return };
+    let client = lab.client();
+    created(
+        lab,
+        "/api/v1/namespaces",
+        &json!({"metadata": {"name": "training"}}),
+    );
+    runtime().block_on(async {
+        for mut object in page() {
+            if let Some(subject) = object.pointer_mut("/subjects/0") {
+                let theirs =
+                    json!({"kind": "ServiceAccount", "name": "dovetail", "namespace": "dovetail-system"});
+                assert_eq!(*subject, theirs);
+                subject["name"] = json!("only-the-page");
+            }
+            let done: Result<Value, _> = client.apply(&path(&object), "install", &object).await;
+            done.unwrap_or_else(|e| panic!("{:?}: {e}", id(&object)));
+        }
+    });
+    let allowed = |what: [&str; 5]| runtime().block_on(may(&client, PAGE, what));
+    for (space, group, name) in [("dovetail-system", "", "secrets"), ("training", "batch", "jobs")] {
+        until("the account has its rights", || {
+            allowed([space, "create", group, name, ""]).then_some(())
+        });
+    }
+    let spaces = ["default", "dovetail-system", "training"];
+    let found = runtime().block_on(rights_of(&client, PAGE, &spaces));
+    let in_training = [
+        ("batch jobs", "list create delete"),
+        (" secrets", "create patch delete"),
+        (" services", "create patch delete"),
+        (" pods/log", "get"),
+    ];
+    let expected = listed(&[
+        ("dovetail-system", &[(" secrets", "create")]),
+        ("training", &in_training),
+    ]);
+    assert_eq!(found, expected);
+    // Of Secrets at home only its own is read and changed; those of jobs are never read.
+    for verb in VERBS {
+        let may_home = |name: &str| allowed(["dovetail-system", verb, "", "secrets", name]);
+        let is_own = matches!(verb, "get" | "patch" | "create");
+        assert_eq!(may_home("dovetail-page"), is_own, "{verb}");
+        assert_eq!(may_home("somebody-else"), verb == "create", "{verb}");
+    }
 }
 
 /// A PyTorchJob as people write it, but for one line: `schedulerName`.

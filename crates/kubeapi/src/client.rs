@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use serde::Serialize;
@@ -267,20 +267,11 @@ impl Client {
         kind: &str,
         body: String,
     ) -> Result<(Response<Incoming>, SendRequest<String>), Error> {
-        let config = &self.inner.config;
         let what = || format!("{method} {}", plain(path));
         let unreachable = |why: String| Error::Unreachable { what: what(), why };
-        let mut request = Request::builder()
-            .method(&method)
-            .uri(format!("{}{path}", config.prefix))
-            .header(HOST, format!("{}:{}", config.host, config.port))
-            .header(USER_AGENT, concat!("dovetail/", env!("CARGO_PKG_VERSION")))
-            .header(ACCEPT, "application/json, */*");
+        let mut request = self.request(&method, path).await?;
         if !kind.is_empty() {
             request = request.header(CONTENT_TYPE, kind);
-        }
-        if let Some(token) = config.auth.token().await? {
-            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
         let mut request = request.body(body).map_err(|e| unreachable(e.to_string()))?;
         self.inner.requests.fetch_add(1, Ordering::Relaxed);
@@ -303,6 +294,55 @@ impl Client {
                     _ => return Err(unreachable(error.into_error().to_string())),
                 },
             }
+        }
+    }
+
+    /// A request that says who asks, without a body.
+    async fn request(&self, method: &Method, path: &str) -> Result<hyper::http::request::Builder, Error> {
+        let config = &self.inner.config;
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", config.prefix))
+            .header(HOST, format!("{}:{}", config.host, config.port))
+            .header(USER_AGENT, concat!("dovetail/", env!("CARGO_PKG_VERSION")))
+            .header(ACCEPT, "application/json, */*");
+        if let Some(token) = config.auth.token().await? {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        Ok(request)
+    }
+
+    /// Asks for another protocol on a connection of its own; the answer that agrees to it.
+    pub(crate) async fn upgrade(
+        &self,
+        path: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Response<Incoming>, Error> {
+        let what = format!("GET {}", plain(path));
+        let unreachable = |why: String| Error::Unreachable {
+            what: what.clone(),
+            why,
+        };
+        let mut request = self.request(&Method::GET, path).await?;
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request
+            .body(String::new())
+            .map_err(|e| unreachable(e.to_string()))?;
+        self.inner.requests.fetch_add(1, Ordering::Relaxed);
+        let mut connection = self.connect().await.map_err(unreachable)?;
+        let patience = self.inner.config.patience;
+        let response = match tokio::time::timeout(patience, connection.send_request(request)).await {
+            Ok(response) => response.map_err(|e| unreachable(e.to_string()))?,
+            Err(_) => {
+                let why = format!("no answer within {} s", patience.as_secs_f64());
+                return Err(unreachable(why));
+            }
+        };
+        match response.status() {
+            StatusCode::SWITCHING_PROTOCOLS => Ok(response),
+            _ => Err(self.refused(what, response, connection).await),
         }
     }
 
@@ -382,7 +422,7 @@ where
 {
     tokio::spawn(async move {
         // Whoever waits for the answer hears of the error.
-        let _ = connection.await;
+        let _ = connection.with_upgrades().await;
     });
     sender
 }

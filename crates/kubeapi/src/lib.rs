@@ -7,12 +7,14 @@ mod client;
 mod config;
 mod devices;
 mod error;
+mod exec;
 mod kubeconfig;
 mod objects;
 mod quantity;
 mod stream;
 mod time;
 mod watch;
+mod websocket;
 
 pub use client::{Client, DeleteOptions, Patch};
 pub use config::{Auth, Config, ExecPlugin};
@@ -21,6 +23,7 @@ pub use devices::{
     ResourceClaim, ResourceSlice, SliceSpec,
 };
 pub use error::{ConfigError, Error, Status};
+pub use exec::{Channel, Ended, Exec, ExecRequest, Input, Output};
 pub use objects::{
     Binding, Condition, Container, ContainerState, ContainerStatus, Event, EventSource, Lease, LeaseSpec,
     List, Meta, Namespace, Node, NodeAddress, NodeSelectorTerm, NodeSpec, NodeStatus, Object, ObjectRef,
@@ -30,3 +33,4 @@ pub use quantity::{cpu_milli, memory_mib, whole};
 pub use stream::Lines;
 pub use time::{micro_time, parse_time, seconds_time};
 pub use watch::{Change, Watcher};
+pub use websocket::{FrameError, Frames, Message, Side, accept, frame};

@@ -13,6 +13,7 @@ mod kubelet;
 mod lab;
 mod line;
 mod node_api;
+mod node_exec;
 mod nodes;
 mod part;
 mod plain;

@@ -1,8 +1,10 @@
-//! The part of a kubelet that the API server calls: logs of containers, over HTTPS, as a test puts them there.
+//! The part of a kubelet that the API server calls, over HTTPS: logs of containers, as a test puts them there, and commands,
+//! which are processes on this machine.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
+use crate::node_exec::{self, Asked};
 use crate::{Identity, LabError};
 
 /// What pods have printed, by namespace and name, and whether they have ended.
@@ -19,6 +22,7 @@ type Logs = Arc<Mutex<BTreeMap<(String, String), (String, bool)>>>;
 #[derive(Debug)]
 pub struct NodeApi {
     logs: Logs,
+    is_old: Arc<AtomicBool>,
     port: u16,
 }
 
@@ -55,20 +59,26 @@ impl NodeApi {
         };
         let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
-        let logs = Logs::default();
+        let (logs, is_old) = (Logs::default(), Arc::new(AtomicBool::new(false)));
         let (theirs, config) = (Arc::clone(&logs), Arc::new(config));
+        let old = Arc::clone(&is_old);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (logs, config) = (Arc::clone(&theirs), Arc::clone(&config));
-                std::thread::spawn(move || drop(answer(stream, config, &logs)));
+                let (logs, config, old) = (Arc::clone(&theirs), Arc::clone(&config), Arc::clone(&old));
+                std::thread::spawn(move || drop(answer(stream, config, &logs, &old)));
             }
         });
-        Ok(Self { logs, port })
+        Ok(Self { logs, is_old, port })
     }
 
     /// The port, for `status.daemonEndpoints` of nodes.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// From now on commands are run as by a kubelet before Kubernetes 1.30, which knows no end of what they read.
+    pub fn be_old(&self, is_old: bool) {
+        self.is_old.store(is_old, Ordering::Relaxed);
     }
 
     /// The pod prints something.
@@ -85,24 +95,39 @@ impl NodeApi {
     }
 }
 
-/// Answers one request: `GET /containerLogs/NAMESPACE/POD/CONTAINER`, with `follow=true` until the pod has ended.
-fn answer(stream: TcpStream, config: Arc<ServerConfig>, logs: &Logs) -> std::io::Result<()> {
+/// Answers one request: `GET /containerLogs/NAMESPACE/POD/CONTAINER`, with `follow=true` until the pod has ended, or
+/// `GET /exec/NAMESPACE/POD/CONTAINER`, which becomes WebSocket.
+fn answer(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    logs: &Logs,
+    is_old: &AtomicBool,
+) -> std::io::Result<()> {
     let connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
     let mut stream = BufReader::new(StreamOwned::new(connection, stream));
     let mut first = String::new();
     stream.read_line(&mut first)?;
-    let mut line = String::new();
-    while stream.read_line(&mut line)? > 2 {
-        line.clear();
+    let mut headers = BTreeMap::new();
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line)? <= 2 {
+            break;
+        }
+        let (name, value) = line.split_once(':').unwrap_or_default();
+        headers.insert(name.trim().to_ascii_lowercase(), value.trim().to_owned());
     }
     let target = first.split_whitespace().nth(1).unwrap_or_default().to_owned();
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    let stream = stream.get_mut();
     let key = match parts.as_slice() {
         ["containerLogs", namespace, pod, _] => ((*namespace).to_owned(), (*pod).to_owned()),
-        _ => return refuse(stream, "404 Not Found", path),
+        ["exec", namespace, pod, container] if headers.contains_key("sec-websocket-key") => {
+            let asked = Asked::new([namespace, pod, container], query, &headers);
+            return node_exec::serve(stream, &asked, is_old.load(Ordering::Relaxed));
+        }
+        _ => return refuse(stream.get_mut(), "404 Not Found", path),
     };
+    let stream = stream.get_mut();
     let follow = query.split('&').any(|part| part == "follow=true");
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n")?;
     let mut sent = 0;
@@ -128,7 +153,7 @@ fn answer(stream: TcpStream, config: Arc<ServerConfig>, logs: &Logs) -> std::io:
 }
 
 fn refuse<S: Read + Write>(stream: &mut S, status: &str, what: &str) -> std::io::Result<()> {
-    let body = format!("{what}: there are only logs here\n");
+    let body = format!("{what}: there are only logs here, and commands over WebSocket\n");
     write!(
         stream,
         "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",

@@ -26,6 +26,8 @@ pub struct NodeShape {
     pub labels: BTreeMap<String, String>,
     /// Where the API server reaches its kubelet, on loopback.
     pub kubelet_port: Option<u16>,
+    /// Features its kubelet declares.
+    pub features: Vec<String>,
 }
 
 impl NodeShape {
@@ -40,13 +42,15 @@ impl NodeShape {
             pods: 110,
             labels: BTreeMap::new(),
             kubelet_port: None,
+            features: Vec::new(),
         }
     }
 
-    /// With a kubelet that the API server can ask for logs.
+    /// With a kubelet that the API server can ask for logs, and whose commands it leaves to it.
     #[must_use]
     pub fn with_kubelet(mut self, api: &crate::NodeApi) -> Self {
         self.kubelet_port = Some(api.port());
+        self.features = vec!["ExtendWebSocketsToKubelet".to_owned()];
         self
     }
 
@@ -71,6 +75,7 @@ impl NodeShape {
                 "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}]}});
         if let Some(port) = self.kubelet_port {
             node["status"]["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": port}});
+            node["status"]["declaredFeatures"] = json!(self.features);
             // Nobody resolves names of nodes that do not exist.
             node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "127.0.0.1"}]);
         }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use dovetail_kube::TaskName;
 
 /// `dovetail kube`.
 #[derive(Debug, Args)]
@@ -21,6 +22,8 @@ pub enum Kube {
     Extender(ExtenderArgs),
     /// Make the Jobs of a job file, also of one of OpenPAI
     Submit(SubmitArgs),
+    /// Run a command in a pod of a job
+    Exec(ExecArgs),
     /// Turn HiveD's configuration into objects of Kubernetes, on standard output
     Convert(ConvertArgs),
 }
@@ -93,6 +96,38 @@ pub struct SubmitArgs {
     /// Who looks after its pods
     #[arg(long, value_name = "NAME", default_value = "dovetail")]
     pub scheduler_name: String,
+    /// The kubeconfig [default: KUBECONFIG, ~/.kube/config, the account of the pod]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Another context of the kubeconfig than the current one
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+/// `dovetail kube exec`.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// The name or the number of a job, or the name of a pod
+    #[arg(value_name = "JOB|POD")]
+    pub name: String,
+    /// The command and its arguments, after `--`
+    #[arg(value_name = "CMD", last = true, required = true)]
+    pub command: Vec<String>,
+    /// Which pod of the job, from 0 on; ROLE/N where it has several roles [default: the first]
+    #[arg(long, value_name = "N")]
+    pub task: Option<TaskName>,
+    /// The container [default: the pod's usual one, or its first]
+    #[arg(long, short, value_name = "NAME")]
+    pub container: Option<String>,
+    /// Pass on standard input
+    #[arg(long, short = 'i')]
+    pub stdin: bool,
+    /// Give it a terminal
+    #[arg(long, short)]
+    pub tty: bool,
+    /// The namespace [default: that of the context]
+    #[arg(long, short, value_name = "NAME")]
+    pub namespace: Option<String>,
     /// The kubeconfig [default: KUBECONFIG, ~/.kube/config, the account of the pod]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,

@@ -2,6 +2,7 @@
 
 pub mod args;
 mod convert;
+mod exec;
 pub mod extender;
 mod health;
 mod page;
@@ -9,18 +10,22 @@ mod scheduler;
 mod settings;
 mod submit;
 
+use std::process::ExitCode;
+
 use crate::failure::Failure;
 use args::{Kube, KubeArgs};
 
-/// Runs `dovetail kube`.
+/// Runs `dovetail kube`. Of `exec` the exit code is that of the command.
 ///
 /// # Errors
 /// What the command fails with.
-pub fn run(args: &KubeArgs) -> Result<(), Failure> {
-    match &args.command {
+pub fn run(args: &KubeArgs) -> Result<ExitCode, Failure> {
+    let done = match &args.command {
         Kube::Scheduler(args) => scheduler::run(args),
         Kube::Extender(args) => extender::run(args),
         Kube::Submit(args) => submit::run(args),
         Kube::Convert(args) => convert::run(args),
-    }
+        Kube::Exec(args) => return exec::run(args),
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
