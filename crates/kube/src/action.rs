@@ -2,6 +2,7 @@
 //! asked for again.
 
 use dovetail_control::{JobNo, Launch};
+use dovetail_kubeapi::Meta;
 
 use crate::identity::{GangKey, LookUp};
 
@@ -20,6 +21,16 @@ impl PodId {
     /// Where it is.
     pub fn path(&self) -> String {
         format!("/api/v1/namespaces/{}/pods/{}", self.namespace, self.name)
+    }
+
+    /// The same as metadata.
+    pub(crate) fn meta(&self) -> Meta {
+        Meta {
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            uid: self.uid.clone(),
+            ..Meta::default()
+        }
     }
 }
 

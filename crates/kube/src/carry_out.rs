@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dovetail_kubeapi::{
-    Binding, Client, DeleteOptions, Error, Event, EventSource, Meta, ObjectRef, Patch, Pod, micro_time,
-    seconds_time,
+    Binding, Client, DeleteOptions, Error, Event, Meta, Patch, Pod, micro_time, now_micros, seconds_time,
 };
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
@@ -13,7 +12,7 @@ use tokio::sync::{Semaphore, mpsc};
 use crate::action::{Action, Bind, PodId, Removal};
 use crate::groups::SCHEDULED;
 use crate::identity::{GangKey, LookUp};
-use crate::lease::{Leadership, now};
+use crate::lease::Leadership;
 use crate::words;
 
 /// What comes back.
@@ -149,15 +148,12 @@ impl Hands {
     /// Binds a pod, however often it takes, as long as we lead.
     async fn bind(&self, bind: Bind, message: Option<String>) {
         let metadata = Meta {
-            name: bind.pod.name.clone(),
-            namespace: bind.pod.namespace.clone(),
-            uid: bind.pod.uid.clone(),
             annotations: bind
                 .annotations
                 .iter()
                 .map(|(k, v)| ((*k).to_owned(), v.clone()))
                 .collect(),
-            ..Meta::default()
+            ..bind.pod.meta()
         };
         for claim in &bind.claims {
             if !self.give_devices(claim, &bind.pod).await {
@@ -231,7 +227,7 @@ impl Hands {
     async fn remove(&self, pod: &PodId, why: &Removal) {
         let mut said = json!({words::PREEMPTED_BY: why.message});
         if why.warn_s > 0 {
-            let at = seconds_time(now() + i64::from(why.warn_s) * 1_000_000);
+            let at = seconds_time(now_micros() + i64::from(why.warn_s) * 1_000_000);
             said[words::PREEMPT_AT] = Value::String(at);
         }
         let patch = json!({"metadata": {"uid": pod.uid, "annotations": said}});
@@ -280,7 +276,7 @@ impl Hands {
     async fn mark(&self, pod: &PodId, why: &Removal) {
         let condition = json!({"status": {"conditions": [{
             "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
-            "message": why.message, "lastTransitionTime": seconds_time(now())}]}});
+            "message": why.message, "lastTransitionTime": seconds_time(now_micros())}]}});
         let path = format!("{}/status", pod.path());
         let done = self.client.patch::<Value>(&path, Patch::Strategic, &condition);
         self.or_log(pod, done.await);
@@ -306,7 +302,7 @@ impl Hands {
     async fn explain(&self, pod: &PodId, reason: &str, message: &str) {
         let condition = json!({"status": {"conditions": [{
             "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
-            "lastTransitionTime": seconds_time(now())}]}});
+            "lastTransitionTime": seconds_time(now_micros())}]}});
         let path = format!("{}/status", pod.path());
         self.or_log(
             pod,
@@ -320,7 +316,7 @@ impl Hands {
         let status = if reason == SCHEDULED { "True" } else { "False" };
         let patch = json!({"status": {"conditions": [{
             "type": "PodGroupScheduled", "status": status, "reason": reason, "message": message,
-            "lastTransitionTime": seconds_time(now())}]}});
+            "lastTransitionTime": seconds_time(now_micros())}]}});
         let path = format!(
             "/apis/{}/namespaces/{namespace}/podgroups/{group}/status",
             words::GROUPS_API
@@ -357,33 +353,10 @@ impl Hands {
     }
 
     async fn event(&self, pod: &PodId, kind: &str, reason: &str, message: &str) {
-        let at = now();
-        let event = Event {
-            metadata: Meta {
-                name: format!("{}.{:x}", pod.name, at),
-                namespace: pod.namespace.clone(),
-                ..Meta::default()
-            },
-            involved_object: ObjectRef {
-                api_version: "v1".to_owned(),
-                kind: "Pod".to_owned(),
-                namespace: pod.namespace.clone(),
-                name: pod.name.clone(),
-                uid: pod.uid.clone(),
-            },
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            kind: kind.to_owned(),
-            source: EventSource {
-                component: self.scheduler.clone(),
-            },
-            first_timestamp: Some(seconds_time(at)),
-            last_timestamp: Some(seconds_time(at)),
-            count: 1,
-        };
-        let path = format!("/api/v1/namespaces/{}/events", pod.namespace);
+        let at = now_micros();
+        let event = Event::about_pod(&pod.meta(), kind, reason, message, &self.scheduler, at);
         let permit = self.at_once.acquire().await;
-        if let Err(error) = self.client.post(&path, &event).await {
+        if let Err(error) = self.client.post(&event.path(), &event).await {
             tracing::debug!("event {}: {error}", micro_time(at));
         }
         drop(permit);

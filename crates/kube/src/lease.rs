@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use dovetail_kubeapi::{Client, Error, Lease, LeaseSpec, Meta, micro_time};
+use dovetail_kubeapi::{Client, Error, Lease, LeaseSpec, Meta, micro_time, now_micros};
 use serde_json::json;
 
 /// How a lease is kept.
@@ -190,7 +190,7 @@ impl Elector {
         if !ours && !holder.is_empty() && !self.has_run_out(&lease.spec) {
             return Ok(false);
         }
-        let now = micro_time(now());
+        let now = micro_time(now_micros());
         if !ours {
             lease.spec.acquire_time = Some(now.clone());
             lease.spec.lease_transitions = Some(lease.spec.lease_transitions.unwrap_or(0) + 1);
@@ -213,7 +213,7 @@ impl Elector {
     }
 
     async fn make(&mut self, began: Instant) -> Result<bool, Error> {
-        let now = micro_time(now());
+        let now = micro_time(now_micros());
         let lease = Lease {
             metadata: Meta {
                 name: self.settings.name.clone(),
@@ -256,10 +256,4 @@ impl Elector {
 
 fn length(spec: &LeaseSpec) -> Duration {
     Duration::from_secs(u64::try_from(spec.lease_duration_seconds.unwrap_or(15)).unwrap_or(15))
-}
-
-/// Microseconds since 1970.
-pub(crate) fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }

@@ -1,11 +1,10 @@
 //! Virtual clusters, topologies and policies as they are written down in the cluster.
 
 use dovetail_control::{Operate, PolicyText, parse_span};
-use dovetail_kubeapi::seconds_time;
+use dovetail_kubeapi::{now_micros, seconds_time};
 use dovetail_model::Time;
 
 use crate::carry_out::Hands;
-use crate::lease::now;
 use crate::objects::Objects;
 use crate::resources::{self, ClusterTopology, SchedulingPolicy, VirtualCluster};
 use crate::scheduler::{Scheduler, SchedulerError};
@@ -35,7 +34,7 @@ impl Scheduler {
         self.at_desk(hands, |mirror, desk| mirror.retry_refused(desk))
             .await?;
         for (plural, name, generation, status) in objects.promised() {
-            let said = resources::accepted(&verdict, generation, seconds_time(now()));
+            let said = resources::accepted(&verdict, generation, seconds_time(now_micros()));
             if status.get("message") != said.get("message")
                 || status.get("observedGeneration") != said.get("observedGeneration")
             {
@@ -90,7 +89,7 @@ impl Scheduler {
     }
 
     async fn tell_policy(&self, policy: &SchedulingPolicy, verdict: &Result<(), String>) {
-        let said = resources::accepted(verdict, policy.metadata.generation, seconds_time(now()));
+        let said = resources::accepted(verdict, policy.metadata.generation, seconds_time(now_micros()));
         if policy.status.get("message") != said.get("message")
             || policy.status.get("observedGeneration") != said.get("observedGeneration")
         {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dovetail_control::{
     Backend, Book, Desk, Driver, Fact, Handle, JobNo, JobRequest, Launch, Order, PolicyText, Refusal,
 };
-use dovetail_kubeapi::{Change, Client, Error, Node, Patch};
+use dovetail_kubeapi::{Change, Client, Error, Node, Patch, now_micros};
 use dovetail_model::NodeId;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use crate::action::Action;
 use crate::carry_out::{Answer, Events, Hands};
 use crate::foreseen::Foreseen;
-use crate::lease::{Leadership, now};
+use crate::lease::Leadership;
 use crate::mirror::{Ledger, Mirror, Settings};
 use crate::objects::{Objects, are_listed};
 use crate::resources;
@@ -386,7 +386,7 @@ impl Scheduler {
 
     /// Pods that wait are told why; objects of ours how they stand.
     async fn explain(&self, hands: &Hands, objects: &Objects) -> Result<(), SchedulerError> {
-        let since = now() - 2_000_000;
+        let since = now_micros() - 2_000_000;
         let etas = self.foreseen.words();
         let actions: Vec<Action> = self
             .at_desk(hands, move |mirror, desk| {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use crate::error::{ConfigError, Error};
-use crate::time::parse_time;
+use crate::time::{now_micros, parse_time};
 
 /// The way to an API server.
 #[derive(Debug, Clone)]
@@ -94,8 +94,7 @@ impl Auth {
 impl ExecPlugin {
     async fn token(&self) -> Result<String, Error> {
         let mut last = self.last.lock().await;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+        let now = now_micros();
         let soon = now + 60_000_000;
         if let Some((token, until)) = last.as_ref()
             && until.is_none_or(|until| until > soon)

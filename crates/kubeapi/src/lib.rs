@@ -7,6 +7,7 @@ mod client;
 mod config;
 mod devices;
 mod error;
+mod event;
 mod exec;
 mod kubeconfig;
 mod objects;
@@ -23,14 +24,15 @@ pub use devices::{
     ResourceClaim, ResourceSlice, SliceSpec,
 };
 pub use error::{ConfigError, Error, Status};
+pub use event::{Event, EventSource};
 pub use exec::{Channel, Ended, Exec, ExecRequest, Input, Output};
 pub use objects::{
-    Binding, Condition, Container, ContainerState, ContainerStatus, Event, EventSource, Lease, LeaseSpec,
-    List, Meta, Namespace, Node, NodeAddress, NodeSelectorTerm, NodeSpec, NodeStatus, Object, ObjectRef,
-    Owner, Pod, PodSpec, PodStatus, Requirement, Resources, Taint, Target, Terminated, Toleration,
+    Binding, Condition, Container, ContainerState, ContainerStatus, Lease, LeaseSpec, List, Meta, Namespace,
+    Node, NodeAddress, NodeSelectorTerm, NodeSpec, NodeStatus, Object, ObjectRef, Owner, Pod, PodSpec,
+    PodStatus, Requirement, Resources, Taint, Target, Terminated, Toleration,
 };
 pub use quantity::{cpu_milli, memory_mib, whole};
 pub use stream::Lines;
-pub use time::{micro_time, parse_time, seconds_time};
+pub use time::{micro_time, now_micros, parse_time, seconds_time};
 pub use watch::{Change, Watcher};
 pub use websocket::{FrameError, Frames, Message, Side, accept, frame};

@@ -503,41 +503,6 @@ pub struct Target {
     pub name: String,
 }
 
-/// Something that happened to an object.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Event {
-    /// Its name.
-    pub metadata: Meta,
-    /// What it is about.
-    pub involved_object: ObjectRef,
-    /// A word.
-    pub reason: String,
-    /// A sentence.
-    pub message: String,
-    /// `Normal` or `Warning`.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// Who says so.
-    pub source: EventSource,
-    /// When it was first seen.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_timestamp: Option<String>,
-    /// When it was last seen.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_timestamp: Option<String>,
-    /// How often.
-    pub count: i32,
-}
-
-/// Who tells of an event.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct EventSource {
-    /// The component.
-    pub component: String,
-}
-
 /// Names an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -1,6 +1,14 @@
 //! Times as Kubernetes writes them (RFC 3339), as microseconds since 1970.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 const DAY: i64 = 86_400;
+
+/// Now, in microseconds since 1970.
+pub fn now_micros() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
 
 /// Days since 1970 of a date.
 fn days(year: i64, month: i64, day: i64) -> i64 {

@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use dovetail_kubeapi::{
-    Change, Client, DeleteOptions, Error, List, Node, Patch, Pod, Watcher, micro_time, seconds_time,
+    Change, Client, DeleteOptions, Error, List, Node, Patch, Pod, Watcher, micro_time, now_micros,
+    seconds_time,
 };
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -145,11 +146,6 @@ impl Shared {
             }
         }
     }
-}
-
-pub(crate) fn now_micros() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 async fn stand_in(

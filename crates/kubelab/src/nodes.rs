@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_kubeapi::{Client, Error, Patch, seconds_time};
+use dovetail_kubeapi::{Client, Error, Patch, now_micros, seconds_time};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-
-use crate::kubelet::now_micros;
 
 /// What a node has.
 #[derive(Debug, Clone, PartialEq, Eq)]

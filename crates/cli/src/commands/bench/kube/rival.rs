@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use dovetail_kubeapi::{Binding, Client, Event, EventSource, Meta, ObjectRef};
+use dovetail_kubeapi::{Binding, Client, Event, Meta, now_micros};
 use dovetail_kubelab::cpu_of;
 use serde::Serialize;
 
@@ -151,9 +151,16 @@ pub(super) async fn bind_all(client: &Client, pods: Vec<Seen>, with_events: bool
                     .bind(&Binding::new(named(&pod.metadata), &Field::node(at / 8)))
                     .await;
                 if with_events {
-                    let _ = client
-                        .post(&events_of(&pod.metadata), &event(&pod.metadata, at))
-                        .await;
+                    let message = format!("bound to {}", Field::node(at / 8));
+                    let event = Event::about_pod(
+                        &pod.metadata,
+                        "Normal",
+                        "Scheduled",
+                        &message,
+                        "binder",
+                        now_micros(),
+                    );
+                    let _ = client.post(&event.path(), &event).await;
                 }
             }
         });
@@ -167,35 +174,5 @@ fn named(meta: &Meta) -> Meta {
         namespace: meta.namespace.clone(),
         uid: meta.uid.clone(),
         ..Meta::default()
-    }
-}
-
-fn events_of(meta: &Meta) -> String {
-    format!("/api/v1/namespaces/{}/events", meta.namespace)
-}
-
-fn event(pod: &Meta, at: usize) -> Event {
-    Event {
-        metadata: Meta {
-            name: format!("{}.{at:x}", pod.name),
-            namespace: pod.namespace.clone(),
-            ..Meta::default()
-        },
-        involved_object: ObjectRef {
-            api_version: "v1".to_owned(),
-            kind: "Pod".to_owned(),
-            namespace: pod.namespace.clone(),
-            name: pod.name.clone(),
-            uid: pod.uid.clone(),
-        },
-        reason: "Scheduled".to_owned(),
-        message: format!("bound to {}", Field::node(at / 8)),
-        kind: "Normal".to_owned(),
-        source: EventSource {
-            component: "binder".to_owned(),
-        },
-        first_timestamp: None,
-        last_timestamp: None,
-        count: 1,
     }
 }

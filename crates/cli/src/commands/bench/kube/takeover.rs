@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use dovetail_kubeapi::{Lease, parse_time};
+use dovetail_kubeapi::{Lease, now_micros, parse_time};
 use tokio::runtime::Runtime;
 
 use super::field::Field;
@@ -79,10 +79,7 @@ async fn takeover(field: &Field, observer: &mut Observer, run: u32) -> Result<f6
     let lease: Lease = field.client.get(path).await.or_work()?;
     let renewed = lease.spec.renew_time.as_deref().and_then(parse_time);
     let renewed = renewed.ok_or_else(|| Failure::Work(anyhow!("the lease was never renewed")))?;
-    let age = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .or_work()?
-        .saturating_sub(Duration::from_micros(renewed.unsigned_abs()));
+    let age = Duration::from_micros(u64::try_from(now_micros() - renewed).unwrap_or(0));
     let ends = Instant::now() + LEASE.saturating_sub(age);
     field.create_pod(&format!("after-{run}")).await?;
     observer.until_bound(count + 1).await?;

@@ -1,0 +1,75 @@
+//! What is told about objects.
+
+use serde::{Deserialize, Serialize};
+
+use crate::objects::{Meta, ObjectRef};
+use crate::time::seconds_time;
+
+/// Something that happened to an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Event {
+    /// Its name.
+    pub metadata: Meta,
+    /// What it is about.
+    pub involved_object: ObjectRef,
+    /// A word.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+    /// `Normal` or `Warning`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Who says so.
+    pub source: EventSource,
+    /// When it was first seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_timestamp: Option<String>,
+    /// When it was last seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_timestamp: Option<String>,
+    /// How often.
+    pub count: i32,
+}
+
+/// Who tells of an event.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EventSource {
+    /// The component.
+    pub component: String,
+}
+
+impl Event {
+    /// About a pod, of which name, namespace and uid matter, at a moment in microseconds.
+    pub fn about_pod(pod: &Meta, kind: &str, reason: &str, message: &str, component: &str, at: i64) -> Self {
+        Self {
+            metadata: Meta {
+                name: format!("{}.{at:x}", pod.name),
+                namespace: pod.namespace.clone(),
+                ..Meta::default()
+            },
+            involved_object: ObjectRef {
+                api_version: "v1".to_owned(),
+                kind: "Pod".to_owned(),
+                namespace: pod.namespace.clone(),
+                name: pod.name.clone(),
+                uid: pod.uid.clone(),
+            },
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            kind: kind.to_owned(),
+            source: EventSource {
+                component: component.to_owned(),
+            },
+            first_timestamp: Some(seconds_time(at)),
+            last_timestamp: Some(seconds_time(at)),
+            count: 1,
+        }
+    }
+
+    /// Where it is sent to.
+    pub fn path(&self) -> String {
+        format!("/api/v1/namespaces/{}/events", self.metadata.namespace)
+    }
+}
