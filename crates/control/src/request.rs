@@ -107,6 +107,9 @@ pub struct JobRequest {
     /// Only on the nodes within this fence: for drivers that know where a job may be, and not for people.
     #[serde(skip)]
     pub fence: Option<FenceId>,
+    /// Only on what others leave: for drivers whose jobs grow by jobs, and not for people.
+    #[serde(skip)]
+    pub spare: bool,
     /// Memory it fills on each GPU, in MiB.
     pub gpu_memory_mib: u64,
     /// CPUs beside each GPU.
@@ -181,6 +184,7 @@ impl Default for JobRequest {
             max_gpus: None,
             gpu_type: None,
             fence: None,
+            spare: false,
             gpu_memory_mib: 0,
             cpus_per_gpu: 0.0,
             memory_mib_per_gpu: 0,

@@ -253,9 +253,11 @@ impl State {
                 Some(crowd) => order.line_among(&entry.job, crowd, now),
                 None => order.line(&entry.job, now),
             };
-            let line = match tenancy.limits() {
-                true => line.of_class(tenancy.class(&entry.job.spec)),
-                false => line,
+            let spec = &entry.job.spec;
+            let line = match (tenancy.limits(), spec.spare) {
+                (false, false) => line,
+                (true, _) => line.of_class(2 * tenancy.class(spec) + u8::from(spec.spare)),
+                (false, true) => line.of_class(1),
             };
             if crowd.is_some() && entry.seat == seat && entry.job.line == line && line.until.is_none() {
                 continue;

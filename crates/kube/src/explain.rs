@@ -63,11 +63,11 @@ pub(crate) fn explanation(
         return Some(("Unschedulable", why.clone()));
     }
     let Some(no) = gang.job else {
-        let (size, _) = gang.size?;
+        let (_, least) = gang.size?;
         let there = gang.waiting().len();
         return Some((
             "GangIncomplete",
-            format!("gang {} has {there} of {size} pods", gang.key),
+            format!("gang {} has {there} of {least} pods", gang.key),
         ));
     };
     let job = book.job(no)?;

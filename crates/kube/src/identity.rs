@@ -83,6 +83,8 @@ pub struct Identity {
     pub key: GangKey,
     /// The size of that.
     pub size: Size,
+    /// With how many pods its gang starts, where that is said.
+    pub least: Option<u32>,
     /// What it needs.
     pub needs: Needs,
     /// The virtual cluster, where it is named.
@@ -174,6 +176,7 @@ impl Identity {
         let mut identity = Self {
             key,
             size,
+            least: number(words::GANG_MIN)?,
             needs: Needs::of(pod, gpu_resources)?,
             virtual_cluster: said(words::VIRTUAL_CLUSTER).map(str::to_owned),
             priority,
@@ -255,6 +258,18 @@ impl Identity {
 type Said<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
 type Number<'a> = dyn Fn(&str) -> Result<Option<u32>, String> + 'a;
 
+/// How many pods a gang has, and with how many it starts.
+pub(crate) fn starts_with(size: u32, least: Option<u32>) -> Result<(u32, u32), String> {
+    match least.unwrap_or(size) {
+        0 => Err(format!("annotation {}: must be at least 1", words::GANG_MIN)),
+        least if least > size => Err(format!(
+            "annotation {}: {least} is more than the gang has, which is {size}",
+            words::GANG_MIN
+        )),
+        least => Ok((size, least)),
+    }
+}
+
 /// The gang by our annotation, by the native group, by the owner; else the pod alone.
 fn gang<'a>(pod: &'a Pod, said: &Said<'a>, number: &Number<'_>) -> Result<(GangKey, Size), String> {
     let meta = &pod.metadata;
@@ -267,17 +282,7 @@ fn gang<'a>(pod: &'a Pod, said: &Said<'a>, number: &Number<'_>) -> Result<(GangK
         format!("/apis/{group}/namespaces/{}/{plural}/{name}", meta.namespace)
     };
     let least = number(words::GANG_MIN)?;
-    let known = |size: u32| {
-        let least = least.unwrap_or(size);
-        match least {
-            0 => Err(format!("annotation {}: must be at least 1", words::GANG_MIN)),
-            _ if least > size => Err(format!(
-                "annotation {}: {least} is more than the gang has, which is {size}",
-                words::GANG_MIN
-            )),
-            _ => Ok(Size::Known(size, least)),
-        }
-    };
+    let known = |size: u32| starts_with(size, least).map(|(size, least)| Size::Known(size, least));
     let size = number(words::GANG_SIZE)?;
     if let Some(name) = said(words::GANG) {
         return match size {

@@ -34,7 +34,7 @@ pub use carry_out::Events;
 pub use identity::{GangKey, Identity, Says, Size};
 pub use lease::{Elector, Leadership, LeaseSettings};
 pub use manifest::{Manifest, Sender, Several, manifest, object_name, unique_name};
-pub use mirror::{Claimed, Gang, Ledger, Member, Mirror, Phase, Seat, Settings};
+pub use mirror::{Beside, Claimed, Gang, Ledger, Member, Mirror, Phase, Seat, Settings};
 pub use plan::Plan;
 pub use resources::{
     API, ClusterTopology, SchedulingPolicy, SchedulingPolicySpec, VirtualCluster, VirtualClusterSpec,

@@ -7,7 +7,7 @@ pub const GROUP: &str = "dovetail.io";
 pub(crate) const GANG: &str = "dovetail.io/gang";
 /// How many pods that gang has.
 pub(crate) const GANG_SIZE: &str = "dovetail.io/gang-size";
-/// With how many it may start; the others take places that fall empty.
+/// With how many it starts; the others follow one by one.
 pub(crate) const GANG_MIN: &str = "dovetail.io/gang-min";
 /// The virtual cluster.
 pub(crate) const VIRTUAL_CLUSTER: &str = "dovetail.io/virtual-cluster";
@@ -34,6 +34,9 @@ pub(crate) const JOB: &str = "dovetail.io/job";
 pub(crate) const LAUNCH: &str = "dovetail.io/launch";
 /// Written on a bound pod: its GPUs, such as `0,1`.
 pub(crate) const GPUS: &str = "dovetail.io/gpus";
+/// Written on a bound pod that was not there when its gang started: the job of the gang, its launch, and
+/// which of those beside it it is, such as `17/4/1`.
+pub(crate) const RIDES_ON: &str = "dovetail.io/rides-on";
 /// Written on the first pod of a gang before any of them is bound: where each of them goes.
 pub const PLAN: &str = "dovetail.io/plan";
 

@@ -107,5 +107,16 @@ fn a_native_group_is_told_how_it_stands() {
     cluster.until("and that it has a place now", || {
         condition("second")["status"] == "True"
     });
+    // A group says with how many it starts; whoever comes later follows when there is room.
+    let mut one = pod("second-2", 1, &json!({}));
+    one["spec"]["schedulingGroup"] = json!({"podGroupName": "second"});
+    cluster.make(&one);
+    cluster.until("the third stands in line", || {
+        cluster.why("second-2").contains("stands in line")
+    });
+    cluster.delete("second-0");
+    cluster.until("it takes the place of the first", || {
+        cluster.phase("second-2") == "Running"
+    });
     cluster.check_gpus();
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dovetail_control::{Book, Clock, Fact, JobNo, JobRequest, JobState, Order, PolicyText, Refusal};
-use dovetail_kube::{Action, Ledger, Mirror, Settings};
+use dovetail_kube::{Action, Gang, Ledger, Mirror, Settings};
 use dovetail_kubeapi::{Node, Pod};
 use dovetail_model::Time;
 use proptest::prelude::*;
@@ -158,14 +158,18 @@ impl World {
         let i = self.made;
         let mut meta = json!({"name": format!("{gang}-{i}"), "namespace": "ns", "uid": format!("uid-{i}"),
             "creationTimestamp": "2026-11-17T00:00:00Z"});
+        let size = self.sizes[gang];
+        if let Some(least) = least_of(gang, size) {
+            meta["annotations"] = json!({"dovetail.io/gang-min": least.to_string()});
+        }
         match owned {
             true => {
                 meta["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": gang, "uid": gang,
                     "controller": true}]);
             }
             false => {
-                let size = self.sizes[gang].to_string();
-                meta["annotations"] = json!({"dovetail.io/gang": gang, "dovetail.io/gang-size": size});
+                meta["annotations"]["dovetail.io/gang"] = json!(gang);
+                meta["annotations"]["dovetail.io/gang-size"] = json!(size.to_string());
             }
         }
         let limits = json!({"nvidia.com/gpu": gpus.to_string(), "cpu": "1"});
@@ -375,6 +379,12 @@ fn zone_of(gang: &str) -> Option<String> {
     (number % 4 == 3).then(|| (number / 4 % NODES).to_string())
 }
 
+/// Some gangs start with half of their pods.
+fn least_of(gang: &str, size: u32) -> Option<u32> {
+    let number: u32 = gang[1..].parse().unwrap();
+    (number % 3 == 2).then(|| size.div_ceil(2))
+}
+
 fn is_over(pod: &Pod) -> bool {
     matches!(pod.status.phase.as_str(), "Succeeded" | "Failed")
 }
@@ -384,10 +394,10 @@ proptest! {
 
     #[test]
     fn no_gpu_has_two_pods_and_gangs_are_whole(
-        policy in prop::sample::select(vec!["fifo-backfill:priority=true", "srsf", "tiresias", "las"]),
+        policy in prop::sample::select(vec!["fifo-backfill:priority=true", "drf", "tiresias", "las", "themis"]),
         steps in prop::collection::vec((0_u8..15, any::<usize>()), 1..120),
     ) {
-        let mut world = World::new(if policy == "srsf" { "las" } else { policy });
+        let mut world = World::new(policy);
         for (what, pick) in steps {
             world.step(what, pick);
         }
@@ -403,8 +413,93 @@ proptest! {
             if there > 0 && waiting > 0 {
                 prop_assert!(gang.seats.len() == there, "gang {} is half bound: {gang:#?}", gang.key);
             }
+            // Whoever could run beside its gang stands in line for that.
+            let is_up = |gang: &Gang| gang.job.and_then(|no| world.book.job(no)).is_some_and(|job| job.state.is_up());
+            let room = gang.size.map_or(0, |(size, least)| if least < size { size as usize } else { 0 });
+            prop_assert!(!is_up(gang) || waiting == 0 || gang.seats.len() + gang.riders.len() >= room,
+                "pods of {} do not stand in line: {gang:#?}", gang.key);
+            if let Some(below) = &gang.rides_on {
+                let below = world.mirror.gangs().find(|g| g.key == *below);
+                prop_assert!(below.is_some_and(|g| g.riders.contains(&gang.key)), "{gang:#?}");
+                prop_assert!(gang.members.len() <= 1, "{gang:#?}");
+                // What runs on when its gang has ended rides on a job that is over.
+                let on = gang.members.values().find_map(|m| m.rides_on).map(|on| on.job);
+                prop_assert!(below.is_some_and(|g| is_up(g) || (on.is_some() && on != g.job)),
+                    "a pod rides on what does not run: {gang:#?}\n{below:#?}");
+            }
         }
     }
+}
+
+#[test]
+fn pods_beyond_those_a_gang_starts_with_follow_one_by_one_and_go_with_it() {
+    let mut world = World::new("fifo-backfill:priority=true");
+    // Two pods of four GPUs start it, and two more belong to it; there is room for three.
+    let gang = "g2";
+    world.sizes.insert(gang.to_owned(), 4);
+    for _ in 0..4 {
+        world.make_pod(gang, true, GPUS, 0);
+    }
+    world.settle();
+    let bound = |world: &World| {
+        let there = world
+            .pods
+            .values()
+            .filter(|p| !is_over(p) && !p.spec.node_name.is_empty());
+        there
+            .map(|p| p.metadata.annotations.get("dovetail.io/rides-on").cloned())
+            .collect::<Vec<_>>()
+    };
+    let riders = |world: &World| bound(world).into_iter().flatten().count();
+    assert_eq!((bound(&world).len(), riders(&world)), (3, 1));
+    // The one that waits stands in line under the name of the gang.
+    let jobs = || {
+        world
+            .book
+            .jobs()
+            .map(|j| (j.request.name.clone(), j.state.is_up()))
+    };
+    let named: Vec<(String, bool)> = jobs().collect();
+    assert_eq!(named[0], ("ns/g2".to_owned(), true));
+    assert!(
+        named[1..].iter().all(|(name, _)| name.starts_with("ns/g2 + ")),
+        "{named:?}"
+    );
+    assert_eq!(named.iter().filter(|(_, up)| *up).count(), 2, "{named:?}");
+
+    // After a restart it is the same.
+    world.crash();
+    world.settle();
+    assert_eq!((bound(&world).len(), riders(&world)), (3, 1));
+
+    // Its owner stops it: the rider goes with it, and what is made in their place starts as before.
+    let before: BTreeSet<String> = world
+        .pods
+        .values()
+        .filter(|p| !p.spec.node_name.is_empty())
+        .map(|p| p.metadata.uid.clone())
+        .collect();
+    let job = world.book.jobs().find(|j| j.request.name == "ns/g2").unwrap().no;
+    world.with(|_, desk| {
+        desk.record(Fact::Cancelled {
+            job,
+            by: "alice".to_owned(),
+        });
+    });
+    assert_eq!(
+        world
+            .pending
+            .iter()
+            .filter(|a| matches!(a, Action::Remove { .. }))
+            .count(),
+        3
+    );
+    world.settle();
+    assert!(
+        before.iter().all(|uid| !world.pods.contains_key(uid)),
+        "{before:?}"
+    );
+    assert_eq!((bound(&world).len(), riders(&world)), (3, 1));
 }
 
 /// A job that is sent before its pods are there.

@@ -152,23 +152,33 @@ fn a_gang_starts_with_as_many_pods_as_it_has_to() {
     let annotations = support::gang("g", 4, &json!({"dovetail.io/gang-min": "2"}));
     cluster.pod("g-0", 1, &annotations);
     cluster.until("one is too few, and that is said", || {
-        cluster.why("g-0").contains("has 1 of 4 pods")
+        cluster.why("g-0").contains("has 1 of 2 pods")
     });
     cluster.pod("g-1", 1, &annotations);
     cluster.until("two are enough", || cluster.runs("g", 2));
-    // The third waits for a place of the launch, although GPUs are free; it takes one that falls empty.
+    // The third follows as soon as there is room; the fourth stands in line.
     cluster.pod("g-2", 1, &annotations);
-    cluster.pod("other", 2, &json!({}));
-    cluster.until("others use what the gang did not ask for", || {
-        cluster.phase("other") == "Running"
+    cluster.until("the third follows", || cluster.runs("g", 3));
+    cluster.pod("other", 1, &json!({}));
+    cluster.until("somebody else is there", || cluster.phase("other") == "Running");
+    cluster.pod("g-3", 1, &annotations);
+    cluster.until("the fourth stands in line for itself", || {
+        cluster.why("g-3").contains("job 4: ")
     });
-    assert_eq!(cluster.node_of("g-2"), None, "{}", cluster.picture());
+    // After a restart it is the same.
+    cluster.halt();
+    cluster.schedule();
+    cluster.until("three run, and the fourth stands in line", || {
+        cluster.runs("g", 3) && cluster.why("g-3").contains("job")
+    });
+    assert_eq!(cluster.node_of("g-3"), None, "{}", cluster.picture());
+    // A place of the gang itself that falls empty goes to the one that waits.
     let place = cluster.node_of("g-0");
     cluster.delete("g-0");
-    cluster.until("the third takes the place of the first", || {
-        cluster.phase("g-2") == "Running"
+    cluster.until("the fourth takes the place of the first", || {
+        cluster.phase("g-3") == "Running"
     });
-    assert_eq!(cluster.node_of("g-2"), place);
+    assert_eq!(cluster.node_of("g-3"), place);
     cluster.check_gpus();
 }
 

@@ -66,6 +66,9 @@ pub struct JobSpec {
     /// Only on these nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceId>,
+    /// Only on what others leave: it stands behind every job of its kind of tenant that is not spare, whatever the order says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spare: bool,
     /// CPU wanted for each GPU, in milli-cores.
     pub cpu_milli_per_gpu: u32,
     /// Memory wanted for each GPU, in MiB.
@@ -122,6 +125,7 @@ impl JobSpec {
             max_gpus: gpus,
             gpu_type: None,
             fence: None,
+            spare: false,
             cpu_milli_per_gpu: 0,
             memory_mib_per_gpu: 0,
             gpu_memory_mib: 0,

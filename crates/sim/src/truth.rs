@@ -150,6 +150,7 @@ impl Teller {
             max_gpus: job.max_gpus.max(job.gpus),
             gpu_type: job.gpu_type.map(|t| self.gpu_types[t.0 as usize]),
             fence: None,
+            spare: false,
             cpu_milli_per_gpu: job.cpu_milli_per_gpu,
             memory_mib_per_gpu: job.memory_mib_per_gpu,
             gpu_memory_mib: match job.gpu_memory_mib {

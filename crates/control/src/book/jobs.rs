@@ -460,6 +460,7 @@ impl Book {
             cpu_milli_per_gpu: (request.cpus_per_gpu * 1000.0) as u32,
             memory_mib_per_gpu: request.memory_mib_per_gpu,
             fence: request.fence,
+            spare: request.spare,
             gpu_memory_mib: request.gpu_memory_mib,
             gpus_per_task: request.gpus_per_task,
             submit: submitted,

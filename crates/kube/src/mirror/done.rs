@@ -32,6 +32,9 @@ fn has_failed(member: &Member) -> bool {
 impl Gang {
     /// How it went, once that does not depend on what still runs.
     pub(super) fn verdict(&self) -> Option<Verdict> {
+        if self.rides_on.is_some() {
+            return None;
+        }
         let roles = self.roles_that_decide();
         let failed = roles.values().find(|v| **v == Verdict::TooManyFailed);
         failed.or(roles.values().next()).copied()

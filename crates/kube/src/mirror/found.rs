@@ -53,6 +53,7 @@ impl Mirror {
         if !self.settled {
             self.take_up(ledger);
             self.settled = true;
+            self.call_back_the_left(ledger);
         }
         // In the order they came, so that numbers of jobs tell who was first.
         let mut keys: Vec<GangKey> = keys.into_iter().collect();
@@ -152,8 +153,8 @@ impl Mirror {
         let gang = self.gang_entry(key);
         gang.job = Some(job);
         gang.fence = fence;
-        if let Some(Size::Known(size, least)) = gang.members.values().next().map(|m| m.identity.size.clone())
-        {
+        let said = gang.members.values().next().map(|m| m.identity.size.clone());
+        if let (Some(Size::Known(size, least)), None) = (said, &gang.rides_on) {
             gang.size = Some((size, least));
         }
         if !taken_up {

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use dovetail_control::{Fact, Hold, JobNo, JobRequest, JobState, Launch, Retries, Role};
 use dovetail_model::{FenceId, NodeId};
 
+use super::riders::Beside;
 use super::{Claimed, Ledger, Mirror};
 use crate::action::{Action, PodId, Removal};
 use crate::ask::Needs;
 use crate::fit::Wants;
-use crate::identity::{GangKey, Identity, Size};
+use crate::identity::{GangKey, Identity, Size, starts_with};
 
 /// Where a pod is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +55,8 @@ pub struct Member {
     pub deleting: bool,
     /// Somebody does not want it to be bound yet.
     pub gated: bool,
+    /// It was bound beside this launch of its gang.
+    pub rides_on: Option<Beside>,
     /// Whether we have told it to go.
     pub removed: bool,
     /// A binding to this node is on its way: it may be there any moment.
@@ -122,6 +125,10 @@ pub struct Gang {
     pub looked_after: bool,
     /// It is done, and the owners of what still runs were told.
     pub is_done: bool,
+    /// The gang this pod belongs to, which started without it.
+    pub rides_on: Option<GangKey>,
+    /// Those that ride on this gang.
+    pub riders: BTreeSet<GangKey>,
 }
 
 impl Gang {
@@ -141,6 +148,8 @@ impl Gang {
             said_on_group: String::new(),
             looked_after: false,
             is_done: false,
+            rides_on: None,
+            riders: BTreeSet::new(),
         }
     }
 
@@ -167,37 +176,32 @@ impl Gang {
             .min_by(|a, b| rank(a).cmp(&rank(b)))
     }
 
-    /// With how many pods it may start: those that are done are not made anew.
+    /// With how many pods it starts: those that are done are not made anew.
     pub fn least(&self) -> Option<usize> {
         let (_, least) = self.size?;
-        Some((least as usize).saturating_sub(self.done()).max(1))
-    }
-
-    /// How many pods it has, or still needs.
-    pub fn most(&self) -> Option<usize> {
-        let (size, _) = self.size?;
-        Some((size as usize).saturating_sub(self.done()).max(1))
+        Some((least as usize).saturating_sub(self.done().count()).max(1))
     }
 
     /// Pods that ended well and belong to somebody who counts them.
-    fn done(&self) -> usize {
+    pub(super) fn done(&self) -> impl Iterator<Item = &Member> {
         let is_done = |m: &&Member| m.phase == Phase::Succeeded && m.identity.controller.is_some();
-        self.members.values().filter(is_done).count()
+        self.members.values().filter(is_done)
     }
 
     /// The pods that go into its next launch; none while they are too few.
     pub(super) fn those_who_go(&self) -> Option<Vec<Member>> {
-        let (least, most) = (self.least()?, self.most()?);
+        let least = self.least()?;
         let waiting = self.waiting();
-        let whole = match waiting.len() {
-            few if few < least => return None,
-            some if some < most => least,
-            _ => most,
-        };
-        Some(waiting.into_iter().take(whole).cloned().collect())
+        (waiting.len() >= least).then(|| waiting.into_iter().take(least).cloned().collect())
     }
 
-    fn seated(&self, uid: &str) -> bool {
+    /// Whether nobody sits there who has not ended.
+    pub(super) fn is_empty_seat(&self, at: usize) -> bool {
+        let over = |uid: &String| self.members.get(uid).is_none_or(|m| m.phase.is_over());
+        self.seats[at].pod.as_ref().is_none_or(over)
+    }
+
+    pub(super) fn seated(&self, uid: &str) -> bool {
         self.seats.iter().any(|seat| seat.pod.as_deref() == Some(uid))
     }
 }
@@ -244,13 +248,28 @@ impl Mirror {
         }
     }
 
-    /// Whatever has to happen to a gang now.
+    /// Whatever has to happen to a gang now, and to those it has to do with.
     pub(crate) fn look_at(&mut self, key: &GangKey, ledger: &mut impl Ledger) {
+        self.to_look_at.push_back(key.clone());
+        // What is found on the way is looked at afterwards.
+        if self.to_look_at.len() > 1 {
+            return;
+        }
+        while let Some(next) = self.to_look_at.front().cloned() {
+            self.look_at_one(&next, ledger);
+            self.to_look_at.pop_front();
+        }
+    }
+
+    fn look_at_one(&mut self, key: &GangKey, ledger: &mut impl Ledger) {
         let Some(gang) = self.gangs.get_mut(key) else {
             return;
         };
-        if gang.members.is_empty() && gang.job.is_none() {
-            self.gangs.remove(key);
+        if gang.members.is_empty() && gang.job.is_none() && gang.riders.is_empty() {
+            let gone = self.gangs.remove(key);
+            if let Some(below) = gone.and_then(|g| g.rides_on) {
+                self.step_down(&below, key, ledger);
+            }
             return;
         }
         if gang.size.is_none() {
@@ -271,10 +290,21 @@ impl Mirror {
         if !self.settled {
             return;
         }
+        if self.gets_off(key, ledger) {
+            return;
+        }
         self.clear_strays(key);
         let state = self.gangs[key]
             .job
             .map(|no| (no, ledger.book().job(no).map(|job| job.state.clone())));
+        if !matches!(&state, Some((_, Some(JobState::Starting | JobState::Running)))) {
+            self.look_at_riders(key, ledger);
+        }
+        let goes_on = |state: &JobState| !matches!(state, JobState::Ended(_) | JobState::Stopping(_));
+        if matches!(&state, Some((_, Some(state))) if goes_on(state)) && self.goes_with_its_gang(key, ledger)
+        {
+            return;
+        }
         match state {
             None => self.gather(key, ledger),
             Some((no, None | Some(JobState::Ended(_)))) => self.part_from(key, no, ledger),
@@ -291,8 +321,9 @@ impl Mirror {
             return;
         };
         gang.asked = false;
-        match size {
-            Ok(size) => gang.size = Some((size.max(1), size.max(1))),
+        let least = gang.members.values().find_map(|m| m.identity.least);
+        match size.and_then(|size| starts_with(size.max(1), least)) {
+            Ok(size) => gang.size = Some(size),
             Err(why) => {
                 gang.refused = Some(why);
                 return;
@@ -324,7 +355,9 @@ impl Mirror {
         let Some(members) = gang.those_who_go().filter(|_| gang.refused.is_none()) else {
             return;
         };
+        // The number that was given is that of the gang.
         let number = members.first().and_then(|m| m.identity.number);
+        let number = number.filter(|_| gang.rides_on.is_none());
         if let Some(no) = number.filter(|no| ledger.book().job(*no).is_some()) {
             return self.join(key, no, ledger);
         }
@@ -384,6 +417,9 @@ impl Mirror {
             return Err("it has no pods".to_owned());
         };
         let identity = &first.identity;
+        if gang.rides_on.is_some() && identity.needs.gpus == 0 {
+            return Err("it asks for no GPU and was not there when its gang started".to_owned());
+        }
         let tenant = match &identity.virtual_cluster {
             Some(named) => named.clone(),
             // A namespace that has a virtual cluster of its name uses that.
@@ -393,11 +429,12 @@ impl Mirror {
             None => dovetail_control::DEFAULT_CLUSTER.to_owned(),
         };
         let mut request = JobRequest {
-            name: identity.job_name.clone().unwrap_or_else(|| gang.key.to_string()),
+            name: gang.job_name(identity),
             command: vec!["pods".to_owned()],
             tenant,
             gpu_type: identity.gpu_type.clone(),
             fence,
+            spare: gang.rides_on.is_some(),
             priority: identity.priority,
             expected_s: identity.expected_s.map(f64::from),
             retries: Retries {
@@ -565,12 +602,8 @@ impl Mirror {
         free.retain(|m| !gang.seated(&m.id.uid));
         let mut pairs = Vec::new();
         for (at, seat) in gang.seats.iter().enumerate() {
-            let empty = seat
-                .pod
-                .as_ref()
-                .is_none_or(|uid| gang.members.get(uid).is_none_or(|m| m.phase.is_over()));
             let fits = |m: &&Member| m.identity.needs == seat.needs;
-            if let (true, Some(next)) = (empty, free.iter().position(fits)) {
+            if let (true, Some(next)) = (gang.is_empty_seat(at), free.iter().position(fits)) {
                 pairs.push((at, free.remove(next).id.clone()));
             }
         }

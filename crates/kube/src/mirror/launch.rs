@@ -53,8 +53,8 @@ impl Mirror {
                 chosen.push(member.clone());
             }
         }
-        if let Some(most) = gang.most() {
-            chosen.truncate(most);
+        if let Some(least) = gang.least() {
+            chosen.truncate(least);
         }
         chosen
     }
@@ -74,6 +74,9 @@ impl Mirror {
             ];
             if member.identity.hived {
                 annotations.push((words::HIVED_ISOLATION, gpus));
+            }
+            if let Some(beside) = self.beside(gang) {
+                annotations.push((words::RIDES_ON, beside.to_string()));
             }
             let node = name(seat);
             let claims = self.claim_devices(&member.id.namespace, &member.claims, &node, seat)?;
@@ -119,7 +122,7 @@ impl Mirror {
             let why = "it is not known any more where all pods of its gang belong";
             return self.give_up(key, no, &not_whole(why, false), ledger);
         }
-        let mut spare = self.spare(&self.gangs[key]);
+        let mut spare = self.spare_or_rider(key, ledger);
         if let Some(why) = self.cannot_come_back(key, &spare) {
             return self.give_up(key, no, &not_whole(&why, true), ledger);
         }
@@ -132,6 +135,7 @@ impl Mirror {
             let which: Vec<usize> = spare.iter().map(|(at, _)| *at).collect();
             self.bind_seats(key, no, launch, &which);
         }
+        self.let_ride(key, ledger);
         self.tell_running(key, no, launch, ledger);
         self.end_what_is_done(key);
         if self.is_over(key) {
@@ -377,7 +381,9 @@ impl Mirror {
 
     /// A person ended the job: its owners are to make no more pods.
     fn stop_owner(&mut self, key: &GangKey) {
-        self.stop_owners(key, |_| true);
+        if self.gangs[key].rides_on.is_none() {
+            self.stop_owners(key, |_| true);
+        }
     }
 
     /// Owners of such pods are to make no more of them, and take away those that are there.

@@ -13,9 +13,10 @@ mod launch;
 mod nodes;
 mod others;
 mod pods;
+mod riders;
 mod sent;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dovetail_control::{Book, Fact, JobNo, JobRequest, Refusal};
 use dovetail_model::NodeId;
@@ -25,6 +26,7 @@ use crate::identity::GangKey;
 
 pub use claims::Claimed;
 pub use gangs::{Gang, Member, Phase, Seat};
+pub use riders::Beside;
 
 /// Where facts go.
 pub trait Ledger {
@@ -84,6 +86,8 @@ pub struct Mirror {
     /// Pods that cannot be understood, and why.
     pub(crate) strange: BTreeMap<String, String>,
     pub(crate) actions: Vec<Action>,
+    /// Gangs that are to be looked at; the first of them is looked at now.
+    pub(crate) to_look_at: VecDeque<GangKey>,
     /// Pods and nodes were listed once.
     pub(crate) settled: bool,
 }

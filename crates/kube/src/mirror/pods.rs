@@ -4,6 +4,7 @@ use dovetail_kubeapi::Pod;
 
 use super::gangs::{Member, Phase};
 use super::others::Other;
+use super::riders::Beside;
 use super::{Claimed, Ledger, Mirror};
 use crate::action::{Action, PodId};
 use crate::ask::Needs;
@@ -99,8 +100,8 @@ impl Mirror {
             return None;
         }
         self.strange.remove(&uid);
-        let key = identity.key.clone();
         let mut member = self.member(pod, identity);
+        let key = self.gang_or_ride(&member);
         member.claims = claims;
         // What is not known yet cannot be given.
         member.gated |= waits_for_claims;
@@ -173,6 +174,7 @@ impl Mirror {
             },
             deleting: meta.deletion_timestamp.is_some(),
             gated: !pod.spec.scheduling_gates.is_empty(),
+            rides_on: said(words::RIDES_ON).and_then(|text| Beside::parse(text)),
             removed: false,
             in_flight: None,
         }
