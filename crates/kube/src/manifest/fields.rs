@@ -84,9 +84,13 @@ fn one_role(request: &JobRequest, several: Option<Several<'_>>, sender: &Sender)
         ));
     }
     let gpus = request.gpus / pods.max(1);
+    let range = range(request, several.is_some(), sender);
+    let (least, pods) = range.unwrap_or((0, pods));
     Ok(Role {
         name: "worker".to_owned(),
         instances: several.map_or(pods, |s| s.indices.len() as u32),
+        // Those it did without need not have run when the others are done.
+        min_succeeded: i32::try_from(least).unwrap_or(0),
         gpus,
         cpus: request.cpus_per_gpu * f64::from(gpus),
         memory_mib: request.memory_mib_per_gpu * u64::from(gpus),
@@ -98,6 +102,21 @@ fn one_role(request: &JobRequest, several: Option<Several<'_>>, sender: &Sender)
     })
 }
 
+/// With how many pods an elastic job starts, and how many it can use; none for all others.
+pub(super) fn range(request: &JobRequest, is_array: bool, sender: &Sender) -> Option<(u32, u32)> {
+    if is_array || !request.roles.is_empty() || request.gpus == 0 {
+        return None;
+    }
+    let gpus_of_each = request.gpus / request.gpus.div_ceil(sender.gpus_per_pod.max(1));
+    let least = request
+        .min_gpus
+        .unwrap_or(request.gpus)
+        .div_ceil(gpus_of_each)
+        .max(1);
+    let most = request.max_gpus.unwrap_or(request.gpus) / gpus_of_each;
+    (least < most).then_some((least, most))
+}
+
 /// What is left out, or not quite the same.
 pub(super) fn remarks(asked: &Asked<'_>) -> Vec<String> {
     let request = asked.request;
@@ -107,9 +126,14 @@ pub(super) fn remarks(asked: &Asked<'_>) -> Vec<String> {
             said.push(what.to_owned());
         }
     };
+    let is_elastic = request.min_gpus.is_some() || request.max_gpus.is_some();
     say(
-        request.min_gpus.is_some() || request.max_gpus.is_some(),
-        "min_gpus, max_gpus: ignored: every gang on Kubernetes has the size it asks for",
+        is_elastic && asked.range().is_none(),
+        "min_gpus, max_gpus: ignored: a job on Kubernetes grows and shrinks by whole pods, and these make no other number of them",
+    );
+    say(
+        asked.range().is_some(),
+        "min_gpus, max_gpus: WORLD_SIZE counts all pods that may run; use a launcher that takes a range, such as torchrun --nnodes",
     );
     say(
         request.gpu_memory_mib > 0,

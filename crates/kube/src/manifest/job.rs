@@ -88,6 +88,9 @@ fn annotations(asked: &Asked<'_>, at: usize, before: u64) -> Value {
         false => {
             say(words::GANG, asked.sender.name.clone());
             say(words::GANG_SIZE, asked.instances().to_string());
+            if let Some((least, _)) = asked.range() {
+                say(words::GANG_MIN, least.to_string());
+            }
             let or_never = |n: Option<u32>| n.map_or("never".to_owned(), |n| n.to_string());
             say(words::MIN_SUCCEEDED, or_never(role.successes_needed()));
             say(words::MIN_FAILED, or_never(role.failures_allowed()));

@@ -99,6 +99,11 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// With how many pods it starts and how many it can use, where that is not the same.
+    fn range(&self) -> Option<(u32, u32)> {
+        fields::range(self.request, self.each_alone, self.sender)
+    }
+
     fn instances(&self) -> u32 {
         self.roles.iter().map(|r| r.instances).sum()
     }

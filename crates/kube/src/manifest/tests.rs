@@ -253,3 +253,41 @@ fn names_are_names_of_kubernetes() {
     );
     assert_ne!(unique, unique_name("Train"));
 }
+
+#[test]
+fn an_elastic_job_has_all_pods_it_can_use_and_starts_with_fewer() {
+    let mut sender = sender();
+    sender.image = Some("train:1".to_owned());
+    let mut request = JobRequest {
+        command: vec!["torchrun".to_owned()],
+        gpus: 16,
+        min_gpus: Some(12),
+        max_gpus: Some(36),
+        ..request(Vec::new())
+    };
+    let made = manifest(&request, None, &sender).unwrap();
+    let spec = &made.jobs[0]["spec"];
+    let said = &spec["template"]["metadata"]["annotations"];
+    assert_eq!(
+        (&spec["completions"], &spec["parallelism"]),
+        (&json!(4), &json!(4))
+    );
+    assert_eq!(said["dovetail.io/gang-size"], "4");
+    assert_eq!(said["dovetail.io/gang-min"], "2");
+    assert_eq!(spec["successPolicy"]["rules"][0]["succeededCount"], 2);
+    assert!(
+        made.remarks[0].contains("torchrun --nnodes"),
+        "{:?}",
+        made.remarks
+    );
+
+    // Half a pod is no range.
+    request.max_gpus = Some(20);
+    let made = manifest(&request, None, &sender).unwrap();
+    let said = &made.jobs[0]["spec"]["template"]["metadata"]["annotations"];
+    assert_eq!(
+        (&said["dovetail.io/gang-size"], &said["dovetail.io/gang-min"]),
+        (&json!("2"), &Value::Null)
+    );
+    assert!(made.remarks[0].contains("whole pods"), "{:?}", made.remarks);
+}
