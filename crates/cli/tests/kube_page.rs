@@ -194,6 +194,29 @@ fn jobs_are_sent_shown_read_and_stopped_through_the_page_and_survive_a_restart()
     cluster.finish_one(&name, 0);
     page.until(zero, "completed");
     cluster.until("the other is ended", || page.job(one)["over"] == true);
+
+    // Whoever leads next knows them all, and how they ended; and gives out no number again.
+    let all = [&first, &second, &waits, zero];
+    let ended = |page: &Page<'_>| all.map(|number| page.job(number));
+    let before = ended(&page);
+    drop(page);
+    cluster.scheduler = None;
+    cluster.schedule(&more);
+    let page = Page::of(&cluster, port);
+    cluster.until("the page answers", || page.dovetail(&["jobs"], "").is_ok());
+    page.until(one, "cancelled");
+    for (was, is) in before.iter().zip(ended(&page)) {
+        for key in [
+            "id", "name", "user", "gpus", "state", "tenant", "priority", "over",
+        ] {
+            assert!(!was[key].is_null(), "{key}: {was:#}");
+            assert_eq!(is[key], was[key], "{key}: {was:#} became {is:#}");
+        }
+    }
+    let shown = page.dovetail(&["job", "explain", &first], "").unwrap();
+    assert!(shown.contains("admin"), "{shown}");
+    let next = page.submit(&cluster.file(6));
+    assert!(next.parse::<u64>().unwrap() > one.parse().unwrap(), "{next}");
 }
 
 const ROLES: &str = "

@@ -6,6 +6,7 @@ use dovetail_model::{Allocation, FenceId, NodeId, NodeSpec, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::book::End;
 use crate::clusters::VirtualClusters;
 use crate::request::JobRequest;
 use crate::{JobNo, Launch};
@@ -136,6 +137,24 @@ pub enum Fact {
         since: Time,
         /// Where.
         allocation: Allocation,
+    },
+    /// A job that this book does not know was found to be over.
+    Past {
+        /// Its number, larger than all that are known.
+        job: JobNo,
+        /// Who sent it.
+        user: String,
+        /// What was asked for.
+        request: Box<JobRequest>,
+        /// When it came.
+        submitted: Time,
+        /// When it got GPUs, where that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        started: Option<Time>,
+        /// When it ended.
+        ended: Time,
+        /// How.
+        end: End,
     },
     /// What a job consists of is gone, and is being made anew by others: it waits for that.
     Scattered {

@@ -20,6 +20,7 @@ mod lease;
 mod manifest;
 mod mirror;
 mod objects;
+mod past;
 mod plan;
 mod promise;
 mod resources;
@@ -35,6 +36,7 @@ pub use identity::{GangKey, Identity, Says, Size};
 pub use lease::{Elector, Leadership, LeaseSettings};
 pub use manifest::{Manifest, Sender, Several, manifest, object_name, unique_name};
 pub use mirror::{Beside, Claimed, Gang, Ledger, Member, Mirror, Phase, Seat, Settings};
+pub use past::{PastJob, SentJob, past_jobs};
 pub use plan::Plan;
 pub use resources::{
     API, ClusterTopology, SchedulingPolicy, SchedulingPolicySpec, VirtualCluster, VirtualClusterSpec,
@@ -43,4 +45,4 @@ pub use resources::{
 pub use scheduler::{Scheduler, SchedulerError, SchedulerSettings};
 pub use sending::{delete, send};
 pub use target::{Place, TaskName, place, pods_in};
-pub use words::{GROUP, NUMBER, PLAN, SENT_AS};
+pub use words::{GROUP, NUMBER, PLAN, SENT_AS, STOPPED_BY};

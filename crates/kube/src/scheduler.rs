@@ -18,8 +18,10 @@ use crate::foreseen::Foreseen;
 use crate::lease::Leadership;
 use crate::mirror::{Ledger, Mirror, Settings};
 use crate::objects::{Objects, are_listed};
+use crate::past::{SentJob, past_jobs};
 use crate::resources;
 use crate::watching::{Heard, Watching};
+use crate::words;
 
 /// How the scheduler works.
 #[derive(Debug, Clone)]
@@ -38,6 +40,8 @@ pub struct SchedulerSettings {
     pub explain_every: Duration,
     /// How often it is looked when jobs will start.
     pub foresee_every: Duration,
+    /// The namespace of Jobs that were sent, for those that are over.
+    pub past_in: Option<String>,
 }
 
 impl Default for SchedulerSettings {
@@ -50,6 +54,7 @@ impl Default for SchedulerSettings {
             lost_after: Duration::from_secs(300),
             explain_every: Duration::from_secs(3),
             foresee_every: Duration::from_secs(15),
+            past_in: None,
         }
     }
 }
@@ -177,6 +182,7 @@ impl Scheduler {
             &self.settings.mirror.scheduler_name,
             answered,
         );
+        self.learn_the_past().await;
         let (tell, mut heard) = mpsc::channel(64);
         let mut watching = Watching::over(&self.client, &tell);
         watching.also(self.keep_foreseeing());
@@ -221,6 +227,22 @@ impl Scheduler {
         watching.abort_all();
         drop(watching);
         result
+    }
+
+    /// Jobs that are over, as long as their objects are there; without them we know less, and go on.
+    async fn learn_the_past(&self) {
+        let Some(namespace) = &self.settings.past_in else {
+            return;
+        };
+        let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs");
+        let selector = format!("labelSelector={}", words::NUMBER);
+        match self.client.list::<SentJob>(&path, &selector).await {
+            Ok(jobs) => {
+                let gpus = &self.settings.mirror.gpu_resources;
+                locked(&self.mirror).note_past(past_jobs(&jobs.items, gpus));
+            }
+            Err(error) => tracing::warn!("jobs that are over are not known: {error}"),
+        }
     }
 
     /// Looks ahead from time to time, on a thread beside all others.

@@ -52,6 +52,8 @@ pub(crate) const MIN_FAILED: &str = "dovetail.io/min-failed";
 pub(crate) const RETRIES: &str = "dovetail.io/retries";
 /// A label: the role of a pod.
 pub(crate) const ROLE: &str = "dovetail.io/role";
+/// Written on a Job that was suspended because its job was stopped: by whom.
+pub const STOPPED_BY: &str = "dovetail.io/stopped-by";
 /// A label: all objects that were made for one job.
 pub const SENT_AS: &str = "dovetail.io/sent-as";
 /// Marks of a job's owner, as annotations.

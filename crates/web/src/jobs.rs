@@ -294,7 +294,7 @@ fn note_if_anothers(api: &Api, user: &User, owner: &str, id: JobNo, action: &str
 pub(crate) async fn stop(api: &Api, id: JobNo, by: &str) -> Result<(), Problem> {
     api.ask(api.handle.cancel(id, by)).await?;
     match &api.config.makes {
-        Some(makes) => makes.unmake(id).await.map_err(Problem::unavailable),
+        Some(makes) => makes.unmake(id, by).await.map_err(Problem::unavailable),
         None => Ok(()),
     }
 }

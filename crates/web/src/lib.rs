@@ -101,7 +101,7 @@ pub trait Makes: std::fmt::Debug + Send + Sync + 'static {
     fn make(&self, user: &str, first: JobNo, job: JobRequest, array: Option<views::ArrayRequest>) -> Making;
 
     /// Takes away the parts of a job that somebody has ended.
-    fn unmake(&self, job: JobNo) -> Making;
+    fn unmake(&self, job: JobNo, by: &str) -> Making;
 }
 
 /// How the API deals with people.

@@ -72,7 +72,7 @@ impl KubeSettings {
             Some(text) => span(text, key).map(|span| Duration::from_secs_f64(span.as_secs_f64())),
             None => Ok(usual),
         };
-        let scheduler = SchedulerSettings {
+        let mut scheduler = SchedulerSettings {
             mirror: Settings {
                 scheduler_name: file.scheduler_name.unwrap_or(mirror.scheduler_name),
                 gpu_resources: file.gpu_resources.unwrap_or(mirror.gpu_resources),
@@ -101,6 +101,7 @@ impl KubeSettings {
             scheduler_name: scheduler.mirror.scheduler_name.clone(),
             gpu_resource: scheduler.mirror.gpu_resources.first().cloned(),
         });
+        scheduler.past_in = page.as_ref().map(|page| page.namespace.clone());
         let name = file.lease.name.unwrap_or_else(|| "dovetail-scheduler".to_owned());
         let mut lease = LeaseSettings::new(&home, &name, &host);
         lease.duration = duration(&file.lease.duration, "lease.duration", lease.duration)?;

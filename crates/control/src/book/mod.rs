@@ -207,6 +207,7 @@ impl Book {
                 key,
             } => self.announced(*job, user, request, key.as_ref()),
             Fact::Found { .. } => self.found(fact),
+            Fact::Past { .. } => self.past(fact),
             Fact::Scattered { job } => self.scattered(*job),
             Fact::Gathered { job, now } => self.gathered(*job, now.as_deref()),
             Fact::Cancelled { job, by } => self.cancelled(*job, by),

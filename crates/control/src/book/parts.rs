@@ -1,8 +1,8 @@
 //! Jobs whose parts others make: found where they run, and waiting while their parts are made anew.
 
-use dovetail_model::{Event, Generation, Returned};
+use dovetail_model::{Allocation, Event, Generation, Returned};
 
-use super::{Attempt, Book, Hold, JobRecord, JobState, TaskState, What};
+use super::{Attempt, AttemptEnd, Book, Cause, End, Hold, JobRecord, JobState, TaskState, What};
 use crate::JobNo;
 use crate::fact::Fact;
 use crate::request::JobRequest;
@@ -60,6 +60,40 @@ impl Book {
         );
         self.known(*no).attempts.push(attempt);
         self.set(*no, JobState::Starting);
+    }
+
+    /// Nothing follows from it: it only stands in the book.
+    pub(super) fn past(&mut self, fact: &Fact) {
+        let Fact::Past {
+            job: no,
+            user,
+            request,
+            submitted,
+            started,
+            ended,
+            end,
+        } = fact
+        else {
+            return;
+        };
+        if *no < self.next_job() {
+            return;
+        }
+        let mut record = JobRecord::new(*no, user, request, *submitted);
+        (record.state, record.since) = (JobState::Ended(end.clone()), *ended);
+        if let Some(started) = started {
+            // Where it ran is not known any more.
+            let nowhere = Allocation::default();
+            let mut attempt = Attempt::new(0, Generation(0), *started, Vec::new(), nowhere);
+            (attempt.running_since, attempt.until) = (Some(*started), Some(*ended));
+            attempt.end = Some(match end {
+                End::Completed => AttemptEnd::Completed,
+                End::Cancelled(by) => AttemptEnd::Stopped(Cause::Cancelled(by.clone())),
+                other => AttemptEnd::Failed(other.sentence()),
+            });
+            record.attempts.push(attempt);
+        }
+        self.jobs.insert(*no, record);
     }
 
     pub(super) fn announced(&mut self, no: JobNo, user: &str, request: &JobRequest, key: Option<&String>) {

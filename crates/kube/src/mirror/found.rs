@@ -75,6 +75,7 @@ impl Mirror {
             }
         }
         running.sort();
+        self.date_past();
         let held = self.held_gpus();
         let mut waiting = self.numbered();
         for (written, launch, key) in running {

@@ -51,6 +51,8 @@ pub struct Member {
     pub plan: Option<String>,
     /// Where it is in its life.
     pub phase: Phase,
+    /// When its node took it.
+    pub started: Option<i64>,
     /// It is going.
     pub deleting: bool,
     /// Somebody does not want it to be bound yet.

@@ -23,6 +23,7 @@ use dovetail_model::NodeId;
 
 use crate::action::Action;
 use crate::identity::GangKey;
+use crate::past::PastJob;
 
 pub use claims::Claimed;
 pub use gangs::{Gang, Member, Phase, Seat};
@@ -86,6 +87,8 @@ pub struct Mirror {
     /// Pods that cannot be understood, and why.
     pub(crate) strange: BTreeMap<String, String>,
     pub(crate) actions: Vec<Action>,
+    /// Jobs that were over before we looked.
+    pub(crate) past: BTreeMap<JobNo, PastJob>,
     /// Gangs that are to be looked at; the first of them is looked at now.
     pub(crate) to_look_at: VecDeque<GangKey>,
     /// Pods and nodes were listed once.

@@ -1,6 +1,6 @@
 //! Pods as they come, change and go.
 
-use dovetail_kubeapi::Pod;
+use dovetail_kubeapi::{Pod, parse_time};
 
 use super::gangs::{Member, Phase};
 use super::others::Other;
@@ -172,6 +172,7 @@ impl Mirror {
                 "Failed" => Phase::Failed(exit()),
                 _ => Phase::Pending,
             },
+            started: pod.status.start_time.as_deref().and_then(parse_time),
             deleting: meta.deletion_timestamp.is_some(),
             gated: !pod.spec.scheduling_gates.is_empty(),
             rides_on: said(words::RIDES_ON).and_then(|text| Beside::parse(text)),

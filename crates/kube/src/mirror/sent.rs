@@ -1,10 +1,12 @@
 //! Jobs that were sent through the book: it knows them, with a number, before their pods are there.
 
 use dovetail_control::{Fact, Hold, JobNo, JobState};
+use dovetail_model::Time;
 
 use super::gangs::Member;
 use super::{Ledger, Mirror};
 use crate::identity::{GangKey, Size};
+use crate::past::PastJob;
 
 impl Mirror {
     /// A gang that is whole says that it is this job, which the book knows.
@@ -60,7 +62,40 @@ impl Mirror {
         ledger: &mut impl Ledger,
     ) {
         while let Some((no, key)) = waiting.pop_if(|(no, _)| *no < limit) {
+            self.past_before(no, ledger);
             self.announce(&key, no, ledger);
+        }
+        self.past_before(limit, ledger);
+    }
+
+    /// Jobs that are over are known from their objects; the book hears of them when pods are listed.
+    pub fn note_past(&mut self, jobs: Vec<PastJob>) {
+        self.past = jobs.into_iter().map(|job| (job.number, job)).collect();
+    }
+
+    /// When jobs that are over have started, as far as their pods are still there.
+    pub(super) fn date_past(&mut self) {
+        for member in self.gangs.values().flat_map(|g| g.members.values()) {
+            let past = member.identity.number.and_then(|no| self.past.get_mut(&no));
+            if let (Some(past), Some(started)) = (past, member.started) {
+                let started = Time(started);
+                past.started = Some(past.started.map_or(started, |before| before.min(started)));
+            }
+        }
+    }
+
+    fn past_before(&mut self, limit: JobNo, ledger: &mut impl Ledger) {
+        let later = self.past.split_off(&limit);
+        for (job, past) in std::mem::replace(&mut self.past, later) {
+            ledger.record(Fact::Past {
+                job,
+                user: past.user,
+                request: Box::new(past.request),
+                submitted: past.submitted,
+                started: past.started,
+                ended: past.ended,
+                end: past.end,
+            });
         }
     }
 

@@ -1,7 +1,7 @@
 //! Jobs that are sent to the page become Jobs of Kubernetes.
 
 use dovetail_control::{Handle, JobNo, JobRequest};
-use dovetail_kube::{Manifest, NUMBER, Sender, Several, manifest, object_name, unique_name};
+use dovetail_kube::{Manifest, NUMBER, STOPPED_BY, Sender, Several, manifest, object_name, unique_name};
 use dovetail_kubeapi::{Client, List, Patch};
 use dovetail_web::views::ArrayRequest;
 use dovetail_web::{Makes, Making};
@@ -87,12 +87,13 @@ impl Makes for PodMaker {
         })
     }
 
-    fn unmake(&self, job: JobNo) -> Making {
+    fn unmake(&self, job: JobNo, by: &str) -> Making {
         let Some(number) = self.sent_as(job) else {
             return Box::pin(std::future::ready(Ok(())));
         };
         let path = format!("/apis/batch/v1/namespaces/{}/jobs", self.settings.namespace);
         let client = self.client.clone();
+        let by = by.to_owned();
         Box::pin(async move {
             let selector = format!("labelSelector={NUMBER}={number}");
             let jobs: List<Value> = client.list(&path, &selector).await.map_err(|e| e.to_string())?;
@@ -101,7 +102,8 @@ impl Makes for PodMaker {
                     .pointer("/metadata/name")
                     .and_then(Value::as_str)
                     .unwrap_or_default();
-                let patch = json!({"spec": {"suspend": true}});
+                // What is written stays with the Job: whoever leads later knows that it is over.
+                let patch = json!({"spec": {"suspend": true}, "metadata": {"annotations": {STOPPED_BY: by}}});
                 let path = format!("{path}/{name}");
                 let done = client.patch::<IgnoredAny>(&path, Patch::Merge, &patch);
                 done.await.map_err(|e| e.to_string())?;
