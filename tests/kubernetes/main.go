@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 	_ "time/tzdata" // Cron jobs can name a time zone.
@@ -32,7 +33,7 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-const usage = "usage: kube-control-plane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kubectl|helm [flags]"
+const usage = "usage: kube-control-plane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|node|kubectl|helm [flags]"
 
 func main() {
 	if len(os.Args) < 2 {
@@ -42,15 +43,12 @@ func main() {
 	name := os.Args[1]
 	// The upstream commands read os.Args themselves.
 	os.Args = append([]string{name}, os.Args[2:]...)
-	if folder := os.Getenv("KUBELAB_FOLDER"); folder != "" {
+	if folder := os.Getenv("KUBELAB_FOLDER"); folder != "" && !strings.HasPrefix(name, "node") {
 		go follow(folder)
 	}
 	switch name {
 	case "etcd":
-		if err := etcd(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, "etcd:", err)
-			os.Exit(1)
-		}
+		failed(name, etcd(os.Args[1:]))
 	case "kube-apiserver":
 		os.Exit(cli.Run(apiserver.NewAPIServerCommand()))
 	case "kube-controller-manager":
@@ -61,6 +59,10 @@ func main() {
 		os.Exit(cli.Run(kubelet.NewKubeletCommand(context.Background())))
 	case "kubectl":
 		util.CheckErr(cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()))
+	case "node":
+		failed(name, outside(os.Args[1:]))
+	case "node-inside":
+		failed(name, inside(os.Args[1:]))
 	case "remove":
 		remove(os.Args[1])
 		os.Exit(1)
@@ -69,6 +71,14 @@ func main() {
 	default:
 		fmt.Fprintf(os.Stderr, "there is no component %q; %s\n", name, usage)
 		os.Exit(2)
+	}
+}
+
+// failed ends this process where something went wrong.
+func failed(name string, err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
 	}
 }
 
