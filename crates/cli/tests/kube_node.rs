@@ -267,3 +267,35 @@ command: echo sees $NVIDIA_VISIBLE_DEVICES; sleep 1000 & trap 'echo told; exit 0
         there.status.success() && there.stdout.is_empty()
     });
 }
+
+#[test]
+fn a_gang_of_which_the_kubelet_refuses_a_pod_fails_and_its_gpus_are_free_again() {
+    let Some(cluster) = Cluster::of_machines(&[(NODES[0], "")], 2, &preempting()) else {
+        return;
+    };
+    // Host ports are looked at by the kubelet, and not by the scheduler: only one of the two can be on this node.
+    let job = |name: &str, ports: &Value| {
+        let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {
+            "parallelism": 2, "completions": 2, "completionMode": "Indexed", "backoffLimit": 0,
+            "template": {"metadata": {"labels": {"dovetail.io/sent-as": name}},
+                "spec": {"schedulerName": "dovetail", "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+                    "containers": [{"name": "main", "image": BUSYBOX, "command": ["sleep", "1000"], "ports": ports,
+                        "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}}});
+        let jobs = format!("/apis/batch/v1/namespaces/{}/jobs", cluster.space);
+        let made = cluster.lab.request("POST", &jobs, Some(&job)).unwrap();
+        assert_eq!(made.status, 201, "{}", made.body);
+    };
+    job("refused", &json!([{"containerPort": 7000, "hostPort": 7000}]));
+    cluster.until("it has failed", || {
+        cluster.end_of("refused").contains(&"Failed".to_owned())
+    });
+    let said: Vec<Value> = cluster
+        .pods("refused")
+        .iter()
+        .map(|p| p["status"]["reason"].clone())
+        .collect();
+    assert!(said.contains(&json!("NodePorts")), "{said:?}");
+    job("next", &json!([]));
+    let both = [NODES[0], NODES[0]];
+    cluster.until("the next gang has both GPUs", || cluster.running("next") == both);
+}
