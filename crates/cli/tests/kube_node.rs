@@ -231,7 +231,7 @@ command: echo sees $NVIDIA_VISIBLE_DEVICES; sleep 1000 & trap 'echo told; exit 0
         "--image",
         BUSYBOX,
     ];
-    let job = dovetail(&[&args[..], &place].concat(), &file)
+    let job = dovetail(&[&args[..], &place].concat(), file)
         .unwrap()
         .trim()
         .to_owned();

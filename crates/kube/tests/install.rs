@@ -981,6 +981,18 @@ fn after_kubectl_apply_a_pytorch_job_with_one_changed_line_starts_whole() {
         let same = |l: &str| l.ends_with(" unchanged") || l.starts_with("poddisruptionbudget.policy/");
         assert!(said.lines().all(same), "{said}");
     }
+    // The label by which the documentation finds its logs.
+    let labels = "jsonpath={.spec.template.metadata.labels.app\\.kubernetes\\.io/component}";
+    let scheduler = [
+        "-n",
+        "dovetail-system",
+        "get",
+        "deployment",
+        "dovetail",
+        "-o",
+        labels,
+    ];
+    assert_eq!(kubectl(&scheduler), "scheduler");
     let account = settle(&lab);
     kubeflow(&lab);
     lab.create_nodes("gpu-", 2, &NodeShape::with_gpus(4)).unwrap();

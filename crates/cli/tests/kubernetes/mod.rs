@@ -112,7 +112,12 @@ impl Cluster {
         cluster.make_nodes();
         let config = cluster.shared.join("hived/configs").join(config);
         let objects = dovetail(&["kube", "convert", config.to_str().unwrap()], "").unwrap();
-        cluster.apply(&documents(&objects));
+        // As people do it, once the server knows the kinds.
+        let file = cluster.lab.folder().join("converted.yaml");
+        std::fs::write(&file, objects).unwrap();
+        cluster.until("kubectl applies it", || {
+            cluster.kubectl(&["apply", "-f", file.to_str().unwrap()]).is_ok()
+        });
         cluster.schedule(&[]);
         cluster.until("the virtual clusters are accepted", || {
             let list = cluster.get("/apis/dovetail.io/v1alpha1/virtualclusters");
@@ -251,6 +256,16 @@ impl Cluster {
                 let done = client.apply::<Value>(&path, "test", object);
                 self.runtime.block_on(done).is_ok()
             });
+        }
+    }
+
+    /// What `kubectl` prints.
+    pub(crate) fn kubectl(&self, args: &[&str]) -> Result<String, String> {
+        let output = self.lab.kubectl(args).unwrap();
+        let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match output.status.success() {
+            true => Ok(shown(&output.stdout)),
+            false => Err(shown(&output.stderr)),
         }
     }
 
