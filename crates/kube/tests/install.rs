@@ -865,6 +865,26 @@ fn helm_installs_what_the_manifest_has_changes_it_and_takes_it_away() {
     };
     assert_eq!(unlike(&manifest()), []);
     let plain = of_release(&lab);
+    // Helm leaves kinds alone that are there; this is how they are changed.
+    let kinds = std::fs::read_to_string(deploy("helm/dovetail/crds/dovetail.yaml")).unwrap();
+    let newer = lab.folder().join("newer.yaml");
+    std::fs::write(
+        &newer,
+        kinds.replace("shortNames: [vc]", "shortNames: [vc, virtual]"),
+    )
+    .unwrap();
+    let docs = std::fs::read_to_string(deploy("../docs/kubernetes.md")).unwrap();
+    assert!(docs.contains("`kubectl apply --server-side --force-conflicts -f deploy/helm/dovetail/crds`"));
+    let newer = newer.to_str().unwrap();
+    let refused = lab.kubectl(&["apply", "--server-side", "-f", newer]).unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains(r#"conflict with "helm""#), "{said}");
+    printed(lab.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", newer]));
+    let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/virtualclusters.dovetail.io";
+    assert_eq!(
+        get(&lab, crd)["spec"]["names"]["shortNames"],
+        json!(["vc", "virtual"])
+    );
 
     printed(lab.kubectl(&["create", "namespace", "training"]));
     helm(&[
