@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DOVETAIL = $(or $(CARGO_TARGET_DIR),target)/release/dovetail
 
-.PHONY: help demo test tools kube-tools build lint unit api-test page-test test-highs ui python doc bench clean
+.PHONY: help demo test tools node-tools kube-tools build lint unit api-test page-test test-highs ui python doc bench clean
 
 help: ## What can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/'
@@ -15,7 +15,7 @@ demo: build ## Build, compare nine policies on a Philly-like workload, and write
 build: ## Build the binary
 	$(CARGO) build --release --locked -p dovetail
 
-test: lint tools kube-tools unit api-test page-test python doc ## Everything that has to pass
+test: lint tools node-tools kube-tools unit api-test page-test python doc ## Everything that has to pass
 
 tools: ## What tests need beside Rust: PyTorch, where it can be had
 	@if python3 -c "import torch" 2>/dev/null || /usr/bin/python3 -c "import torch" 2>/dev/null; then :; \
@@ -24,7 +24,16 @@ tools: ## What tests need beside Rust: PyTorch, where it can be had
 		|| echo "SKIPPED: python3-torch cannot be installed; the test with PyTorch is left out"; \
 	else echo "SKIPPED: PyTorch is not installed (apt-get install python3-torch)"; fi
 
-kube-tools: ## A Kubernetes control plane for tests; builds it with Go, about 10 minutes the first time
+# For pods on real kubelets; the tests say SKIPPED where something of it is missing.
+NODE_PACKAGES = containerd runc containernetworking-plugins busybox-static iproute2
+node-tools: ## What tests with real kubelets need: containerd and its plugins, where they can be had
+	@if dpkg -s $(NODE_PACKAGES) >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(NODE_PACKAGES)) >/dev/null 2>&1 \
+		|| echo "SKIPPED: $(NODE_PACKAGES) cannot be installed; tests with real kubelets are left out"; \
+	else echo "SKIPPED: tests with real kubelets need root and $(NODE_PACKAGES)"; fi
+
+kube-tools: ## Kubernetes and its tools for tests; builds them with Go, about a quarter of an hour the first time
 	@scripts/kube-control-plane >/dev/null || [ $$? = 3 ]
 
 lint: ## Format and lints

@@ -1,9 +1,11 @@
-// Command kube-control-plane is a whole Kubernetes control plane in one binary, for tests: the upstream commands
-// kube-apiserver, kube-scheduler and kube-controller-manager, and an etcd that trusts the disk to keep what it was
-// given, since what tests write need not outlive the machine.
+// Command kube-control-plane is a whole Kubernetes in one binary, for tests: the upstream commands kube-apiserver,
+// kube-scheduler, kube-controller-manager and kubelet, the tools kubectl and helm, and an etcd that trusts the disk to keep
+// what it was given, since what tests write need not outlive the machine.
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -11,21 +13,27 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 	_ "time/tzdata" // Cron jobs can name a time zone.
 
 	"go.etcd.io/etcd/server/v3/embed"
+	helm "helm.sh/helm/v4/pkg/cmd"
+	helmkube "helm.sh/helm/v4/pkg/kube"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-const usage = "usage: kube-control-plane etcd|kube-apiserver|kube-controller-manager|kube-scheduler [flags]"
+const usage = "usage: kube-control-plane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|node|kubectl|helm [flags]"
 
 func main() {
 	if len(os.Args) < 2 {
@@ -35,37 +43,86 @@ func main() {
 	name := os.Args[1]
 	// The upstream commands read os.Args themselves.
 	os.Args = append([]string{name}, os.Args[2:]...)
-	if folder := os.Getenv("KUBELAB_FOLDER"); folder != "" {
+	if folder := os.Getenv("KUBELAB_FOLDER"); folder != "" && !strings.HasPrefix(name, "node") {
 		go follow(folder)
 	}
 	switch name {
 	case "etcd":
-		if err := etcd(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, "etcd:", err)
-			os.Exit(1)
-		}
+		failed(name, etcd(os.Args[1:]))
 	case "kube-apiserver":
 		os.Exit(cli.Run(apiserver.NewAPIServerCommand()))
 	case "kube-controller-manager":
 		os.Exit(cli.Run(controllers.NewControllerManagerCommand()))
 	case "kube-scheduler":
 		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
+	case "kubelet":
+		os.Exit(cli.Run(kubelet.NewKubeletCommand(context.Background())))
+	case "kubectl":
+		util.CheckErr(cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()))
+	case "node":
+		failed(name, outside(os.Args[1:]))
+	case "node-inside":
+		failed(name, inside(os.Args[1:]))
+	case "remove":
+		remove(os.Args[1])
+		os.Exit(1)
+	case "helm":
+		os.Exit(runHelm())
 	default:
 		fmt.Fprintf(os.Stderr, "there is no component %q; %s\n", name, usage)
 		os.Exit(2)
 	}
 }
 
+// failed ends this process where something went wrong.
+func failed(name string, err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+}
+
+// runHelm is what Helm's own main does.
+func runHelm() int {
+	helmkube.ManagedFieldsManager = "helm"
+	command, err := helm.NewRootCmd(os.Stdout, os.Args[1:], helm.SetupLogging)
+	if err == nil {
+		err = command.Execute()
+	}
+	var said helm.CommandError
+	switch {
+	case errors.As(err, &said):
+		return said.ExitCode
+	case err != nil:
+		return 1
+	}
+	return 0
+}
+
 // follow ends this process when its input does: whoever started it is gone. What is in the folder is of no use to
 // anybody then, and goes too where it is marked as such.
 func follow(folder string) {
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	// The mark is looked for now: later another component may have removed it already.
 	_, err := os.Stat(filepath.Join(folder, ".kubelab"))
-	// The others, which end at the same time, may still write.
-	for try := 0; err == nil && try < 20 && os.RemoveAll(folder) != nil; try++ {
-		time.Sleep(50 * time.Millisecond)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	if err == nil {
+		// In the place of this process, which is still at work in the folder and would end in the middle of it.
+		_ = syscall.Exec("/proc/self/exe", []string{"kube-control-plane", "remove", folder}, []string{})
 	}
 	os.Exit(1)
+}
+
+// remove goes on until the folder has stayed away for a while: the others, which end at the same time, may still write.
+func remove(folder string) {
+	for tries, gone := 0, 0; tries < 200 && gone < 10; tries++ {
+		err := os.RemoveAll(folder)
+		if _, there := os.Lstat(folder); err == nil && os.IsNotExist(there) {
+			gone++
+		} else {
+			gone = 0
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // etcd serves one member over plain HTTP until it is told to end.

@@ -18,17 +18,29 @@ struct Page<'a> {
 impl<'a> Page<'a> {
     /// A client's file with the token of the first user, as the Secret has it.
     fn of(cluster: &'a Cluster, port: u16) -> Self {
-        let path = "/api/v1/namespaces/dovetail-system/secrets/dovetail-page";
-        let held = || cluster.lab.request("GET", path, None).unwrap().body;
-        cluster.until("the Secret has a token", || {
-            held()["data"]["admin-token"].is_string()
+        let held = |key: &str| {
+            let part = format!("jsonpath={{.data.admin-{key}}}");
+            let args = [
+                "-n",
+                "dovetail-system",
+                "get",
+                "secret",
+                "dovetail-page",
+                "-o",
+                &part,
+            ];
+            cluster.kubectl(&args).unwrap_or_default()
+        };
+        cluster.until("the Secret has a password and a token", || {
+            !held("password").is_empty() && !held("token").is_empty()
         });
-        let decode = |text: &Value| {
+        let decode = |text: &str| {
             use base64::Engine as _;
-            let bytes = base64::engine::general_purpose::STANDARD.decode(text.as_str().unwrap());
+            let bytes = base64::engine::general_purpose::STANDARD.decode(text);
             String::from_utf8(bytes.unwrap()).unwrap()
         };
-        let token = decode(&held()["data"]["admin-token"]);
+        assert!(!decode(&held("password")).is_empty());
+        let token = decode(&held("token"));
         let folder = tempfile::tempdir().unwrap();
         let file = format!("server: http://127.0.0.1:{port}\nca: ''\ntoken: {token}\n");
         std::fs::write(folder.path().join("client.yaml"), file).unwrap();
@@ -60,10 +72,10 @@ impl<'a> Page<'a> {
 
     /// The name of a job's objects.
     fn sent_as(&self, number: &str) -> String {
-        let path = format!("/apis/batch/v1/jobs?labelSelector=dovetail.io/number={number}");
-        let jobs = self.cluster.get(&path);
-        let name = jobs["items"][0]["metadata"]["labels"]["dovetail.io/sent-as"].as_str();
-        name.unwrap().to_owned()
+        let label = format!("dovetail.io/number={number}");
+        let part = r"jsonpath={.items[0].metadata.labels.dovetail\.io/sent-as}";
+        let args = ["get", "jobs", "-l", &label, "-n", &self.cluster.space, "-o", part];
+        self.cluster.kubectl(&args).unwrap()
     }
 }
 

@@ -4,9 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use dovetail_kube::{
     SchedulingPolicySpec, VirtualCluster, VirtualClusterSpec,
 };
 use dovetail_kubeapi::Client;
-use dovetail_kubelab::{Identity, Lab, NodeShape, Settings};
+use dovetail_kubelab::{Identity, Lab, LabError, NodeShape, Settings, binary_or_skip, helm};
 use serde_json::{Value, json};
 
 const ACCOUNT: &str = "system:serviceaccount:dovetail-system:dovetail";
@@ -71,11 +70,6 @@ fn path(object: &Value) -> String {
         "" => format!("{top}/{version}/{plural}/{name}"),
         space => format!("{top}/{version}/namespaces/{space}/{plural}/{name}"),
     }
-}
-
-fn skipped(why: &str) {
-    // Not with `eprintln`: the test runner keeps what a passing test says with it to itself.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -165,22 +159,18 @@ fn installed() -> Option<&'static (Lab, Identity)> {
     LAB.get_or_init(start).as_ref()
 }
 
-fn kubectl(lab: &Lab, args: &[&str]) -> Option<Output> {
-    let config = lab.kubeconfig(lab.admin()).unwrap();
-    let mut command = Command::new("kubectl");
-    command
-        .arg("--kubeconfig")
-        .arg(config)
-        .arg("--cache-dir")
-        .arg(lab.folder().join("kubectl"))
-        .args(args);
-    match command.output() {
-        Ok(output) => Some(output),
-        Err(e) => {
-            skipped(&format!("kubectl: {e}"));
-            None
-        }
-    }
+/// What a tool prints where all is well.
+fn printed(output: Result<Output, LabError>) -> String {
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(!said.to_lowercase().contains("warning"), "{said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The words of each line.
+fn words(table: &str) -> Vec<Vec<&str>> {
+    table.lines().map(|l| l.split_whitespace().collect()).collect()
 }
 
 fn keys(value: &Value) -> BTreeSet<&str> {
@@ -234,34 +224,32 @@ fn schemas_have_the_keys_of_the_types() {
 
 #[test]
 fn the_chart_says_what_the_manifest_says() {
-    let values = std::fs::read_to_string(deploy("helm/dovetail/values.yaml")).unwrap();
-    let values: Value = serde_saphyr::from_str(&values).unwrap();
-    let templates = std::fs::read_dir(deploy("helm/dovetail/templates")).unwrap();
-    let mut templates: Vec<PathBuf> = templates.map(|f| f.unwrap().path()).collect();
-    templates.sort();
-    let render = |values: &Value| {
-        let mut child = Command::new("go")
-            .arg("run")
-            .arg(deploy("helm/render.go"))
-            .args(&templates)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .ok()?;
-        write!(child.stdin.take()?, "{values}").unwrap();
-        let output = child.wait_with_output().unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Some(documents(&String::from_utf8(output.stdout).unwrap()))
+    if binary_or_skip().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let chart = deploy("helm/dovetail");
+    let chart = chart.to_str().unwrap();
+    let linted = printed(helm(folder.path(), &["lint", "--strict", chart]));
+    assert!(
+        linted.contains("1 chart(s) linted, 0 chart(s) failed"),
+        "{linted}"
+    );
+    let render = |sets: &[&str]| {
+        let args = [
+            "template",
+            "dovetail",
+            chart,
+            "-n",
+            "dovetail-system",
+            "--kube-version",
+            "1.36",
+        ];
+        let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set-json", *set]).collect();
+        documents(&printed(helm(folder.path(), &[&args, sets.as_slice()].concat())))
     };
-    let Some(mut rendered) = render(&values) else {
-        return skipped("the chart is not rendered: there is no Go");
-    };
-    // Helm makes the namespace itself, and takes kinds as they are.
+    // Helm makes the namespace itself.
+    let mut rendered = render(&[]);
     let kinds = std::fs::read_to_string(deploy("helm/dovetail/crds/dovetail.yaml")).unwrap();
     rendered.extend(documents(&kinds));
     let by_id = |all: Vec<Value>| -> BTreeMap<_, _> { all.into_iter().map(|o| (id(&o), o)).collect() };
@@ -276,9 +264,7 @@ fn the_chart_says_what_the_manifest_says() {
     }
 
     // With the page there is what its own manifest has, and what that says to set.
-    let mut paged = values.clone();
-    paged["page"]["enabled"] = json!(true);
-    let mut paged = by_id(render(&paged).unwrap());
+    let mut paged = by_id(render(&["page.enabled=true"]));
     for object in page() {
         assert_eq!(paged.remove(&id(&object)), Some(object));
     }
@@ -298,11 +284,11 @@ fn the_chart_says_what_the_manifest_says() {
         }
     }
 
-    let mut other = values;
-    other["extender"]["enabled"] = json!(true);
-    other["nodeSelector"] = json!({"pool": "system"});
-    other["tolerations"] = json!([{"key": "pool", "operator": "Exists"}]);
-    let other = by_id(render(&other).unwrap());
+    let other = by_id(render(&[
+        "extender.enabled=true",
+        r#"nodeSelector={"pool": "system"}"#,
+        r#"tolerations=[{"key": "pool", "operator": "Exists"}]"#,
+    ]));
     for name in ["dovetail", "dovetail-extender"] {
         let spec = &other[&("Deployment".to_owned(), name.to_owned())]["spec"]["template"]["spec"];
         assert_eq!(spec["nodeSelector"]["pool"], "system");
@@ -835,6 +821,100 @@ fn of_all_resources_and_verbs_the_page_adds_these() {
     }
 }
 
+/// The line with which people see why pods wait, as the documentation has it: its words after `kubectl`.
+fn why_line() -> Vec<String> {
+    let docs = deploy("../docs/kubernetes.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let line = docs
+        .lines()
+        .find(|l| l.starts_with("kubectl get pods -o custom-columns="));
+    let (start, columns) = line.unwrap().split_once('\'').unwrap();
+    let mut words: Vec<String> = start.split_whitespace().skip(1).map(str::to_owned).collect();
+    words.last_mut().unwrap().push_str(columns.trim_end_matches('\''));
+    words
+}
+
+/// Everything of a release that is there, by kind.
+fn of_release(lab: &Lab) -> Vec<String> {
+    let kinds = "deployment,service,configmap,serviceaccount,poddisruptionbudget,role,rolebinding,clusterrole,clusterrolebinding";
+    let args = [
+        "get",
+        kinds,
+        "-A",
+        "-l",
+        "app.kubernetes.io/name=dovetail",
+        "-o",
+        "name",
+    ];
+    printed(lab.kubectl(&args)).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn helm_installs_what_the_manifest_has_changes_it_and_takes_it_away() {
+    let Some(lab) = Lab::start_or_skip(&Settings::default()) else {
+        return;
+    };
+    let chart = deploy("helm/dovetail");
+    let chart = chart.to_str().unwrap();
+    let helm = |args: &[&str]| printed(lab.helm(&[args, &["-n", "dovetail-system"]].concat()));
+    helm(&["install", "dovetail", chart, "--create-namespace"]);
+    settle(&lab);
+    let unlike = |manifest: &[Value]| -> Vec<(String, String)> {
+        let there = |o: &&Value| lab.request("GET", &path(o), None).unwrap().status != 200;
+        manifest.iter().filter(there).map(id).collect()
+    };
+    assert_eq!(unlike(&manifest()), []);
+    let plain = of_release(&lab);
+    // Helm leaves kinds alone that are there; this is how they are changed.
+    let kinds = std::fs::read_to_string(deploy("helm/dovetail/crds/dovetail.yaml")).unwrap();
+    let newer = lab.folder().join("newer.yaml");
+    std::fs::write(
+        &newer,
+        kinds.replace("shortNames: [vc]", "shortNames: [vc, virtual]"),
+    )
+    .unwrap();
+    let docs = std::fs::read_to_string(deploy("../docs/kubernetes.md")).unwrap();
+    assert!(docs.contains("`kubectl apply --server-side --force-conflicts -f deploy/helm/dovetail/crds`"));
+    let newer = newer.to_str().unwrap();
+    let refused = lab.kubectl(&["apply", "--server-side", "-f", newer]).unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains(r#"conflict with "helm""#), "{said}");
+    printed(lab.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", newer]));
+    let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/virtualclusters.dovetail.io";
+    assert_eq!(
+        get(&lab, crd)["spec"]["names"]["shortNames"],
+        json!(["vc", "virtual"])
+    );
+
+    printed(lab.kubectl(&["create", "namespace", "training"]));
+    helm(&[
+        "upgrade",
+        "dovetail",
+        chart,
+        "--set",
+        "page.enabled=true,page.namespace=training",
+    ]);
+    assert_eq!(unlike(&page()), []);
+    let deployment = "/apis/apps/v1/namespaces/dovetail-system/deployments/dovetail";
+    assert_eq!(get(&lab, deployment)["spec"]["replicas"], 1);
+    helm(&["rollback", "dovetail", "1"]);
+    assert_eq!(of_release(&lab), plain, "the page is gone again");
+    assert_eq!(get(&lab, deployment)["spec"]["replicas"], 2);
+    let shown = helm(&["list"]);
+    assert_eq!(
+        words(&shown)[1][..3],
+        ["dovetail", "dovetail-system", "3"],
+        "{shown}"
+    );
+
+    helm(&["uninstall", "dovetail"]);
+    until("nothing is left of it", || {
+        of_release(&lab).is_empty().then_some(())
+    });
+    // Kinds stay, and with them the virtual clusters that somebody made.
+    printed(lab.kubectl(&["get", "vc"]));
+}
+
 /// A PyTorchJob as people write it, but for one line: `schedulerName`.
 const TRAINING: &str = "
 apiVersion: kubeflow.org/v1
@@ -909,15 +989,30 @@ fn after_kubectl_apply_a_pytorch_job_with_one_changed_line_starts_whole() {
     let Some(lab) = Lab::start_or_skip(&Settings::default()) else {
         return;
     };
+    let kubectl = |args: &[&str]| printed(lab.kubectl(args));
     let file = deploy("kubernetes/dovetail.yaml");
-    match kubectl(&lab, &["apply", "-f", file.to_str().unwrap()]) {
-        Some(done) => {
-            let said = String::from_utf8_lossy(&done.stderr);
-            assert!(done.status.success(), "{said}");
-            assert!(!said.contains("Warning"), "{said}");
-        }
-        None => apply(&lab),
+    let page = deploy("kubernetes/page.yaml");
+    kubectl(&["apply", "-f", file.to_str().unwrap()]);
+    kubectl(&["create", "namespace", "training"]);
+    kubectl(&["apply", "-f", page.to_str().unwrap()]);
+    // Once more, and nothing changes. Of budgets kubectl says `configured` whenever it sends the same selector again.
+    for file in [&file, &page] {
+        let said = kubectl(&["apply", "-f", file.to_str().unwrap()]);
+        let same = |l: &str| l.ends_with(" unchanged") || l.starts_with("poddisruptionbudget.policy/");
+        assert!(said.lines().all(same), "{said}");
     }
+    // The label by which the documentation finds its logs.
+    let labels = "jsonpath={.spec.template.metadata.labels.app\\.kubernetes\\.io/component}";
+    let scheduler = [
+        "-n",
+        "dovetail-system",
+        "get",
+        "deployment",
+        "dovetail",
+        "-o",
+        labels,
+    ];
+    assert_eq!(kubectl(&scheduler), "scheduler");
     let account = settle(&lab);
     kubeflow(&lab);
     lab.create_nodes("gpu-", 2, &NodeShape::with_gpus(4)).unwrap();
@@ -971,6 +1066,22 @@ fn after_kubectl_apply_a_pytorch_job_with_one_changed_line_starts_whole() {
         };
         there().iter().all(told).then_some(())
     });
+    let why = why_line();
+    let why: Vec<&str> = ["-n", &space]
+        .into_iter()
+        .chain(why.iter().map(String::as_str))
+        .collect();
+    let shown = kubectl(&why);
+    assert_eq!(words(&shown)[0], ["NAME", "NODE", "GPUS", "WHY"]);
+    assert_eq!(shown.lines().count(), 4);
+    for line in shown.lines().skip(1) {
+        assert_eq!(
+            line.split_whitespace().collect::<Vec<_>>()[1..3],
+            ["<none>", "<none>"],
+            "{line}"
+        );
+        assert!(line.ends_with("has 3 of 4 pods"), "{line}");
+    }
     created(&lab, &folder, &last);
     let bound = until("all four are bound", || {
         let all = there();
@@ -1005,23 +1116,33 @@ fn after_kubectl_apply_a_pytorch_job_with_one_changed_line_starts_whole() {
         events["items"].as_array().unwrap().first().cloned()
     });
     assert_eq!(event["reason"], "Scheduled");
-    if let Some(shown) = kubectl(&lab, &["get", "vc"]) {
-        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-        let words: Vec<Vec<&str>> = shown.lines().map(|l| l.split_whitespace().collect()).collect();
+    let shown = kubectl(&why);
+    for line in &words(&shown)[1..] {
+        let at = bound
+            .iter()
+            .find(|pod| text(pod, "/metadata/name") == line[0])
+            .unwrap();
+        let gpus = said(at, "dovetail.io/gpus");
         assert_eq!(
-            words[0],
-            [
-                "NAME",
-                "GUARANTEED",
-                "USED",
-                "RUNNING",
-                "WAITING",
-                "ACCEPTED",
-                "AGE"
-            ]
+            line[1..],
+            [text(at, "/spec/nodeName"), gpus.as_str().unwrap(), "<none>"]
         );
-        assert_eq!(words[1][..6], [space.as_str(), "8", "8", "1", "0", "true"]);
     }
+    let shown = kubectl(&["get", "vc"]);
+    let head = [
+        "NAME",
+        "GUARANTEED",
+        "USED",
+        "RUNNING",
+        "WAITING",
+        "ACCEPTED",
+        "AGE",
+    ];
+    assert_eq!(words(&shown)[0], head);
+    assert_eq!(
+        words(&shown)[1][..6],
+        [space.as_str(), "8", "8", "1", "0", "true"]
+    );
     let policies = "/apis/dovetail.io/v1alpha1/schedulingpolicies";
     for (name, policy) in [("b", "fifo"), ("a", "srsf"), ("c", "srsf")] {
         let policy = json!({"apiVersion": "dovetail.io/v1alpha1", "kind": "SchedulingPolicy", "metadata": {"name": name},

@@ -149,6 +149,16 @@ impl Lab {
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
             "--allow-privileged=true".to_owned(),
+            // Names of nodes are known to nobody.
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
+            format!(
+                "--kubelet-client-certificate={}",
+                self.path("kubelab-admin.pem").display()
+            ),
+            format!(
+                "--kubelet-client-key={}",
+                self.path("kubelab-admin.key").display()
+            ),
             // What is measured here is the scheduler, not what the server thinks fair.
             "--enable-priority-and-fairness=false".to_owned(),
             "--max-requests-inflight=4000".to_owned(),

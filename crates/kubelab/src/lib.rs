@@ -2,7 +2,7 @@
 //! asked for kube-controller-manager and kube-scheduler, as processes on loopback that end with the value.
 //!
 //! There are no machines behind it: [`create_nodes`](Lab::create_nodes) makes nodes that are only an object, and a
-//! [`Kubelet`] stands in for all of theirs. The processes are one binary of our own making
+//! [`Kubelet`] stands in for all of theirs. A [`Machine`] is a real kubelet with a real containerd, where that can be. The processes are one binary of our own making
 //! (`tests/kubernetes`), which `scripts/kube-control-plane` builds once for each version; where there is no Go to build
 //! it with, tests say `SKIPPED` and pass.
 
@@ -12,6 +12,7 @@ mod kubeconfig;
 mod kubelet;
 mod lab;
 mod line;
+mod machine;
 mod node_api;
 mod node_exec;
 mod nodes;
@@ -19,18 +20,21 @@ mod part;
 mod plain;
 mod pods;
 mod settings;
+mod tools;
 
 pub use binary::{binary, binary_or_skip};
 pub use identity::{Authority, Identity};
 pub use kubelet::{Counts, EXIT_CODE, Kubelet, RUN_SECONDS};
 pub use lab::{Lab, shared};
 pub use line::Line;
+pub use machine::{BUSYBOX, Machine};
 pub use node_api::NodeApi;
 pub use nodes::{NodeShape, create_nodes, set_ready};
 pub use part::{Part, cpu_of};
 pub use plain::Answer;
 pub use pods::Behaviour;
 pub use settings::{Scheduler, Settings};
+pub use tools::helm;
 
 use std::path::PathBuf;
 
@@ -67,6 +71,16 @@ pub enum LabError {
         /// What it does instead.
         why: String,
         /// The last lines it wrote.
+        log: String,
+    },
+    /// A node does not run.
+    #[error("node {name} {why}; the ends of its logs:\n{log}")]
+    Machine {
+        /// Which.
+        name: String,
+        /// What it does instead.
+        why: String,
+        /// The last lines that were written.
         log: String,
     },
     /// A request got no answer.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dovetail_kubeapi::{Client, Patch};
-use dovetail_kubelab::{Behaviour, EXIT_CODE, Kubelet, Lab, NodeApi, NodeShape, Settings};
+use dovetail_kubelab::{Behaviour, EXIT_CODE, Kubelet, Lab, Machine, NodeApi, NodeShape, Settings};
 use serde_json::{Value, json};
 
 /// One control plane at a time: two cores are not many.
@@ -27,7 +27,8 @@ impl Drop for Running {
 /// A control plane, kubelets that are played, and the scheduler as a process.
 pub(crate) struct Cluster {
     pub(crate) scheduler: Option<Running>,
-    kubelet: Kubelet,
+    kubelet: Option<Kubelet>,
+    pub(crate) machines: Vec<Machine>,
     pub(crate) node_api: NodeApi,
     pub(crate) lab: Lab,
     pub(crate) kubeconfig: PathBuf,
@@ -101,39 +102,69 @@ impl Cluster {
         let shared = dovetail_testkit::shared(env!("CARGO_MANIFEST_DIR"), "hived")?
             .parent()?
             .to_owned();
-        let controllers = ["job-controller", "garbage-collector-controller"];
-        let lab = Lab::start_or_skip(&Settings::default().with_controllers(&controllers))?;
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let kubeconfig = lab.kubeconfig(lab.admin()).unwrap();
+        let mut cluster = Self::bare(turn, "lab6")?;
         let behaviour = Behaviour {
             ends_after: Duration::from_millis(100),
             ..Behaviour::default()
         };
-        let mut cluster = Self {
-            scheduler: None,
-            kubelet: Kubelet::start(lab.client(), behaviour),
-            node_api: NodeApi::start(&lab.authority().server().unwrap()).unwrap(),
-            space: lab.namespace("lab6").unwrap(),
-            lab,
-            scheduler_kubeconfig: kubeconfig.clone(),
-            kubeconfig,
-            shared,
-            runtime,
-            _turn: turn,
-        };
+        cluster.kubelet = Some(Kubelet::start(cluster.lab.client(), behaviour));
+        cluster.shared = shared;
         cluster.make_nodes();
-        let deploy =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/helm/dovetail/crds/dovetail.yaml");
-        cluster.apply(&documents(&std::fs::read_to_string(deploy).unwrap()));
         let config = cluster.shared.join("hived/configs").join(config);
         let objects = dovetail(&["kube", "convert", config.to_str().unwrap()], "").unwrap();
-        cluster.apply(&documents(&objects));
+        // As people do it, once the server knows the kinds.
+        let file = cluster.lab.folder().join("converted.yaml");
+        std::fs::write(&file, objects).unwrap();
+        cluster.until("kubectl applies it", || {
+            cluster.kubectl(&["apply", "-f", file.to_str().unwrap()]).is_ok()
+        });
         cluster.schedule(&[]);
         cluster.until("the virtual clusters are accepted", || {
             let list = cluster.get("/apis/dovetail.io/v1alpha1/virtualclusters");
             let items = list["items"].as_array().cloned().unwrap_or_default();
             items.iter().all(|vc| vc["status"]["accepted"] == true)
         });
+        Some(cluster)
+    }
+
+    /// Real nodes, each with a kubelet with these feature gates, a containerd and so many GPUs that nobody looks for, and this
+    /// policy; none where this machine or a control plane cannot have them.
+    pub(crate) fn of_machines(nodes: &[(&str, &str)], gpus: u32, policy: &Value) -> Option<Self> {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cluster = Self::bare(turn, "real")?;
+        cluster.machines = Machine::start_or_skip(&cluster.lab, nodes)?;
+        for machine in &cluster.machines {
+            machine.set_gpus(&cluster.lab, gpus).unwrap();
+        }
+        cluster.apply(&[
+            json!({"apiVersion": "dovetail.io/v1alpha1", "kind": "SchedulingPolicy",
+            "metadata": {"name": "cluster"}, "spec": policy}),
+        ]);
+        cluster.schedule(&[]);
+        Some(cluster)
+    }
+
+    /// A control plane that knows our kinds, without nodes.
+    fn bare(turn: MutexGuard<'static, ()>, space: &str) -> Option<Self> {
+        let controllers = ["job-controller", "garbage-collector-controller"];
+        let lab = Lab::start_or_skip(&Settings::default().with_controllers(&controllers))?;
+        let kubeconfig = lab.kubeconfig(lab.admin()).unwrap();
+        let cluster = Self {
+            scheduler: None,
+            kubelet: None,
+            machines: Vec::new(),
+            node_api: NodeApi::start(&lab.authority().server().unwrap()).unwrap(),
+            space: lab.namespace(space).unwrap(),
+            lab,
+            scheduler_kubeconfig: kubeconfig.clone(),
+            kubeconfig,
+            shared: PathBuf::new(),
+            runtime: tokio::runtime::Runtime::new().unwrap(),
+            _turn: turn,
+        };
+        let deploy =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/helm/dovetail/crds/dovetail.yaml");
+        cluster.apply(&documents(&std::fs::read_to_string(deploy).unwrap()));
         Some(cluster)
     }
 
@@ -225,6 +256,16 @@ impl Cluster {
                 let done = client.apply::<Value>(&path, "test", object);
                 self.runtime.block_on(done).is_ok()
             });
+        }
+    }
+
+    /// What `kubectl` prints.
+    pub(crate) fn kubectl(&self, args: &[&str]) -> Result<String, String> {
+        let output = self.lab.kubectl(args).unwrap();
+        let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match output.status.success() {
+            true => Ok(shown(&output.stdout)),
+            false => Err(shown(&output.stderr)),
         }
     }
 
@@ -381,7 +422,8 @@ impl Cluster {
         items
             .iter()
             .map(one)
-            .chain(self.kubelet.refused())
+            .chain(self.kubelet.iter().flat_map(Kubelet::refused))
+            .chain(self.machines.iter().map(Machine::logs))
             .collect::<Vec<_>>()
             .join("\n")
     }
