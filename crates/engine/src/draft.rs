@@ -101,7 +101,7 @@ impl Draft {
         // Where nobody lost anything, nobody was given anything twice, and everybody has what he was given.
         if self.steps.iter().all(|step| step.before.is_none()) {
             return Changes {
-                come: self.steps.into_iter().map(|step| step.job).collect(),
+                come: self.steps.iter().map(|step| step.job).collect(),
                 ..Changes::default()
             };
         }

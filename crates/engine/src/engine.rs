@@ -8,6 +8,7 @@ use dovetail_model::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use smallvec::SmallVec;
 
 use crate::draft::Changes;
 use crate::job::{Job, Live};
@@ -423,7 +424,7 @@ impl Engine {
             let allocation = allocation.expect("what is about to start was placed");
             job.live == Live::Nothing && self.state.cluster.is_given_up(allocation)
         };
-        let start: Vec<JobId> = pending.iter().copied().filter(can_start).collect();
+        let start: SmallVec<[JobId; 16]> = pending.iter().copied().filter(can_start).collect();
         if start.len() == pending.len() {
             pending.clear();
         } else {

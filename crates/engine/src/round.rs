@@ -45,7 +45,7 @@ struct Head {
     rank: Rank,
     /// Those behind it that were looked up already, the next one last.
     ahead: Vec<Spot>,
-    /// So many are looked up at once the next time: the more were taken, the more.
+    /// So many more are looked up with the next one: the more were taken, the more.
     reach: usize,
 }
 
@@ -55,15 +55,16 @@ const REACH: usize = 64;
 impl Head {
     /// Goes on to the next one of the group, if there is any. Nobody comes or leaves the line during a walk.
     fn advance(&mut self, state: &State) -> bool {
-        if self.ahead.is_empty() {
+        let next = self.ahead.pop().or_else(|| {
             let group = state.waiting.group(self.shape, self.slope);
-            self.ahead.extend(group.after(self.spot).take(self.reach));
+            let mut behind = group.after(self.spot);
+            let next = behind.next();
+            self.ahead.extend(behind.take(self.reach));
             self.ahead.reverse();
-            self.reach = (self.reach * 2).min(REACH);
-        }
-        let Some(next) = self.ahead.pop() else {
-            return false;
-        };
+            self.reach = (self.reach * 2 + 1).min(REACH);
+            next
+        });
+        let Some(next) = next else { return false };
         (self.spot, self.rank) = (next, next.rank(self.slope, state.now));
         true
     }
@@ -621,7 +622,7 @@ fn first_of_groups(state: &State, only_fitting: bool) -> Vec<Head> {
             spot,
             rank: spot.rank(group.slope, state.now),
             ahead: Vec::new(),
-            reach: 1,
+            reach: 0,
         };
         // On another look at the line its first ones may have been given GPUs.
         head.skip_placed(state).then_some(head)

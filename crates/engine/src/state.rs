@@ -325,7 +325,7 @@ impl State {
 
     /// The same for many, by id.
     pub(crate) fn pend_all(&mut self, ids: &[JobId]) {
-        match ids.len() > self.pending.len() / 8 {
+        match ids.len() >= 256.max(self.pending.len() / 8) {
             true => self.pending.append(&mut ids.iter().copied().collect()),
             false => self.pending.extend(ids),
         }
