@@ -178,7 +178,7 @@ impl State {
 
     /// Nobody has less than he was promised, and all together no more than there is, with what lingers.
     fn check_granted(&self, id: NodeId) -> Result<(), String> {
-        if !self.fills || self.touched.contains(&id) {
+        if !self.fills || self.touched.contains(id) {
             return Ok(());
         }
         let Some(node) = self.cluster.node(id).filter(|n| n.up) else {

@@ -23,11 +23,13 @@ pub struct Draft {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(usize);
 
-/// What a draft changed for one job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Changed {
-    pub(crate) job: JobId,
-    pub(crate) before: Option<Allocation>,
+/// What a draft changed.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Who held nothing and has GPUs now.
+    pub(crate) come: Vec<JobId>,
+    /// What everyone else held whose GPUs are others now, or none, in the order they were first touched.
+    pub(crate) others: Vec<(JobId, Allocation)>,
 }
 
 impl Draft {
@@ -94,29 +96,26 @@ impl Draft {
         }
     }
 
-    /// The net change, job by job in the order they were first touched.
-    pub(crate) fn changes(self, state: &State) -> Vec<Changed> {
-        let mut changes: Vec<Changed> = Vec::with_capacity(self.steps.len());
-        // Where nobody lost anything, nobody was given anything twice.
-        let once = self.steps.iter().all(|step| step.before.is_none());
-        let many = self.steps.len() > 16;
+    /// The net change, job by job.
+    pub(crate) fn changes(self, state: &State) -> Changes {
+        // Where nobody lost anything, nobody was given anything twice, and everybody has what he was given.
+        if self.steps.iter().all(|step| step.before.is_none()) {
+            return Changes {
+                come: self.steps.iter().map(|step| step.job).collect(),
+                ..Changes::default()
+            };
+        }
+        let mut changes = Changes::default();
         let mut seen = std::collections::BTreeSet::new();
         for step in self.steps {
-            let known = if once {
-                false
-            } else if many {
-                !seen.insert(step.job)
-            } else {
-                changes.iter().any(|c| c.job == step.job)
-            };
-            if !known {
-                changes.push(Changed {
-                    job: step.job,
-                    before: step.before,
-                });
+            if !seen.insert(step.job) || state.known(step.job).allocation == step.before {
+                continue;
+            }
+            match step.before {
+                None => changes.come.push(step.job),
+                Some(before) => changes.others.push((step.job, before)),
             }
         }
-        changes.retain(|c| state.known(c.job).allocation != c.before);
         changes
     }
 

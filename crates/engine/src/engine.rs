@@ -8,8 +8,9 @@ use dovetail_model::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use smallvec::SmallVec;
 
-use crate::draft::Changed;
+use crate::draft::Changes;
 use crate::job::{Job, Live};
 use crate::parts::Policy;
 use crate::replan::same_gpus;
@@ -307,9 +308,7 @@ impl Engine {
         (self.books.wake, self.books.kept_for) = (wake, kept_for);
         let changed = !draft.is_empty();
         if changed {
-            for change in draft.changes(&self.state) {
-                self.carry_out(change);
-            }
+            self.carry_out(draft.changes(&self.state));
         }
         self.share_out();
         if changed {
@@ -343,16 +342,22 @@ impl Engine {
     }
 
     /// The one place where the difference between plan and present becomes commands.
-    fn carry_out(&mut self, change: Changed) {
-        let id = change.job;
-        let target = self.state.known(id).allocation.clone();
-        match (change.before, target) {
-            (None, Some(_)) => {
-                self.state.unseat(id);
-                self.state.pend(id);
-                self.holder_changed(id);
-            }
-            (Some(before), None) => {
+    fn carry_out(&mut self, changes: Changes) {
+        // Who comes is told nothing before he can start, so all of them come together, by id.
+        let Changes { mut come, others } = changes;
+        come.sort_unstable();
+        self.state.unseat_all(&come);
+        self.state.pend_all(&come);
+        come.into_iter().for_each(|id| self.holder_changed(id));
+        for (id, before) in others {
+            self.change_holder(id, before);
+        }
+    }
+
+    /// What becomes of a job that held something.
+    fn change_holder(&mut self, id: JobId, before: Allocation) {
+        match self.state.known(id).allocation.clone() {
+            None => {
                 self.state.unpend(id);
                 if self.state.known(id).is_up() {
                     self.stop(id, before, StopReason::Preempted);
@@ -361,12 +366,12 @@ impl Engine {
                     self.state.mark_stale(id);
                 }
             }
-            (Some(before), Some(target)) if same_gpus(&before, &target) && self.state.known(id).is_up() => {
+            Some(target) if same_gpus(&before, &target) && self.state.known(id).is_up() => {
                 if !self.state.fills {
                     self.resize(id, target);
                 }
             }
-            (Some(before), Some(target)) => {
+            Some(target) => {
                 if self.state.known(id).is_up() {
                     let reason = if before.gpus() == target.gpus() {
                         StopReason::Moved
@@ -378,7 +383,6 @@ impl Engine {
                 self.state.pend(id);
                 self.holder_changed(id);
             }
-            (None, None) => unreachable!("a change that changes nothing was dropped"),
         }
     }
 
@@ -409,18 +413,26 @@ impl Engine {
 
     /// Launches every placed job whose GPUs are really free.
     fn launch_what_can_start(&mut self) {
+        if self.state.pending.is_empty() {
+            return;
+        }
         let now = self.state.now;
         let mut pending = std::mem::take(&mut self.state.pending);
-        pending.retain(|id| {
-            let id = *id;
-            let job = self.state.known(id);
-            let allocation = job
-                .allocation
-                .as_ref()
-                .expect("what is about to start was placed");
-            if job.live != Live::Nothing || !self.state.cluster.is_given_up(allocation) {
-                return true;
-            }
+        let can_start = |id: &JobId| {
+            let job = self.state.known(*id);
+            let allocation = job.allocation.as_ref();
+            let allocation = allocation.expect("what is about to start was placed");
+            job.live == Live::Nothing && self.state.cluster.is_given_up(allocation)
+        };
+        let start: SmallVec<[JobId; 16]> = pending.iter().copied().filter(can_start).collect();
+        if start.len() == pending.len() {
+            pending.clear();
+        } else {
+            pending.retain(|id| start.binary_search(id).is_err());
+        }
+        self.state.pending = pending;
+        self.commands.reserve(start.len());
+        for id in start {
             let job = &mut self.state.entry(id).job;
             job.generation.0 += 1;
             job.live = Live::Launched;
@@ -432,9 +444,7 @@ impl Engine {
                 generation: job.generation,
                 allocation,
             });
-            false
-        });
-        self.state.pending = pending;
+        }
     }
 
     fn lives(

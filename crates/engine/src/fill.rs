@@ -3,11 +3,12 @@
 //! Placement, draft and books know only what jobs were promised, so whatever is granted beyond that never stands in the
 //! way of another job: it is taken back by not being granted again. Only nodes where someone came or went are looked at.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use dovetail_model::{Allocation, Command, JobId, NodeId, Share};
 
 use crate::engine::Engine;
+use crate::node_set::NodeSet;
 use crate::parts::Guest;
 use crate::replan::same_gpus;
 
@@ -47,8 +48,8 @@ impl Engine {
     }
 
     /// Everyone on these nodes, each once, by id.
-    fn on(&self, nodes: &BTreeSet<NodeId>) -> Vec<JobId> {
-        let here = nodes.iter().flat_map(|n| self.state.occupants.on_node(*n));
+    fn on(&self, nodes: &NodeSet) -> Vec<JobId> {
+        let here = nodes.iter().flat_map(|n| self.state.occupants.on_node(n));
         let mut jobs: Vec<JobId> = here.collect();
         jobs.sort_unstable();
         jobs.dedup();
@@ -56,10 +57,10 @@ impl Engine {
     }
 
     /// Asks the sizing about these nodes.
-    fn fill_nodes(&mut self, nodes: &BTreeSet<NodeId>, bounds: &BTreeMap<JobId, Share>) -> Shares {
+    fn fill_nodes(&mut self, nodes: &NodeSet, bounds: &BTreeMap<JobId, Share>) -> Shares {
         let mut shares = Shares::new();
-        for node in nodes {
-            self.fill_node(*node, bounds, &mut shares);
+        for node in nodes.iter() {
+            self.fill_node(node, bounds, &mut shares);
         }
         shares.sort_unstable_by_key(|(job, node, _)| (*job, *node));
         shares

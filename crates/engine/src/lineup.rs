@@ -6,8 +6,27 @@ use dovetail_model::{JobId, Time};
 
 use crate::line::{Line, Rank, Spot};
 
-/// Group and slope of a job in line, and its spot there.
-pub(crate) type Place<K> = ((K, i64), Spot);
+/// Places in line that many come to or leave at once: the spots in each group.
+#[derive(Debug)]
+pub(crate) struct Places<K> {
+    groups: BTreeMap<(K, i64), Vec<Spot>>,
+}
+
+impl<K> Default for Places<K> {
+    fn default() -> Self {
+        Self {
+            groups: BTreeMap::new(),
+        }
+    }
+}
+
+impl<K: Ord + Copy> Places<K> {
+    /// One more: where the line of this job is.
+    pub(crate) fn push(&mut self, key: K, line: &Line, job: JobId) {
+        let group = self.groups.entry((key, line.slope())).or_default();
+        group.push(line.spot(job));
+    }
+}
 
 /// Jobs in line, in groups of equal key `K` (a shape, or nothing) and equal slope.
 #[derive(Debug, Clone)]
@@ -49,21 +68,15 @@ impl<K: Ord + Copy> Lineup<K> {
         }
     }
 
-    /// Where a job stands.
-    pub(crate) fn place(key: K, line: &Line, job: JobId) -> Place<K> {
-        ((key, line.slope()), line.spot(job))
-    }
-
     /// Many come at once: sorted together that is cheaper than one by one.
-    pub(crate) fn insert_all(&mut self, mut places: Vec<Place<K>>) {
-        places.sort_unstable();
-        self.len += places.len();
-        for come in places.chunk_by(|a, b| a.0 == b.0) {
-            let group = self.groups.entry(come[0].0).or_default();
-            let spots = come.iter().map(|(_, spot)| *spot);
-            let all = group.len() + come.len();
-            match come.len() >= group.len() / 8 {
-                true => group.append(&mut spots.collect()),
+    pub(crate) fn insert_all(&mut self, places: Places<K>) {
+        for (key, mut spots) in places.groups {
+            spots.sort_unstable();
+            let group = self.groups.entry(key).or_default();
+            let all = group.len() + spots.len();
+            self.len += spots.len();
+            match spots.len() >= group.len() / 8 {
+                true => group.append(&mut spots.into_iter().collect()),
                 false => group.extend(spots),
             }
             debug_assert_eq!(group.len(), all, "everyone stands in line once");
@@ -71,18 +84,17 @@ impl<K: Ord + Copy> Lineup<K> {
     }
 
     /// Many go at once.
-    pub(crate) fn remove_all(&mut self, mut places: Vec<Place<K>>) {
-        places.sort_unstable();
-        self.len -= places.len();
-        for go in places.chunk_by(|a, b| a.0 == b.0) {
-            let key = go[0].0;
+    pub(crate) fn remove_all(&mut self, places: Places<K>) {
+        for (key, spots) in places.groups {
             let group = self.groups.get_mut(&key).expect("the group of the jobs is there");
-            let left = group.len() - go.len();
-            if go.len() >= group.len() / 8 {
-                let mut gone = go.iter().map(|(_, spot)| spot).peekable();
-                group.retain(|spot| gone.next_if_eq(&spot).is_none());
+            let left = group.len() - spots.len();
+            self.len -= spots.len();
+            if spots.len() >= group.len() / 8 {
+                let gone = Jobs::of(&spots);
+                let stays = |spot: &Spot| !gone.contains(spot.job);
+                *group = std::mem::take(group).into_iter().filter(stays).collect();
             } else {
-                for (_, spot) in go {
+                for spot in &spots {
                     group.remove(spot);
                 }
             }
@@ -136,6 +148,32 @@ impl<K: Ord + Copy> Lineup<K> {
     }
 }
 
+/// Some jobs, as bits from the first of them on.
+struct Jobs {
+    first: u32,
+    words: Vec<u64>,
+}
+
+impl Jobs {
+    fn of(spots: &[Spot]) -> Self {
+        let ids = || spots.iter().map(|spot| spot.job.0);
+        let (first, last) = (ids().min().unwrap_or(0), ids().max().unwrap_or(0));
+        let mut words = vec![0; (last - first) as usize / 64 + 1];
+        for id in ids() {
+            words[(id - first) as usize / 64] |= 1 << ((id - first) % 64);
+        }
+        Self { first, words }
+    }
+
+    fn contains(&self, job: JobId) -> bool {
+        let Some(id) = job.0.checked_sub(self.first) else {
+            return false;
+        };
+        let word = self.words.get(id as usize / 64);
+        word.is_some_and(|word| word >> (id % 64) & 1 == 1)
+    }
+}
+
 /// Jobs of one group, best first at every moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Group<'a, K> {
@@ -153,12 +191,54 @@ impl<K> Group<'_, K> {
         self.set.last().copied()
     }
 
-    pub(crate) fn after(&self, spot: Spot) -> Option<Spot> {
+    /// Those behind a spot, best first.
+    pub(crate) fn after(&self, spot: Spot) -> impl Iterator<Item = Spot> + use<'_, K> {
         use std::ops::Bound::{Excluded, Unbounded};
-        self.set.range((Excluded(spot), Unbounded)).next().copied()
+        self.set.range((Excluded(spot), Unbounded)).copied()
     }
 
     pub(crate) fn before(&self, spot: Spot) -> Option<Spot> {
         self.set.range(..spot).next_back().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_at_once_stand_as_they_would_one_by_one() {
+        let line = |job: u32| Line::moving(Time(7), i128::from(job * 37 % 101), i64::from(job % 3));
+        let key = |job: u32| job % 5;
+        let all = |jobs: &[u32]| {
+            let mut places = Places::default();
+            jobs.iter()
+                .for_each(|j| places.push(key(*j), &line(*j), JobId(*j)));
+            places
+        };
+        // Few join many, many join few; few leave many, many leave, and all of a group.
+        let come: [Vec<u32>; 3] = [(10..30).collect(), (30..400).collect(), (400..405).collect()];
+        let go: [Vec<u32>; 3] = [
+            (40..44).collect(),
+            (44..300).rev().collect(),
+            (300..405).collect(),
+        ];
+        let (mut together, mut alone) = (Lineup::default(), Lineup::default());
+        let same = |a: &Lineup<u32>, b: &Lineup<u32>| {
+            assert_eq!((a.sorted(Time(9)), a.len()), (b.sorted(Time(9)), b.len()));
+        };
+        for jobs in come {
+            together.insert_all(all(&jobs));
+            jobs.iter()
+                .for_each(|j| alone.insert(key(*j), &line(*j), JobId(*j)));
+            same(&together, &alone);
+        }
+        for jobs in go {
+            together.remove_all(all(&jobs));
+            jobs.iter()
+                .for_each(|j| alone.remove(key(*j), &line(*j), JobId(*j)));
+            same(&together, &alone);
+        }
+        assert_eq!(together.len(), 30, "10 to 39");
     }
 }

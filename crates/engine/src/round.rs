@@ -35,7 +35,7 @@ impl Candidate {
 }
 
 /// The first job of one group of the waiting line.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Head {
     shape: ShapeId,
     slope: i64,
@@ -43,15 +43,37 @@ struct Head {
     gpu_type: Option<dovetail_model::GpuTypeId>,
     spot: Spot,
     rank: Rank,
+    /// Those behind it that were looked up already, the next one last.
+    ahead: Vec<Spot>,
+    /// So many more are looked up with the next one: the more were taken, the more.
+    reach: usize,
 }
 
+/// Jobs of a group that are looked up at once, at most.
+const REACH: usize = 64;
+
 impl Head {
+    /// Goes on to the next one of the group, if there is any. Nobody comes or leaves the line during a walk.
+    fn advance(&mut self, state: &State) -> bool {
+        let next = self.ahead.pop().or_else(|| {
+            let group = state.waiting.group(self.shape, self.slope);
+            let mut behind = group.after(self.spot);
+            let next = behind.next();
+            self.ahead.extend(behind.take(self.reach));
+            self.ahead.reverse();
+            self.reach = (self.reach * 2 + 1).min(REACH);
+            next
+        });
+        let Some(next) = next else { return false };
+        (self.spot, self.rank) = (next, next.rank(self.slope, state.now));
+        true
+    }
+
     /// Goes on to the next one that holds no GPUs, if there is any.
     fn skip_placed(&mut self, state: &State) -> bool {
         while state.known(self.rank.job).allocation.is_some() {
-            match state.waiting.group(self.shape, self.slope).after(self.spot) {
-                Some(next) => (self.spot, self.rank) = (next, next.rank(self.slope, state.now)),
-                None => return false,
+            if !self.advance(state) {
+                return false;
             }
         }
         true
@@ -189,17 +211,14 @@ impl<'a> Round<'a> {
     }
 
     fn scan(&mut self, only_fitting: bool) -> Option<Candidate> {
-        let now = self.state.now;
         let mut heads = match self.heads.take() {
             Some(heads) => heads,
             None => first_of_groups(self.state, only_fitting),
         };
-        if let Some(i) = self.taken.take() {
-            let head = &mut heads[i];
-            match self.state.waiting.group(head.shape, head.slope).after(head.spot) {
-                Some(next) => (head.spot, head.rank) = (next, next.rank(head.slope, now)),
-                None => drop(heads.swap_remove(i)),
-            }
+        if let Some(i) = self.taken.take()
+            && !heads[i].advance(self.state)
+        {
+            heads.swap_remove(i);
         }
         if only_fitting {
             let cluster = &self.state.cluster;
@@ -602,6 +621,8 @@ fn first_of_groups(state: &State, only_fitting: bool) -> Vec<Head> {
             gpu_type: shape.gpu_type,
             spot,
             rank: spot.rank(group.slope, state.now),
+            ahead: Vec::new(),
+            reach: 0,
         };
         // On another look at the line its first ones may have been given GPUs.
         head.skip_placed(state).then_some(head)

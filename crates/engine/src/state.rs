@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dovetail_model::ids::IdVec;
-use dovetail_model::{Allocation, JobId, JobSpec, NodeId, Slowdowns, TenantId, Time, UserId};
+use dovetail_model::{Allocation, JobId, JobSpec, Slowdowns, TenantId, Time, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
 use crate::crowd::Crowd;
 use crate::job::{Job, Stage};
-use crate::lineup::{Lineup, Place};
+use crate::lineup::{Lineup, Places};
+use crate::node_set::NodeSet;
 use crate::parts::{Order, Policy, Tenancy};
 use crate::shape::{Shape, ShapeId, Shapes};
 use crate::sharers::Occupants;
@@ -98,7 +99,7 @@ pub struct State {
     pub(crate) fills: bool,
     /// Nodes where someone came or went since what is left there was last shared out.
     #[serde(default)]
-    pub(crate) touched: BTreeSet<NodeId>,
+    pub(crate) touched: NodeSet,
     #[serde(skip)]
     pub(crate) occupants: Occupants,
     /// What was measured of jobs that share GPUs.
@@ -110,10 +111,10 @@ pub struct State {
 #[derive(Debug, Default)]
 struct Moves {
     many: bool,
-    from_waiting: Vec<Place<ShapeId>>,
-    from_holding: Vec<Place<()>>,
-    to_waiting: Vec<Place<ShapeId>>,
-    to_holding: Vec<Place<()>>,
+    from_waiting: Places<ShapeId>,
+    from_holding: Places<()>,
+    to_waiting: Places<ShapeId>,
+    to_holding: Places<()>,
 }
 
 impl Moves {
@@ -123,6 +124,14 @@ impl Moves {
             many: count >= 256,
             ..Self::default()
         }
+    }
+
+    /// All of them leave and come, together.
+    fn carry_out(self, waiting: &mut Lineup<ShapeId>, holding: &mut Lineup<()>) {
+        waiting.remove_all(self.from_waiting);
+        holding.remove_all(self.from_holding);
+        waiting.insert_all(self.to_waiting);
+        holding.insert_all(self.to_holding);
     }
 }
 
@@ -208,12 +217,12 @@ impl State {
             Seat::Waiting => {
                 let (shape, line) = (entry.job.shape, &entry.job.line);
                 match moves.many {
-                    true => moves.from_waiting.push(Lineup::place(shape, line, id)),
+                    true => moves.from_waiting.push(shape, line, id),
                     false => self.waiting.remove(shape, line, id),
                 }
             }
             Seat::Holding => match moves.many {
-                true => moves.from_holding.push(Lineup::place((), &entry.job.line, id)),
+                true => moves.from_holding.push((), &entry.job.line, id),
                 false => self.holding.remove((), &entry.job.line, id),
             },
         }
@@ -221,6 +230,13 @@ impl State {
         if let Some(until) = entry.job.line.until {
             self.expiries.remove(&(until, id));
         }
+    }
+
+    /// Takes all these jobs out of the line-ups they stand in.
+    pub(crate) fn unseat_all(&mut self, ids: &[JobId]) {
+        let mut moves = Moves::of(ids.len());
+        ids.iter().for_each(|id| self.leave(*id, &mut moves));
+        moves.carry_out(&mut self.waiting, &mut self.holding);
     }
 
     /// Whether a line is to be drawn anew.
@@ -275,12 +291,12 @@ impl State {
                     .shapes
                     .id(Shape::of(&entry.job.spec, tenancy.shape_key(&entry.job.spec)));
                 match moves.many {
-                    true => moves.to_waiting.push(Lineup::place(entry.job.shape, &line, id)),
+                    true => moves.to_waiting.push(entry.job.shape, &line, id),
                     false => self.waiting.insert(entry.job.shape, &line, id),
                 }
             } else {
                 match moves.many {
-                    true => moves.to_holding.push(Lineup::place((), &line, id)),
+                    true => moves.to_holding.push((), &line, id),
                     false => self.holding.insert((), &line, id),
                 }
             }
@@ -289,10 +305,7 @@ impl State {
             }
         }
         self.stale = stale;
-        self.waiting.remove_all(moves.from_waiting);
-        self.holding.remove_all(moves.from_holding);
-        self.waiting.insert_all(moves.to_waiting);
-        self.holding.insert_all(moves.to_holding);
+        moves.carry_out(&mut self.waiting, &mut self.holding);
     }
 
     /// Marks every job whose line has run out.
@@ -310,6 +323,14 @@ impl State {
     /// The job was placed and shall be launched as soon as its GPUs are free.
     pub(crate) fn pend(&mut self, id: JobId) {
         self.pending.insert(id);
+    }
+
+    /// The same for many, by id.
+    pub(crate) fn pend_all(&mut self, ids: &[JobId]) {
+        match ids.len() >= 256.max(self.pending.len() / 8) {
+            true => self.pending.append(&mut ids.iter().copied().collect()),
+            false => self.pending.extend(ids),
+        }
     }
 
     /// The job shall not be launched any more.

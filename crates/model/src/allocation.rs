@@ -20,14 +20,33 @@ pub struct NodeShare {
 }
 
 /// Everything a job holds, node by node in ascending order of nodes.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Allocation {
     /// The shares; never empty for a running job.
     pub shares: SmallVec<[NodeShare; 1]>,
 }
 
+impl Clone for Allocation {
+    /// Most jobs are on one node, and every launch copies what they hold.
+    fn clone(&self) -> Self {
+        match self.shares.as_slice() {
+            [only] => Self::on_one(only.clone()),
+            many => Self {
+                shares: many.iter().cloned().collect(),
+            },
+        }
+    }
+}
+
 impl Allocation {
+    /// All of it on one node.
+    pub fn on_one(share: NodeShare) -> Self {
+        Self {
+            shares: SmallVec::from_buf([share]),
+        }
+    }
+
     /// All GPUs together.
     pub fn gpus(&self) -> u32 {
         self.shares.iter().map(|s| s.gpus.count()).sum()

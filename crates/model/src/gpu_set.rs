@@ -4,10 +4,19 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// GPU slots of one node as bits; one word for up to 64 GPUs, more for a pool without nodes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GpuSet {
     words: SmallVec<[u64; 1]>,
+}
+
+impl Clone for GpuSet {
+    /// Words are copied, not cloned one by one: sets of slots are copied for every launch.
+    fn clone(&self) -> Self {
+        Self {
+            words: SmallVec::from_slice(&self.words),
+        }
+    }
 }
 
 impl GpuSet {

@@ -61,9 +61,7 @@ impl Placement for Complement {
             }
         }
         match search.best {
-            Some(((.., id), node)) => Ok(Allocation {
-                shares: [share(id, node, ask.gpus, ask)].into_iter().collect(),
-            }),
+            Some(((.., id), node)) => Ok(Allocation::on_one(share(id, node, ask.gpus, ask))),
             None => self.others.across(ask, cluster),
         }
     }

@@ -87,9 +87,7 @@ pub(super) fn on_one_node(ask: &Ask, cluster: &Cluster, kind: GpuTypeId) -> Opti
         for id in cluster.nodes_with_free(kind, level) {
             let node = cluster.node(id).expect("the index names nodes that are there");
             if has_room(node, ask) {
-                return Some(Allocation {
-                    shares: [share(id, node, ask.gpus, ask)].into_iter().collect(),
-                });
+                return Some(Allocation::on_one(share(id, node, ask.gpus, ask)));
             }
         }
     }

@@ -45,8 +45,9 @@ pub(super) fn figures() -> Result<Vec<Figure>, Failure> {
     for policy in ["fifo-backfill", "srtf"] {
         let (first, round) = rounds(policy, "tune", 2_048, 20_000)?;
         let what = format!("{policy}, tune");
-        figures.push(figure(&what, 16_384, 20_000, "first round", first, ""));
-        figures.push(figure(&what, 16_384, 20_000, "round", round, "less than 20 ms"));
+        let goal = "less than 20 ms";
+        figures.push(figure(&what, 16_384, 20_000, "first round", first, goal));
+        figures.push(figure(&what, 16_384, 20_000, "round", round, goal));
     }
     for (nodes, goal) in [(16, "less than 100 ms"), (64, "")] {
         let gpus = nodes * 8;
