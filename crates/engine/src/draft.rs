@@ -1,6 +1,9 @@
 //! A trial change of who holds what. It is applied at once, written down, and can be rolled back to any mark.
 
+use std::collections::BTreeSet;
+
 use dovetail_model::{Allocation, JobId};
+use smallvec::SmallVec;
 
 use crate::parts::Tenancy;
 use crate::state::State;
@@ -30,6 +33,34 @@ pub(crate) struct Changes {
     pub(crate) come: Vec<JobId>,
     /// What everyone else held whose GPUs are others now, or none, in the order they were first touched.
     pub(crate) others: Vec<(JobId, Allocation)>,
+}
+
+/// Jobs that were met. Of a few, looking at all of them is fastest.
+enum Seen {
+    Few(SmallVec<[JobId; 16]>),
+    Many(BTreeSet<JobId>),
+}
+
+impl Seen {
+    /// At most so many.
+    fn of(count: usize) -> Self {
+        match count <= 16 {
+            true => Self::Few(SmallVec::new()),
+            false => Self::Many(BTreeSet::new()),
+        }
+    }
+
+    /// Whether it is new.
+    fn insert(&mut self, job: JobId) -> bool {
+        match self {
+            Self::Many(seen) => seen.insert(job),
+            Self::Few(seen) if seen.contains(&job) => false,
+            Self::Few(seen) => {
+                seen.push(job);
+                true
+            }
+        }
+    }
 }
 
 impl Draft {
@@ -106,7 +137,7 @@ impl Draft {
             };
         }
         let mut changes = Changes::default();
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = Seen::of(self.steps.len());
         for step in self.steps {
             if !seen.insert(step.job) || state.known(step.job).allocation == step.before {
                 continue;

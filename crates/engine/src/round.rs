@@ -43,24 +43,32 @@ struct Head {
     gpu_type: Option<dovetail_model::GpuTypeId>,
     spot: Spot,
     rank: Rank,
-    /// Those behind it that were looked up already, the next one last.
-    ahead: Vec<Spot>,
     /// So many more are looked up with the next one: the more were taken, the more.
-    reach: usize,
+    reach: u32,
+    /// Most heads never get so far.
+    ahead: Option<Box<Ahead>>,
 }
 
+/// Those of a group that were looked up already, the next one last.
+#[derive(Debug, Clone, Default)]
+struct Ahead(Vec<Spot>);
+
 /// Jobs of a group that are looked up at once, at most.
-const REACH: usize = 64;
+const REACH: u32 = 64;
 
 impl Head {
     /// Goes on to the next one of the group, if there is any. Nobody comes or leaves the line during a walk.
     fn advance(&mut self, state: &State) -> bool {
-        let next = self.ahead.pop().or_else(|| {
+        let known = self.ahead.as_mut().and_then(|ahead| ahead.0.pop());
+        let next = known.or_else(|| {
             let group = state.waiting.group(self.shape, self.slope);
             let mut behind = group.after(self.spot);
             let next = behind.next();
-            self.ahead.extend(behind.take(self.reach));
-            self.ahead.reverse();
+            if self.reach > 0 {
+                let ahead = &mut self.ahead.get_or_insert_default().0;
+                ahead.extend(behind.take(self.reach as usize));
+                ahead.reverse();
+            }
             self.reach = (self.reach * 2 + 1).min(REACH);
             next
         });
@@ -621,8 +629,8 @@ fn first_of_groups(state: &State, only_fitting: bool) -> Vec<Head> {
             gpu_type: shape.gpu_type,
             spot,
             rank: spot.rank(group.slope, state.now),
-            ahead: Vec::new(),
             reach: 0,
+            ahead: None,
         };
         // On another look at the line its first ones may have been given GPUs.
         head.skip_placed(state).then_some(head)

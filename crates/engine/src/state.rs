@@ -128,6 +128,9 @@ impl Moves {
 
     /// All of them leave and come, together.
     fn carry_out(self, waiting: &mut Lineup<ShapeId>, holding: &mut Lineup<()>) {
+        if !self.many {
+            return;
+        }
         waiting.remove_all(self.from_waiting);
         holding.remove_all(self.from_holding);
         waiting.insert_all(self.to_waiting);
