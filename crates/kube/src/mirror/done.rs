@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Mirror;
-use super::gangs::{Gang, Member, Phase};
+use super::gang::{Gang, Member, Phase};
 use crate::action::{PodId, Removal};
 use crate::identity::GangKey;
 

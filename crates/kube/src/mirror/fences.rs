@@ -6,7 +6,7 @@ use dovetail_control::Fact;
 use dovetail_model::ids::Id;
 use dovetail_model::{FenceId, NodeId};
 
-use super::gangs::Member;
+use super::gang::Member;
 use super::nodes::{Seen, gpu_type};
 use super::{Gang, Ledger, Mirror};
 use crate::fit::Wants;

@@ -6,7 +6,7 @@ use dovetail_control::{Fact, JobNo, JobState, Launch};
 use dovetail_kubeapi::{Node, Pod};
 use dovetail_model::{Allocation, GpuSet, NodeId, NodeShare, Time};
 
-use super::gangs::{Gang, Member, Phase, Seat};
+use super::gang::{Gang, Member, Phase, Seat};
 use super::{Ledger, Mirror};
 use crate::identity::{GangKey, Size};
 use crate::plan::{Plan, parse_gpus};

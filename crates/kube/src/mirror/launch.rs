@@ -6,7 +6,8 @@ use dovetail_control::{Cause, Fact, JobNo, JobRequest, JobState, Launch, TaskEnd
 use dovetail_model::NodeId;
 
 use super::done::Verdict;
-use super::gangs::{Gang, Member, Phase, Seat, roles};
+use super::gang::{Gang, Member, Phase, Seat};
+use super::gangs::roles;
 use super::{Ledger, Mirror};
 use crate::action::{Action, Bind, PodId, Removal};
 use crate::identity::GangKey;

@@ -8,6 +8,7 @@ mod claims;
 mod done;
 mod fences;
 mod found;
+mod gang;
 mod gangs;
 mod launch;
 mod nodes;
@@ -26,7 +27,7 @@ use crate::identity::GangKey;
 use crate::past::PastJob;
 
 pub use claims::Claimed;
-pub use gangs::{Gang, Member, Phase, Seat};
+pub use gang::{Gang, Member, Phase, Seat};
 pub use riders::Beside;
 
 /// Where facts go.

@@ -2,7 +2,7 @@
 
 use dovetail_kubeapi::{Pod, parse_time};
 
-use super::gangs::{Member, Phase};
+use super::gang::{Member, Phase};
 use super::others::Other;
 use super::riders::Beside;
 use super::{Claimed, Ledger, Mirror};

@@ -3,7 +3,7 @@
 
 use dovetail_control::{Fact, JobNo, JobState, Launch};
 
-use super::gangs::{Gang, Member};
+use super::gang::{Gang, Member};
 use super::{Ledger, Mirror};
 use crate::action::{PodId, Removal};
 use crate::identity::{GangKey, Identity};

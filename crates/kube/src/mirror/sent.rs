@@ -3,7 +3,7 @@
 use dovetail_control::{Fact, Hold, JobNo, JobState};
 use dovetail_model::Time;
 
-use super::gangs::Member;
+use super::gang::Member;
 use super::{Ledger, Mirror};
 use crate::identity::{GangKey, Size};
 use crate::past::PastJob;

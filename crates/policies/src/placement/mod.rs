@@ -159,7 +159,8 @@ pub(crate) fn no_place(ask: &Ask, cluster: &Cluster, best: u32) -> Reason {
     if let Some(reason) = fenced(ask, cluster) {
         return reason;
     }
-    let limited = ask.cpu_milli_per_gpu > 0 || ask.memory_mib_per_gpu > 0;
+    // Who would rather wait for enough is looked at again without that, and then it is said.
+    let limited = ask.enough.is_none() && (ask.cpu_milli_per_gpu > 0 || ask.memory_mib_per_gpu > 0);
     if free < ask.gpus {
         Reason::NotEnoughFreeGpus {
             asked: ask.gpus,
