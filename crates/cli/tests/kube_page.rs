@@ -261,3 +261,52 @@ fn a_role_that_is_done_ends_the_others() {
         cluster.until("nothing of it runs on", || cluster.pods(&job).iter().all(over));
     }
 }
+
+#[test]
+fn an_elastic_job_starts_with_its_least_grows_and_is_done_when_that_is() {
+    let Some(cluster) = Cluster::of_lab6("lab6-config-B-one-vc.yaml") else {
+        return;
+    };
+    // Somebody has one of the two machines.
+    let other = cluster.submit("bob", &ROLES.replace("instances: 2", "instances: 1"));
+    cluster.until("somebody else runs", || cluster.running(&other).len() == 2);
+    let kubeconfig = cluster.kubeconfig.to_str().unwrap();
+    let mut args = vec![
+        "kube",
+        "submit",
+        "-",
+        "--kubeconfig",
+        kubeconfig,
+        "-n",
+        &cluster.space,
+    ];
+    args.extend(["--user", "alice", "--image", "train"]);
+    let file = "name: elastic\ncommand: train\ngpus: 1\nmax_gpus: 2\n";
+    let job = dovetail(&args, file).unwrap().trim().to_owned();
+    cluster.until("it starts with one pod", || cluster.running(&job).len() == 1);
+    let riders = || -> Vec<Value> {
+        let rides = |pod: &Value| !pod["metadata"]["annotations"]["dovetail.io/rides-on"].is_null();
+        cluster.pods(&job).into_iter().filter(rides).collect()
+    };
+    assert_eq!(riders(), Vec::<Value>::new());
+    cluster.end_pod_with(
+        cluster
+            .pods(&other)
+            .iter()
+            .find(|pod| pod["metadata"]["labels"]["dovetail.io/role"] == "worker")
+            .unwrap(),
+        0,
+    );
+    cluster.until("it grows", || cluster.running(&job).len() == 2);
+    assert_eq!(riders().len(), 1);
+    let first = cluster
+        .pods(&job)
+        .into_iter()
+        .find(|pod| !riders().contains(pod))
+        .unwrap();
+    cluster.end_pod_with(&first, 0);
+    cluster.until("as many as it has to have are enough", || {
+        cluster.end_of(&job).contains(&"Complete".to_owned())
+    });
+    cluster.until("the other is ended", || cluster.pods(&job).iter().all(over));
+}
