@@ -1,6 +1,6 @@
 import { defineConfig } from "@playwright/test";
 
-// Real servers with real agents, and the Chromium of the system. Nothing is downloaded.
+// Tests run against real servers with real agents, in the Chromium of the system. Nothing is downloaded.
 export default defineConfig({
   testDir: "tests",
   outputDir: "test-results/traces",

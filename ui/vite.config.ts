@@ -1,7 +1,7 @@
 import { defineConfig } from "vite";
 
-// The page is built into the crate that serves it, under names that do not change, and is committed there.
-// While developing, the API is a real server: DOVETAIL_URL, and DOVETAIL_TOKEN to be signed in at once.
+// The page is built into the crate that serves it, under stable names, and committed there.
+// For development, DOVETAIL_URL is the address of a real server, and DOVETAIL_TOKEN signs in.
 const token = process.env.DOVETAIL_TOKEN;
 const target = process.env.DOVETAIL_URL ?? "https://127.0.0.1:7878";
 

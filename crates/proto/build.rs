@@ -1,6 +1,9 @@
 //! Compiles the protocol without `protoc`.
 
-#![allow(clippy::print_stdout, reason = "this is how a build script talks to cargo")]
+#![allow(
+    clippy::print_stdout,
+    reason = "cargo reads a build script's instructions from its output"
+)]
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");

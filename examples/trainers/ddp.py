@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A small image or language model with PyTorch's DistributedDataParallel: gloo on CPUs, nccl on GPUs.
 
-The data is made on the spot, the same in each launch: images of four kinds of stripes, or text in which each letter
-follows from the two before.
+The data is generated, and is the same in each attempt: images of four kinds of stripes, or text in which each letter is
+determined by the two before it.
 """
 
 import argparse
@@ -21,7 +21,7 @@ LENGTH = 24
 
 
 class Images(nn.Module):
-    """Four kinds of stripes, told apart by a small convolutional network."""
+    """A small convolutional network that classifies four kinds of stripes."""
 
     def __init__(self):
         super().__init__()
@@ -53,12 +53,12 @@ class Images(nn.Module):
 
 
 class Language(nn.Module):
-    """Each letter follows from the two before; a small transformer finds out how."""
+    """A small transformer that predicts each letter from those before it."""
 
     def __init__(self):
         super().__init__()
         self.letters = nn.Embedding(LETTERS, 48)
-        self.places = nn.Parameter(torch.zeros(LENGTH, 48))
+        self.positions = nn.Parameter(torch.zeros(LENGTH, 48))
         self.block = nn.TransformerEncoderLayer(48, 4, 96, dropout=0.0, batch_first=True)
         self.head = nn.Linear(48, LETTERS)
 
@@ -74,13 +74,13 @@ class Language(nn.Module):
 
     def forward(self, text):
         mask = nn.Transformer.generate_square_subsequent_mask(LENGTH).to(text.device)
-        return self.head(self.block(self.letters(text) + self.places, src_mask=mask))
+        return self.head(self.block(self.letters(text) + self.positions, src_mask=mask))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=["images", "language"], default="images")
-    parser.add_argument("--steps", type=int, default=500, help="steps in all")
+    parser.add_argument("--steps", type=int, default=500, help="total number of steps")
     parser.add_argument("--every", type=int, default=100, help="steps between checkpoints")
     options = parser.parse_args()
 
@@ -100,11 +100,11 @@ def main():
     if step:
         saved = torch.load(path, map_location=device)
         if saved["step"] != step:
-            raise SystemExit("%s is of step %d, not of %d" % (path, saved["step"], step))
+            raise SystemExit("%s: expected the checkpoint of step %d, found step %d" % (path, step, saved["step"]))
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         if rank == 0:
-            print("goes on after step %d" % step, flush=True)
+            print("resumed after step %d" % step, flush=True)
     parallel = DistributedDataParallel(model, [device.index] if cuda else None) if world > 1 else model
 
     @dovetail.on_checkpoint
@@ -116,7 +116,7 @@ def main():
             print("checkpoint after step %d" % step, flush=True)
 
     for _ in dovetail.iterate(range(1000), total_steps=options.steps, checkpoint_every=options.every):
-        # The batch of a step is the same however often the job was stopped before.
+        # The batch of a step does not depend on how often the job was stopped.
         draw = torch.Generator().manual_seed(step * 1009 + rank)
         inputs, target = (tensor.to(device) for tensor in model.batch(draw))
         loss = model.loss(parallel(inputs), target)

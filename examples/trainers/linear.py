@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A linear model by stochastic gradient descent. Needs nothing but Python; uses numpy where it is.
+"""A linear model trained by stochastic gradient descent. Uses numpy if it is installed, and no other package.
 
-Every rank draws batches of its own. A gang averages its gradients after each step: rank 0 listens on
-MASTER_ADDR:MASTER_PORT, gathers and answers.
+Each rank draws its own batches. A gang averages its gradients after each step through rank 0, which listens on
+MASTER_ADDR:MASTER_PORT.
 """
 
 import argparse
@@ -23,7 +23,7 @@ BATCH = 32
 
 
 class Model:
-    """Weights, and the gradient of the squared error, as lists or as arrays."""
+    """Weights and the gradient of the squared error, computed with lists or numpy arrays."""
 
     def __init__(self, size):
         self.weights = [0.0] * size
@@ -46,7 +46,7 @@ class Model:
 
 
 class Gang:
-    """Averages over all ranks: a line of JSON to rank 0, and one back."""
+    """Averages values over all ranks: each sends a line of JSON to rank 0 and receives one."""
 
     def __init__(self, rank, world):
         self.rank, self.world, self.lines = rank, world, []
@@ -58,16 +58,16 @@ class Gang:
             for _ in range(world - 1):
                 self.lines.append(server.accept()[0].makefile("rw"))
         else:
-            self.lines.append(self.dial(address).makefile("rw"))
+            self.lines.append(self.connect(address).makefile("rw"))
 
     @staticmethod
-    def dial(address):
+    def connect(address):
         for _ in range(600):
             try:
                 return socket.create_connection(address)
             except OSError:
                 time.sleep(0.1)
-        raise SystemExit("rank 0 cannot be reached at %s:%d" % address)
+        raise SystemExit("cannot reach rank 0 at %s:%d" % address)
 
     def average(self, values):
         if self.world == 1:
@@ -90,14 +90,14 @@ class Gang:
     def receive(line):
         text = line.readline()
         if not text:
-            raise SystemExit("a rank of the gang is gone")
+            raise SystemExit("lost the connection to another rank")
         return json.loads(text)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=500, help="steps in all")
-    parser.add_argument("--size", type=int, default=16, help="weights of the model")
+    parser.add_argument("--steps", type=int, default=500, help="total number of steps")
+    parser.add_argument("--size", type=int, default=16, help="number of weights")
     parser.add_argument("--rate", type=float, default=0.02, help="learning rate")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds to wait in each step")
     parser.add_argument("--every", type=int, default=100, help="steps between checkpoints")
@@ -110,9 +110,9 @@ def main():
         with open(path) as file:
             saved = json.load(file)
         if saved["step"] != step:
-            raise SystemExit("%s is of step %d, not of %d" % (path, saved["step"], step))
+            raise SystemExit("%s: expected the checkpoint of step %d, found step %d" % (path, step, saved["step"]))
         model.weights = saved["weights"]
-        print("goes on after step %d" % step, flush=True)
+        print("resumed after step %d" % step, flush=True)
 
     @dovetail.on_checkpoint
     def save(step):
@@ -128,7 +128,7 @@ def main():
     truth = [random.Random(i).uniform(-1, 1) for i in range(options.size)]
 
     for _ in dovetail.iterate(range(1000), total_steps=options.steps, checkpoint_every=options.every):
-        # The batch of a step is the same however often the job was stopped before.
+        # The batch of a step does not depend on how often the job was stopped.
         draw = random.Random(step * 1009 + dovetail.rank())
         inputs = [[draw.gauss(0, 1) for _ in truth] for _ in range(BATCH)]
         targets = [sum(a * b for a, b in zip(x, truth)) for x in inputs]

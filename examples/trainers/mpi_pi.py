@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""π by Monte Carlo over MPI. Dovetail starts `mpirun` on the first node; the nodes of the job are in $DOVETAIL_HOSTFILE."""
+"""Estimates π by Monte Carlo with MPI. Dovetail starts `mpirun` on the first node; $DOVETAIL_HOSTFILE lists all nodes."""
 
 import random
 import sys

@@ -1,4 +1,4 @@
-"""For training scripts that run under Dovetail. Outside of it, everything works as a plain loop.
+"""Progress, checkpoints and coordinated stops for training scripts that run under Dovetail.
 
     import dovetail
 
@@ -8,10 +8,12 @@
 
     for batch in dovetail.iterate(loader, total_steps=10_000):
         train(batch)
+
+Without Dovetail, `iterate` is a plain loop.
 """
 
+from .environment import checkpoint_dir, local_rank, rank, resume_step, under_dovetail, world_size
 from .loop import checkpointed, iterate, on_checkpoint, stopping
-from .place import checkpoint_dir, local_rank, rank, resume_step, under_dovetail, world_size
 from .session import STOPPED
 
 __all__ = [

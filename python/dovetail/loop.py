@@ -5,49 +5,52 @@ import sys
 import tempfile
 import time
 
-from . import place, session
+from . import environment, session
 
 _hooks = []
 
 
 def on_checkpoint(function):
-    """A decorator: `function(step)` saves the state after `step`. It is called on all ranks."""
+    """Registers `function(step)`, which saves the state after `step`. It is called on all ranks.
+
+    Use it as a decorator.
+    """
     _hooks.append(function)
     return function
 
 
 def stopping():
-    """Why the job has been told to stop, or `None`."""
-    known = session.known()
-    return known.reason() if known else None
+    """Returns why the job is stopping, or `None`."""
+    active = session.active()
+    return active.reason() if active else None
 
 
 def checkpointed(step):
-    """Says that the checkpoint after this step is whole. `iterate` does so for the functions it calls."""
+    """Reports that the checkpoint after `step` is complete. `iterate` does so after it has called the hooks."""
     folder = os.environ.get("DOVETAIL_REPORT_DIR")
     if folder and os.path.isdir(folder):
-        # A file, so that it is not lost while the agent restarts.
+        # A file survives a restart of the agent.
         handle, path = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "w") as file:
             file.write("%d\n" % step)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(path, os.path.join(folder, "checkpoint.%d" % place.rank()))
-    known = session.known()
-    if known:
-        known.saved(step)
+        os.replace(path, os.path.join(folder, "checkpoint.%d" % environment.rank()))
+    active = session.active()
+    if active:
+        active.saved(step)
 
 
 def iterate(loader, total_steps=None, checkpoint=None, checkpoint_every=0):
-    """The batches of `loader`, each a step, until the job is done or has to stop.
+    """Yields the batches of `loader`, one per step, until the job is done or must stop.
 
-    With `total_steps` the loader is gone through again and again until so many steps are done in all, those before
-    `resume_step()` included. `checkpoint(step)`, and every function given to `on_checkpoint`, is called after each
-    `checkpoint_every` steps, and when the job has to stop; then the script ends with the code `STOPPED`.
+    With `total_steps`, the loader is repeated until that number of steps is done, counting the steps before
+    `resume_step()`. The functions given to `on_checkpoint`, and then `checkpoint(step)`, are called every
+    `checkpoint_every` steps and when the job must stop. In the latter case the script exits with the code `STOPPED`.
     """
     hooks = list(_hooks) + ([checkpoint] if checkpoint else [])
-    step = place.resume_step()
-    talk = session.current(place.rank(), place.world_size(), step, total_steps)
+    step = environment.resume_step()
+    current = session.open_session(environment.rank(), environment.world_size(), step, total_steps)
     saved = step
 
     def save():
@@ -57,7 +60,7 @@ def iterate(loader, total_steps=None, checkpoint=None, checkpoint_every=0):
             checkpointed(step)
 
     for batch in _batches(loader, None if total_steps is None else total_steps - step):
-        if talk and not talk.begin(step + 1):
+        if current and not current.begin(step + 1):
             if saved != step:
                 save()
             sys.stdout.flush()
@@ -65,27 +68,27 @@ def iterate(loader, total_steps=None, checkpoint=None, checkpoint_every=0):
         begun = time.monotonic()
         yield batch
         step += 1
-        if talk:
-            talk.done(step, time.monotonic() - begun)
+        if current:
+            current.done(step, time.monotonic() - begun)
         if checkpoint_every and step % checkpoint_every == 0:
             save()
             saved = step
-    if talk:
-        talk.finish(step)
+    if current:
+        current.finish(step)
 
 
 def _batches(loader, count):
-    """Each batch once, or as many as are asked for."""
+    """Yields each batch once, or `count` batches from a repeated loader."""
     if count is None:
         yield from loader
         return
     left = count
     while left > 0:
-        was = left
+        before = left
         for batch in loader:
             if left == 0:
                 return
             yield batch
             left -= 1
-        if left == was:
-            raise ValueError("the loader has no batches: %d more steps cannot be made" % left)
+        if left == before:
+            raise ValueError("the loader has no batches: %d steps are missing" % left)

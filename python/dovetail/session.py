@@ -1,8 +1,8 @@
-"""The talk with the agent on this node: lines of JSON over a unix socket, in a thread of its own.
+"""The connection to the agent on this node: lines of JSON over a unix socket, handled by a thread.
 
-The rule that lets all ranks stop after the same step: a rank that is told to stop says which step it has begun, and
-begins no later one until it hears after which step to stop. That is the greatest step any rank has begun. The thread
-answers while the script is inside a step, perhaps waiting there for another rank.
+All ranks stop after the same step. A rank that is asked to stop reports the last step it has begun, and begins no further
+one until it knows the last step, which is the greatest that any rank has begun. The thread answers while the script is
+inside a step, possibly waiting there for another rank.
 """
 
 import json
@@ -11,29 +11,31 @@ import socket
 import threading
 import time
 
-#: The exit code of a script that was stopped and has made its checkpoint.
+#: Exit code of a script that was stopped and has made a checkpoint.
 STOPPED = 75
 
-#: Progress is reported this often, in seconds.
-REPORT_EVERY = 0.5
+#: Interval between progress reports, in seconds.
+REPORT_INTERVAL = 0.5
 
-#: The longest pause before the agent is looked for again: it may be restarting.
-LONGEST_PAUSE = 1.0
+#: First and longest delay before the next attempt to reach the agent, in seconds. The agent may be restarting.
+FIRST_DELAY = 0.05
+MAX_DELAY = 1.0
 
 
 class Session:
-    """What the script and the thread share."""
+    """State that the script and the thread share."""
 
-    def __init__(self, path, secret, rank, world, step=0, total=0):
+    def __init__(self, path, secret, rank, world_size, step=0, total_steps=0):
         self._path = path
-        self._hello = {"hello": {"secret": secret, "rank": rank, "world": world}}
+        self._hello = {"hello": {"secret": secret, "rank": rank, "world": world_size}}
         self._changed = threading.Condition()
         self._begun = step
         self._done = step
-        self._total = total or 0
+        self._total_steps = total_steps or 0
         self._checkpoint = 0
         self._step_us = 0
         self._reason = None
+        #: Last step that may be begun before the last step is known.
         self._ceiling = None
         self._last_step = None
         self._finished = False
@@ -41,10 +43,10 @@ class Session:
         self._thread = threading.Thread(target=self._run, name="dovetail", daemon=True)
         self._thread.start()
 
-    # ---- the script's side ----
+    # ---- called by the script ----
 
     def begin(self, step):
-        """Whether the script may begin this step. Waits while that is not decided; `False` means: stop now."""
+        """Returns whether the script may begin this step; if not, it must stop. Waits while that is undecided."""
         with self._changed:
             while True:
                 if self._last_step is not None:
@@ -59,132 +61,131 @@ class Session:
                 return allowed
 
     def done(self, step, seconds):
-        """A step is done, after so many seconds."""
+        """Records that a step is done and how long it took."""
         with self._changed:
             self._done = step
             micros = int(seconds * 1e6)
-            # A few steps back are enough to smooth it.
+            # A moving average over about eight steps.
             self._step_us = micros if not self._step_us else (self._step_us * 7 + micros) // 8
             if self._last_step is not None:
                 self._changed.notify_all()
 
     def saved(self, step):
-        """The checkpoint after this step is whole."""
+        """Records that the checkpoint after this step is complete."""
         with self._changed:
             self._checkpoint = step
             self._changed.notify_all()
 
     def finish(self, step):
-        """All steps are done. Tells the agent now: the process may end before the thread would."""
+        """Reports that all steps are done. Sent at once, because the process may exit before the thread's next report."""
         with self._changed:
             self._done = step
             self._finished = True
-            self._say(self._progress())
-            self._say({"finished": {"step": step}})
+            self._send(self._progress())
+            self._send({"finished": {"step": step}})
 
     def reason(self):
-        """Why the job is to stop, or `None`."""
+        """Returns why the job is stopping, or `None`."""
         with self._changed:
             return self._reason
 
     # ---- the thread ----
 
     def _run(self):
-        pause = 0.05
+        delay = FIRST_DELAY
         while True:
             try:
-                self._talk()
-                pause = 0.05
+                self._serve()
+                delay = FIRST_DELAY
             except (OSError, ValueError):
                 pass
             with self._changed:
                 self._socket = None
-            time.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            time.sleep(delay)
+            delay = min(delay * 2, MAX_DELAY)
 
-    def _talk(self):
-        """One connection, until it ends."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as talk:
-            talk.connect(self._path)
-            talk.settimeout(REPORT_EVERY)
+    def _serve(self):
+        """Runs one connection until it ends."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(self._path)
+            connection.settimeout(REPORT_INTERVAL)
             with self._changed:
-                self._socket = talk
-                self._say(self._hello)
+                self._socket = connection
+                self._send(self._hello)
                 if self._finished:
-                    self._say({"finished": {"step": self._done}})
+                    self._send({"finished": {"step": self._done}})
             rest = b""
-            told = None
+            reported = None
             while True:
                 with self._changed:
-                    if self._socket is not talk:
+                    if self._socket is not connection:
                         return
-                    now = self._progress()
-                    if now != told:
-                        self._say(now)
-                        told = now
+                    progress = self._progress()
+                    if progress != reported:
+                        self._send(progress)
+                        reported = progress
                 try:
-                    data = talk.recv(4096)
+                    data = connection.recv(4096)
                 except socket.timeout:
                     continue
                 if not data:
                     return
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    self._hear(json.loads(line))
+                    self._received(json.loads(line))
 
-    def _hear(self, word):
+    def _received(self, command):
         with self._changed:
-            if "stop" in word:
-                self._reason = word["stop"].get("reason") or "stopped"
+            if "stop" in command:
+                self._reason = command["stop"].get("reason") or "stopped"
                 if self._last_step is None:
-                    # From here on no later step is begun.
                     self._ceiling = self._begun
-                    self._say({"at_step": {"step": self._begun}})
-            elif "stop_at" in word:
+                    self._send({"at_step": {"step": self._begun}})
+            elif "stop_at" in command:
                 self._reason = self._reason or "stopped"
                 if self._last_step is None:
-                    self._last_step = int(word["stop_at"]["step"])
+                    self._last_step = int(command["stop_at"]["step"])
                 self._changed.notify_all()
 
     def _progress(self):
         return {
             "progress": {
                 "step": self._done,
-                "total": self._total,
+                "total": self._total_steps,
                 "step_us": self._step_us,
                 "checkpoint": self._checkpoint,
             }
         }
 
-    def _say(self, word):
-        """Says something if the agent is there. If it is not, it is told everything when it is back."""
+    def _send(self, message):
+        """Sends a message if connected. The state is sent again after a reconnect."""
         if self._socket is None:
             return
         try:
-            self._socket.sendall(json.dumps(word).encode() + b"\n")
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
-            # The thread finds out by itself, and dials again.
+            # The thread notices and connects again.
             self._socket = None
 
 
-_current = None
+_session = None
 _lock = threading.Lock()
 
 
-def current(rank, world, step, total):
-    """The session of this process; `None` outside of Dovetail."""
-    global _current
+def open_session(rank, world_size, step, total_steps):
+    """Returns the session of this process, and opens it if needed; `None` without Dovetail."""
+    global _session
     path = os.environ.get("DOVETAIL_SOCKET")
     secret = os.environ.get("DOVETAIL_SECRET")
     if not path or not secret:
         return None
     with _lock:
-        if _current is None or _current[0] != os.getpid():
-            _current = (os.getpid(), Session(path, secret, rank, world, step, total))
-        return _current[1]
+        if _session is None or _session[0] != os.getpid():
+            _session = (os.getpid(), Session(path, secret, rank, world_size, step, total_steps))
+        return _session[1]
 
 
-def known():
-    """The session if there is one already."""
+def active():
+    """Returns the session of this process if it is open."""
     with _lock:
-        return _current[1] if _current is not None and _current[0] == os.getpid() else None
+        return _session[1] if _session is not None and _session[0] == os.getpid() else None

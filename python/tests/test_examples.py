@@ -1,4 +1,4 @@
-"""The example that needs nothing, alone and as a gang, stopped and resumed."""
+"""The example without dependencies, as one process and as a gang, stopped and resumed."""
 
 import json
 import os
@@ -19,14 +19,14 @@ class Linear(Case):
         with open(os.path.join(self.folder, "checkpoints", "linear.json")) as file:
             return json.load(file)
 
-    def test_it_learns_and_saves(self):
+    def test_the_loss_falls_and_a_checkpoint_is_made(self):
         out, _ = self.run_example("--steps", 200).communicate()
         losses = [float(line.split()[-1]) for line in out.splitlines() if " loss " in line]
         self.assertEqual(len(losses), 4)
         self.assertLess(losses[-1], losses[0] / 10)
         self.assertEqual(out.splitlines()[-1], "done after step 200")
 
-    def test_a_run_that_was_stopped_ends_as_one_that_was_not(self):
+    def test_a_stopped_and_resumed_run_ends_like_an_uninterrupted_one(self):
         self.run_example("--steps", 300).communicate()
         whole = self.checkpoint()
         agent = FakeAgent(self.folder, 1)
@@ -38,10 +38,10 @@ class Linear(Case):
         step = self.report(0)
         self.assertEqual((self.checkpoint()["step"], step < 300), (step, True))
         out, _ = self.run_example("--steps", 300, DOVETAIL_RESUME_STEP=str(step)).communicate()
-        self.assertIn("goes on after step %d" % step, out)
+        self.assertIn("resumed after step %d" % step, out)
         self.assertEqual(self.checkpoint(), whole)
 
-    def test_a_gang_averages(self):
+    def test_a_gang_averages_its_gradients(self):
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = str(free.getsockname()[1])
         place = dict(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, WORLD_SIZE="3")

@@ -1,4 +1,4 @@
-"""The loop outside of Dovetail, and with an agent that can be told to misbehave."""
+"""The loop without Dovetail, and with a fake agent that can disconnect and restart."""
 
 import json
 import os
@@ -15,15 +15,15 @@ PACKAGE = str(pathlib.Path(__file__).resolve().parents[1])
 
 
 class FakeAgent:
-    """The agent's side of the socket: gathers what ranks say, tells them to stop together."""
+    """The agent's side of the socket: records messages, and stops all ranks after the same step."""
 
     def __init__(self, folder, world):
         self.path = os.path.join(folder, "agent.sock")
         self.world = world
-        self.said = []
+        self.messages = []
         self.at_step = {}
-        self.stops = False
-        self.decided = None
+        self.is_stopping = False
+        self.last_step = None
         self.changed = threading.Condition()
         self.connections = {}
         self.open()
@@ -37,7 +37,7 @@ class FakeAgent:
         threading.Thread(target=self.accept, args=(self.server,), daemon=True).start()
 
     def close(self):
-        """As when the agent is killed."""
+        """Closes all connections, as if the agent was killed."""
         with self.changed:
             self.server.close()
             for connection in self.connections.values():
@@ -60,51 +60,51 @@ class FakeAgent:
             rank = None
             try:
                 for line in lines:
-                    rank = self.hear(connection, rank, json.loads(line))
+                    rank = self.received(connection, rank, json.loads(line))
             except OSError:
                 pass
 
-    def hear(self, connection, rank, word):
+    def received(self, connection, rank, message):
         with self.changed:
-            if "hello" in word:
-                rank = word["hello"]["rank"]
+            if "hello" in message:
+                rank = message["hello"]["rank"]
                 self.connections[rank] = connection
-                if self.stops:
-                    self.say(rank, {"stop": {"reason": "preempted"}})
-            elif "at_step" in word:
-                self.at_step[rank] = word["at_step"]["step"]
-                if len(self.at_step) == self.world and self.decided is None:
-                    self.decided = max(self.at_step.values())
-                if self.decided is not None:
+                if self.is_stopping:
+                    self.send(rank, {"stop": {"reason": "preempted"}})
+            elif "at_step" in message:
+                self.at_step[rank] = message["at_step"]["step"]
+                if len(self.at_step) == self.world and self.last_step is None:
+                    self.last_step = max(self.at_step.values())
+                if self.last_step is not None:
                     for other in self.connections:
-                        self.say(other, {"stop_at": {"step": self.decided}})
-            self.said.append((rank, word))
+                        self.send(other, {"stop_at": {"step": self.last_step}})
+            self.messages.append((rank, message))
             self.changed.notify_all()
         return rank
 
-    def say(self, rank, word):
-        self.connections[rank].sendall(json.dumps(word).encode() + b"\n")
+    def send(self, rank, command):
+        self.connections[rank].sendall(json.dumps(command).encode() + b"\n")
 
     def stop(self):
         with self.changed:
-            self.stops = True
+            self.is_stopping = True
             for rank in self.connections:
-                self.say(rank, {"stop": {"reason": "preempted"}})
+                self.send(rank, {"stop": {"reason": "preempted"}})
 
-    def wait_for(self, look):
+    def wait_for(self, condition):
         with self.changed:
-            if not self.changed.wait_for(look, timeout=60):
-                raise AssertionError("waited in vain; heard: %r" % self.said[-5:])
+            if not self.changed.wait_for(condition, timeout=60):
+                raise AssertionError("timed out; last messages: %r" % self.messages[-5:])
 
     def wait_for_step(self, step):
         def reached():
-            return any(w.get("progress", {}).get("step", 0) >= step for _, w in self.said)
+            return any(m.get("progress", {}).get("step", 0) >= step for _, m in self.messages)
 
         self.wait_for(reached)
 
 
 class Barrier:
-    """Stands for the collective operation in each step: nobody leaves it before all have come."""
+    """Stands for the collective operation in each step: no rank leaves it before all have entered."""
 
     def __init__(self, world):
         self.barrier = threading.Barrier(world)
@@ -180,8 +180,8 @@ class Case(unittest.TestCase):
             return int(file.read())
 
 
-class OutsideOfDovetail(Case):
-    def test_it_is_a_plain_loop(self):
+class WithoutDovetail(Case):
+    def test_iterate_is_a_plain_loop(self):
         script = """
 import dovetail, os
 print(list(dovetail.iterate([1, 2, 3])), list(dovetail.iterate([1, 2], total_steps=5)))
@@ -192,7 +192,7 @@ print(os.path.basename(dovetail.checkpoint_dir()))
         out, _ = self.start(script).communicate()
         self.assertEqual(out, "[1, 2, 3] [1, 2, 1, 2, 1]\n0 1 0 None\ncheckpoints\n")
 
-    def test_a_checkpoint_comes_every_so_many_steps(self):
+    def test_checkpoints_are_made_at_the_interval(self):
         script = """
 import dovetail
 for _ in dovetail.iterate(range(10), checkpoint=lambda step: print(step), checkpoint_every=4):
@@ -206,30 +206,30 @@ for _ in dovetail.iterate(range(10), checkpoint=lambda step: print(step), checkp
         self.assertNotEqual(child.wait(), 0)
 
 
-class UnderAnAgent(Case):
+class WithAgent(Case):
     def test_progress_and_the_end_are_reported(self):
         agent = FakeAgent(self.folder, 1)
         child = self.start(agent=agent, TOTAL="20", DOVETAIL_RESUME_STEP="5")
         out, _ = child.communicate()
         self.assertEqual((out, child.returncode), ("done 20\n", 0))
-        agent.wait_for(lambda: (0, {"finished": {"step": 20}}) in agent.said)
-        last = [w["progress"] for _, w in agent.said if "progress" in w][-1]
+        agent.wait_for(lambda: (0, {"finished": {"step": 20}}) in agent.messages)
+        last = [m["progress"] for _, m in agent.messages if "progress" in m][-1]
         self.assertEqual((last["step"], last["total"]), (20, 20))
         self.assertGreater(last["step_us"], 0)
 
-    def test_a_stop_gives_a_checkpoint_and_the_special_code(self):
+    def test_a_stopped_script_makes_a_checkpoint_and_exits_with_75(self):
         agent = FakeAgent(self.folder, 1)
         child = self.start(agent=agent)
         agent.wait_for_step(3)
         agent.stop()
         out, _ = child.communicate()
         self.assertEqual(child.returncode, 75)
-        self.assertEqual(out, "saved %d\n" % agent.decided)
-        self.assertEqual(self.report(0), agent.decided)
+        self.assertEqual(out, "saved %d\n" % agent.last_step)
+        self.assertEqual(self.report(0), agent.last_step)
 
     def test_all_ranks_stop_after_the_same_step(self):
         world = 4
-        for attempt in range(3):
+        for repetition in range(3):
             agent = FakeAgent(self.folder, world)
             barrier = Barrier(world)
             ranks = [
@@ -238,31 +238,31 @@ class UnderAnAgent(Case):
             ]
             agent.wait_for(lambda: len(agent.connections) == world)
             agent.wait_for_step(random.randrange(1, 50))
-            # The notice reaches ranks one by one, far apart compared with a step.
+            # The command reaches ranks one by one, far apart compared with the length of a step.
             with agent.changed:
-                agent.stops = True
+                agent.is_stopping = True
             for rank in random.sample(range(world), world):
                 with agent.changed:
-                    agent.say(rank, {"stop": {"reason": "preempted"}})
+                    agent.send(rank, {"stop": {"reason": "preempted"}})
                 threading.Event().wait(random.random() * 0.05)
             outs = [rank.communicate()[0] for rank in ranks]
             self.assertEqual([rank.returncode for rank in ranks], [75] * world)
-            self.assertEqual(set(outs), {"saved %d\n" % agent.decided}, "attempt %d" % attempt)
+            self.assertEqual(set(outs), {"saved %d\n" % agent.last_step}, "repetition %d" % repetition)
             agent.close()
 
-    def test_an_agent_that_comes_back_is_found_again(self):
+    def test_the_script_reconnects_to_a_restarted_agent(self):
         agent = FakeAgent(self.folder, 1)
         child = self.start(agent=agent)
         agent.wait_for_step(2)
         agent.close()
-        agent.said = []
+        agent.messages = []
         agent.open()
-        agent.wait_for(lambda: any("hello" in w for _, w in agent.said))
+        agent.wait_for(lambda: any("hello" in m for _, m in agent.messages))
         agent.stop()
         out, _ = child.communicate()
-        self.assertEqual((child.returncode, out), (75, "saved %d\n" % agent.decided))
+        self.assertEqual((child.returncode, out), (75, "saved %d\n" % agent.last_step))
 
-    def test_a_rank_that_waits_for_word_hears_it_from_the_next_agent(self):
+    def test_a_waiting_rank_gets_the_last_step_from_a_restarted_agent(self):
         agent = FakeAgent(self.folder, 2)
         child = self.start(agent=agent, WORLD_SIZE="2", RANK="0")
         agent.wait_for_step(2)
@@ -273,9 +273,9 @@ class UnderAnAgent(Case):
             agent.at_step = {1: 0}
         agent.open()
         out, _ = child.communicate()
-        self.assertEqual((child.returncode, out), (75, "saved %d\n" % agent.decided))
+        self.assertEqual((child.returncode, out), (75, "saved %d\n" % agent.last_step))
 
-    def test_without_an_agent_the_loop_goes_on(self):
+    def test_the_loop_continues_without_an_agent(self):
         agent = FakeAgent(self.folder, 1)
         agent.close()
         child = self.start(agent=agent, TOTAL="5")

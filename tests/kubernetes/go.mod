@@ -1,5 +1,5 @@
-// A Kubernetes control plane as one binary, for tests. The modules that Kubernetes keeps in one repository carry no
-// version of their own there, so each is pinned to the release's.
+// A Kubernetes control plane as one binary, for tests. The modules that Kubernetes develops in its own repository have no
+// version there, so each is pinned to the version of the release.
 module dovetail/tests/kubernetes
 
 go 1.26.0

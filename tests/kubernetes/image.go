@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// writeImage writes an image, as `docker save` would, of the busybox of this machine, which has to be a static one.
-func writeImage(file, name string, entry []string) error {
+// writeImage writes a container image of this machine's busybox in the format of `docker save`. The busybox must be a static binary.
+func writeImage(path, name string, entry []string) error {
 	layer, err := busybox()
 	if err != nil {
 		return err
@@ -30,23 +30,23 @@ func writeImage(file, name string, entry []string) error {
 	if err != nil {
 		return err
 	}
-	var whole bytes.Buffer
-	archive := tar.NewWriter(&whole)
-	for _, part := range []struct {
+	var image bytes.Buffer
+	archive := tar.NewWriter(&image)
+	for _, file := range []struct {
 		name string
 		text []byte
 	}{{"config.json", config}, {"layer.tar", layer}, {"manifest.json", manifest}} {
-		if err := put(archive, &tar.Header{Name: part.name, Mode: 0o644, Size: int64(len(part.text))}, part.text); err != nil {
+		if err := put(archive, &tar.Header{Name: file.name, Mode: 0o644, Size: int64(len(file.text))}, file.text); err != nil {
 			return err
 		}
 	}
 	if err := archive.Close(); err != nil {
 		return err
 	}
-	return os.WriteFile(file, whole.Bytes(), 0o644)
+	return os.WriteFile(path, image.Bytes(), 0o644)
 }
 
-// busybox is a file system with that program under all its names.
+// busybox returns a file system layer with the program under all of its applet names.
 func busybox() ([]byte, error) {
 	path, err := exec.LookPath("busybox")
 	if err != nil {
@@ -70,7 +70,7 @@ func busybox() ([]byte, error) {
 	if err := put(archive, &tar.Header{Name: "bin/busybox", Mode: 0o755, Size: int64(len(program))}, program); err != nil {
 		return nil, err
 	}
-	// What starts with bash gets along with this.
+	// Commands that ask for bash get sh.
 	script := []byte("#!/bin/sh\nexec /bin/sh \"$@\"\n")
 	if err := put(archive, &tar.Header{Name: "bin/bash", Mode: 0o755, Size: int64(len(script))}, script); err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
-// Command kube-control-plane is a whole Kubernetes in one binary, for tests: the upstream commands kube-apiserver,
-// kube-scheduler, kube-controller-manager and kubelet, the tools kubectl and helm, and an etcd that trusts the disk to keep
-// what it was given, since what tests write need not outlive the machine.
+// Command kube-control-plane is a complete Kubernetes in one binary, for tests: the upstream commands kube-apiserver,
+// kube-scheduler, kube-controller-manager and kubelet, the tools kubectl and helm, and an etcd that does not sync to disk,
+// because test data does not have to survive a crash of the machine.
 package main
 
 import (
@@ -44,11 +44,11 @@ func main() {
 	// The upstream commands read os.Args themselves.
 	os.Args = append([]string{name}, os.Args[2:]...)
 	if folder := os.Getenv("KUBELAB_FOLDER"); folder != "" && !strings.HasPrefix(name, "node") {
-		go follow(folder)
+		go exitWithInput(folder)
 	}
 	switch name {
 	case "etcd":
-		failed(name, etcd(os.Args[1:]))
+		exitOnError(name, etcd(os.Args[1:]))
 	case "kube-apiserver":
 		os.Exit(cli.Run(apiserver.NewAPIServerCommand()))
 	case "kube-controller-manager":
@@ -60,59 +60,59 @@ func main() {
 	case "kubectl":
 		util.CheckErr(cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()))
 	case "node":
-		failed(name, outside(os.Args[1:]))
+		exitOnError(name, outside(os.Args[1:]))
 	case "node-inside":
-		failed(name, inside(os.Args[1:]))
+		exitOnError(name, inside(os.Args[1:]))
 	case "remove":
 		remove(os.Args[1])
 		os.Exit(1)
 	case "helm":
 		os.Exit(runHelm())
 	default:
-		fmt.Fprintf(os.Stderr, "there is no component %q; %s\n", name, usage)
+		fmt.Fprintf(os.Stderr, "unknown component %q; %s\n", name, usage)
 		os.Exit(2)
 	}
 }
 
-// failed ends this process where something went wrong.
-func failed(name string, err error) {
+// exitOnError prints the error, if any, and ends this process.
+func exitOnError(name string, err error) {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
 	}
 }
 
-// runHelm is what Helm's own main does.
+// runHelm does what Helm's own main function does.
 func runHelm() int {
 	helmkube.ManagedFieldsManager = "helm"
 	command, err := helm.NewRootCmd(os.Stdout, os.Args[1:], helm.SetupLogging)
 	if err == nil {
 		err = command.Execute()
 	}
-	var said helm.CommandError
+	var failure helm.CommandError
 	switch {
-	case errors.As(err, &said):
-		return said.ExitCode
+	case errors.As(err, &failure):
+		return failure.ExitCode
 	case err != nil:
 		return 1
 	}
 	return 0
 }
 
-// follow ends this process when its input does: whoever started it is gone. What is in the folder is of no use to
-// anybody then, and goes too where it is marked as such.
-func follow(folder string) {
-	// The mark is looked for now: later another component may have removed it already.
+// exitWithInput ends this process when its standard input does, which means that its parent has ended. The folder is
+// removed too if it contains the marker file, because only the parent had a use for it.
+func exitWithInput(folder string) {
+	// Look for the marker now: later another component may have removed it already.
 	_, err := os.Stat(filepath.Join(folder, ".kubelab"))
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	if err == nil {
-		// In the place of this process, which is still at work in the folder and would end in the middle of it.
+		// Replace this process: it still writes to the folder, and it would end in the middle of the removal.
 		_ = syscall.Exec("/proc/self/exe", []string{"kube-control-plane", "remove", folder}, []string{})
 	}
 	os.Exit(1)
 }
 
-// remove goes on until the folder has stayed away for a while: the others, which end at the same time, may still write.
+// remove deletes the folder until it stays deleted for a while: other components that are ending may still write to it.
 func remove(folder string) {
 	for tries, gone := 0, 0; tries < 200 && gone < 10; tries++ {
 		err := os.RemoveAll(folder)
@@ -125,12 +125,12 @@ func remove(folder string) {
 	}
 }
 
-// etcd serves one member over plain HTTP until it is told to end.
+// etcd serves one member over plain HTTP until a signal ends it.
 func etcd(args []string) error {
 	flags := flag.NewFlagSet("etcd", flag.ExitOnError)
-	dir := flags.String("data-dir", "", "where the data is")
-	client := flags.String("client-url", "http://127.0.0.1:2379", "where clients connect")
-	peer := flags.String("peer-url", "http://127.0.0.1:2380", "where other members would connect")
+	dir := flags.String("data-dir", "", "data directory")
+	client := flags.String("client-url", "http://127.0.0.1:2379", "URL for clients")
+	peer := flags.String("peer-url", "http://127.0.0.1:2380", "URL for other members")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func etcd(args []string) error {
 	config := embed.NewConfig()
 	config.Dir = *dir
 	config.LogLevel = "warn"
-	// A single member elects itself: no need to wait for others.
+	// A single member elects itself without waiting for others.
 	config.TickMs = 20
 	config.ElectionMs = 200
 	config.UnsafeNoFsync = true
@@ -157,15 +157,15 @@ func etcd(args []string) error {
 	config.AdvertisePeerUrls = []url.URL{*peerURL}
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
 
-	ended := make(chan os.Signal, 1)
-	signal.Notify(ended, os.Interrupt, syscall.SIGTERM)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	server, err := embed.StartEtcd(config)
 	if err != nil {
 		return err
 	}
 	defer server.Close()
 	select {
-	case <-ended:
+	case <-signals:
 		return nil
 	case err := <-server.Err():
 		return err

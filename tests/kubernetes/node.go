@@ -18,39 +18,39 @@ import (
 	"time"
 )
 
-// node is a machine of a cluster: a kubelet and a containerd of its own, in namespaces of their own for processes, mounts and
-// the network. When the first process of a namespace ends the kernel ends the others, and takes their mounts, bridges and
-// settings along: only control groups are left, which this process removes.
+// node is a cluster node: a kubelet and a containerd in their own process, mount and network namespaces. When the first
+// process of a PID namespace ends, the kernel ends all other processes in it and releases their mounts, bridges and settings.
+// Only control groups remain, which this process removes.
 type node struct {
-	folder string // where everything of this node is
+	folder string // directory of all files of this node
 	name   string
-	api    int    // the port of the API server on loopback, inside as outside
-	config string // a kubeconfig
-	ca     string // who signs for those that ask the kubelet
-	link   string // the interface outside
-	ours   string // its address
-	theirs string // that of the node
-	cni    string // where the plugins are
+	api    int    // port of the API server on loopback, the same inside and outside
+	config string // kubeconfig of the kubelet
+	ca     string // certificate authority for clients of the kubelet
+	link   string // network interface on the host
+	ours   string // address of the host's end
+	theirs string // address of the node's end
+	cni    string // directory of the CNI plugins
 	gates  string // feature gates of the kubelet
-	cgroup string
+	cgroup string // control group of its pods
 }
 
 func (n *node) parse(args []string) error {
 	flags := flag.NewFlagSet("node", flag.ExitOnError)
-	flags.StringVar(&n.folder, "folder", "", "where everything is")
-	flags.StringVar(&n.name, "name", "", "what the node is called")
-	flags.IntVar(&n.api, "api", 0, "the port of the API server")
-	flags.StringVar(&n.config, "kubeconfig", "", "how the kubelet finds the API server")
-	flags.StringVar(&n.ca, "client-ca", "", "who signs for those that ask the kubelet")
+	flags.StringVar(&n.folder, "folder", "", "directory for all files of the node")
+	flags.StringVar(&n.name, "name", "", "node name")
+	flags.IntVar(&n.api, "api", 0, "port of the API server")
+	flags.StringVar(&n.config, "kubeconfig", "", "kubeconfig of the kubelet")
+	flags.StringVar(&n.ca, "client-ca", "", "certificate authority for clients of the kubelet")
 	flags.StringVar(&n.gates, "feature-gates", "", "feature gates of the kubelet")
-	flags.StringVar(&n.cni, "cni", "/usr/lib/cni", "where the plugins are")
-	flags.StringVar(&n.cgroup, "cgroup", fmt.Sprintf("kubelab-%d", os.Getpid()), "the control group of its pods")
-	number := flags.Int("number", 0, "which of the nodes of this API server")
+	flags.StringVar(&n.cni, "cni", "/usr/lib/cni", "directory of the CNI plugins")
+	flags.StringVar(&n.cgroup, "cgroup", fmt.Sprintf("kubelab-%d", os.Getpid()), "control group of the pods")
+	number := flags.Int("number", 0, "index of this node among the nodes of the API server")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
-	// Of the range that is for tests of networks (RFC 2544), four addresses for each node.
+	// Four addresses per node, from the range for network benchmarks (RFC 2544).
 	at := uint32(198<<24|18<<16) + uint32(n.api*2+*number)%(1<<15)*4
 	address := func(i uint32) string {
 		return net.IPv4(byte((at+i)>>24), byte((at+i)>>16), byte((at+i)>>8), byte(at+i)).String()
@@ -60,7 +60,7 @@ func (n *node) parse(args []string) error {
 	return nil
 }
 
-// hierarchies are the folders of /sys/fs/cgroup in which pods have a group.
+// hierarchies returns the directories below /sys/fs/cgroup in which pods have a control group.
 func hierarchies() []string {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		return []string{"/sys/fs/cgroup"}
@@ -75,23 +75,23 @@ func hierarchies() []string {
 	return found
 }
 
-// outside starts the node and keeps it until its own input ends, or it is told to end.
+// outside starts the node and keeps it running until standard input ends or a signal arrives.
 func outside(args []string) error {
 	var n node
 	if err := n.parse(args); err != nil {
 		return err
 	}
-	// What is started here ends in another way.
+	// The processes started here end with this one, not with their input.
 	os.Unsetenv("KUBELAB_FOLDER")
 	_, marked := os.Stat(filepath.Join(filepath.Dir(n.folder), ".kubelab"))
 	ended := make(chan string, 3)
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		ended <- "whoever started it is gone"
+		ended <- "standard input has ended"
 	}()
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
-	go func() { ended <- (<-told).String() }()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() { ended <- (<-signals).String() }()
 
 	if err := n.makeGroups(); err != nil {
 		return err
@@ -106,7 +106,7 @@ func outside(args []string) error {
 	}
 	go pass(socket, "tcp", fmt.Sprintf("127.0.0.1:%d", n.api))
 
-	// That it ends with this process is tied to the thread.
+	// Pdeathsig fires when the thread that started the child ends.
 	runtime.LockOSThread()
 	inner := exec.Command("/proc/self/exe", append([]string{"node-inside", "--cgroup=" + n.cgroup}, args...)...)
 	inner.Stdout, inner.Stderr = os.Stdout, os.Stderr
@@ -130,7 +130,7 @@ func outside(args []string) error {
 		err = errors.New(<-ended)
 	}
 	_ = inner.Process.Kill()
-	// It is gone when all that ran on it is.
+	// The process exists until all other processes of the node have ended.
 	for i := 0; i < 500 && syscall.Kill(inner.Process.Pid, 0) == nil; i++ {
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -142,7 +142,7 @@ func outside(args []string) error {
 	return err
 }
 
-// connect makes a wire from this machine to the node.
+// connect creates a network link between this machine and the node.
 func (n *node) connect(pid int) error {
 	return run(
 		"ip link add "+n.link+" type veth peer name eth0 netns "+strconv.Itoa(pid),
@@ -151,17 +151,18 @@ func (n *node) connect(pid int) error {
 	)
 }
 
+// run runs commands one after the other.
 func run(lines ...string) error {
 	for _, line := range lines {
 		words := strings.Fields(line)
-		if said, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", line, err, said)
+		if output, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", line, err, output)
 		}
 	}
 	return nil
 }
 
-// makeGroups makes a control group in each hierarchy, with what version 1 does not inherit by itself.
+// makeGroups creates a control group in each hierarchy and sets the CPU sets, which version 1 does not inherit.
 func (n *node) makeGroups() error {
 	for _, top := range hierarchies() {
 		removeStale(top)
@@ -178,7 +179,7 @@ func (n *node) makeGroups() error {
 	return nil
 }
 
-// removeStale removes what a node has left whose process was killed before it could do so itself.
+// removeStale removes the control groups of nodes whose process was killed before it could remove them.
 func removeStale(top string) {
 	found, _ := filepath.Glob(filepath.Join(top, "kubelab-*"))
 	for _, group := range found {
@@ -189,7 +190,7 @@ func removeStale(top string) {
 	}
 }
 
-// removeGroups removes them with all below; a group goes when its last process is gone.
+// removeGroups removes the node's control groups with their children. A group can be removed once its last process has ended.
 func (n *node) removeGroups() {
 	for _, top := range hierarchies() {
 		for try := 0; try < 250 && !removeGroup(filepath.Join(top, n.cgroup)); try++ {
@@ -198,7 +199,7 @@ func (n *node) removeGroups() {
 	}
 }
 
-// removeGroup says whether it is gone.
+// removeGroup removes a control group with its children and reports whether it no longer exists.
 func removeGroup(group string) bool {
 	var folders []string
 	_ = filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
@@ -214,7 +215,7 @@ func removeGroup(group string) bool {
 	return err != nil
 }
 
-// pass answers whoever connects with what is at the other address.
+// pass forwards every connection of the listener to an address.
 func pass(listener net.Listener, network, address string) {
 	for {
 		from, err := listener.Accept()

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// The images that are there; nothing is ever pulled.
+// Images of every node; none is pulled from a registry.
 const (
 	busyboxImage = "kubelab.test/busybox:1"
 	pauseImage   = "kubelab.test/pause:1"
 )
 
-// Settings of the whole machine that a kubelet makes: it writes them into files of its own here.
+// Kernel settings that a kubelet changes. They apply to the whole machine, so each node sees files of its own instead.
 var machineWide = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"kernel/panic":              "10",
@@ -26,8 +26,8 @@ var machineWide = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-// inside is the first process of the node: it makes the machine ready, starts containerd and the kubelet, and ends when one of
-// them does.
+// inside is the first process of the node: it prepares the mounts and the network, starts containerd and the kubelet, and ends
+// when one of them does.
 func inside(args []string) error {
 	var n node
 	if err := n.parse(args); err != nil {
@@ -74,10 +74,10 @@ func inside(args []string) error {
 
 func (n *node) path(name string) string { return filepath.Join(n.folder, name) }
 
-// mounts has the usual places of a machine in the folder of this one.
+// mounts binds the usual system directories to directories of this node.
 func (n *node) mounts() error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("/ cannot be private: %w", err)
+		return fmt.Errorf("make / private: %w", err)
 	}
 	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("/proc: %w", err)
@@ -97,7 +97,7 @@ func (n *node) mounts() error {
 			return fmt.Errorf("%s: %w", at, err)
 		}
 	}
-	// What a kubelet mounts for pods has to be seen by those that start them.
+	// The processes that start pods must see the mounts that the kubelet makes for them.
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED, ""); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (n *node) mounts() error {
 	return nil
 }
 
-// write writes the settings of containerd, its network and the kubelet.
+// write writes the configuration of containerd, its network and the kubelet.
 func (n *node) write() error {
 	files := map[string]string{
 		"containerd.toml": fmt.Sprintf(`version = 2
@@ -164,7 +164,7 @@ resolvConf: ""
 	return nil
 }
 
-// importImages gives containerd its images as soon as it answers.
+// importImages loads the images into containerd as soon as it answers.
 func (n *node) importImages() error {
 	for name, entry := range map[string][]string{busyboxImage: nil, pauseImage: {"/bin/busybox", "sleep", "2147483647"}} {
 		file := n.path("image.tar")
@@ -185,7 +185,7 @@ func (n *node) importImages() error {
 	return nil
 }
 
-// start starts a program with its log in the folder.
+// start starts a program that writes its log to the node's folder.
 func (n *node) start(name, program string, args ...string) error {
 	log, err := os.OpenFile(n.path(name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -203,15 +203,15 @@ func (n *node) start(name, program string, args ...string) error {
 	if err != nil {
 		return err
 	}
-	ours[process.Pid] = name
+	essential[process.Pid] = name
 	return process.Release()
 }
 
-// ours are the two processes without which there is no node.
-var ours = map[int]string{}
+// essential holds the processes without which the node does not work: containerd and the kubelet.
+var essential = map[int]string{}
 
-// reap waits for every process of the node that has lost its parent, as the first process has to; it returns with the first
-// of our own.
+// reap waits for every orphaned process of the node, which is the duty of the first process. It returns when an essential
+// process ends.
 func reap() error {
 	for {
 		var status syscall.WaitStatus
@@ -222,8 +222,8 @@ func reap() error {
 		if err != nil {
 			return err
 		}
-		if name, found := ours[pid]; found {
-			return fmt.Errorf("%s has ended: %d", name, status.ExitStatus())
+		if name, found := essential[pid]; found {
+			return fmt.Errorf("%s ended with exit code %d", name, status.ExitStatus())
 		}
 	}
 }

@@ -1,14 +1,14 @@
-// Talking to the server: JSON in, JSON out, and what goes wrong as an error with the server's own words.
+// Requests to the server: JSON in and out; failures are errors with the server's message.
 
 import { signal } from "@preact/signals";
-import type { Me } from "./types";
+import type { CurrentUser } from "./types";
 
 export const API = "/api/v1";
 
-/** Who is signed in; null for nobody, undefined while it is not known yet. */
-export const me = signal<Me | null | undefined>(undefined);
+/** The signed-in user; null if signed out, undefined while loading. */
+export const me = signal<CurrentUser | null | undefined>(undefined);
 
-/** A request that was not done, with the detail of the problem document. */
+/** A failed request, with the detail of the problem document. */
 export class Problem extends Error {
   constructor(
     readonly status: number,
@@ -18,7 +18,7 @@ export class Problem extends Error {
     super(detail);
   }
 
-  /** The server does not have this (yet): the screen goes on without. */
+  /** The server does not have this resource; the page works without it. */
   get isMissing(): boolean {
     return this.status === 404 || this.status === 405;
   }
@@ -37,22 +37,22 @@ async function problemOf(response: Response): Promise<Problem> {
     else if (typeof body.title === "string") detail = body.title;
     code = body.code ?? body.type ?? "";
   } catch {
-    // Not a problem document: the status has to do.
+    // Not a problem document: the status is all there is.
   }
   return new Problem(response.status, detail, code);
 }
 
-export interface Ask {
+export interface RequestOptions {
   method?: string;
-  /** Sent as JSON, or as it is where it is a string. */
+  /** Sent as JSON; with a `type`, a string is sent unchanged. */
   body?: unknown;
   type?: string;
   signal?: AbortSignal;
   headers?: Record<string, string>;
 }
 
-/** Asks, and returns the response if it is a good one. */
-export async function ask(path: string, { method = "GET", body, type, signal, headers = {} }: Ask = {}): Promise<Response> {
+/** Sends a request and returns the response if it succeeded. */
+export async function request(path: string, { method = "GET", body, type, signal, headers = {} }: RequestOptions = {}): Promise<Response> {
   const sent: Record<string, string> = { accept: "application/json", ...headers };
   const csrf = me.value?.csrf;
   if (method !== "GET" && csrf) sent["x-csrf-token"] = csrf;
@@ -68,26 +68,26 @@ export async function ask(path: string, { method = "GET", body, type, signal, he
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Problem(0, "The server cannot be reached. It is tried again.");
+    throw new Problem(0, "The server cannot be reached.");
   }
   if (response.ok) return response;
   const problem = await problemOf(response);
-  // A session that has run out: back to the sign-in page, whatever was asked.
+  // The session has expired: show the sign-in page.
   if (response.status === 401 && path !== "/session") me.value = null;
   throw problem;
 }
 
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  return (await ask(path, { signal })).json();
+  return (await request(path, { signal })).json();
 }
 
-export async function send<T = unknown>(method: string, path: string, body?: unknown, more: Ask = {}): Promise<T> {
-  const response = await ask(path, { ...more, method, body });
+export async function send<T = unknown>(method: string, path: string, body?: unknown, more: RequestOptions = {}): Promise<T> {
+  const response = await request(path, { ...more, method, body });
   const text = await response.text();
   return (text ? JSON.parse(text) : undefined) as T;
 }
 
-/** A query string of what is set; with the question mark, or nothing. */
+/** Returns the query string of the values that are set, with the question mark; empty if there are none. */
 export function query(values: Record<string, string | number | boolean | null | undefined>): string {
   const params = new URLSearchParams();
   for (const [key, value] of Object.entries(values)) {

@@ -1,13 +1,13 @@
-// The frame of the page: who is signed in, where to go, and the screen of the address.
+// The layout of the page: header, navigation, and the screen of the current path.
 
 import { useEffect, useState } from "preact/hooks";
 import type { ComponentChild } from "preact";
 import { me } from "./api";
 import { KeyHelp, startKeys } from "./keys";
 import { connected } from "./live";
-import { Confirmer } from "./parts/dialog";
+import { ConfirmDialogHost } from "./parts/dialog";
 import { Button, Empty, ErrorNote, Loading } from "./parts/basics";
-import { Toasts, sayError } from "./parts/toast";
+import { Toasts, showError } from "./parts/toast";
 import { navigate, path } from "./router";
 import { Admin } from "./screens/admin";
 import { ClusterMap } from "./screens/cluster";
@@ -20,10 +20,10 @@ import { SignIn } from "./screens/sign-in";
 import { Submit } from "./screens/submit";
 import { Usage } from "./screens/usage";
 import { VirtualClusters } from "./screens/vcs";
-import { lookWho, signOut } from "./session";
+import { loadUser, signOut } from "./session";
 import { type Theme, theme } from "./theme";
 
-const PLACES: [href: string, text: string, icon: string, adminOnly?: boolean][] = [
+const NAVIGATION: [href: string, text: string, icon: string, adminOnly?: boolean][] = [
   ["/", "Home", "M2 7.5 8 3l6 4.5V13.5H10V10H6v3.5H2z"],
   ["/jobs", "Jobs", "M2.5 4h.01M5.5 4h8M2.5 8h.01M5.5 8h8M2.5 12h.01M5.5 12h8"],
   ["/submit", "Submit", "M8 3v10M3 8h10"],
@@ -37,24 +37,24 @@ const PLACES: [href: string, text: string, icon: string, adminOnly?: boolean][] 
 const TITLES: [start: string, title: string][] = [
   ["/jobs/", "Job"],
   ["/me", "My account"],
-  ...PLACES.slice(1).map(([href, text]) => [href, text] as [string, string]),
+  ...NAVIGATION.slice(1).map(([href, text]) => [href, text] as [string, string]),
 ];
 
 export function App() {
-  const [trouble, setTrouble] = useState<string>();
+  const [error, setError] = useState<string>();
   useEffect(() => {
     startKeys();
-    void lookWho().then(setTrouble);
+    void loadUser().then(setError);
   }, []);
   const title = TITLES.find(([start]) => path.value.startsWith(start))?.[1];
   useEffect(() => {
-    const number = /^\/jobs\/(\d+)/.exec(path.value)?.[1];
-    document.title = title ? `${title}${number ? ` ${number}` : ""} · Dovetail` : "Dovetail";
+    const id = /^\/jobs\/(\d+)/.exec(path.value)?.[1];
+    document.title = title ? `${title}${id ? ` ${id}` : ""} · Dovetail` : "Dovetail";
   }, [path.value]);
-  if (trouble) {
+  if (error) {
     return (
       <main class="alone">
-        <ErrorNote retry={() => location.reload()}>{trouble}</ErrorNote>
+        <ErrorNote retry={() => location.reload()}>{error}</ErrorNote>
       </main>
     );
   }
@@ -69,9 +69,9 @@ export function App() {
   }
   return (
     <>
-      <Frame />
+      <Layout />
       <Toasts />
-      <Confirmer />
+      <ConfirmDialogHost />
       <KeyHelp />
     </>
   );
@@ -102,42 +102,42 @@ function screen(): ComponentChild {
       return <Profile />;
     default:
       return (
-        <Empty title="There is nothing here." whole>
+        <Empty title="Page not found" whole>
           <p>
-            <a href="/">Go home</a> or <a href="/jobs">look at the jobs</a>.
+            Go to the <a href="/">home page</a> or the <a href="/jobs">list of jobs</a>.
           </p>
         </Empty>
       );
   }
 }
 
-function Frame() {
+function Layout() {
   const [open, setOpen] = useState(false);
   useEffect(() => setOpen(false), [path.value]);
   const user = me.value;
-  const isHere = (href: string) => (href === "/" ? path.value === "/" : path.value.startsWith(href));
+  const isCurrent = (href: string) => (href === "/" ? path.value === "/" : path.value.startsWith(href));
   return (
     <div class={`frame ${open ? "menu-open" : ""}`}>
       <a class="skip" href="#main" onClick={() => document.getElementById("main")?.focus()}>
-        Skip to the content
+        Skip to content
       </a>
       <header class="top">
         <button type="button" class="button quiet menu-button" aria-label="Menu" aria-expanded={open} onClick={() => setOpen(!open)}>
           ☰
         </button>
         <a class="brand" href="/" aria-label="Dovetail, home">
-          <Mark /> <span>Dovetail</span>
+          <Logo /> <span>Dovetail</span>
         </a>
         <Search />
-        <span class={`live ${connected.value ? "on" : "off"}`} title={connected.value ? "This page is up to date." : "The stream of events is broken. It is tried again."}>
+        <span class={`live ${connected.value ? "on" : "off"}`} title={connected.value ? "Connected: this page updates itself." : "Disconnected. Trying to reconnect…"}>
           {connected.value ? "live" : "offline"}
         </span>
       </header>
       <nav class="side" aria-label="Main">
         <ul>
-          {PLACES.filter(([, , , adminOnly]) => !adminOnly || user?.admin).map(([href, text, icon]) => (
+          {NAVIGATION.filter(([, , , adminOnly]) => !adminOnly || user?.admin).map(([href, text, icon]) => (
             <li key={href}>
-              <a href={href} aria-current={isHere(href) ? "page" : undefined}>
+              <a href={href} aria-current={isCurrent(href) ? "page" : undefined}>
                 <svg class="icon" viewBox="0 0 16 16" aria-hidden="true">
                   <path d={icon} />
                 </svg>
@@ -147,20 +147,20 @@ function Frame() {
           ))}
         </ul>
         <div class="side-end">
-          <a href="/me" aria-current={isHere("/me") ? "page" : undefined}>
+          <a href="/me" aria-current={isCurrent("/me") ? "page" : undefined}>
             {user?.name}
             <span class="muted"> · account</span>
           </a>
           <label class="theme">
             <span>Theme</span>
             <select value={theme.value} onChange={(e) => (theme.value = e.currentTarget.value as Theme)}>
-              <option value="system">as the system</option>
+              <option value="system">system</option>
               <option value="light">light</option>
               <option value="dark">dark</option>
             </select>
           </label>
           {user?.via !== "token" && (
-            <Button kind="quiet" onClick={() => void signOut().catch(sayError)}>
+            <Button kind="quiet" onClick={() => void signOut().catch(showError)}>
               Sign out
             </Button>
           )}
@@ -170,7 +170,7 @@ function Frame() {
         {user?.must_change_password && path.value !== "/me" && (
           <div class="note warn">
             <span>
-              You still have the password you were given. <a href="/me">Choose your own</a>.
+              Your password was set by an administrator. <a href="/me">Change your password</a>.
             </span>
           </div>
         )}
@@ -180,7 +180,7 @@ function Frame() {
   );
 }
 
-/** A number goes to that job, anything else is looked for in the list. */
+/** A number opens that job; any other text is searched for in the list of jobs. */
 function Search() {
   const go = (event: Event) => {
     event.preventDefault();
@@ -193,13 +193,13 @@ function Search() {
   };
   return (
     <form class="search" role="search" onSubmit={go}>
-      <input id="search" name="q" type="search" placeholder="Find jobs" aria-label="Find jobs" autocomplete="off" />
+      <input id="search" name="q" type="search" placeholder="Search jobs" aria-label="Search jobs" autocomplete="off" />
       <kbd aria-hidden="true">/</kbd>
     </form>
   );
 }
 
-export function Mark() {
+export function Logo() {
   return (
     <svg class="mark" viewBox="0 0 32 32" aria-hidden="true">
       <rect width="32" height="32" rx="7" />

@@ -1,11 +1,11 @@
-// Numbers and times as people read them.
+// Numbers and times as text.
 
-import type { Job, Seats, Time } from "./types";
+import type { Job, NodeSlots, Time } from "./types";
 
 const SECOND = 1e6;
 
-/** A span in seconds: `42 s`, `3 min`, `2 h 5 min`, `4 d 3 h`. */
-export function span(seconds: number): string {
+/** A duration in seconds: `42 s`, `3 min`, `2 h 5 min`, `4 d 3 h`. */
+export function duration(seconds: number): string {
   if (!Number.isFinite(seconds)) return "–";
   const s = Math.max(0, seconds);
   if (s < 1) return s === 0 ? "0 s" : "< 1 s";
@@ -21,7 +21,7 @@ export function span(seconds: number): string {
 }
 
 export function between(from: Time, to: Time): string {
-  return span((to - from) / SECOND);
+  return duration((to - from) / SECOND);
 }
 
 export const nowTime = (): Time => Date.now() * 1000;
@@ -30,7 +30,7 @@ export const nowTime = (): Time => Date.now() * 1000;
 export function relative(at: Time, now: Time = nowTime()): string {
   const s = (now - at) / SECOND;
   if (Math.abs(s) < 3) return "just now";
-  return s > 0 ? `${span(s)} ago` : `in ${span(-s)}`;
+  return s > 0 ? `${duration(s)} ago` : `in ${duration(-s)}`;
 }
 
 const two = (n: number) => String(n).padStart(2, "0");
@@ -58,12 +58,12 @@ export function plural(n: number, one: string, many = `${one}s`): string {
 }
 
 export function gpuTime(seconds: number): string {
-  return seconds < 3600 ? `${span(seconds)}` : `${decimal(seconds / 3600)} h`;
+  return seconds < 3600 ? `${duration(seconds)}` : `${decimal(seconds / 3600)} h`;
 }
 
 /** `n1 GPU 0–3, n2 GPU 1`. */
-export function seatsText(seats: Seats[]): string {
-  return seats.map((s) => `${s.node} ${slots(s.gpus)}`).join(", ");
+export function placementText(placement: NodeSlots[]): string {
+  return placement.map((s) => `${s.node} ${slots(s.gpus)}`).join(", ");
 }
 
 /** `GPU 0–3, 6`. */
@@ -86,41 +86,36 @@ export function bytes(n: number): string {
   return `${fine.format(n / 1024 ** 3)} GiB`;
 }
 
-/** Any value of a setting in words. */
+/** A value of a setting as text. */
 export function valueText(value: unknown): string {
   if (value === null || value === undefined || value === "") return "none";
   if (typeof value === "object") return JSON.stringify(value);
   return String(value);
 }
 
-/** `2h`, `90s`, `1.5d` and plain seconds as seconds; null if it is none. */
-export function parseSpan(text: string): number | null {
+/** Parses `2h`, `90s`, `1.5d` or plain seconds; null if the text is not a duration. */
+export function parseDuration(text: string): number | null {
   const found = /^\s*([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d)?\s*$/.exec(text);
   if (!found) return null;
   const unit = { s: 1, m: 60, h: 3600, d: 86400 }[found[2] ?? "s"] ?? 1;
   return Number(found[1]) * unit;
 }
 
-/** What the engine calls a tenant with a guarantee, people know as a virtual cluster with a promise. */
-export function plainly(text: string): string {
-  return text.replaceAll(/\btenant (?=\S)/g, "virtual cluster ").replaceAll("is guaranteed", "is promised").replaceAll(/\b1 (GPU|node)s\b/g, "1 $1");
-}
-
-/** With a capital letter at its start and a full stop at its end. */
+/** Adds a capital letter at the start and a full stop at the end. */
 export function sentence(text: string): string {
-  const trimmed = plainly(text.trim());
+  const trimmed = text.trim();
   if (!trimmed) return "";
   const whole = trimmed[0]!.toUpperCase() + trimmed.slice(1);
   return /[.!?…]$/.test(whole) ? whole : `${whole}.`;
 }
 
-/** GPU-seconds until now: the server counts until the last thing that happened. */
+/** Returns the GPU-seconds until now: the server counts until the last event. */
 export function gpuSeconds(job: Job, now: Time = nowTime()): number {
-  if (job.over) return job.gpu_seconds;
-  const held = (job.attempts ?? []).reduce((sum, a) => {
-    const gpus = a.seats.reduce((n, s) => n + s.gpus.length, 0);
+  if (job.ended !== null) return job.gpu_seconds;
+  const ofAttempts = (job.attempts ?? []).reduce((sum, a) => {
+    const gpus = a.placement.reduce((n, s) => n + s.gpus.length, 0);
     return sum + (((a.until ?? now) - a.since) / SECOND) * gpus;
   }, 0);
-  const once = job.launches === 1 && job.started && job.seats.length ? ((now - job.started) / SECOND) * job.gpus : 0;
-  return Math.max(job.gpu_seconds, held, once);
+  const ofOnly = job.attempt_count === 1 && job.started && job.placement.length ? ((now - job.started) / SECOND) * job.gpus : 0;
+  return Math.max(job.gpu_seconds, ofAttempts, ofOnly);
 }

@@ -1,17 +1,17 @@
-// Keys: one to search, two to go somewhere, one for help.
+// Keyboard shortcuts: search, navigation and help.
 
 import { signal } from "@preact/signals";
 import { Dialog } from "./parts/dialog";
 import { me } from "./api";
 import { navigate } from "./router";
 
-const GOES: [key: string, href: string, text: string][] = [
+const SHORTCUTS: [key: string, href: string, text: string][] = [
   ["h", "/", "home"],
   ["j", "/jobs", "jobs"],
-  ["m", "/jobs?user=@me&state=live", "my live jobs"],
+  ["m", "/jobs?user=@me&state=unfinished", "my unfinished jobs"],
   ["s", "/submit", "submit a job"],
   ["q", "/queue", "queue"],
-  ["n", "/cluster", "nodes of the cluster"],
+  ["n", "/cluster", "nodes"],
   ["v", "/vcs", "virtual clusters"],
   ["u", "/usage", "usage"],
   ["a", "/admin", "administration"],
@@ -30,9 +30,9 @@ export function startKeys(): void {
       return;
     }
     if (document.querySelector("dialog[open]")) return;
-    const goes = performance.now() - afterG < 1500 ? GOES.find(([key]) => key === event.key) : undefined;
+    const shortcut = performance.now() - afterG < 1500 ? SHORTCUTS.find(([key]) => key === event.key) : undefined;
     afterG = 0;
-    if (goes) navigate(goes[1]);
+    if (shortcut) navigate(shortcut[1]);
     else if (event.key === "g") afterG = performance.now();
     else if (event.key === "?") helpOpen.value = true;
     else if (event.key === "/") document.getElementById("search")?.focus();
@@ -44,15 +44,15 @@ export function startKeys(): void {
 export function KeyHelp() {
   if (!helpOpen.value) return null;
   return (
-    <Dialog title="Keys" onClose={() => (helpOpen.value = false)}>
+    <Dialog title="Keyboard shortcuts" onClose={() => (helpOpen.value = false)}>
       <dl class="keys">
         <div>
           <dt>
             <kbd>/</kbd>
           </dt>
-          <dd>find jobs</dd>
+          <dd>search jobs</dd>
         </div>
-        {GOES.map(([key, , text]) => (
+        {SHORTCUTS.map(([key, , text]) => (
           <div key={key}>
             <dt>
               <kbd>g</kbd> <kbd>{key}</kbd>
@@ -64,7 +64,7 @@ export function KeyHelp() {
           <dt>
             <kbd>Esc</kbd>
           </dt>
-          <dd>close, or leave a field</dd>
+          <dd>close a dialog, or leave a field</dd>
         </div>
         <div>
           <dt>

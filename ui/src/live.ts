@@ -1,46 +1,46 @@
-// What happens, as it happens: one stream of events for the whole page. What is on screen asks again when an event
-// concerns it, at most once a second, and every 15 seconds in any case while the stream is broken.
+// Live updates: one stream of events for the whole page. Data on screen is fetched again when an event concerns it, at
+// most once a second, and every 15 seconds while the stream is disconnected.
 
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { API, Problem, get, messageOf } from "./api";
 import type { Cluster, ClusterEvent } from "./types";
 
-/** The last events, newest first. */
-export const recent = signal<ClusterEvent[]>([]);
-/** Whether events are coming in. */
+/** The most recent events, newest first. */
+export const recentEvents = signal<ClusterEvent[]>([]);
+/** Whether the event stream is connected. */
 export const connected = signal(true);
 
-const KEPT = 60;
-const LEAST_BETWEEN_MS = 1000;
-const WITHOUT_STREAM_MS = 15_000;
+const MAX_RECENT = 60;
+const MIN_INTERVAL_MS = 1000;
+const POLL_INTERVAL_MS = 15_000;
 
 type Listener = (event: ClusterEvent) => void;
 const listeners = new Set<Listener>();
 let source: EventSource | null = null;
 let last = 0;
-/** Events up to this one happened before the page was opened, and change nothing on it. */
-let old = 0;
-let again = 0;
+/** Number of the last event before the page was opened: events up to it trigger no update. */
+let initial = 0;
+let reconnect = 0;
 
 export async function startLive(): Promise<void> {
   stopLive();
   try {
     const cluster = await get<Cluster>("/cluster");
-    old = cluster.last_event;
-    last = Math.max(0, old - KEPT);
+    initial = cluster.last_event;
+    last = Math.max(0, initial - MAX_RECENT);
   } catch {
-    again = window.setTimeout(startLive, WITHOUT_STREAM_MS);
+    reconnect = window.setTimeout(startLive, POLL_INTERVAL_MS);
     return;
   }
   open();
 }
 
 export function stopLive(): void {
-  clearTimeout(again);
+  clearTimeout(reconnect);
   source?.close();
   source = null;
-  recent.value = [];
+  recentEvents.value = [];
 }
 
 function open(): void {
@@ -53,52 +53,52 @@ function open(): void {
     const event = JSON.parse(message.data) as ClusterEvent;
     if (event.number <= last) return;
     last = event.number;
-    recent.value = [event, ...recent.value].slice(0, KEPT);
-    if (event.number > old) for (const listener of listeners) listener(event);
+    recentEvents.value = [event, ...recentEvents.value].slice(0, MAX_RECENT);
+    if (event.number > initial) for (const listener of listeners) listener(event);
   };
-  // The browser's own reconnecting would ask with the first `since` again; ours asks for what is missing.
+  // The browser would reconnect with the first `since` again; this resumes after the last event received.
   stream.onerror = () => {
     connected.value = false;
     stream.close();
     if (source !== stream) return;
-    clearTimeout(again);
-    again = window.setTimeout(open, 3000);
+    clearTimeout(reconnect);
+    reconnect = window.setTimeout(open, 3000);
   };
 }
 
-/** Calls on events, at most once a second, and not while nobody looks. */
-export function useEvents(concerns: (event: ClusterEvent) => boolean, act: () => void): void {
-  const now = useRef({ concerns, act });
-  now.current = { concerns, act };
+/** Calls `refresh` on events, at most once a second, and not while the page is hidden. */
+export function useEvents(concerns: (event: ClusterEvent) => boolean, refresh: () => void): void {
+  const current = useRef({ concerns, refresh });
+  current.current = { concerns, refresh };
   useEffect(() => {
     let timer = 0;
-    let before = 0;
+    let lastRun = 0;
     let missed = false;
     const run = () => {
       timer = 0;
-      before = performance.now();
+      lastRun = performance.now();
       if (document.hidden) missed = true;
-      else now.current.act();
+      else current.current.refresh();
     };
     const listener = (event: ClusterEvent) => {
-      if (timer || !now.current.concerns(event)) return;
-      timer = window.setTimeout(run, Math.max(50, LEAST_BETWEEN_MS - (performance.now() - before)));
+      if (timer || !current.current.concerns(event)) return;
+      timer = window.setTimeout(run, Math.max(50, MIN_INTERVAL_MS - (performance.now() - lastRun)));
     };
-    const shown = () => {
+    const onShow = () => {
       if (document.hidden || !missed) return;
       missed = false;
-      now.current.act();
+      current.current.refresh();
     };
-    const slow = window.setInterval(() => {
-      if (!connected.value && !document.hidden) now.current.act();
-    }, WITHOUT_STREAM_MS);
+    const poll = window.setInterval(() => {
+      if (!connected.value && !document.hidden) current.current.refresh();
+    }, POLL_INTERVAL_MS);
     listeners.add(listener);
-    document.addEventListener("visibilitychange", shown);
+    document.addEventListener("visibilitychange", onShow);
     return () => {
       listeners.delete(listener);
-      document.removeEventListener("visibilitychange", shown);
+      document.removeEventListener("visibilitychange", onShow);
       clearTimeout(timer);
-      clearInterval(slow);
+      clearInterval(poll);
     };
   }, []);
 }
@@ -106,16 +106,16 @@ export function useEvents(concerns: (event: ClusterEvent) => boolean, act: () =>
 export interface Loaded<T> {
   data: T | undefined;
   error: string | undefined;
-  /** The server has no such thing. */
+  /** The server does not have this resource. */
   missing: boolean;
   loading: boolean;
   reload: () => void;
 }
 
-/** What is at a path, kept up to date; null asks for nothing. What was there stays on screen while it is asked again. */
+/** Fetches a path and keeps it up to date; null fetches nothing. The previous data stays on screen while it is fetched again. */
 export function useData<T>(path: string | null, concerns: (event: ClusterEvent) => boolean = () => false): Loaded<T> {
   const [state, set] = useState<{ data?: T; error?: string; missing?: boolean; loading: boolean }>({ loading: true });
-  const [turn, setTurn] = useState(0);
+  const [version, setVersion] = useState(0);
   useEffect(() => {
     if (path === null) {
       set({ loading: false });
@@ -123,27 +123,28 @@ export function useData<T>(path: string | null, concerns: (event: ClusterEvent) 
     }
     const abort = new AbortController();
     let retry = 0;
-    set((was) => ({ ...was, loading: true }));
+    set((previous) => ({ ...previous, loading: true }));
     get<T>(path, abort.signal).then(
       (data) => set({ data, loading: false }),
       (error) => {
         if (abort.signal.aborted) return;
         const missing = error instanceof Problem && error.isMissing;
         const unreachable = error instanceof Problem && (error.status === 0 || error.status >= 502);
-        set((was) => ({ data: missing ? undefined : was.data, error: messageOf(error), missing, loading: false }));
-        if (unreachable) retry = window.setTimeout(() => setTurn((n) => n + 1), 10_000);
+        set((previous) => ({ data: missing ? undefined : previous.data, error: messageOf(error), missing, loading: false }));
+        if (unreachable) retry = window.setTimeout(() => setVersion((n) => n + 1), 10_000);
       },
     );
     return () => {
       abort.abort();
       clearTimeout(retry);
     };
-  }, [path, turn]);
-  const reload = () => setTurn((n) => n + 1);
+  }, [path, version]);
+  const reload = () => setVersion((n) => n + 1);
   useEvents(concerns, reload);
   return { data: state.data, error: state.error, missing: state.missing ?? false, loading: state.loading, reload };
 }
 
-/** Events that change who holds GPUs. */
+/** Every event. */
 export const anyEvent = () => true;
+/** Events of one job. */
 export const aboutJob = (id: number) => (event: ClusterEvent) => event.job === id;

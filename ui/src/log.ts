@@ -1,23 +1,23 @@
-// Reading logs piece by piece. A log may have ten gigabytes: it is read from where somebody looks, and never whole.
+// Reading logs in pieces. A log may have ten gigabytes, so only the part in view is read.
 
-import { ask } from "./api";
-import type { Found, LogPiece } from "./types";
+import { request } from "./api";
+import type { LogMatch, LogPiece } from "./types";
 
-/** So much is read at the end, and around a place. */
+/** Bytes that are read at the end of the log, and around an offset. */
 export const WINDOW = 64 * 1024;
-/** More lines than this are not kept; the oldest go. */
-export const MOST_LINES = 20_000;
+/** The most lines that are kept; the oldest are dropped. */
+export const MAX_LINES = 20_000;
 
 export interface Line {
   text: string;
   node: string;
-  /** Where in the log it begins, in bytes. */
+  /** Offset of its start in the log, in bytes. */
   offset: number;
 }
 
-/** Reads pieces until the end, until `take` says that it is enough, or until it is broken off. */
+/** Reads pieces until the end, until `take` returns false, or until it is aborted. */
 export async function readPieces(path: string, signal: AbortSignal, take: (pieces: LogPiece[]) => boolean): Promise<void> {
-  const response = await ask(path, { signal, headers: { accept: "application/jsonl" } });
+  const response = await request(path, { signal, headers: { accept: "application/jsonl" } });
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -37,27 +37,27 @@ export async function readPieces(path: string, signal: AbortSignal, take: (piece
 const encoder = new TextEncoder();
 export const byteLength = (text: string): number => encoder.encode(text).length;
 
-/** So many places are shown, and so much is read for them. */
-export const MOST_FOUND = 200;
-const MOST_SEARCHED = 1 << 30;
-/** A line without an end is looked at in parts. */
-const LONGEST_LINE = 1 << 16;
+/** The most matches that are shown, and the most bytes that are searched for them. */
+export const MAX_MATCHES = 200;
+const MAX_SEARCHED = 1 << 30;
+/** Longer lines are searched in parts. */
+const MAX_LINE = 1 << 16;
 
-/** Reads a log from its start and keeps nothing but the lines that have a text in them, in capital letters or small ones. */
-export async function searchLog(path: string, find: string, signal: AbortSignal, tell: (found: Found[], bytes: number) => void): Promise<void> {
-  const wanted = find.toLowerCase();
+/** Reads a log from its start and keeps only the lines that contain a text, ignoring case. */
+export async function searchLog(path: string, find: string, signal: AbortSignal, report: (found: LogMatch[], bytes: number) => void): Promise<void> {
+  const needle = find.toLowerCase();
   const rest = new Map<string, string>();
-  const found: Found[] = [];
+  const found: LogMatch[] = [];
   let bytes = 0;
-  const look = (node: string, text: string, begin: number, whole: boolean) => {
-    const low = text.toLowerCase();
-    const until = whole ? low.length : low.lastIndexOf("\n") + 1;
-    for (let at = low.indexOf(wanted); at >= 0 && at < until && found.length < MOST_FOUND; ) {
+  const scan = (node: string, text: string, begin: number, whole: boolean) => {
+    const lower = text.toLowerCase();
+    const until = whole ? lower.length : lower.lastIndexOf("\n") + 1;
+    for (let at = lower.indexOf(needle); at >= 0 && at < until && found.length < MAX_MATCHES; ) {
       const start = text.lastIndexOf("\n", at) + 1;
       const end = text.indexOf("\n", at);
       const line = text.slice(start, end < 0 ? undefined : end);
       found.push({ node, offset: begin + byteLength(text.slice(0, start)), line });
-      at = end < 0 ? -1 : low.indexOf(wanted, end);
+      at = end < 0 ? -1 : lower.indexOf(needle, end);
     }
     return text.slice(until);
   };
@@ -67,40 +67,40 @@ export async function searchLog(path: string, find: string, signal: AbortSignal,
       if (error) continue;
       const before = rest.get(node) ?? "";
       const size = byteLength(data);
-      const left = look(node, before + data, offset - size - byteLength(before), before.length + data.length > LONGEST_LINE && !data.includes("\n"));
+      const left = scan(node, before + data, offset - size - byteLength(before), before.length + data.length > MAX_LINE && !data.includes("\n"));
       rest.set(node, left);
       ends.set(node, offset);
       bytes += size;
     }
-    tell([...found], bytes);
-    return found.length < MOST_FOUND && bytes < MOST_SEARCHED;
+    report([...found], bytes);
+    return found.length < MAX_MATCHES && bytes < MAX_SEARCHED;
   });
-  if (bytes < MOST_SEARCHED) for (const [node, text] of rest) look(node, text, (ends.get(node) ?? 0) - byteLength(text), true);
-  tell([...found], bytes);
+  if (bytes < MAX_SEARCHED) for (const [node, text] of rest) scan(node, text, (ends.get(node) ?? 0) - byteLength(text), true);
+  report([...found], bytes);
 }
 
-/** Colours and other commands for terminals say nothing here. */
+/** Escape sequences for terminals. */
 const ESCAPES = /\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)/g;
 
-/** A line as a terminal would show it: what was overwritten is gone. */
+/** Returns a line as a terminal would show it, without overwritten text. */
 export function shown(text: string): string {
   const plain = text.includes("\x1b") ? text.replace(ESCAPES, "") : text;
   const trimmed = plain.endsWith("\r") ? plain.slice(0, -1) : plain;
   return trimmed.slice(trimmed.lastIndexOf("\r") + 1);
 }
 
-/** Lines put together from pieces; a line may come in several of them. */
+/** Lines assembled from pieces; a line may span several pieces. */
 export class Lines {
   all: Line[] = [];
-  /** Of each node, whether its last line is still open, and where in `all` it is. */
+  /** The last line of each node, while it is incomplete. */
   private open = new Map<string, Line>();
-  /** Of each node, where what is known begins and ends. */
+  /** Offsets of the first and the last byte that are known, by node. */
   begin = new Map<string, number>();
   end = new Map<string, number>();
-  /** Lines at the front that were let go. */
+  /** Number of lines that were dropped at the front. */
   dropped = 0;
 
-  /** All lines of a part that is read once are kept; of one that grows without end only the last. */
+  /** With `grows`, only the last lines are kept. */
   constructor(private readonly grows = false) {}
 
   add(piece: LogPiece): void {
@@ -120,15 +120,15 @@ export class Lines {
       const line = this.open.get(node);
       if (line) line.text += part;
       else if (part || !last) {
-        const made = { text: part, node, offset: at };
-        this.all.push(made);
-        this.open.set(node, made);
+        const added = { text: part, node, offset: at };
+        this.all.push(added);
+        this.open.set(node, added);
       }
       if (!last) this.open.delete(node);
       at += byteLength(part) + 1;
     });
-    if (this.grows && this.all.length > MOST_LINES + 2000) {
-      const gone = this.all.length - MOST_LINES;
+    if (this.grows && this.all.length > MAX_LINES + 2000) {
+      const gone = this.all.length - MAX_LINES;
       this.all.splice(0, gone);
       this.dropped += gone;
       for (const node of this.begin.keys()) {

@@ -1,21 +1,21 @@
-// Where we are: the path and the query of the address, as signals. Ordinary links work; they do not load the page anew.
+// The path and the query of the address, as signals. Links within the page do not reload it.
 
 import { computed, signal } from "@preact/signals";
 
-const here = signal(location.pathname + location.search);
+const address = signal(location.pathname + location.search);
 
-export const path = computed(() => here.value.split("?")[0] ?? "/");
-export const params = computed(() => new URLSearchParams(here.value.split("?")[1] ?? ""));
+export const path = computed(() => address.value.split("?")[0] ?? "/");
+export const params = computed(() => new URLSearchParams(address.value.split("?")[1] ?? ""));
 
 export function navigate(to: string, { replace = false } = {}): void {
-  if (to === here.value) return;
+  if (to === address.value) return;
   const samePage = to.split("?")[0] === path.value;
   history[replace ? "replaceState" : "pushState"](null, "", to);
-  here.value = to;
+  address.value = to;
   if (!samePage) window.scrollTo(0, 0);
 }
 
-/** Changes some values of the query and leaves the others; what is empty is taken out. */
+/** Changes some values of the query; empty ones are removed. */
 export function setParams(values: Record<string, string | number | null | undefined>, replace = false): void {
   const next = new URLSearchParams(params.value);
   for (const [key, value] of Object.entries(values)) {
@@ -26,10 +26,10 @@ export function setParams(values: Record<string, string | number | null | undefi
   navigate(path.value + (text ? `?${text}` : ""), { replace });
 }
 
-/** Follows links within the page, and the browser's back and forward. */
+/** Handles links within the page, and the back and forward buttons of the browser. */
 export function startRouter(): void {
   window.addEventListener("popstate", () => {
-    here.value = location.pathname + location.search;
+    address.value = location.pathname + location.search;
   });
   document.addEventListener("click", (event) => {
     if (event.defaultPrevented || event.button !== 0) return;

@@ -1,13 +1,13 @@
-// Signing in and out.
+// Sign-in and sign-out.
 
-import { Problem, ask, get, me, messageOf, send } from "./api";
+import { Problem, request, get, me, messageOf, send } from "./api";
 import { startLive, stopLive } from "./live";
-import type { Me } from "./types";
+import type { CurrentUser } from "./types";
 
-/** Looks who is signed in, when the page is opened. */
-export async function lookWho(): Promise<string | undefined> {
+/** Loads the signed-in user when the page is opened. Returns an error message, if any. */
+export async function loadUser(): Promise<string | undefined> {
   try {
-    me.value = await get<Me>("/me");
+    me.value = await get<CurrentUser>("/me");
     void startLive();
     return undefined;
   } catch (error) {
@@ -17,28 +17,28 @@ export async function lookWho(): Promise<string | undefined> {
 }
 
 export async function signIn(name: string, password: string): Promise<void> {
-  const { user } = await send<{ user: Me }>("POST", "/session", { name, password });
-  // The token against forged requests comes with the full answer.
-  me.value = user.csrf ? user : await get<Me>("/me");
+  const { user } = await send<{ user: CurrentUser }>("POST", "/session", { name, password });
+  // The CSRF token may be missing in the answer to a sign-in.
+  me.value = user.csrf ? user : await get<CurrentUser>("/me");
   void startLive();
 }
 
 export async function signOut(): Promise<void> {
   stopLive();
   try {
-    await ask("/session", { method: "DELETE" });
+    await request("/session", { method: "DELETE" });
   } finally {
     me.value = null;
   }
 }
 
-/** What I may do in a virtual cluster. */
-export function mayRun(user: Me, vc: string): boolean {
+/** Whether the user may run jobs in a virtual cluster. */
+export function mayRun(user: CurrentUser, vc: string): boolean {
   return user.admin || ["member", "operator", "administrator"].includes(user.roles?.[vc] ?? "");
 }
 
-/** Whether a job's owner, or somebody who looks after its virtual cluster. */
-export function mayTouch(user: Me | null | undefined, job: { user: string; tenant: string }): boolean {
+/** Whether the user may stop or change a job: as its owner, or as operator of its virtual cluster. */
+export function mayControl(user: CurrentUser | null | undefined, job: { user: string; tenant: string }): boolean {
   if (!user) return false;
   return user.admin || user.name === job.user || ["operator", "administrator"].includes(user.roles?.[job.tenant] ?? "");
 }

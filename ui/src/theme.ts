@@ -1,4 +1,4 @@
-// Light or dark: as the system says, unless chosen here; the choice is remembered by this browser.
+// Light or dark theme: that of the system unless one is chosen here. The browser remembers the choice.
 
 import { effect, signal } from "@preact/signals";
 
@@ -24,6 +24,6 @@ effect(() => {
     if (chosen === "system") localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, chosen);
   } catch {
-    // A browser that keeps nothing: the choice lasts as long as the page.
+    // Storage is disabled: the choice lasts until the page is closed.
   }
 });

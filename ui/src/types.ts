@@ -1,10 +1,10 @@
-// What the API says. Times are microseconds since 1970; spans that end in _s are seconds.
+// Types of the API. Times are microseconds since 1970; durations that end in _s are seconds.
 
 export type Time = number;
 
 export type Role = "viewer" | "member" | "operator" | "administrator";
 
-export interface Me {
+export interface CurrentUser {
   name: string;
   admin: boolean;
   email?: string | null;
@@ -21,27 +21,27 @@ export interface Info {
   oidc_url: string | null;
 }
 
-/** How one may sign in. */
+/** Ways to sign in. */
 export interface SignInOptions {
   password: boolean;
   oidc: { label: string; url: string } | null;
 }
 
-export interface Seats {
+export interface NodeSlots {
   node: string;
   gpus: number[];
 }
 
 export interface Attempt {
-  launch: number;
+  attempt: number;
   since: Time;
   running_since: Time | null;
   until: Time | null;
-  seats: Seats[];
+  placement: NodeSlots[];
   tasks: string[];
   end: string | null;
   sharing: string;
-  last_words?: string;
+  last_output?: string;
 }
 
 export interface Steps {
@@ -65,20 +65,21 @@ export interface Job {
   user: string;
   tenant: string;
   state: string;
+  /** Why the job is in this state, in a word: `preempted`, `time-limit`, `rejected`, `dependency-failed`. */
+  state_reason?: string;
   detail: string;
   since: Time;
-  over: boolean;
   exit_code: number | null;
   gpus: number;
   priority: number;
   submitted: Time;
   started: Time | null;
   ended: Time | null;
-  seats: Seats[];
+  placement: NodeSlots[];
   steps: Steps | null;
   gpu_seconds: number;
   labels: Record<string, string>;
-  launches: number;
+  attempt_count: number;
   attempts?: Attempt[];
   request?: Record<string, unknown>;
   roles?: { name: string; instances: Instance[] }[];
@@ -101,28 +102,28 @@ export interface Eta {
   based_on: string;
 }
 
-export interface Why {
+export interface Explanation {
   sentence: string;
   reasons: string[];
   ahead: number;
   jobs_ahead?: { id: number; name: string; user: string; gpus: number; state: string }[];
-  instead?: { change: string; to?: string; sentence: string; starts_now: boolean }[];
+  alternatives?: { change: string; to?: string; sentence: string; starts_now: boolean }[];
   eta?: Eta | null;
-  eta_hidden?: string;
+  no_eta_reason?: string;
 }
 
-export interface Outlook {
+export interface SubmissionPreview {
   starts_now: boolean;
-  seats: Seats[];
-  stops: number[];
-  why: Why;
+  placement: NodeSlots[];
+  preempts: number[];
+  explanation: Explanation;
   eta?: Eta | null;
 }
 
-export interface Submitted {
+export interface SubmitResponse {
   id?: number | null;
   last?: number | null;
-  outlook?: Outlook | null;
+  preview?: SubmissionPreview | null;
   ignored?: string[];
   job?: Record<string, unknown>;
 }
@@ -154,7 +155,7 @@ export interface Cluster {
   gpus: number;
   used_gpus: number;
   jobs: Record<string, number>;
-  trouble: string | null;
+  journal_error: string | null;
   last_event: number;
   version: string;
 }
@@ -173,7 +174,7 @@ export interface Cell {
   level: number;
   gpus: number;
   used_gpus: number;
-  /** Of those, held by others. */
+  /** GPUs of the cell that jobs of other virtual clusters hold. */
   lent_gpus?: number;
   health: "ok" | "bad";
   node: string | null;
@@ -185,7 +186,7 @@ export interface Vc {
   name: string;
   guaranteed_gpus: number;
   most_borrowed: number | null;
-  /** Held by jobs that were promised them; what is borrowed comes on top. */
+  /** GPUs of guaranteed jobs; borrowed GPUs are not included. */
   used_gpus: number;
   borrowed_gpus: number;
   lent_gpus: number;
@@ -194,13 +195,13 @@ export interface Vc {
   user_cap_gpus: number | null;
   max_priority: number | null;
   everyone: "none" | "viewer" | "member";
-  /** The order of its own jobs in line; none: the policy's. */
+  /** Queue order of its own jobs; none for that of the policy. */
   order?: string | null;
   role: Role | null;
   cells?: Cell[];
 }
 
-export interface Vcs {
+export interface VcList {
   mode: "open" | "quota" | "cells";
   gpus: number;
   vcs: Vc[];
@@ -214,7 +215,7 @@ export interface VcDiff {
   refused: string | null;
 }
 
-export interface Queued {
+export interface QueueEntry {
   id: number;
   name: string;
   user: string;
@@ -236,13 +237,13 @@ export interface UsageRow {
 
 export interface LogPiece {
   node: string;
-  launch: number;
+  attempt: number;
   data?: string;
   offset: number;
   error?: string | null;
 }
 
-export interface Found {
+export interface LogMatch {
   node: string;
   offset: number;
   line: string;
@@ -287,7 +288,7 @@ export interface TokenRow {
   id: string | number;
   label: string;
   scope: "read" | "jobs" | "all";
-  /** Of a browser that has signed in. */
+  /** Whether it is the session of a browser. */
   session?: boolean;
   created: Time;
   expires: Time | null;
@@ -298,21 +299,21 @@ export interface Notify {
   email: boolean;
   webhook: string;
   on: string[];
-  /** 0 is as the server has it, here and below. */
+  /** 0 for the default of the server, here and below. */
   pending_s: number;
   low_gpu_percent?: number;
-  /** What is posted is signed with it. */
+  /** Secret that webhook requests are signed with. */
   secret?: string;
 }
 
-/** Whether a try got through. */
-export interface NotifyTried {
+/** Results of a test notification. */
+export interface NotifyTest {
   webhook: { ok: boolean; detail: string } | null;
   email: { ok: boolean; detail: string } | null;
 }
 
-/** How busy a job's GPUs are, in percent. */
-export interface GpuUse {
+/** GPU utilization of a job, in percent. */
+export interface GpuUtilization {
   known: boolean;
   note: string;
   mean: GpuPoint[];

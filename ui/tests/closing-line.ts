@@ -1,6 +1,6 @@
 import type { FullResult, Reporter, TestCase, TestResult } from "@playwright/test/reporter";
 
-/** Ends with one line that says how it went. */
+/** Prints one summary line at the end. */
 export default class ClosingLine implements Reporter {
   private last = new Map<string, TestResult["status"]>();
   private skipped: string[] = [];
@@ -16,7 +16,7 @@ export default class ClosingLine implements Reporter {
     const skipped = all.filter((status) => status === "skipped").length;
     const failed = all.length - passed - skipped;
     for (const line of this.skipped) console.log(line);
-    if (all.length === 0 || (failed === 0 && result.status !== "passed")) console.log(`The tests did not run to the end: ${result.status}`);
+    if (all.length === 0 || (failed === 0 && result.status !== "passed")) console.log(`The test run was not completed: ${result.status}`);
     console.log(`${passed} passed, ${failed} failed`);
   }
 

@@ -1,14 +1,14 @@
-// The five experiments of OpenPAI's Lab 6, done in the browser with the lab's own job files: two machines with a GPU each,
-// virtual clusters that own cells, and people who paste files and look where their jobs run.
+// The five experiments of OpenPAI's Lab 6 in the browser, with the job files of the lab: two nodes with one GPU each,
+// virtual clusters with cells, and users who paste files and see where their jobs run.
 //
-// The files are sent as they are. Their image cannot be run here, so the agents run the commands without it; `python3` and
-// `sleep` are stand-ins that last until the test says that the job is done.
+// The files are submitted unchanged. The agents run their commands without the image; `python3` and `sleep` are stand-ins
+// that run until the test finishes the job.
 
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { type Browser, type Page, expect, test as base } from "@playwright/test";
-import { type Cluster, PASSWORD, Running, serve, signIn, watch } from "./cluster";
+import { type Cluster, PASSWORD, ServerProcess, serve, signIn, watch } from "./cluster";
 
 const SHARED = resolve(process.env.DOVETAIL_SHARED ?? "../../shared", "data");
 const FILES = join(SHARED, "pai/lab6");
@@ -20,10 +20,10 @@ const DAN = "hostname-dan";
 
 const file = (number: number) => readFileSync(join(FILES, `job-config-${number}.yaml`), "utf8");
 
-/** Ends when the job's file is in the folder of those that are done. */
-const waits = (folder: string) => `while [ ! -e "${folder}/$DOVETAIL_JOB_ID" ]; do /bin/sleep 0.1; done`;
+/** A command that runs until the job is finished by a file with its id. */
+const waitForFinish = (folder: string) => `while [ ! -e "${folder}/$DOVETAIL_JOB_ID" ]; do /bin/sleep 0.1; done`;
 
-/** A stand-in for the training script: says one line for each of its \`--epochs\`. */
+/** A stand-in for the training script: prints one line for each of its \`--epochs\`. */
 const python = (folder: string) => `#!/bin/sh
 epochs=0
 while [ $# -gt 0 ]; do
@@ -35,12 +35,12 @@ while [ "$epoch" -le "$epochs" ]; do
   echo "Train Epoch: $epoch of $epochs"
   epoch=$((epoch + 1))
 done
-${waits(folder)}
+${waitForFinish(folder)}
 `;
 
 class Lab {
-  private readonly people = new Map<string, Page>();
-  readonly wrong: string[][] = [];
+  private readonly pages = new Map<string, Page>();
+  readonly problems: string[][] = [];
 
   constructor(
     readonly cluster: Cluster,
@@ -48,34 +48,34 @@ class Lab {
     private readonly done: string,
   ) {}
 
-  /** Somebody at a browser of his own, signed in. */
+  /** Returns the page of a user, signed in, in a browser context of its own. */
   async at(user: string): Promise<Page> {
-    const known = this.people.get(user);
-    if (known) return known;
+    const open = this.pages.get(user);
+    if (open) return open;
     const context = await this.browser.newContext({ ignoreHTTPSErrors: true, baseURL: this.cluster.url });
     const page = await context.newPage();
-    this.wrong.push(await watch(page, this.cluster.url));
+    this.problems.push(await watch(page, this.cluster.url));
     await signIn(page, user, PASSWORD);
-    this.people.set(user, page);
+    this.pages.set(user, page);
     return page;
   }
 
-  /** The administrator gives the virtual clusters other cells, on the page. */
+  /** Sets the cells of the virtual clusters as the administrator, on the page. */
   async configure(config: string): Promise<void> {
     const page = await this.at("admin");
     await page.goto("/vcs");
-    await page.getByRole("button", { name: "Whole configuration" }).click();
+    await page.getByRole("button", { name: "Edit all" }).click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByLabel("How GPUs are promised").selectOption("cells");
+    await dialog.getByLabel("Guarantees").selectOption("cells");
     await dialog.getByLabel("Virtual clusters (JSON)").fill("{}");
     await dialog.getByLabel("Cells (YAML)").fill(readFileSync(config, "utf8"));
-    await dialog.getByRole("button", { name: "See what that would do" }).click();
+    await dialog.getByRole("button", { name: "Preview" }).click();
     await expect(dialog.locator(".diff")).toBeVisible();
     await dialog.getByRole("button", { name: "Apply" }).click();
     await expect(dialog).toBeHidden();
   }
 
-  /** Pastes a file in Submit, as somebody. */
+  /** Pastes a file on the submit page, as a user. */
   async paste(user: string, text: string): Promise<Page> {
     const page = await this.at(user);
     await page.goto("/submit?tab=text");
@@ -83,16 +83,16 @@ class Lab {
     return page;
   }
 
-  /** Pastes a file and sends it; the number of the job, or of the first of several. */
+  /** Pastes and submits a file; returns the id of the job, or of the first job of an array. */
   async submit(user: string, text: string): Promise<number> {
     const page = await this.paste(user, text);
     await page.getByRole("button", { name: "Submit", exact: true }).click();
     await expect(page).toHaveURL(/\/jobs(\/\d+|\?)/);
-    const said = await page.locator(".toast").last().innerText();
-    return Number(/Job (\d+) was sent|from (\d+) to/.exec(said)!.slice(1).find(Boolean));
+    const toast = await page.locator(".toast").last().innerText();
+    return Number(/Job (\d+) submitted|submitted: (\d+) to/.exec(toast)!.slice(1).find(Boolean));
   }
 
-  /** The page of a job says this of its state, and where it is. */
+  /** Expects the page of a job to show its state and its node. */
   async sees(user: string, id: number, state: string, node?: string): Promise<Page> {
     const page = await this.at(user);
     if (!page.url().endsWith(`/jobs/${id}`)) await page.goto(`/jobs/${id}`);
@@ -101,12 +101,12 @@ class Lab {
     return page;
   }
 
-  /** Lets what the job does end. */
+  /** Finishes jobs. */
   finish(...ids: number[]): void {
     for (const id of ids) writeFileSync(join(this.done, String(id)), "");
   }
 
-  /** Nothing is left of an experiment. */
+  /** Stops the jobs of an experiment. */
   async clear(): Promise<void> {
     await this.cluster.clear();
   }
@@ -117,15 +117,15 @@ const test = base.extend<object, { lab: Lab }>({
     async ({ browser }, use) => {
       const folder = mkdtempSync(join(tmpdir(), "dovetail-lab6-"));
       const [done, bin] = [join(folder, "done"), join(folder, "bin")];
-      for (const made of [done, bin]) mkdirSync(made);
-      for (const [name, text] of [["python3", python(done)], ["sleep", `#!/bin/sh\n${waits(done)}\n`]] as const) {
+      for (const directory of [done, bin]) mkdirSync(directory);
+      for (const [name, text] of [["python3", python(done)], ["sleep", `#!/bin/sh\n${waitForFinish(done)}\n`]] as const) {
         writeFileSync(join(bin, name), text);
         chmodSync(join(bin, name), 0o755);
       }
       const { cluster, server } = await serve(["server"], join(folder, "server"));
-      const grpc = /agents +\S*:(\d+)/.exec(server.said)![1]!;
+      const grpc = /agents\b.*?:(\d+)/.exec(server.output)![1]!;
       const agent = (name: string) =>
-        Running.start(
+        ServerProcess.start(
           ["agent", "--server", `127.0.0.1:${grpc}`, "--token-file", join(folder, "server/join-token"), "--name", name]
             .concat(["--virtual-gpus", "1", "--images", "ignore", "--container-runtime", "none", "--data", join(folder, name)]),
           { ...process.env, PATH: `${bin}:${process.env.PATH}` },
@@ -133,36 +133,36 @@ const test = base.extend<object, { lab: Lab }>({
       const agents = [CAROL, DAN].map(agent);
       await cluster.hasNodes(2);
       for (const name of USERS) {
-        const made = await cluster.api.post("/api/v1/users", { data: { name, password: PASSWORD } });
-        expect(made.ok(), await made.text()).toBe(true);
+        const added = await cluster.api.post("/api/v1/users", { data: { name, password: PASSWORD } });
+        expect(added.ok(), await added.text()).toBe(true);
       }
       const lab = new Lab(cluster, browser, done);
       await use(lab);
       await cluster.clear();
       await cluster.api.dispose();
-      for (const running of [...agents, server]) await running.end();
+      for (const process of [...agents, server]) await process.end();
       rmSync(folder, { recursive: true, force: true });
-      expect(lab.wrong.flat()).toEqual([]);
+      expect(lab.problems.flat()).toEqual([]);
     },
     { scope: "worker" },
   ],
 });
 
-test.skip(!existsSync(FILES) || !existsSync(TWO_CLUSTERS), "the files of Lab 6 are not here (DOVETAIL_SHARED)");
-test.skip(cpus().length < 2, "a job of Lab 6 asks for two CPUs, and this machine has fewer");
+test.skip(!existsSync(FILES) || !existsSync(TWO_CLUSTERS), "the files of Lab 6 are missing (set DOVETAIL_SHARED)");
+test.skip(cpus().length < 2, "a job of Lab 6 requests two CPUs, and this machine has fewer");
 
-test("Lab 6, VC safety: of four users of vc1 one runs, on dan, although carol idles; then one by one", async ({ lab }) => {
+test("Lab 6, VC safety: of four jobs of vc1 one runs at a time, on dan, although carol is idle", async ({ lab }) => {
   await lab.configure(TWO_CLUSTERS);
   const ids = await Promise.all(USERS.map((user) => lab.submit(user, file(0))));
   const running = async () => {
     const { jobs } = await (await lab.cluster.api.get("/api/v1/jobs?state=starting,running,stopping")).json();
-    return jobs as { id: number; user: string; state: string; seats: { node: string }[] }[];
+    return jobs as { id: number; user: string; state: string; placement: { node: string }[] }[];
   };
   const waiting = new Set(ids);
   while (waiting.size > 0) {
     await expect.poll(async () => (await running()).map((job) => job.state), { timeout: 30_000 }).toEqual(["running"]);
     const [first] = await running();
-    expect(first!.seats.map((seats) => seats.node)).toEqual([DAN]);
+    expect(first!.placement.map((slots) => slots.node)).toEqual([DAN]);
     expect(waiting.delete(first!.id)).toBe(true);
     await lab.sees(first!.user, first!.id, "running", DAN);
     for (const id of waiting) {
@@ -172,31 +172,31 @@ test("Lab 6, VC safety: of four users of vc1 one runs, on dan, although carol id
     lab.finish(first!.id);
     await lab.cluster.until(first!.id, "completed");
   }
-  // Carol's machine was idle all the time.
+  // The node carol was idle all the time.
   const admin = await lab.at("admin");
   await admin.goto("/cluster");
   await expect(admin.locator(".node").filter({ hasText: CAROL })).toContainText("0 of 1");
 });
 
-test("Lab 6, preemption: test gives way to prod on dan, and runs again after it", async ({ lab }) => {
+test("Lab 6, preemption: a test job is preempted by a prod job on dan, and runs again after it", async ({ lab }) => {
   await lab.configure(TWO_CLUSTERS);
   const low = await lab.submit("alice", file(1));
   await lab.sees("alice", low, "running", DAN);
   const bob = await lab.paste("bob", file(2));
-  await expect(bob.locator(".plan")).toContainText("stops 1 other job");
+  await expect(bob.locator(".plan")).toContainText("Would preempt 1 job");
   const high = await lab.submit("bob", file(2));
   await lab.sees("bob", high, "running", DAN);
-  const alice = await lab.sees("alice", low, "preempted");
-  await expect(alice.locator(".launches")).toContainText(`job ${high}`);
+  const alice = await lab.sees("alice", low, "queued (preempted)");
+  await expect(alice.locator(".attempts")).toContainText(`job ${high}`);
   lab.finish(high);
   await lab.cluster.until(high, "completed");
   await lab.sees("alice", low, "running", DAN);
-  await expect(alice.locator(".launches")).toContainText("Launch 2");
+  await expect(alice.locator(".attempts")).toContainText("Attempt 2");
   lab.finish(low);
   await lab.sees("alice", low, "completed");
 });
 
-test("Lab 6, opportunistic: a borrower starts at once on carol, goes when its owner comes, and runs again on dan", async ({ lab }) => {
+test("Lab 6, opportunistic: a borrower starts on carol, is preempted for a job of the owner, and runs again on dan", async ({ lab }) => {
   await lab.configure(TWO_CLUSTERS);
   const owner = await lab.submit("alice", file(3));
   await lab.sees("alice", owner, "running", DAN);
@@ -205,14 +205,14 @@ test("Lab 6, opportunistic: a borrower starts at once on carol, goes when its ow
   const admin = await lab.at("admin");
   await admin.goto("/vcs");
   await expect(admin.locator(".vc-grid .panel").filter({ hasText: "vc1" })).toContainText("1 borrowed");
-  await expect(admin.locator(".vc-grid .panel").filter({ hasText: "default" })).toContainText("0 in use of 1 promised");
-  const comes = await lab.submit("carol", file(5));
-  await lab.sees("carol", comes, "running", CAROL);
-  const bob = await lab.sees("bob", borrower, "preempted");
-  await expect(bob.locator(".launches")).toContainText(`job ${comes}`);
+  await expect(admin.locator(".vc-grid .panel").filter({ hasText: "default" })).toContainText("0 of 1 guaranteed GPU in use");
+  const reclaimer = await lab.submit("carol", file(5));
+  await lab.sees("carol", reclaimer, "running", CAROL);
+  const bob = await lab.sees("bob", borrower, "queued (preempted)");
+  await expect(bob.locator(".attempts")).toContainText(`job ${reclaimer}`);
   lab.finish(owner);
   await lab.sees("bob", borrower, "running", DAN);
-  lab.finish(borrower, comes);
+  lab.finish(borrower, reclaimer);
   await lab.sees("bob", borrower, "completed");
   await lab.clear();
 });
@@ -224,7 +224,7 @@ test("Lab 6, gang: both instances wait, and start together", async ({ lab }) => 
   const gang = await lab.submit("bob", file(6));
   const bob = await lab.sees("bob", gang, "queued");
   await expect(bob.locator(".why .sentence")).toBeVisible();
-  await expect(bob.locator(".timeline + p")).toHaveText("It has not been launched yet.");
+  await expect(bob.locator(".timeline + p")).toHaveText("No attempts yet.");
   lab.finish(first);
   await lab.sees("bob", gang, "running", CAROL);
   await expect(bob.locator(".facts").first()).toContainText(DAN);
@@ -235,7 +235,7 @@ test("Lab 6, gang: both instances wait, and start together", async ({ lab }) => 
   await lab.cluster.until(gang, "completed");
 });
 
-test("Lab 6, incremental: instances start one by one; a gang that can never start is refused", async ({ lab }) => {
+test("Lab 6, incremental: instances start independently; a gang that can never start is refused", async ({ lab }) => {
   await lab.configure(ONE_CLUSTER);
   const first = await lab.submit("alice", file(5));
   await lab.sees("alice", first, "running");
@@ -254,14 +254,14 @@ test("Lab 6, incremental: instances start one by one; a gang that can never star
   const four = file(7).replace("instances: 2", "instances: 4");
   const whole = four.replace("gangAllocation: false", "gangAllocation: true");
   const page = await lab.paste("carol", whole);
-  // Said before it is sent, and again when it is.
+  // Shown in the preview, and again at the submission.
   const problem = /asks for 4 GPUs.*2 .*virtual cluster default/;
   await expect(page.locator(".plan").getByRole("alert")).toHaveText(problem);
   await page.getByRole("button", { name: "Submit", exact: true }).click();
   await expect(page.getByRole("alert")).toHaveText([problem, problem]);
   await expect(page).toHaveURL(/\/submit/);
 
-  // The first that succeeds would end all of them, as the file says; here all have to.
+  // In the file, the first success ends all instances; here all have to succeed.
   const start = await lab.submit("carol", four.replace("minSucceededInstances: 1", "minSucceededInstances: 4"));
   const ids = [0, 1, 2, 3].map((i) => start + i);
   await lab.sees("carol", start, "running");

@@ -1,4 +1,4 @@
-// How the page itself behaves: keys, the form and the file, long lists, long logs, a server without some answers.
+// Behaviour of the page: keyboard, form and file, long lists and logs, missing answers of the server.
 
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync } from "node:fs";
@@ -6,18 +6,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, signIn, test } from "./cluster";
 
-test("the committed page is what the sources build", () => {
-  const made = mkdtempSync(join(tmpdir(), "dovetail-build-"));
-  execFileSync("npx", ["vite", "build", "--logLevel", "error", "--outDir", made, "--emptyOutDir"], { stdio: "pipe" });
+test("the committed page is up to date", () => {
+  const built = mkdtempSync(join(tmpdir(), "dovetail-build-"));
+  execFileSync("npx", ["vite", "build", "--logLevel", "error", "--outDir", built, "--emptyOutDir"], { stdio: "pipe" });
   const committed = "../crates/web/page";
-  expect(readdirSync(made).sort()).toEqual(readdirSync(committed).sort());
-  for (const name of readdirSync(made)) {
-    const same = readFileSync(join(made, name)).equals(readFileSync(join(committed, name)));
+  expect(readdirSync(built).sort()).toEqual(readdirSync(committed).sort());
+  for (const name of readdirSync(built)) {
+    const same = readFileSync(join(built, name)).equals(readFileSync(join(committed, name)));
     expect(same, `${name} differs; run make ui and commit crates/web/page`).toBe(true);
   }
 });
 
-test("the page is served with headers that keep others out", async ({ cluster }) => {
+test("the page is served with security headers", async ({ cluster }) => {
   const page = await cluster.api.get("/jobs/17");
   expect(page.status()).toBe(200);
   const headers = page.headers();
@@ -32,11 +32,11 @@ test("the page is served with headers that keep others out", async ({ cluster })
   expect(nothing.headers()["content-type"]).toContain("application/problem+json");
 });
 
-test("keys lead everywhere", async ({ page }) => {
+test("keyboard shortcuts open all screens", async ({ page }) => {
   await signIn(page);
   await page.locator("h1").click();
   await page.keyboard.press("/");
-  await expect(page.getByLabel("Find jobs")).toBeFocused();
+  await expect(page.getByLabel("Search jobs")).toBeFocused();
   await page.keyboard.press("Escape");
   for (const [key, heading] of [
     ["j", "Jobs"],
@@ -51,12 +51,12 @@ test("keys lead everywhere", async ({ page }) => {
     await expect(page.getByRole("heading", { level: 1, name: heading })).toBeVisible();
   }
   await page.keyboard.press("?");
-  await expect(page.getByRole("dialog", { name: "Keys" })).toBeVisible();
+  await expect(page.getByRole("dialog", { name: "Keyboard shortcuts" })).toBeVisible();
   await page.keyboard.press("Escape");
   await expect(page.getByRole("dialog")).toBeHidden();
 });
 
-test("the theme that is chosen is kept", async ({ page }) => {
+test("the chosen theme is kept", async ({ page }) => {
   await signIn(page);
   await page.getByLabel("Theme").selectOption("dark");
   await page.reload();
@@ -76,11 +76,11 @@ test("the form and the file are the same job", async ({ page }) => {
   await expect(page.getByLabel("GPUs", { exact: true })).toHaveValue("2");
   await page.getByLabel("GPUs", { exact: true }).fill("3");
   await page.getByLabel("Time limit").fill("2h");
-  await page.getByText("More", { exact: true }).click();
-  await page.getByLabel("Variables").fill("SEED=7\nNAME=a=b");
+  await page.getByText("More options", { exact: true }).click();
+  await page.getByLabel("Environment variables").fill("SEED=7\nNAME=a=b");
   await page.getByRole("link", { name: "File" }).click();
   const text = await page.getByLabel("YAML").inputValue();
-  // What the form does not know, and what was noted, stays.
+  // Keys that the form does not know, and comments, stay.
   expect(text).toContain("# mine");
   expect(text).toContain("# short");
   expect(text).toContain("retries: {user: 2}".replace("{", "{ ").replace("}", " }"));
@@ -92,7 +92,7 @@ test("the form and the file are the same job", async ({ page }) => {
   await expect(page.getByRole("alert").first()).toContainText("cannot be read");
 });
 
-test("mistakes in a job are said before it is sent", async ({ page }) => {
+test("errors in a job file are shown before it is submitted", async ({ page }) => {
   await signIn(page);
   await page.goto("/submit?tab=text");
   await page.getByLabel("YAML").fill("command: true\ngpu: 2\n");
@@ -103,7 +103,7 @@ const OPENPAI = `protocolVersion: 2
 name: from-openpai
 type: job
 jobRetryCount: 0
-contributor: somebody
+contributor: ann
 prerequisites:
   - {type: dockerimage, name: image, uri: "example/image:1"}
 taskRoles:
@@ -114,27 +114,27 @@ taskRoles:
     commands: ["echo from openpai"]
 `;
 
-test("a file of OpenPAI is planned as it is, and what would be ignored is named", async ({ page, cluster }) => {
+test("an OpenPAI file is previewed, with the fields that will be ignored", async ({ page, cluster }) => {
   const checked = await cluster.api.post("/api/v1/jobs/check", { data: OPENPAI, headers: { "content-type": "application/yaml" } });
-  const said = await checked.json();
-  expect([said.kind, said.errors]).toEqual(["openpai", []]);
+  const check = await checked.json();
+  expect([check.kind, check.errors]).toEqual(["openpai", []]);
   await signIn(page);
   await page.goto("/submit?tab=text");
   await page.getByLabel("YAML").fill(OPENPAI);
-  for (const field of said.ignored) await expect(page.locator(".plan")).toContainText(field);
+  for (const field of check.ignored) await expect(page.locator(".plan")).toContainText(field);
   await page.getByRole("link", { name: "Form" }).click();
-  await expect(page.getByRole("heading", { name: "An OpenPAI file" })).toBeVisible();
+  await expect(page.getByRole("heading", { name: "OpenPAI job file" })).toBeVisible();
 });
 
-test("a template is filled in and becomes the file", async ({ page, cluster }) => {
-  const known = await cluster.api.get("/api/v1/templates");
-  const all = known.ok() ? await known.json() : [];
+test("a template becomes the job file", async ({ page, cluster }) => {
+  const answer = await cluster.api.get("/api/v1/templates");
+  const all = answer.ok() ? await answer.json() : [];
   test.skip(all.length === 0, "the server has no templates");
   await signIn(page);
   await page.goto("/submit?tab=text");
-  await page.getByText(/Begin with a template/).click();
+  await page.getByText(/Start from a template/).click();
   await page.locator(".template").first().click();
-  await page.getByRole("button", { name: "Use it" }).click();
+  await page.getByRole("button", { name: "Use template" }).click();
   await expect(page.getByRole("dialog")).toBeHidden();
   await expect(page.getByLabel("YAML")).toHaveValue(/command/);
 });
@@ -146,12 +146,12 @@ test("a long log opens at its end, and its start can be read", async ({ page, cl
   await page.goto(`/jobs/${id}?tab=logs`);
   const log = page.getByRole("region", { name: "Log" });
   await expect(log).toContainText("the-very-end");
-  await expect(page.getByRole("button", { name: /Show what is before/ })).toBeVisible();
-  await page.getByRole("button", { name: /Show what is before/ }).click();
+  await expect(page.getByRole("button", { name: /Load earlier lines/ })).toBeVisible();
+  await page.getByRole("button", { name: /Load earlier lines/ }).click();
   await expect(page.locator(".log-end")).toContainText(/1[0-9],[0-9]{3} lines|[2-9][0-9],[0-9]{3} lines/);
   await page.getByRole("button", { name: "Start" }).click();
   await expect(log.locator(".log-line").first()).toHaveText("1");
-  await page.getByRole("button", { name: /Show what is behind/ }).click();
+  await page.getByRole("button", { name: /Load later lines/ }).click();
   await expect(page.locator(".log-end")).toContainText(/2[0-9],[0-9]{3} lines/);
   await page.getByRole("button", { name: "End" }).click();
   await expect(log).toContainText("the-very-end");
@@ -170,87 +170,87 @@ test("a thousand tasks are a few dozen rows", async ({ page, cluster }) => {
   await page.goto(`/jobs/${id}?tab=tasks`);
   await expect(page.getByRole("heading", { name: "1,000 tasks" })).toBeVisible();
   expect(await page.locator(".tasks .task-row").count()).toBeLessThan(80);
-  await page.getByLabel("Text").fill("worker 999");
+  await page.getByLabel("Search", { exact: true }).fill("worker 999");
   await expect(page.getByRole("heading", { name: "1 of 1,000 tasks" })).toBeVisible();
-  await page.getByLabel("Text").fill("");
+  await page.getByLabel("Search", { exact: true }).fill("");
   await page.getByRole("region", { name: "Tasks" }).evaluate((box) => (box.scrollTop = box.scrollHeight));
   await expect(page.locator(".tasks .task-row").last()).toContainText("999");
 });
 
-test("a screen without its answer is still of use, and says what is wrong", async ({ page }) => {
+test("a screen works without some answers, and shows errors", async ({ page }) => {
   await signIn(page);
-  await page.route("**/api/v1/vcs", (route) => route.fulfill({ status: 404, json: { detail: "there is nothing at this path" } }));
+  await page.route("**/api/v1/vcs", (route) => route.fulfill({ status: 404, json: { detail: "unknown path" } }));
   await page.route("**/api/v1/usage*", (route) => route.fulfill({ status: 503, contentType: "application/problem+json", body: JSON.stringify({ detail: "the journal cannot be written" }) }));
   await page.goto("/vcs");
-  await expect(page.getByText("There are no virtual clusters.")).toBeVisible();
+  await expect(page.getByText("No virtual clusters")).toBeVisible();
   await page.goto("/usage");
   await expect(page.getByRole("alert")).toContainText("the journal cannot be written");
   await page.goto("/submit");
   await expect(page.getByRole("textbox", { name: "Virtual cluster" })).toBeVisible();
 });
 
-test("signing in with an organisation is offered, and what went wrong there is said", async ({ page }) => {
+test("sign-in with an organisation is offered, and its errors are shown", async ({ page }) => {
   const options = { password: true, oidc: { label: "Sign in with Example", url: "/api/v1/session/oidc" } };
   await page.route("**/api/v1/session/options", (route) => route.fulfill({ json: options }));
   await page.goto("/queue?sign_in=denied");
   await expect(page.getByRole("link", { name: "Sign in with Example" })).toHaveAttribute("href", "/api/v1/session/oidc?to=%2Fqueue");
-  await expect(page.getByRole("alert")).toContainText("did not sign you in");
+  await expect(page.getByRole("alert")).toContainText("refused the sign-in");
   await expect(page.getByLabel("Password")).toBeVisible();
   options.password = false;
-  await page.goto("/?sign_in=no-such-word");
+  await page.goto("/?sign_in=unknown");
   await expect(page.getByRole("link", { name: "Sign in with Example" })).toBeVisible();
   await expect(page.getByLabel("Password")).toBeHidden();
   await expect(page.getByRole("alert")).toBeHidden();
 });
 
-test("how busy the GPUs of a job are is drawn where they tell", async ({ page, cluster }) => {
+test("GPU utilization is drawn where it is reported", async ({ page, cluster }) => {
   const id = await cluster.submit({ name: "busy", command: "true", gpus: 2 });
   await cluster.until(id, "completed");
   const points = Array.from({ length: 40 }, (_, i) => ({ at: 1e15 + i * 30e6, busy: 50 + (i % 7) * 6, memory_mib: 20_000 }));
-  let use: unknown = { known: false, note: "virtual GPUs do not tell", mean: [], gpus: [] };
-  await page.route(`**/api/v1/jobs/${id}/gpus`, (route) => route.fulfill({ json: use }));
+  let utilization: unknown = { known: false, note: "no GPU utilization data", mean: [], gpus: [] };
+  await page.route(`**/api/v1/jobs/${id}/gpus`, (route) => route.fulfill({ json: utilization }));
   await signIn(page);
   await page.goto(`/jobs/${id}`);
-  await expect(page.getByText("Virtual GPUs do not tell.")).toBeVisible();
-  use = { known: true, note: "", mean: points, gpus: [0, 1].map((gpu) => ({ node: "n1", gpu, points })) };
+  await expect(page.getByText("No GPU utilization data.")).toBeVisible();
+  utilization = { known: true, note: "", mean: points, gpus: [0, 1].map((gpu) => ({ node: "n1", gpu, points })) };
   await page.reload();
-  await expect(page.getByRole("img", { name: "Busy GPUs over time, in percent" })).toBeVisible();
+  await expect(page.getByRole("img", { name: "GPU utilization over time, in percent" })).toBeVisible();
   await expect(page.getByRole("img", { name: "GPU memory over time, in GiB" })).toBeVisible();
-  await expect(page.getByRole("img", { name: /n1 GPU 1: \d+ % busy/ })).toBeVisible();
+  await expect(page.getByRole("img", { name: /n1 GPU 1: \d+ % utilization/ })).toBeVisible();
 });
 
-test("one says when and how to be told, and tries it", async ({ page }) => {
-  let kept: Record<string, unknown> = { email: false, webhook: "", on: [], pending_s: 0, low_gpu_percent: 0, secret: "s3cret" };
+test("notifications are configured and tested", async ({ page }) => {
+  let saved: Record<string, unknown> = { email: false, webhook: "", on: [], pending_s: 0, low_gpu_percent: 0, secret: "s3cret" };
   await page.route("**/api/v1/me/notify", (route) => {
-    if (route.request().method() === "PUT") kept = { ...kept, ...route.request().postDataJSON() };
-    return route.fulfill({ json: kept });
+    if (route.request().method() === "PUT") saved = { ...saved, ...route.request().postDataJSON() };
+    return route.fulfill({ json: saved });
   });
   await page.route("**/api/v1/me/notify/test", (route) => route.fulfill({ json: { webhook: { ok: false, detail: "it answered 500" }, email: null } }));
   await signIn(page);
   await page.goto("/me");
-  await page.getByLabel("has failed").check();
-  await page.getByLabel("hardly uses its GPUs").check();
-  await page.getByLabel("Hardly, in percent").fill("20");
-  await page.getByLabel("By webhook").fill("https://hooks.example.org/a");
+  await page.getByLabel("fails", { exact: true }).check();
+  await page.getByLabel("has low GPU utilization").check();
+  await page.getByLabel("GPU utilization below, in percent").fill("20");
+  await page.getByLabel("Webhook").fill("https://hooks.example.org/a");
   await page.getByRole("button", { name: "Save" }).click();
-  await expect(page.getByText("You will be told.")).toBeVisible();
-  expect(kept).toMatchObject({ on: ["failed", "low-gpu-use"], low_gpu_percent: 20, webhook: "https://hooks.example.org/a" });
-  await page.getByRole("button", { name: "Try it" }).click();
-  await expect(page.getByText("did not get through: it answered 500")).toBeVisible();
+  await expect(page.getByText("Notifications saved.")).toBeVisible();
+  expect(saved).toMatchObject({ on: ["failed", "low-gpu-use"], low_gpu_percent: 20, webhook: "https://hooks.example.org/a" });
+  await page.getByRole("button", { name: "Send a test" }).click();
+  await expect(page.getByText("Webhook failed: it answered 500")).toBeVisible();
 });
 
-test("what a template is called and says stays text", async ({ page }) => {
+test("names and descriptions of templates are shown as text", async ({ page }) => {
   const evil = `<img src=x onerror="alert('t')"><script>alert(4)</script>`;
   const template = { name: "evil", title: evil, description: evil, text: "", parameters: [{ name: evil, type: "choice", choices: [evil], help: evil }] };
   await page.route("**/api/v1/templates", (route) => route.fulfill({ json: [template] }));
   await page.route("**/api/v1/templates/evil/render", (route) => route.fulfill({ json: { text: `name: ${JSON.stringify(evil)}\ncommand: "true"\n` } }));
   await signIn(page);
   await page.goto("/submit");
-  await page.getByText(/Begin with a template/).click();
+  await page.getByText(/Start from a template/).click();
   await expect(page.locator(".template b")).toHaveText(evil);
   await page.locator(".template").click();
   await expect(page.getByRole("dialog").getByRole("heading")).toHaveText(evil);
-  await page.getByRole("button", { name: "Use it" }).click();
+  await page.getByRole("button", { name: "Use template" }).click();
   await expect(page.getByLabel("Name")).toHaveValue(evil);
   expect(await page.locator("main img, main script, dialog img, dialog script").count()).toBe(0);
 });

@@ -1,80 +1,74 @@
-//! Taking over groups that run already: after a restart, what is written on the pods is all that is known of them.
+//! Adopts groups that are running already: after a restart, their pods' annotations are all that is known of them.
 
 use smallvec::SmallVec;
 
-use crate::group::{Downgrade, Group, GroupId, GroupState, Pod};
+use crate::group::{Downgrade, Group, GroupId, Pod};
 use crate::layout::{ChainId, Level, ViewId};
-use crate::leaves::Write;
+use crate::occupancy::LeafWrite;
 use crate::request::{Request, Target};
 use crate::state::{Cells, NONE};
 
-/// A pod as it was found: where it runs, and the type of the cell it was given from.
+/// A running pod: its leaves, and the cell type it was allocated from.
 #[derive(Debug, Clone, Copy)]
-pub struct Sighting<'a> {
-    /// Leaves it asked for.
+pub struct RunningPod<'a> {
+    /// Leaves requested.
     pub size: u32,
-    /// Its machine.
+    /// Name of its machine.
     pub machine: &'a str,
-    /// The indices of its leaves there.
+    /// Indices of its leaves on that machine.
     pub indices: &'a [i32],
-    /// The type of the cell of its virtual cluster; empty for borrowers.
+    /// Type of the virtual cluster's cell it belongs to; empty for borrowers.
     pub kind: &'a str,
 }
 
 impl Cells {
-    /// Takes over a running group. Leaves that are not there, or are somebody else's, are left out. The group gets its place
-    /// in its virtual cluster where that can be, if need be before lower priorities; otherwise it runs on as a borrower.
-    pub fn adopt(&mut self, request: &Request, chain: &str, pods: &[Sighting<'_>]) -> GroupId {
+    /// Adds a running group. Leaves that do not exist or belong to another group are left out. A guaranteed group gets
+    /// its place in its virtual cluster if possible, downgrading lower priorities if necessary; otherwise it becomes a
+    /// borrower.
+    pub fn adopt(&mut self, request: &Request, chain: &str, pods: &[RunningPod<'_>]) -> GroupId {
         let downgraded = (request.priority >= 0).then_some(Downgrade { by: request.key });
         let id = self.add_group(Group {
-            key: request.key,
-            vc: request.vc,
-            user: request.user,
-            priority: request.priority,
-            lazy: request.lazy,
-            state: GroupState::Allocated,
             downgraded,
-            sequence: 0,
-            pods: Vec::new(),
+            ..request.new_group()
         });
-        for sighting in pods {
-            let (chain, leaves) = self.sighted(chain, sighting);
+        for pod in pods {
+            let (chain, leaves) = self.leaves_of(chain, pod);
             let home = match request.priority >= 0 {
-                true => self.home_of(request, chain, sighting.kind),
+                true => self.home_of(request, chain, pod.kind),
                 false => None,
             };
-            let writes: SmallVec<[Write; 8]> = leaves.iter().map(|leaf| (*leaf, id.0, NONE)).collect();
+            let writes: SmallVec<[LeafWrite; 8]> = leaves.iter().map(|leaf| (*leaf, id.0, NONE)).collect();
             self.add_pod(
                 id,
                 Pod {
-                    size: sighting.size,
+                    size: pod.size,
                     chain,
                     leaves,
                     home,
                 },
             );
             if !writes.is_empty() {
-                self.write(chain, &writes);
+                self.write_leaves(chain, &writes);
             }
         }
-        self.loosened.clear();
+        self.emptied_slots.clear();
         if downgraded.is_some() {
             self.restore(id, true);
-            self.tidy();
+            self.release_empty_slots();
         }
-        self.settled();
+        self.trim_undo_log();
         id
     }
 
-    /// The leaves of a pod: in the chain that was written down, else in any other.
-    fn sighted(&self, chain: &str, pod: &Sighting<'_>) -> (ChainId, SmallVec<[u32; 8]>) {
+    /// Finds the leaves of a pod in the given chain, or else in any other.
+    fn leaves_of(&self, chain: &str, pod: &RunningPod<'_>) -> (ChainId, SmallVec<[u32; 8]>) {
         let Some(machine) = self.layout.machine_named(pod.machine) else {
             return Default::default();
         };
         let first = self.layout.chain_named(chain);
         let others = (0..self.layout.chains.len() as u32).map(ChainId);
-        let tried = first.into_iter().chain(others.filter(|c| Some(*c) != first));
-        tried
+        let chains = first.into_iter().chain(others.filter(|c| Some(*c) != first));
+        chains
             .map(|chain| {
                 let found = pod.indices.iter().filter_map(|index| {
                     let leaf = self.layout.leaf_at(chain, machine, *index)?;
@@ -90,7 +84,7 @@ impl Cells {
     }
 
     fn home_of(&self, request: &Request, chain: ChainId, kind: &str) -> Option<(ViewId, Level)> {
-        let target = request.parts.first().map(|p| p.target);
+        let target = request.pod_sets.first().map(|p| p.target);
         let view = match target {
             Some(Target::Pinned(view)) => view,
             Some(Target::Any | Target::Leaf(_)) | None => {

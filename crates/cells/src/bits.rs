@@ -1,5 +1,5 @@
-//! A set of small numbers as bits, with a summary of non-empty words: single numbers, whole ranges, and "the first one
-//! from here" take a few instructions even among 100,000.
+//! A bit set with a summary of non-empty words, so that single numbers, ranges and "the first member from here" take a
+//! few instructions even among 100,000 numbers.
 
 /// A set of numbers below a fixed bound.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -8,14 +8,14 @@ pub(crate) struct Bits {
     summary: Vec<u64>,
 }
 
-/// The bits of one word that lie in `from..to`, both counted from the start of that word.
+/// Returns the bits of one word that lie in `from..to`, both counted from the start of that word.
 fn mask(from: usize, to: usize) -> u64 {
     let upto = if to >= 64 { u64::MAX } else { (1 << to) - 1 };
     upto & (u64::MAX << from)
 }
 
 impl Bits {
-    /// An empty set for numbers below `bound`.
+    /// Returns the empty set for numbers below `bound`.
     pub(crate) fn new(bound: usize) -> Self {
         let words = bound.div_ceil(64);
         Self {
@@ -24,7 +24,7 @@ impl Bits {
         }
     }
 
-    /// The set of all numbers below `bound`.
+    /// Returns the set of all numbers below `bound`.
     pub(crate) fn full(bound: usize) -> Self {
         let mut set = Self::new(bound);
         set.edit(0, bound, |_, mask| mask);
@@ -36,7 +36,7 @@ impl Bits {
         self.words[at as usize / 64] >> (at % 64) & 1 == 1
     }
 
-    /// Puts a number in or takes it out.
+    /// Adds or removes a number.
     pub(crate) fn set(&mut self, at: u32, member: bool) {
         let (word, bit) = (at as usize / 64, 1u64 << (at % 64));
         let value = &mut self.words[word];
@@ -76,7 +76,7 @@ impl Bits {
         self.edit(from as usize, to as usize, |_, _| 0);
     }
 
-    /// The lowest member from `from` on that is below `to`.
+    /// Returns the lowest member in `from..to`.
     pub(crate) fn first_in(&self, from: u32, to: u32) -> Option<u32> {
         if from >= to {
             return None;
@@ -92,7 +92,7 @@ impl Bits {
         (found < to as usize).then_some(found as u32)
     }
 
-    /// The first non-empty word from here on.
+    /// Returns the first non-empty word from `from` on.
     fn next_word(&self, from: usize) -> Option<usize> {
         let mut group = from / 64;
         let mut word = self.summary.get(group)? & (u64::MAX << (from % 64));
@@ -103,7 +103,7 @@ impl Bits {
         Some(group * 64 + word.trailing_zeros() as usize)
     }
 
-    /// The members of a range, lowest first.
+    /// Returns the members of a range, lowest first.
     pub(crate) fn iter_in(&self, from: u32, to: u32) -> impl Iterator<Item = u32> + '_ {
         let mut at = from;
         std::iter::from_fn(move || {
@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_set(steps in prop::collection::vec((0u8..4, 0u32..9000, 0u32..9000), 1..60)) {
+        fn it_behaves_like_a_set_of_numbers(steps in prop::collection::vec((0u8..4, 0u32..9000, 0u32..9000), 1..60)) {
             let bound = 9000;
             let mut bits = Bits::new(bound);
             let other = { let mut b = Bits::full(bound); (0..bound as u32).step_by(3).for_each(|i| b.set(i, false)); b };

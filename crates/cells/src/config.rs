@@ -1,76 +1,76 @@
-//! What an administrator writes down: cell types, the physical cells, and what each virtual cluster owns of them. It
-//! is HiveD's configuration as plain data; the YAML reader is elsewhere.
+//! HiveD's configuration as plain data: cell types, physical cells, and the cells each virtual cluster owns. The crate
+//! `hived` parses it from YAML.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A whole configuration.
+/// A configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// How cells are made of smaller cells, by name. A name that is not here is a leaf: one GPU or one CPU share.
+    /// Cell types with children, by name. A name that is missing here is a leaf: one GPU or one share of CPU.
     pub cell_types: BTreeMap<String, CellType>,
-    /// What one leaf of a type brings along, by leaf type. Not needed for scheduling.
+    /// Resources of one leaf, by leaf type. Scheduling does not need them.
     pub sku_types: BTreeMap<String, Sku>,
-    /// The top cells of the cluster, in order.
+    /// Top cells of the cluster, in order.
     pub physical_cells: Vec<PhysicalCell>,
-    /// The tenants, by name.
+    /// Virtual clusters, by name.
     pub virtual_clusters: BTreeMap<String, VirtualCluster>,
 }
 
-/// A kind of cell that has children.
+/// A cell type with children.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellType {
-    /// The kind of its children.
+    /// Type of its children.
     pub child: String,
-    /// How many children it has.
+    /// Number of children.
     pub children: u32,
-    /// Whether it is one machine.
+    /// Whether a cell of this type is one machine.
     pub is_node: bool,
 }
 
-/// What one leaf brings along.
+/// Resources of one leaf.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sku {
-    /// GPUs; none for a share of CPU alone.
+    /// GPUs; 0 for a share of CPU.
     pub gpu: u32,
-    /// CPU in milli-cores.
+    /// CPU, in milli-cores.
     pub cpu_milli: u64,
-    /// Memory in MiB.
+    /// Memory, in MiB.
     pub memory_mib: u64,
 }
 
-/// A physical cell as it is written: what is left out is filled in.
+/// A physical cell as written; [`Config::compile`] fills in what is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhysicalCell {
-    /// Its type; below the top it follows from the type of its parent.
+    /// Type of the cell; required for top cells only, since it follows from the parent's type.
     pub cell_type: Option<String>,
-    /// The last part of its address: for a node its name, for a leaf its index in the node.
+    /// Last part of the address: the name of a machine, or the index of a leaf on its machine.
     pub address: Option<String>,
-    /// A name by which a virtual cluster can own exactly this cell.
+    /// Name by which a virtual cluster can own exactly this cell.
     pub pinned: Option<String>,
-    /// Its children, if they are written out.
+    /// Children, if they are written out.
     pub children: Vec<PhysicalCell>,
 }
 
-/// What one tenant owns.
+/// Cells and limits of one virtual cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualCluster {
-    /// Cells of a kind, wherever they are.
+    /// Cells by type, at any place in the cluster.
     pub cells: Vec<VirtualCells>,
-    /// Cells by name.
+    /// Pinned cells, by name.
     pub pinned: Vec<String>,
-    /// Leaves one user may hold at guaranteed priorities; none is no limit.
+    /// Most leaves one user may hold at guaranteed priorities; `None` for no limit.
     pub leaves_per_user: Option<u32>,
-    /// The same for users who have a limit of their own.
+    /// Limits of single users, which replace `leaves_per_user`.
     pub user_limits: BTreeMap<String, u32>,
 }
 
-/// So many cells of one kind.
+/// A number of cells of one type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualCells {
-    /// The way from the top cell down to the kind, joined by dots.
+    /// Types from the top cell down to the owned type, joined by dots.
     pub path: String,
-    /// How many.
+    /// Number of cells.
     pub number: u32,
 }

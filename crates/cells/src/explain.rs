@@ -1,31 +1,32 @@
-//! Why a group waits: what its virtual cluster owns and has left, who holds it, and what would let it start.
+//! Explains why a group waits: what its virtual cluster owns and has left, which groups hold it, and what would help.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::group::GroupId;
-use crate::layout::{ChainId, Level, MachineId, VcId};
-use crate::request::{Denied, Outcome, Request, Terms, Wait};
+use crate::group::{GroupId, Pod};
+use crate::layout::{ChainId, Level, MachineId, ViewId};
+use crate::request::{Outcome, PlacementError, PlacementOptions, Request, WaitReason};
 use crate::state::{Cells, NONE};
 
-/// Groups that are tried out before an explanation gives up.
-const TRIED: usize = 512;
+/// Most groups or machines that the search for a remedy tries.
+const MAX_TRIED: usize = 512;
 
 /// Why a group waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// What stands in its way first.
-    pub wait: Wait,
-    /// What its virtual cluster owns where the group may go, by chain and level.
+    /// The first obstacle.
+    pub wait: WaitReason,
+    /// Cells that its virtual cluster owns where the group may run, by chain and level.
     pub levels: Vec<LevelReport>,
-    /// Who holds leaves there, most first.
+    /// Groups that hold leaves there, largest first.
     pub holders: Vec<Holder>,
-    /// What would let it start.
+    /// A change that would let it start.
     pub remedy: Remedy,
 }
 
-/// Cells of one level a virtual cluster owns.
+/// Cells of one level that a virtual cluster owns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LevelReport {
     /// The chain.
@@ -34,50 +35,50 @@ pub struct LevelReport {
     pub level: Level,
     /// Cells it owns.
     pub owned: u32,
-    /// Of those, without anything in them.
+    /// Owned cells without guaranteed leaves.
     pub free: u32,
-    /// Of those it owns, bound to a cell with a bad machine.
+    /// Owned cells that are bound to a cell with a bad machine.
     pub bad: u32,
-    /// Of those it owns, doomed: there are not enough healthy cells.
+    /// Owned cells that are doomed, because there are not enough healthy cells.
     pub doomed: u32,
-    /// Cells of this level in the whole cluster that can be had.
+    /// Cells of this level that are left in the whole cluster.
     pub left_in_cluster: u32,
-    /// Of those, with bad machines.
+    /// Cells left in the cluster that have bad machines.
     pub bad_in_cluster: u32,
 }
 
-/// A group that holds leaves where another one would like to go.
+/// A group that holds leaves where another group waits for room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Holder {
     /// The group.
     pub group: GroupId,
-    /// What its caller calls it.
+    /// The caller's key of the group.
     pub key: u64,
-    /// The priority it has now.
+    /// Its current priority.
     pub priority: i16,
     /// Leaves it holds there.
     pub leaves: u32,
 }
 
-/// What would let a group start.
+/// A change that would let a group start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Remedy {
     /// The end of these groups.
     Ends(Vec<GroupId>),
     /// The repair of these machines.
     Repairs(Vec<MachineId>),
-    /// More cells: it asks for more leaves than the virtual cluster owns of the kind.
+    /// More cells: the request exceeds the leaves of this type that the virtual cluster owns.
     MoreCells {
-        /// Leaves asked for.
+        /// Leaves requested.
         asked: u32,
         /// Leaves owned.
         owned: u32,
     },
-    /// Smaller pods or larger cells: no cell of the virtual cluster can hold its largest pod.
+    /// Smaller pods or larger cells: the largest pod exceeds every cell of the virtual cluster.
     SmallerPods {
         /// Leaves of the largest pod.
         asked: u32,
-        /// Leaves of the largest bin.
+        /// Leaves of the largest cell on one machine.
         largest: u32,
     },
     /// A higher limit for its user, or the end of some of the user's groups.
@@ -87,157 +88,177 @@ pub enum Remedy {
 }
 
 impl Cells {
-    /// Why a group waits; nothing if it does not, or can never start as it is.
-    pub fn explain(&self, request: &Request, terms: &Terms<'_>) -> Option<Explanation> {
-        let mut trial = self.clone();
-        let wait = match trial.attempt(request, terms) {
-            Err(Denied::Waits(wait)) => wait,
-            Ok(_) | Err(Denied::Refused(_)) => return None,
+    /// Explains why a group waits. Returns `None` if it can start, or if the request can never be met.
+    pub fn explain(&self, request: &Request, options: &PlacementOptions<'_>) -> Option<Explanation> {
+        let wait = match self.clone().try_place(request, options) {
+            Err(PlacementError::Wait(wait)) => wait,
+            Ok(_) | Err(PlacementError::Refused(_)) => return None,
         };
-        let holders = self.holders(request);
-        let remedy = self.remedy(request, terms, &wait, &holders);
+        let explainer = Explainer {
+            cells: self,
+            request,
+            options,
+        };
+        let holders = explainer.holders();
         Some(Explanation {
-            wait,
-            levels: self.levels(request),
+            remedy: explainer.remedy(&wait, &holders),
+            levels: explainer.levels(),
             holders,
-            remedy,
+            wait,
         })
     }
+}
 
-    /// What a virtual cluster owns where a request may go, by chain and level.
-    fn levels(&self, request: &Request) -> Vec<LevelReport> {
+struct Explainer<'a> {
+    cells: &'a Cells,
+    request: &'a Request,
+    options: &'a PlacementOptions<'a>,
+}
+
+impl Explainer<'_> {
+    /// Returns the views in which the group may be placed.
+    fn views(&self) -> Vec<ViewId> {
+        let layout = &self.cells.layout;
+        let sets = self.request.pod_sets.iter();
+        sets.flat_map(|set| layout.views_for(self.request.vc, set.target))
+            .collect()
+    }
+
+    fn levels(&self) -> Vec<LevelReport> {
+        let cells = self.cells;
         let mut reports: BTreeMap<(ChainId, Level), LevelReport> = BTreeMap::new();
-        for part in &request.parts {
-            for view in self.views_for(request.vc, part.target) {
-                for slot in &self.layout.views[view.index()].slots {
-                    let spec = &self.layout.slots[slot.index()];
-                    let state = &self.slots[slot.index()];
-                    let (chain, level) = (spec.chain, spec.level);
-                    let report = reports.entry((chain, level)).or_insert_with(|| LevelReport {
-                        chain,
-                        level,
-                        owned: 0,
-                        free: 0,
-                        bad: 0,
-                        doomed: 0,
-                        left_in_cluster: self.total_left(chain, level),
-                        bad_in_cluster: self.chains[chain.index()].levels[level].bad_free,
-                    });
-                    report.owned += 1;
-                    report.free += u32::from(state.used == 0);
-                    report.doomed += u32::from(state.doomed);
-                    report.bad += u32::from(state.cell != NONE && self.is_bad(chain, level, state.cell));
-                }
+        for view in self.views() {
+            for slot in &cells.layout.views[view.index()].slots {
+                let spec = &cells.layout.slots[slot.index()];
+                let state = &cells.slots[slot.index()];
+                let (chain, level) = (spec.chain, spec.level);
+                let report = reports.entry((chain, level)).or_insert_with(|| LevelReport {
+                    chain,
+                    level,
+                    owned: 0,
+                    free: 0,
+                    bad: 0,
+                    doomed: 0,
+                    left_in_cluster: cells.cells_left(chain, level),
+                    bad_in_cluster: cells.chains[chain.index()].levels[level].bad_free,
+                });
+                report.owned += 1;
+                report.free += u32::from(state.used == 0);
+                report.doomed += u32::from(state.doomed);
+                report.bad += u32::from(state.cell != NONE && cells.is_bad(chain, level, state.cell));
             }
         }
         reports.into_values().collect()
     }
 
-    fn holders(&self, request: &Request) -> Vec<Holder> {
-        let borrower = request.priority < 0;
-        let chains: Vec<ChainId> = request
-            .parts
-            .iter()
-            .flat_map(|p| self.chains_for(p.target))
+    fn holders(&self) -> Vec<Holder> {
+        let is_borrower = self.request.priority < 0;
+        let sets = self.request.pod_sets.iter();
+        let chains: Vec<ChainId> = sets
+            .flat_map(|set| self.cells.layout.chains_for(set.target))
             .collect();
-        let views: Vec<_> = request
-            .parts
-            .iter()
-            .flat_map(|p| self.views_for(request.vc, p.target))
-            .collect();
+        let views = self.views();
         let mut holders: Vec<Holder> = Vec::new();
-        for (group, g) in self.groups() {
-            let counts = |p: &&crate::group::Pod| {
-                if borrower {
-                    chains.contains(&p.chain)
+        for (id, group) in self.cells.groups() {
+            let is_in_the_way = |pod: &&Pod| {
+                if is_borrower {
+                    chains.contains(&pod.chain)
                 } else {
-                    g.effective() >= 0 && p.home.is_some_and(|(view, _)| views.contains(&view))
+                    group.effective_priority() >= 0 && pod.home.is_some_and(|(view, _)| views.contains(&view))
                 }
             };
-            let leaves = g.pods.iter().filter(counts).map(|p| p.leaves.len() as u32).sum();
+            let pods = group.pods.iter().filter(is_in_the_way);
+            let leaves = pods.map(|p| p.leaves.len() as u32).sum();
             if leaves > 0 {
                 holders.push(Holder {
-                    group,
-                    key: g.key,
-                    priority: g.effective(),
+                    group: id,
+                    key: group.key,
+                    priority: group.effective_priority(),
                     leaves,
                 });
             }
         }
-        holders.sort_by_key(|h| (std::cmp::Reverse(h.leaves), h.group));
+        holders.sort_by_key(|h| (Reverse(h.leaves), h.group));
         holders
     }
 
-    fn remedy(&self, request: &Request, terms: &Terms<'_>, wait: &Wait, holders: &[Holder]) -> Remedy {
-        if matches!(wait, Wait::UserLimit { .. }) {
+    fn remedy(&self, wait: &WaitReason, holders: &[Holder]) -> Remedy {
+        if matches!(wait, WaitReason::UserLimit { .. }) {
             return Remedy::HigherLimit;
         }
-        if let Some(remedy) = self.too_much(request) {
-            return remedy;
-        }
-        let bad: Vec<MachineId> = (0..self.layout.machines.len() as u32)
+        self.remedy_for_size()
+            .or_else(|| self.repairs())
+            .or_else(|| self.ends(holders))
+            .unwrap_or(Remedy::Unknown)
+    }
+
+    /// Finds a smallest set of bad machines whose repair lets the group start.
+    fn repairs(&self) -> Option<Remedy> {
+        let bad: Vec<MachineId> = (0..self.cells.layout.machines.len() as u32)
             .map(MachineId)
-            .filter(|m| !self.is_healthy(*m))
-            .take(TRIED)
+            .filter(|m| !self.cells.is_healthy(*m))
+            .take(MAX_TRIED)
             .collect();
-        let healed = |machines: &[MachineId]| {
-            let mut trial = self.clone();
+        let starts_after_repair = |machines: &[MachineId]| {
+            let mut trial = self.cells.clone();
             machines.iter().for_each(|m| trial.set_health(*m, true));
-            trial.starts(request, terms)
+            self.starts_in(&mut trial)
         };
-        if !bad.is_empty() && healed(&bad) {
-            return Remedy::Repairs(fewest(bad, healed));
-        }
-        // Lowest priorities first, and of those the smallest.
+        (!bad.is_empty() && starts_after_repair(&bad))
+            .then(|| Remedy::Repairs(minimize(bad, starts_after_repair)))
+    }
+
+    /// Finds groups whose end lets the group start: lowest priorities first, and of those the smallest.
+    fn ends(&self, holders: &[Holder]) -> Option<Remedy> {
         let mut order = holders.to_vec();
         order.sort_by_key(|h| (h.priority, h.leaves, h.group));
-        order.truncate(TRIED);
-        let mut trial = self.clone();
-        for (at, holder) in order.iter().enumerate() {
+        order.truncate(MAX_TRIED);
+        let mut trial = self.cells.clone();
+        let enough = order.iter().position(|holder| {
             trial.release(holder.group);
-            if trial.starts(request, terms) {
-                let groups: Vec<GroupId> = order[..=at].iter().map(|h| h.group).collect();
-                let ended = |groups: &[GroupId]| {
-                    let mut trial = self.clone();
-                    groups.iter().for_each(|g| trial.release(*g));
-                    trial.starts(request, terms)
-                };
-                return Remedy::Ends(fewest(groups, ended));
-            }
-        }
-        Remedy::Unknown
+            self.starts_in(&mut trial)
+        })?;
+        let groups: Vec<GroupId> = order[..=enough].iter().map(|h| h.group).collect();
+        let starts_without = |groups: &[GroupId]| {
+            let mut trial = self.cells.clone();
+            groups.iter().for_each(|g| trial.release(*g));
+            self.starts_in(&mut trial)
+        };
+        Some(Remedy::Ends(minimize(groups, starts_without)))
     }
 
-    fn starts(&mut self, request: &Request, terms: &Terms<'_>) -> bool {
-        self.attempt(request, terms)
-            .is_ok_and(|attempt| *attempt.outcome() == Outcome::Placed)
+    fn starts_in(&self, cells: &mut Cells) -> bool {
+        cells
+            .try_place(self.request, self.options)
+            .is_ok_and(|placement| *placement.outcome() == Outcome::Placed)
     }
 
-    /// Whether a request is too large for what there is, even empty.
-    fn too_much(&self, request: &Request) -> Option<Remedy> {
-        for part in &request.parts {
-            let asked: u32 = part.pods.iter().sum();
-            let widest = part.pods.iter().copied().max().unwrap_or(0);
+    /// Finds out whether the request is too large even for empty cells.
+    fn remedy_for_size(&self) -> Option<Remedy> {
+        let layout = &self.cells.layout;
+        for set in &self.request.pod_sets {
+            let asked: u32 = set.pods.iter().sum();
+            let largest_pod = set.pods.iter().copied().max().unwrap_or(0);
             let (mut owned, mut largest) = (0, 0);
-            if request.priority < 0 {
-                for chain in self.chains_for(part.target) {
-                    let layout = self.layout.chain(chain);
-                    owned += layout.cells[0];
-                    largest = largest.max(layout.node_leaves());
+            if self.request.priority < 0 {
+                for chain in layout.chains_for(set.target) {
+                    let chain = layout.chain(chain);
+                    owned += chain.cells[0];
+                    largest = largest.max(chain.node_leaves());
                 }
             } else {
-                for view in self.views_for(request.vc, part.target) {
-                    for slot in &self.layout.views[view.index()].slots {
-                        let spec = &self.layout.slots[slot.index()];
-                        let layout = self.layout.chain(spec.chain);
-                        owned += layout.leaves[spec.level];
-                        largest = largest.max(layout.leaves[spec.level.min(layout.node_level)]);
+                for view in layout.views_for(self.request.vc, set.target) {
+                    for slot in &layout.views[view.index()].slots {
+                        let spec = &layout.slots[slot.index()];
+                        let chain = layout.chain(spec.chain);
+                        owned += chain.leaves[spec.level];
+                        largest = largest.max(chain.leaves[spec.level.min(chain.node_level)]);
                     }
                 }
             }
-            if widest > largest {
+            if largest_pod > largest {
                 return Some(Remedy::SmallerPods {
-                    asked: widest,
+                    asked: largest_pod,
                     largest,
                 });
             }
@@ -247,27 +268,19 @@ impl Cells {
         }
         None
     }
-
-    /// Leaves of a virtual cluster that guaranteed groups hold, and all it owns.
-    pub fn usage(&self, vc: VcId) -> (u32, u32) {
-        let slots = &self.layout.vcs[vc.index()].slots;
-        let used = slots.iter().map(|s| self.slots[s.index()].used).sum();
-        (used, self.layout.leaves_of(vc))
-    }
 }
 
-/// Leaves out everything that is not needed, the first first.
-fn fewest<T: Copy>(all: Vec<T>, enough: impl Fn(&[T]) -> bool) -> Vec<T> {
-    let mut kept = all;
+/// Removes items, the first one first, as long as the rest is enough.
+fn minimize<T: Copy>(mut items: Vec<T>, is_enough: impl Fn(&[T]) -> bool) -> Vec<T> {
     let mut at = 0;
-    while at < kept.len() && kept.len() > 1 {
-        let mut without = kept.clone();
-        without.remove(at);
-        if enough(&without) {
-            kept = without;
+    while at < items.len() && items.len() > 1 {
+        let mut rest = items.clone();
+        rest.remove(at);
+        if is_enough(&rest) {
+            items = rest;
         } else {
             at += 1;
         }
     }
-    kept
+    items
 }

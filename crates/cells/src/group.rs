@@ -5,82 +5,82 @@ use smallvec::SmallVec;
 
 use crate::layout::{ChainId, Level, VcId, ViewId};
 
-/// The priority of jobs that only borrow.
+/// Priority of opportunistic groups.
 pub const OPPORTUNISTIC: i16 = -1;
-/// The lowest priority of jobs that use what their virtual cluster owns.
+/// Lowest priority of groups that use cells of their virtual cluster.
 pub const GUARANTEED_MIN: i16 = 0;
-/// The highest priority.
+/// Highest priority.
 pub const GUARANTEED_MAX: i16 = 1000;
 
-/// A group that holds or claims cells. Ids are used again after a group has gone.
+/// A group that holds or claims cells. Ids are reused after a group is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GroupId(pub u32);
 
 impl GroupId {
-    /// Its place in the table of groups.
+    /// Returns the index into the table of groups.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Where a group is in its life.
+/// State of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum GroupState {
-    /// Its cells are its own, but others still have to leave some of them.
+    /// It claims cells that other groups still occupy.
     Preempting,
-    /// It has its cells.
+    /// It holds its cells.
     Allocated,
-    /// It has its cells, but a preempting group waits for it to go.
+    /// It holds its cells, but a preempting group claims some of them.
     BeingPreempted,
 }
 
-/// That a group lost its place in its virtual cluster and runs on as a borrower.
+/// Marks a group that lost its place in its virtual cluster and continues as a borrower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Downgrade {
-    /// The key of the group it made room for; its own key if its cells vanished.
+    /// Key of the group it made room for; its own key if its cells are no longer in the configuration.
     pub by: u64,
 }
 
-/// One pod of a group and the leaves it has, all on one machine.
+/// One pod of a group with its leaves, all on one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pod {
-    /// Leaves asked for.
+    /// Leaves requested.
     pub size: u32,
-    /// The chain of its leaves.
+    /// Chain of its leaves.
     pub chain: ChainId,
-    /// Its leaves; fewer than asked for if some vanished from the configuration.
+    /// Its leaves; fewer than requested if some are no longer in the configuration.
     pub leaves: SmallVec<[u32; 8]>,
-    /// Which part of the virtual cluster it belongs to, and the level of the cell there; none for borrowers.
+    /// View and level of the slot it belongs to; `None` for borrowers.
     pub home: Option<(ViewId, Level)>,
 }
 
 /// A group that holds or claims cells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// What the caller calls it.
+    /// The caller's key of the group.
     pub key: u64,
     /// Its virtual cluster.
     pub vc: VcId,
-    /// Its user, if users are told apart.
+    /// Its user, if limits per user apply.
     pub user: Option<u32>,
-    /// What it was asked for with.
+    /// The requested priority.
     pub priority: i16,
-    /// Whether it may be downgraded instead of stopped.
+    /// Whether it may be downgraded instead of being preempted.
     pub lazy: bool,
-    /// Where it is in its life.
+    /// Its state.
     pub state: GroupState,
-    /// Set while it only borrows although it was guaranteed.
+    /// Set while a guaranteed group runs as a borrower.
     pub downgraded: Option<Downgrade>,
-    /// Counts up: who came first.
+    /// Number in the order in which groups were added.
     pub sequence: u64,
     /// Its pods, in the order of the request.
     pub pods: Vec<Pod>,
 }
 
 impl Group {
-    /// The priority it has now.
-    pub fn effective(&self) -> i16 {
+    /// Returns the current priority: that of a borrower while the group is downgraded.
+    pub fn effective_priority(&self) -> i16 {
         if self.downgraded.is_some() {
             OPPORTUNISTIC
         } else {
@@ -88,7 +88,7 @@ impl Group {
         }
     }
 
-    /// Leaves it has.
+    /// Returns the number of leaves it holds or claims.
     pub fn leaves(&self) -> u32 {
         self.pods.iter().map(|p| p.leaves.len() as u32).sum()
     }

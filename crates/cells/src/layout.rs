@@ -1,13 +1,16 @@
-//! The configuration, compiled: chains of regular trees, whose cells are numbers, and the slots virtual clusters own.
+//! The compiled configuration: chains of regular trees whose cells are indices, and the slots of virtual clusters.
 //!
 //! All cells of one level of a chain have the same number of children, so the tree needs no pointers: the parent of
 //! cell `i` is cell `i / children` of the level above, and its leaves are a range. Level 0 is the leaves.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+
+use crate::request::Target;
 
 /// A level of a chain; 0 is the leaves. (HiveD counts from 1.)
 pub type Level = usize;
@@ -20,7 +23,7 @@ macro_rules! small_id {
         pub struct $name(pub u32);
 
         impl $name {
-            /// Its place in its table.
+            /// Returns the index into its table.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -37,7 +40,7 @@ small_id!(
     VcId
 );
 small_id!(
-    /// A cell a virtual cluster owns: a promise of one physical cell of its kind, or of one pinned cell.
+    /// A cell that a virtual cluster owns: some physical cell of its type, or one pinned cell.
     SlotId
 );
 small_id!(
@@ -45,11 +48,11 @@ small_id!(
     MachineId
 );
 small_id!(
-    /// A kind of leaf: a GPU model or a CPU share.
+    /// A leaf type: a GPU model or a share of CPU.
     LeafType
 );
 small_id!(
-    /// Where a request can be placed inside a virtual cluster: its cells of one chain, or one pinned cell.
+    /// The part of a virtual cluster in which a request is placed: its cells of one chain, or one pinned cell.
     ViewId
 );
 
@@ -60,110 +63,117 @@ pub struct Cell {
     pub chain: ChainId,
     /// Its level.
     pub level: u8,
-    /// Its number among the cells of its level.
+    /// Its index among the cells of its level.
     pub index: u32,
 }
 
-/// The own part of a cell's address.
+/// The last part of a cell's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum AddressPart {
     Number(u32),
     Name(Box<str>),
 }
 
-/// A chain: what is below all top cells of one type.
+impl fmt::Display for AddressPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+/// All top cells of one type and everything below them. Lists by level start at the leaves.
 #[derive(Debug, Clone)]
 pub struct Chain {
-    /// The type of its top cells.
+    /// Type of the top cells.
     pub name: String,
-    /// The type of the cells of each level.
+    /// Type of the cells of each level.
     pub types: Vec<String>,
-    /// The kind of its leaves.
+    /// Type of the leaves.
     pub leaf_type: LeafType,
-    /// The level of machines.
+    /// Level of machines.
     pub node_level: Level,
-    /// Children of a cell, by level; none for leaves.
+    /// Children of a cell, by level; 0 for leaves.
     pub fanout: Vec<u32>,
     /// Leaves of a cell, by level.
     pub leaves: Vec<u32>,
-    /// Cells, by level.
+    /// Number of cells, by level.
     pub cells: Vec<u32>,
-    /// The machine of each node.
+    /// Machine of each node.
     pub machines: Vec<MachineId>,
-    /// The index of each leaf on its machine.
+    /// Index of each leaf on its machine.
     pub leaf_indices: Vec<i32>,
-    pub(crate) parts: Vec<Vec<Part>>,
+    /// Last part of the address of each cell, by level.
+    pub(crate) addresses: Vec<Vec<AddressPart>>,
 }
 
 impl Chain {
-    /// The top level.
+    /// Returns the top level.
     pub fn top(&self) -> Level {
         self.types.len() - 1
     }
 
-    /// How many cells of level `of` are in one cell of level `level`.
+    /// Returns the number of cells of level `of` in one cell of level `level`.
     pub fn cells_in(&self, level: Level, of: Level) -> u32 {
         self.leaves[level] / self.leaves[of]
     }
 
-    /// The ancestor at a level.
+    /// Returns the ancestor of a cell of level `from` at level `to`.
     pub fn ancestor(&self, index: u32, from: Level, to: Level) -> u32 {
         index / self.cells_in(to, from)
     }
 
-    /// The cells of a lower level inside a cell.
+    /// Returns the cells of the lower level `of` inside a cell.
     pub fn inside(&self, index: u32, level: Level, of: Level) -> Range<u32> {
         let each = self.cells_in(level, of);
         index * each..(index + 1) * each
     }
 
-    /// Leaves of one machine.
+    /// Returns the number of leaves of one machine.
     pub fn node_leaves(&self) -> u32 {
         self.leaves[self.node_level]
     }
 
-    /// The address of a cell: the parts from the top, joined.
+    /// Returns the address of a cell: all parts from the top, joined by slashes.
     pub fn address(&self, level: Level, index: u32) -> String {
         let parts = (level..=self.top()).rev().map(|above| {
             let at = self.ancestor(index, level, above);
-            match &self.parts[above][at as usize] {
-                Part::Number(number) => number.to_string(),
-                Part::Name(name) => name.to_string(),
-            }
+            self.addresses[above][at as usize].to_string()
         });
         parts.collect::<Vec<_>>().join("/")
     }
 }
 
-/// A cell a virtual cluster owns.
+/// A cell that a virtual cluster owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotSpec {
     /// The owner.
     pub vc: VcId,
     /// Its number among the cells of the owner.
     pub number: u32,
-    /// The chain it is of.
+    /// Chain of the cell.
     pub chain: ChainId,
-    /// The level it is of.
+    /// Level of the cell.
     pub level: Level,
-    /// Where it can be used.
+    /// The view it belongs to.
     pub view: ViewId,
-    /// The physical cell, if it is a pinned one.
+    /// The physical cell, for a pinned one.
     pub pinned: Option<u32>,
 }
 
-/// Where a request can be placed inside a virtual cluster.
+/// The part of a virtual cluster in which a request is placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewSpec {
     /// The owner.
     pub vc: VcId,
     /// The chain.
     pub chain: ChainId,
-    /// The name of the pinned cell, if it is one.
+    /// Name of the pinned cell, if this is one.
     pub pinned: Option<String>,
     /// Its slots, in order.
     pub slots: Vec<SlotId>,
-    /// Leaves of all of them.
+    /// Leaves of all its slots.
     pub leaves: u32,
 }
 
@@ -172,15 +182,15 @@ pub struct ViewSpec {
 pub struct VcSpec {
     /// Its name.
     pub name: String,
-    /// Its cells, in the order of the configuration.
+    /// Its slots, in the order of the configuration.
     pub slots: Vec<SlotId>,
-    /// Its cells by chain, without the pinned ones.
+    /// Its views without the pinned cells, by chain.
     pub views: BTreeMap<ChainId, ViewId>,
-    /// Its pinned cells by name.
+    /// Its pinned cells, by name.
     pub pinned: BTreeMap<String, ViewId>,
-    /// Leaves one user may hold at guaranteed priorities.
+    /// Most leaves one user may hold at guaranteed priorities.
     pub leaves_per_user: Option<u32>,
-    /// Users with a limit of their own.
+    /// Limits of single users, which replace `leaves_per_user`.
     pub user_limits: BTreeMap<String, u32>,
 }
 
@@ -193,62 +203,62 @@ pub struct Machine {
     pub nodes: SmallVec<[(ChainId, u32); 1]>,
 }
 
-/// A whole configuration, compiled.
+/// The compiled configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Layout {
-    /// The chains, by name.
+    /// Chains, by name.
     pub chains: Vec<Chain>,
-    /// The names of the kinds of leaves, in order.
+    /// Names of the leaf types, in order.
     pub leaf_types: Vec<String>,
-    /// The chains of each kind of leaf, in the order they are searched: names descending.
+    /// Chains of each leaf type in the order in which they are searched: by descending name.
     pub chains_of: Vec<Vec<ChainId>>,
-    /// The virtual clusters, by name.
+    /// Virtual clusters, by name.
     pub vcs: Vec<VcSpec>,
-    /// All cells they own.
+    /// Slots of all virtual clusters.
     pub slots: Vec<SlotSpec>,
-    /// Where requests can be placed.
+    /// Views of all virtual clusters.
     pub views: Vec<ViewSpec>,
-    /// The machines, in the order they appear.
+    /// Machines, in the order of the configuration.
     pub machines: Vec<Machine>,
     pub(crate) machine_by_name: BTreeMap<String, MachineId>,
 }
 
 impl Layout {
-    /// A chain.
+    /// Returns a chain.
     pub fn chain(&self, id: ChainId) -> &Chain {
         &self.chains[id.index()]
     }
 
-    /// The chain of a name.
+    /// Finds a chain by name.
     pub fn chain_named(&self, name: &str) -> Option<ChainId> {
         let at = self.chains.binary_search_by(|c| c.name.as_str().cmp(name)).ok()?;
         Some(ChainId(at as u32))
     }
 
-    /// The virtual cluster of a name.
+    /// Finds a virtual cluster by name.
     pub fn vc_named(&self, name: &str) -> Option<VcId> {
         let at = self.vcs.binary_search_by(|v| v.name.as_str().cmp(name)).ok()?;
         Some(VcId(at as u32))
     }
 
-    /// The kind of leaf of a name.
+    /// Finds a leaf type by name.
     pub fn leaf_type_named(&self, name: &str) -> Option<LeafType> {
         let at = self.leaf_types.binary_search_by(|t| t.as_str().cmp(name)).ok()?;
         Some(LeafType(at as u32))
     }
 
-    /// The machine of a name.
+    /// Finds a machine by name.
     pub fn machine_named(&self, name: &str) -> Option<MachineId> {
         self.machine_by_name.get(name).copied()
     }
 
-    /// The machine a leaf is on.
+    /// Returns the machine of a leaf.
     pub fn machine_of(&self, chain: ChainId, leaf: u32) -> MachineId {
         let c = self.chain(chain);
         c.machines[(leaf / c.node_leaves()) as usize]
     }
 
-    /// The leaf with this index on a machine, in one chain.
+    /// Finds the leaf with this index on a machine, in one chain.
     pub fn leaf_at(&self, chain: ChainId, machine: MachineId, index: i32) -> Option<u32> {
         let nodes = &self.machines[machine.index()].nodes;
         let (_, node) = nodes.iter().find(|(c, _)| *c == chain)?;
@@ -257,24 +267,45 @@ impl Layout {
             .find(|leaf| c.leaf_indices[*leaf as usize] == index)
     }
 
-    /// The name of a slot as HiveD writes it: the virtual cluster and a running number.
+    /// Returns HiveD's name of a slot: the virtual cluster and a running number.
     pub fn slot_address(&self, slot: SlotId) -> String {
         let s = &self.slots[slot.index()];
         format!("{}/{}", self.vcs[s.vc.index()].name, s.number)
     }
 
-    /// The type of the cell a slot promises.
+    /// Returns the cell type of a slot.
     pub fn slot_type(&self, slot: SlotId) -> &str {
         let s = &self.slots[slot.index()];
         &self.chain(s.chain).types[s.level]
     }
 
-    /// Leaves a virtual cluster owns.
+    /// Returns the number of leaves that a virtual cluster owns.
     pub fn leaves_of(&self, vc: VcId) -> u32 {
         let slots = self.vcs[vc.index()].slots.iter();
         slots
             .map(|s| &self.slots[s.index()])
             .map(|s| self.chain(s.chain).leaves[s.level])
             .sum()
+    }
+
+    /// Returns the views of a virtual cluster that a target may use, in the order in which they are tried.
+    pub(crate) fn views_for(&self, vc: VcId, target: Target) -> Vec<ViewId> {
+        let vc = &self.vcs[vc.index()];
+        match target {
+            Target::Pinned(view) => vec![view],
+            Target::Leaf(_) | Target::Any => {
+                let chains = self.chains_for(target);
+                chains.iter().filter_map(|c| vc.views.get(c).copied()).collect()
+            }
+        }
+    }
+
+    /// Returns the chains that a target may use, in the order in which they are tried.
+    pub(crate) fn chains_for(&self, target: Target) -> Vec<ChainId> {
+        match target {
+            Target::Leaf(leaf) => self.chains_of[leaf.index()].clone(),
+            Target::Any => self.chains_of.iter().flatten().copied().collect(),
+            Target::Pinned(view) => vec![self.views[view.index()].chain],
+        }
     }
 }

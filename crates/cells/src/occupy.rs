@@ -1,38 +1,31 @@
-//! Putting a group on leaves somebody else has chosen: for callers that move groups about or take steps back.
+//! Places a group on given leaves, for callers that choose leaves themselves or put a group back.
 
 use smallvec::SmallVec;
 
-use crate::group::{Downgrade, Group, GroupId, GroupState, Pod};
+use crate::group::{Downgrade, Group, GroupId, Pod};
 use crate::layout::{ChainId, Level, SlotId, VcId, ViewId};
-use crate::leaves::Write;
+use crate::occupancy::LeafWrite;
 use crate::request::Request;
-use crate::state::{Cells, Mark, NONE};
+use crate::state::{Cells, NONE};
 
 impl Cells {
-    /// Gives a group exactly these leaves, if all are free and, for a guaranteed group, if its virtual cluster can own
-    /// them without breaking a promise to others. A pod without a home gets the smallest cell that will do. Nothing is
-    /// changed if it cannot be.
+    /// Gives a group exactly these leaves, if all are free and, for a guaranteed group, if all virtual clusters can still
+    /// get the cells they own. A pod without a home gets the smallest suitable cell. Returns `None`, with nothing changed,
+    /// if it is not possible.
     pub fn occupy(&mut self, request: &Request, pods: &[Pod]) -> Option<GroupId> {
-        let taken = |p: &Pod| p.leaves.iter().any(|leaf| self.owner(p.chain, *leaf).is_some());
-        if pods.iter().any(taken) {
+        let is_taken = |p: &Pod| p.leaves.iter().any(|leaf| self.owner(p.chain, *leaf).is_some());
+        if pods.iter().any(is_taken) {
             return None;
         }
         let guaranteed = request.priority >= 0;
-        let mark = Mark(self.log.len());
+        let start = self.log_position();
         if guaranteed {
-            // What was doomed while the group was away must not keep it from its place; settling dooms what has to be.
+            // Slots doomed while the group was away must not block its place; restoring it dooms them again if needed.
             pods.iter().for_each(|pod| self.undoom_unused(pod.chain));
         }
         let id = self.add_group(Group {
-            key: request.key,
-            vc: request.vc,
-            user: request.user,
-            priority: request.priority,
-            lazy: request.lazy,
-            state: GroupState::Allocated,
             downgraded: guaranteed.then_some(Downgrade { by: request.key }),
-            sequence: 0,
-            pods: Vec::new(),
+            ..request.new_group()
         });
         for pod in pods {
             let mut pod = pod.clone();
@@ -40,22 +33,24 @@ impl Cells {
             if guaranteed && pod.home.is_none() {
                 pod.home = self.home_for(request.vc, pod.chain, &pod.leaves);
             }
-            let writes: SmallVec<[Write; 8]> = pod.leaves.iter().map(|leaf| (*leaf, id.0, NONE)).collect();
+            let writes: SmallVec<[LeafWrite; 8]> =
+                pod.leaves.iter().map(|leaf| (*leaf, id.0, NONE)).collect();
             let chain = pod.chain;
             self.add_pod(id, pod);
-            self.write(chain, &writes);
+            self.write_leaves(chain, &writes);
         }
         if guaranteed && !self.restore(id, false) {
-            self.rollback(mark);
+            self.rollback(start);
             return None;
         }
-        self.loosened.clear();
-        self.settled();
+        self.emptied_slots.clear();
+        self.trim_undo_log();
         Some(id)
     }
 
-    /// The same, with these slots for the cells of the pods, as far as they are not bound: for steps back.
-    pub fn occupy_in(
+    /// Like [`Cells::occupy`], but prefers these slots for the cells of the pods. A group that is put back gets the same
+    /// slots again.
+    pub fn occupy_in_slots(
         &mut self,
         request: &Request,
         pods: &[Pod],
@@ -65,15 +60,15 @@ impl Cells {
             if let (Some(slot), Some(leaf)) = (slot, pod.leaves.first()) {
                 let level = self.layout.slots[slot.index()].level;
                 let cell = self.layout.chain(pod.chain).ancestor(*leaf, 0, level);
-                self.wishes.insert((pod.chain, level, cell), *slot);
+                self.preferred_slots.insert((pod.chain, level, cell), *slot);
             }
         }
         let found = self.occupy(request, pods);
-        self.wishes.clear();
+        self.preferred_slots.clear();
         found
     }
 
-    /// Where leaves can belong in a virtual cluster: the cell they are in already, or the smallest it could still get.
+    /// Returns where leaves can belong in a virtual cluster: the slot they are in, or the smallest cell it can still get.
     fn home_for(&self, vc: VcId, chain: ChainId, leaves: &[u32]) -> Option<(ViewId, Level)> {
         let first = *leaves.first()?;
         if let Some(slot) = self.slot_over(chain, 0, first) {

@@ -1,47 +1,48 @@
-//! A new configuration without a restart: running groups are carried over, and it is said what becomes of each.
+//! Changes the configuration without a restart: running groups are carried over.
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use crate::group::{Downgrade, Group, GroupId, GroupState, Pod};
 use crate::layout::{ChainId, Layout, Level, ViewId};
-use crate::leaves::Write;
+use crate::occupancy::LeafWrite;
 use crate::state::{Cells, NONE};
 
-/// What becomes of a group under a new configuration.
+/// A group under the new configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Carried {
-    /// The group's key.
+pub struct ReconfiguredGroup {
+    /// The caller's key of the group.
     pub key: u64,
-    /// Its id under the new configuration; none if it is not known there.
+    /// Its id under the new configuration; `None` if it was not carried over.
     pub id: Option<GroupId>,
-    /// What becomes of it.
+    /// What happened to it.
     pub fate: Fate,
-    /// Leaves it has that are not in the new configuration: it runs on there, but nobody counts them.
+    /// Leaves that are not in the new configuration. The group keeps running on them, but they are not counted.
     pub leaves_lost: u32,
 }
 
-/// What becomes of a group.
+/// What a new configuration does to a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fate {
-    /// It goes on as before.
+    /// It continues as before.
     Kept,
-    /// Its virtual cluster does not own its cells any more: it runs on as a borrower.
+    /// Its virtual cluster no longer owns its cells: it continues as a borrower.
     Downgraded,
     /// It was downgraded before, and has its place back.
     Restored,
-    /// It had not started: its claim is gone and it has to ask again.
+    /// It had not started: its claim is dropped and it has to be requested again.
     ClaimDropped,
-    /// Its virtual cluster is gone: it runs on, but nobody counts it.
+    /// Its virtual cluster no longer exists: it keeps running, but its cells are not counted.
     Forgotten,
 }
 
 impl Cells {
-    /// The same groups under a new configuration. Machines keep their health by name.
-    pub fn reconfigured(&self, layout: Layout) -> (Cells, Vec<Carried>) {
+    /// Returns the same groups under a new configuration. Machines keep their health by name.
+    pub fn reconfigured(&self, layout: Layout) -> (Cells, Vec<ReconfiguredGroup>) {
         let mut new = Cells::new(layout);
         new.repromote = self.repromote;
-        for name in &self.user_names {
-            new.user(name);
+        for name in self.groups.user_names() {
+            new.user_id(name);
         }
         for machine in &self.layout.machines {
             let healthy = machine
@@ -52,11 +53,20 @@ impl Cells {
                 new.set_health(known, false);
             }
         }
-        let mut groups: Vec<&Group> = self.groups.iter().flatten().collect();
+        let mut groups: Vec<&Group> = self.groups().map(|(_, group)| group).collect();
         groups.sort_by_key(|g| g.sequence);
-        let mut fates: Vec<Carried> = groups.iter().map(|group| self.carry(&mut new, group)).collect();
+        let mut result: Vec<ReconfiguredGroup> = groups
+            .iter()
+            .map(|group| {
+                Migration {
+                    old: self,
+                    new: &mut new,
+                }
+                .carry_over(group)
+            })
+            .collect();
         // A later group may have taken the place of an earlier one.
-        for carried in &mut fates {
+        for carried in &mut result {
             let now = carried.id.and_then(|id| new.group(id)).and_then(|g| g.downgraded);
             if now.is_some() && carried.fate != Fate::Downgraded {
                 carried.fate = Fate::Downgraded;
@@ -64,12 +74,20 @@ impl Cells {
         }
         new.promote();
         new.log.clear();
-        new.loosened.clear();
-        (new, fates)
+        new.emptied_slots.clear();
+        (new, result)
     }
+}
 
-    fn carry(&self, new: &mut Cells, group: &Group) -> Carried {
-        let mut carried = Carried {
+/// Carries groups from an old configuration over to a new one.
+struct Migration<'a> {
+    old: &'a Cells,
+    new: &'a mut Cells,
+}
+
+impl Migration<'_> {
+    fn carry_over(&mut self, group: &Group) -> ReconfiguredGroup {
+        let mut carried = ReconfiguredGroup {
             key: group.key,
             id: None,
             fate: Fate::Kept,
@@ -79,12 +97,13 @@ impl Cells {
             carried.fate = Fate::ClaimDropped;
             return carried;
         }
-        let Some(vc) = new.layout.vc_named(&self.layout.vcs[group.vc.index()].name) else {
+        let vc_name = &self.old.layout.vcs[group.vc.index()].name;
+        let Some(vc) = self.new.layout.vc_named(vc_name) else {
             carried.fate = Fate::Forgotten;
             return carried;
         };
         let downgraded = (group.priority >= 0).then_some(Downgrade { by: group.key });
-        let id = new.add_group(Group {
+        let id = self.new.add_group(Group {
             vc,
             state: GroupState::Allocated,
             downgraded,
@@ -93,55 +112,53 @@ impl Cells {
         });
         carried.id = Some(id);
         for pod in &group.pods {
-            let moved = self.move_pod(new, group, pod);
-            carried.leaves_lost += pod.leaves.len() as u32 - moved.leaves.len() as u32;
-            let writes: Vec<Write> = moved.leaves.iter().map(|leaf| (*leaf, id.0, NONE)).collect();
-            let chain = moved.chain;
-            new.add_pod(id, moved);
-            new.write(chain, &writes);
+            let translated = self.translate_pod(group, pod);
+            carried.leaves_lost += pod.leaves.len() as u32 - translated.leaves.len() as u32;
+            let writes: Vec<LeafWrite> = translated.leaves.iter().map(|leaf| (*leaf, id.0, NONE)).collect();
+            let chain = translated.chain;
+            self.new.add_pod(id, translated);
+            self.new.write_leaves(chain, &writes);
         }
-        new.loosened.clear();
+        self.new.emptied_slots.clear();
         if downgraded.is_some() {
-            let restored = new.restore(id, true);
+            let restored = self.new.restore(id, true);
             carried.fate = match (restored, group.downgraded.is_some()) {
                 (true, false) => Fate::Kept,
                 (true, true) => Fate::Restored,
                 (false, _) => Fate::Downgraded,
             };
         }
-        new.log.clear();
+        self.new.log.clear();
         carried
     }
 
-    /// The same leaves in the new configuration: by chain, machine and index, or in another chain of the same kind.
-    fn move_pod(&self, new: &Cells, group: &Group, pod: &Pod) -> Pod {
-        let old = self.layout.chain(pod.chain);
-        let same = new.layout.chain_named(&old.name);
-        let kind = new
-            .layout
-            .leaf_type_named(&self.layout.leaf_types[old.leaf_type.index()]);
-        let others = kind
-            .map(|k| new.layout.chains_of[k.index()].as_slice())
+    /// Finds the leaves of a pod in the new configuration, by chain, machine and index, or in another chain of the same
+    /// leaf type.
+    fn translate_pod(&self, group: &Group, pod: &Pod) -> Pod {
+        let (old, new) = (&self.old.layout, &self.new.layout);
+        let old_chain = old.chain(pod.chain);
+        let same = new.chain_named(&old_chain.name);
+        let leaf_type = new.leaf_type_named(&old.leaf_types[old_chain.leaf_type.index()]);
+        let others = leaf_type
+            .map(|k| new.chains_of[k.index()].as_slice())
             .unwrap_or_default();
         let find = |chain: ChainId| {
             let found = pod.leaves.iter().filter_map(|leaf| {
-                let machine = &self.layout.machines[self.layout.machine_of(pod.chain, *leaf).index()].name;
-                let machine = new.layout.machine_named(machine)?;
-                let leaf = new
-                    .layout
-                    .leaf_at(chain, machine, old.leaf_indices[*leaf as usize])?;
-                new.owner(chain, leaf).is_none().then_some(leaf)
+                let machine = &old.machines[old.machine_of(pod.chain, *leaf).index()].name;
+                let machine = new.machine_named(machine)?;
+                let leaf = new.leaf_at(chain, machine, old_chain.leaf_indices[*leaf as usize])?;
+                self.new.owner(chain, leaf).is_none().then_some(leaf)
             });
-            found.collect::<smallvec::SmallVec<[u32; 8]>>()
+            found.collect::<SmallVec<[u32; 8]>>()
         };
-        let tried = same
+        let chains = same
             .into_iter()
             .chain(others.iter().copied().filter(|c| Some(*c) != same));
-        let best = tried
+        let best = chains
             .map(|chain| (chain, find(chain)))
             .find(|(_, leaves)| !leaves.is_empty());
         let (chain, leaves) = best.unwrap_or_default();
-        let home = pod.home.and_then(|home| self.new_home(new, group, home, chain));
+        let home = pod.home.and_then(|home| self.translate_home(group, home, chain));
         Pod {
             size: pod.size,
             chain,
@@ -150,24 +167,23 @@ impl Cells {
         }
     }
 
-    /// Where a pod belongs in the new configuration: the same pinned cell, or the level of the same type.
-    fn new_home(
+    /// Returns the home of a pod in the new configuration: the same pinned cell, or the level of the same type.
+    fn translate_home(
         &self,
-        new: &Cells,
         group: &Group,
-        home: (ViewId, Level),
+        (view, level): (ViewId, Level),
         chain: ChainId,
     ) -> Option<(ViewId, Level)> {
-        let (view, level) = home;
-        let spec = &self.layout.views[view.index()];
-        let kind = &self.layout.chain(spec.chain).types[level];
-        let vc = new.layout.vc_named(&self.layout.vcs[group.vc.index()].name)?;
-        let vc = &new.layout.vcs[vc.index()];
+        let (old, new) = (&self.old.layout, &self.new.layout);
+        let spec = &old.views[view.index()];
+        let cell_type = &old.chain(spec.chain).types[level];
+        let vc = new.vc_named(&old.vcs[group.vc.index()].name)?;
+        let vc = &new.vcs[vc.index()];
         let view = match &spec.pinned {
             Some(pin) => *vc.pinned.get(pin)?,
             None => *vc.views.get(&chain)?,
         };
-        let level = new.layout.chain(chain).types.iter().position(|t| t == kind)?;
+        let level = new.chain(chain).types.iter().position(|t| t == cell_type)?;
         Some((view, level))
     }
 }

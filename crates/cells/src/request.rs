@@ -1,52 +1,52 @@
-//! What is asked for, and what the answer can be.
+//! Requests for cells, and the possible answers.
 
 use serde::{Deserialize, Serialize};
 
 use crate::bits::Bits;
-use crate::group::{Group, GroupId};
+use crate::group::{Group, GroupId, GroupState};
 use crate::layout::{LeafType, MachineId, SlotId, VcId, ViewId};
 
-/// Pods that start together or not at all.
+/// A request of a group: pods that start together or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// What the caller calls the group.
+    /// The caller's key of the group.
     pub key: u64,
-    /// The virtual cluster that pays for it.
+    /// Virtual cluster of the group.
     pub vc: VcId,
-    /// Its user, if users are told apart (see [`Cells::user`](crate::Cells::user)).
+    /// User of the group, if limits per user apply (see [`Cells::user_id`](crate::Cells::user_id)).
     pub user: Option<u32>,
-    /// −1 borrows what is idle; 0 to 1000 uses what the virtual cluster owns.
+    /// −1 borrows idle leaves; 0 to 1000 uses the cells of the virtual cluster.
     pub priority: i16,
-    /// Whether it may later be downgraded to a borrower instead of being stopped.
+    /// Whether the group may later be downgraded to a borrower instead of being preempted.
     pub lazy: bool,
-    /// Whether its pods may be spread over several chains if no single one has room.
-    pub several_chains: bool,
-    /// Its pods. Most groups have one part; a group of GPU and CPU pods has two.
-    pub parts: Vec<Part>,
+    /// Whether the pods may be spread over several chains if no single chain has room.
+    pub may_span_chains: bool,
+    /// Its pods. Most groups have one set; a group of GPU and CPU pods has two.
+    pub pod_sets: Vec<PodSet>,
 }
 
-/// Pods of a group that want the same kind of leaf.
+/// Pods of a group with the same target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
-    /// Where they may go.
+pub struct PodSet {
+    /// Where the pods may run.
     pub target: Target,
-    /// Leaves each pod asks for.
+    /// Leaves of each pod.
     pub pods: Vec<u32>,
 }
 
-/// Where pods may go.
+/// Where pods may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
-    /// Any kind of leaf.
+    /// Any leaf type.
     Any,
-    /// One kind of leaf.
+    /// One leaf type.
     Leaf(LeafType),
     /// A pinned cell.
     Pinned(ViewId),
 }
 
 impl Request {
-    /// A group of equal pods of one kind of leaf.
+    /// Returns a request for pods of equal size on one leaf type.
     pub fn gang(key: u64, vc: VcId, priority: i16, leaf: LeafType, pods: u32, size: u32) -> Self {
         Self {
             key,
@@ -54,137 +54,151 @@ impl Request {
             user: None,
             priority,
             lazy: false,
-            several_chains: false,
-            parts: vec![Part {
+            may_span_chains: false,
+            pod_sets: vec![PodSet {
                 target: Target::Leaf(leaf),
                 pods: vec![size; pods as usize],
             }],
         }
     }
 
-    /// Leaves asked for.
+    /// Returns the number of leaves of all pods.
     pub fn leaves(&self) -> u32 {
-        self.parts.iter().flat_map(|p| &p.pods).sum()
+        self.pod_sets.iter().flat_map(|p| &p.pods).sum()
+    }
+
+    /// Returns the group before it has any pods.
+    pub(crate) fn new_group(&self) -> Group {
+        Group {
+            key: self.key,
+            vc: self.vc,
+            user: self.user,
+            priority: self.priority,
+            lazy: self.lazy,
+            state: GroupState::Allocated,
+            downgraded: None,
+            sequence: 0,
+            pods: Vec::new(),
+        }
     }
 }
 
-/// Machines, as a filter.
+/// A set of machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineSet(pub(crate) Bits);
 
 impl MachineSet {
-    /// None of so many machines.
+    /// Returns the empty set for a layout with this number of machines.
     pub fn new(machines: usize) -> Self {
         Self(Bits::new(machines))
     }
 
-    /// Adds one.
+    /// Adds a machine.
     pub fn insert(&mut self, machine: MachineId) {
         self.0.set(machine.0, true);
     }
 
-    /// Whether it is in.
+    /// Whether a machine is in the set.
     pub fn contains(&self, machine: MachineId) -> bool {
         self.0.contains(machine.0)
     }
 }
 
-/// Tells the work that would be lost with a group.
-pub type Lost<'a> = dyn Fn(GroupId, &Group) -> u64 + 'a;
+/// Returns the work that is lost when a group is preempted.
+pub type PreemptionCost<'a> = dyn Fn(GroupId, &Group) -> u64 + 'a;
 
-/// What else bears on a decision.
+/// Conditions and preferences for one placement.
 #[derive(Clone, Copy, Default)]
-pub struct Terms<'a> {
-    /// The machines that may be used; all if there is none.
+pub struct PlacementOptions<'a> {
+    /// Machines that may be used; `None` for all.
     pub machines: Option<&'a MachineSet>,
-    /// The work that would be lost if a group were stopped; nothing if there is none. Victims are chosen so that
-    /// little is lost.
-    pub lost: Option<&'a Lost<'a>>,
-    /// Slots that come first, whatever is in the others: where a group has been, say.
+    /// Cost of preempting a group, which the choice of victims keeps low; `None` if all cost nothing.
+    pub preemption_cost: Option<&'a PreemptionCost<'a>>,
+    /// Slots to try first, such as those a group used before.
     pub slots: &'a [SlotId],
 }
 
-/// A request that can never be met as it is.
+/// A request that can never be met.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The priority is out of range.
-    #[error("priority {found} is not allowed; expected -1 (opportunistic) to 1000")]
+    #[error("invalid priority {found}: expected -1 (opportunistic) to 1000")]
     Priority {
-        /// What was asked for.
+        /// The requested priority.
         found: i16,
     },
     /// A group without pods, or a pod without leaves.
-    #[error("found a group without pods or a pod without leaf cells; expected at least one of each")]
+    #[error("the group has no pods or a pod has no leaf cells: expected at least one of each")]
     Empty,
-    /// Borrowers have no pinned cells.
+    /// An opportunistic group requests a pinned cell.
     #[error("opportunistic groups cannot use pinned cells; expected a priority from 0 to 1000")]
     PinnedOpportunistic,
-    /// The pinned cell belongs to somebody else.
+    /// The pinned cell belongs to another virtual cluster.
     #[error("the pinned cell does not belong to the virtual cluster")]
     PinnedOfOthers,
-    /// The virtual cluster owns nothing of the kind.
+    /// The virtual cluster owns no leaves of this type.
     #[error("virtual cluster {vc} owns no {leaf} cells; it owns {owned}")]
     NotOwned {
         /// The virtual cluster.
         vc: String,
-        /// The kind of leaf.
+        /// The requested leaf type.
         leaf: String,
-        /// What it does own.
+        /// Leaf types that it owns.
         owned: String,
     },
 }
 
-/// Why a group has to wait.
+/// Why a group must wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Wait {
-    /// There is no room in what it may use, even if lower priorities gave way.
+pub enum WaitReason {
+    /// There is not enough room, even if all lower priorities were preempted.
     NoRoom {
-        /// Whether it looked in the whole cluster, as borrowers do.
+        /// Whether the group is opportunistic and searched the whole cluster.
         borrower: bool,
-        /// Leaves asked for.
+        /// Leaves requested.
         asked: u32,
-        /// Leaves free or at lower priorities where it may go.
+        /// Leaves that are free or held at lower priorities.
         available: u32,
-        /// Those on machines that are bad or not suggested.
+        /// Available leaves on machines that are bad or not suggested.
         unusable: u32,
     },
-    /// There is room in the virtual cluster, but only bad or not suggested machines could back it.
+    /// The virtual cluster has room, but only cells with bad or not suggested machines are left for it.
     NoHealthyCell {
-        /// The level of the cell that is missing.
+        /// Level of the missing cell.
         level: usize,
-        /// Cells of that level in the free list, bad ones too.
+        /// Cells of that level in the free list, including bad ones.
         free: u32,
-        /// Of those that can be had, how many have bad machines.
+        /// Free cells of that level with bad machines.
         bad: u32,
     },
-    /// The user holds too much already.
+    /// The user holds too many leaves.
     UserLimit {
-        /// The most the user may hold.
+        /// Most leaves the user may hold.
         limit: u32,
-        /// Held now.
+        /// Leaves held now.
         held: u32,
-        /// Asked for.
+        /// Leaves requested.
         asked: u32,
     },
 }
 
-/// What a decision would do.
+/// The effect of a placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The group can start now.
     Placed,
-    /// The group can start when these groups have gone.
+    /// The group can start when its victims have left their cells.
     Preempting {
-        /// Groups that have to go, by id.
+        /// Groups that must be preempted, by id.
         victims: Vec<GroupId>,
     },
 }
 
-/// Why there is no placement.
+/// Why a request was not placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Denied {
-    /// It can never be met as it is.
+pub enum PlacementError {
+    /// The request can never be met.
     Refused(Refusal),
-    /// It has to wait.
-    Waits(Wait),
+    /// The group must wait.
+    Wait(WaitReason),
 }

@@ -1,168 +1,143 @@
-//! Taking steps back: a decision that is not kept leaves no trace.
+//! The undo log: a decision that is rolled back leaves no trace.
 
 use crate::group::{Downgrade, Group, GroupId, GroupState, Pod};
 use crate::layout::{ChainId, SlotId};
-use crate::leaves::Write;
-use crate::state::{Cells, Mark, Step};
+use crate::occupancy::LeafWrite;
+use crate::state::Cells;
+
+/// A change, with what is needed to revert it.
+#[derive(Debug, Clone)]
+pub(crate) enum UndoRecord {
+    /// Previous occupant and claimant of a leaf.
+    Leaf {
+        chain: ChainId,
+        leaf: u32,
+        occupant: u32,
+        claimant: u32,
+    },
+    Bound(SlotId),
+    /// A slot and the cell it was bound to.
+    Unbound(SlotId, u32),
+    /// A slot and whether it was doomed.
+    Doomed(SlotId, bool),
+    /// A group, and whether the table grew for it.
+    GroupAdded(GroupId, bool),
+    /// A group with its previous state.
+    StateSet(GroupId, GroupState, Option<Downgrade>),
+    GroupRemoved(GroupId, Box<Group>),
+    PodAdded(GroupId),
+}
+
+/// A point in the undo log to roll back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Savepoint(pub(crate) usize);
 
 impl Cells {
-    /// A point to go back to. From now on steps are kept until [`Cells::seal`].
-    pub fn checkpoint(&mut self) -> Mark {
-        self.kept = true;
-        Mark(self.log.len())
+    /// Returns a point to roll back to. From now on all changes can be undone until [`Cells::commit_all`].
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.keeps_undo_log = true;
+        self.log_position()
     }
 
-    /// Goes back to a point.
-    pub fn rollback(&mut self, mark: Mark) {
-        let mut writes: Vec<Write> = Vec::new();
-        let mut of = None;
-        while self.log.len() > mark.0 {
-            let Some(step) = self.log.pop() else { break };
-            if let Step::Leaf {
+    /// Returns the current position in the undo log, for a rollback within the same operation.
+    pub(crate) fn log_position(&self) -> Savepoint {
+        Savepoint(self.log.len())
+    }
+
+    /// Reverts all changes since a savepoint.
+    pub fn rollback(&mut self, to: Savepoint) {
+        // Leaves of one chain are written in batches, which is much faster than one by one.
+        let mut batch: Vec<LeafWrite> = Vec::new();
+        let mut batch_chain = None;
+        while self.log.len() > to.0 {
+            let Some(record) = self.log.pop() else { break };
+            if let UndoRecord::Leaf {
                 chain,
                 leaf,
-                using,
-                holding,
-            } = step
+                occupant,
+                claimant,
+            } = record
             {
-                if of != Some(chain) {
-                    self.flush(&mut of, &mut writes);
-                    of = Some(chain);
+                if batch_chain != Some(chain) {
+                    self.flush(&mut batch_chain, &mut batch);
+                    batch_chain = Some(chain);
                 }
-                writes.push((leaf, using, holding));
+                batch.push((leaf, occupant, claimant));
             } else {
-                self.flush(&mut of, &mut writes);
-                self.undo(step);
+                self.flush(&mut batch_chain, &mut batch);
+                self.undo(record);
             }
         }
-        self.flush(&mut of, &mut writes);
-        self.loosened.clear();
+        self.flush(&mut batch_chain, &mut batch);
+        self.emptied_slots.clear();
     }
 
-    /// Makes everything so far final.
-    pub fn seal(&mut self) {
-        self.kept = false;
+    /// Makes all changes so far final and stops keeping them undoable.
+    pub fn commit_all(&mut self) {
+        self.keeps_undo_log = false;
         self.log.clear();
     }
 
-    /// After a change that is meant: forgets how to undo it, unless somebody may want to.
-    pub(crate) fn settled(&mut self) {
-        if !self.kept {
+    /// Clears the log after a complete operation, unless a caller holds a savepoint.
+    pub(crate) fn trim_undo_log(&mut self) {
+        if !self.keeps_undo_log {
             self.log.clear();
         }
     }
 
-    fn flush(&mut self, of: &mut Option<ChainId>, writes: &mut Vec<Write>) {
-        if let Some(chain) = of.take() {
+    fn flush(&mut self, chain: &mut Option<ChainId>, writes: &mut Vec<LeafWrite>) {
+        if let Some(chain) = chain.take() {
             let length = self.log.len();
-            self.write(chain, writes);
+            self.write_leaves(chain, writes);
             self.log.truncate(length);
             writes.clear();
         }
     }
 
-    fn undo(&mut self, step: Step) {
+    fn undo(&mut self, record: UndoRecord) {
         let length = self.log.len();
-        match step {
-            Step::Leaf { .. } => {}
-            Step::Bound(slot) => self.unbind(slot),
-            Step::Unbound(slot, cell) => self.bind(slot, cell),
-            Step::Doomed(slot, was) => self.doom(slot, was),
-            Step::Added(id, grown) => {
-                self.count_group(id, false);
-                self.groups[id.index()] = None;
-                if grown {
-                    self.groups.pop();
-                } else {
-                    self.vacant.push(id.0);
-                }
-                self.sequence -= 1;
+        match record {
+            UndoRecord::Leaf { .. } => {}
+            UndoRecord::Bound(slot) => self.unbind(slot),
+            UndoRecord::Unbound(slot, cell) => self.bind(slot, cell),
+            UndoRecord::Doomed(slot, was_doomed) => self.set_doomed(slot, was_doomed),
+            UndoRecord::GroupAdded(id, grew) => self.groups.undo_add(id, grew),
+            UndoRecord::StateSet(id, state, downgraded) => {
+                self.groups.set_state(id, state, downgraded);
             }
-            Step::Marked(id, state, downgraded) => self.mark_group(id, state, downgraded),
-            Step::Removed(id, group) => {
-                self.vacant.pop();
-                self.groups[id.index()] = Some(*group);
-                self.count_group(id, true);
-            }
-            Step::Pod(id) => {
-                self.count_group(id, false);
-                self.edit(id).pods.pop();
-                self.count_group(id, true);
-            }
+            UndoRecord::GroupRemoved(id, group) => self.groups.undo_remove(id, *group),
+            UndoRecord::PodAdded(id) => self.groups.pop_pod(id),
         }
         self.log.truncate(length);
     }
 
-    pub(crate) fn edit(&mut self, id: GroupId) -> &mut Group {
-        self.groups[id.index()].as_mut().expect("the group exists")
-    }
-
-    /// A new group without pods.
-    pub(crate) fn add_group(&mut self, mut group: Group) -> GroupId {
-        group.sequence = self.sequence;
-        self.sequence += 1;
-        let vacant = self.vacant.pop();
-        let id = GroupId(vacant.unwrap_or(self.groups.len() as u32));
-        if vacant.is_none() {
-            self.groups.push(None);
-        }
-        self.groups[id.index()] = Some(group);
-        self.count_group(id, true);
-        self.log.push(Step::Added(id, vacant.is_none()));
+    /// Adds a group without pods.
+    pub(crate) fn add_group(&mut self, group: Group) -> GroupId {
+        let (id, grew) = self.groups.add(group);
+        self.log.push(UndoRecord::GroupAdded(id, grew));
         id
     }
 
     pub(crate) fn add_pod(&mut self, id: GroupId, pod: Pod) {
-        self.count_group(id, false);
-        self.edit(id).pods.push(pod);
-        self.count_group(id, true);
-        self.log.push(Step::Pod(id));
+        self.groups.push_pod(id, pod);
+        self.log.push(UndoRecord::PodAdded(id));
     }
 
-    pub(crate) fn mark_group(&mut self, id: GroupId, state: GroupState, downgraded: Option<Downgrade>) {
-        self.count_group(id, false);
-        let group = self.edit(id);
-        let step = Step::Marked(id, group.state, group.downgraded);
-        group.state = state;
-        group.downgraded = downgraded;
-        self.count_group(id, true);
-        self.log.push(step);
+    pub(crate) fn set_group_state(&mut self, id: GroupId, state: GroupState, downgraded: Option<Downgrade>) {
+        let (old_state, old_downgraded) = self.groups.set_state(id, state, downgraded);
+        self.log.push(UndoRecord::StateSet(id, old_state, old_downgraded));
     }
 
-    /// Takes out a group that has no leaves any more.
+    /// Removes a group that has no leaves any more.
     pub(crate) fn remove_group(&mut self, id: GroupId) {
-        self.count_group(id, false);
-        let group = self.groups[id.index()].take().expect("the group exists");
-        self.vacant.push(id.0);
-        self.log.push(Step::Removed(id, Box::new(group)));
+        let group = self.groups.remove(id);
+        self.log.push(UndoRecord::GroupRemoved(id, Box::new(group)));
     }
 
-    /// Counts a group in or out of what follows from it: leaves by user, downgraded groups.
-    fn count_group(&mut self, id: GroupId, add: bool) {
-        let group = self.groups[id.index()].as_ref().expect("the group exists");
-        let waiting = &mut self.downgraded[group.vc.index()];
-        if group.downgraded.is_some() {
-            let entry = (group.sequence, id.0);
-            if add {
-                waiting.insert(entry);
-            } else {
-                waiting.remove(&entry);
-            }
-        }
-        if let Some(user) = group.user.filter(|_| group.effective() >= 0) {
-            let held = self.by_user.entry((group.vc.0, user)).or_insert(0);
-            let leaves = group.leaves();
-            *held = if add { *held + leaves } else { *held - leaves };
-            if *held == 0 {
-                self.by_user.remove(&(group.vc.0, user));
-            }
-        }
-    }
-
-    pub(crate) fn doom(&mut self, slot: SlotId, doomed: bool) {
+    pub(crate) fn set_doomed(&mut self, slot: SlotId, doomed: bool) {
         let spec = &self.layout.slots[slot.index()];
         let state = &mut self.slots[slot.index()];
-        self.log.push(Step::Doomed(slot, state.doomed));
+        self.log.push(UndoRecord::Doomed(slot, state.doomed));
         if state.doomed == doomed {
             return;
         }

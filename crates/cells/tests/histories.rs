@@ -1,19 +1,20 @@
-//! Random histories on small clusters: requests, ends, failures, claims that are met or given up, new configurations.
-//! After each step the promise to every virtual cluster holds; again and again everything is counted from scratch.
+//! Random histories on small clusters: requests, releases, failures, claims that are met or dropped, new configurations.
+//! After each step every virtual cluster can get the cells it owns; at intervals all counts are checked.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 
 use dovetail_cells::{
-    CellType, Cells, ChainId, Config, Denied, GroupId, GroupState, MachineId, MachineSet, Outcome, Part,
-    PhysicalCell, Pod, Request, SlotId, Target, Terms, VcId, VirtualCells, VirtualCluster,
+    CellType, Cells, ChainId, Config, GroupId, GroupState, MachineId, MachineSet, Outcome, PhysicalCell,
+    PlacementError, PlacementOptions, Pod, PodSet, Request, SlotId, Target, VcId, VirtualCells,
+    VirtualCluster,
 };
 
-/// Steps in the normal test run, over all seeds.
+/// Steps of the normal test run, over all seeds.
 const STEPS: u64 = 1_000_000;
 
-/// A small generator: the same seed gives the same history.
+/// A small random number generator: the same seed gives the same history.
 struct Dice(u64);
 
 impl Dice {
@@ -34,7 +35,7 @@ impl Dice {
     }
 }
 
-/// A random configuration over the same machines: two kinds of chains, three virtual clusters, perhaps a pinned cell.
+/// Returns a random configuration of the same machines: two leaf types, three virtual clusters, sometimes a pinned cell.
 fn config(dice: &mut Dice) -> Config {
     let mut config = Config::default();
     let kinds = [
@@ -112,7 +113,7 @@ fn config(dice: &mut Dice) -> Config {
         let owner = &names[dice.below(3) as usize];
         config.virtual_clusters.get_mut(owner).unwrap().pinned.push(pin);
     }
-    // Promise cells until something does not fit any more.
+    // Give cells to virtual clusters as long as they fit.
     for _ in 0..12 {
         let owner = &names[dice.below(3) as usize];
         let path = paths[dice.below(paths.len() as u64) as usize].to_owned();
@@ -126,7 +127,7 @@ fn config(dice: &mut Dice) -> Config {
     config
 }
 
-fn request(dice: &mut Dice, cells: &mut Cells, key: u64) -> Request {
+fn random_request(dice: &mut Dice, cells: &mut Cells, key: u64) -> Request {
     let layout = cells.layout();
     let vc = VcId(dice.below(layout.vcs.len() as u64) as u32);
     let pins: Vec<_> = layout.vcs[vc.index()].pinned.values().copied().collect();
@@ -149,12 +150,12 @@ fn request(dice: &mut Dice, cells: &mut Cells, key: u64) -> Request {
             })
             .collect::<Vec<_>>()
     };
-    let mut parts = vec![Part {
+    let mut pod_sets = vec![PodSet {
         target,
         pods: pods(dice),
     }];
     if dice.one_in(10) {
-        parts.push(Part {
+        pod_sets.push(PodSet {
             target: Target::Leaf(dovetail_cells::LeafType(1 - leaf)),
             pods: pods(dice),
         });
@@ -163,11 +164,11 @@ fn request(dice: &mut Dice, cells: &mut Cells, key: u64) -> Request {
     Request {
         key,
         vc,
-        user: user.map(|u| cells.user(&u)),
+        user: user.map(|u| cells.user_id(&u)),
         priority: [-1, -1, 0, 1, 2, 5][dice.below(6) as usize],
         lazy: dice.one_in(2),
-        several_chains: dice.one_in(4),
-        parts,
+        may_span_chains: dice.one_in(4),
+        pod_sets,
     }
 }
 
@@ -175,7 +176,7 @@ struct History {
     dice: Dice,
     cells: Cells,
     key: u64,
-    seen: BTreeMap<&'static str, u64>,
+    counts: BTreeMap<&'static str, u64>,
 }
 
 impl History {
@@ -187,12 +188,12 @@ impl History {
             dice,
             cells,
             key: 0,
-            seen: BTreeMap::new(),
+            counts: BTreeMap::new(),
         }
     }
 
-    fn saw(&mut self, what: &'static str) {
-        *self.seen.entry(what).or_default() += 1;
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
     }
 
     fn any_group(&mut self) -> Option<GroupId> {
@@ -200,7 +201,7 @@ impl History {
         (!groups.is_empty()).then(|| groups[self.dice.below(groups.len() as u64) as usize])
     }
 
-    /// A few slots, twice the same one perhaps, of whomever; mostly none.
+    /// Returns a few random slots of any virtual cluster, possibly repeated; mostly none.
     fn any_slots(&mut self) -> Vec<SlotId> {
         let slots = self.cells.layout().slots.len() as u64;
         if slots == 0 || !self.dice.one_in(3) {
@@ -212,61 +213,61 @@ impl History {
             .collect()
     }
 
-    fn ask(&mut self, thorough: bool) {
+    fn request(&mut self, thorough: bool) {
         self.key += 1;
-        let request = request(&mut self.dice, &mut self.cells, self.key);
+        let request = random_request(&mut self.dice, &mut self.cells, self.key);
         let machines = self.cells.layout().machines.len();
-        let mut some = MachineSet::new(machines);
+        let mut suggested = MachineSet::new(machines);
         for at in 0..machines {
             if !self.dice.one_in(4) {
-                some.insert(MachineId(at as u32));
+                suggested.insert(MachineId(at as u32));
             }
         }
-        let lost = |id: GroupId, _: &dovetail_cells::Group| u64::from(id.0 % 5) * 100;
+        let cost = |id: GroupId, _: &dovetail_cells::Group| u64::from(id.0 % 5) * 100;
         let slots = self.any_slots();
-        let terms = Terms {
-            machines: self.dice.one_in(5).then_some(&some),
-            lost: self.dice.one_in(2).then_some(&lost),
+        let options = PlacementOptions {
+            machines: self.dice.one_in(5).then_some(&suggested),
+            preemption_cost: self.dice.one_in(2).then_some(&cost),
             slots: &slots,
         };
-        let keep = !self.dice.one_in(4);
-        let before = (thorough || !keep && self.dice.one_in(8)).then(|| self.cells.clone());
-        let what = match self.cells.attempt(&request, &terms) {
-            Ok(attempt) => {
-                let placed = *attempt.outcome() == Outcome::Placed;
-                let group = attempt.group();
-                assert_eq!(group.leaves(), request.leaves(), "a gang is placed whole");
-                if let Outcome::Preempting { victims } = attempt.outcome() {
+        let commit = !self.dice.one_in(4);
+        let before = (thorough || !commit && self.dice.one_in(8)).then(|| self.cells.clone());
+        let what = match self.cells.try_place(&request, &options) {
+            Ok(placement) => {
+                let is_placed = *placement.outcome() == Outcome::Placed;
+                let group = placement.group();
+                assert_eq!(group.leaves(), request.leaves(), "a group is placed as a whole");
+                if let Outcome::Preempting { victims } = placement.outcome() {
                     for victim in victims {
-                        let victim = attempt.cells().group(*victim).unwrap();
+                        let victim = placement.cells().group(*victim).unwrap();
                         assert!(
-                            victim.effective() < request.priority,
-                            "only lower priorities give way"
+                            victim.effective_priority() < request.priority,
+                            "only lower priorities are preempted"
                         );
                     }
                 }
-                if keep {
-                    attempt.commit();
+                if commit {
+                    placement.commit();
                 }
-                match (keep, placed) {
+                match (commit, is_placed) {
                     (false, _) => "dropped",
                     (true, true) => "placed",
                     (true, false) => "claimed",
                 }
             }
-            Err(Denied::Refused(_)) => "refused",
-            Err(Denied::Waits(_)) => "waits",
+            Err(PlacementError::Refused(_)) => "refused",
+            Err(PlacementError::Wait(_)) => "waits",
         };
         if let Some(before) = before.filter(|_| !matches!(what, "placed" | "claimed")) {
             assert!(
                 self.cells.is_same_as(&before),
-                "a decision that is not kept left a trace ({what})"
+                "a placement that was rolled back left a trace ({what})"
             );
         }
-        self.saw(what);
+        self.count(what);
     }
 
-    /// A group is taken out and put back where it was.
+    /// Releases a group and puts it back on the same leaves.
     fn put_back(&mut self) {
         let Some(id) = self.any_group() else { return };
         let group = self.cells.group(id).unwrap().clone();
@@ -279,102 +280,100 @@ impl History {
             user: group.user,
             priority: group.priority,
             lazy: group.lazy,
-            several_chains: false,
-            parts: Vec::new(),
+            may_span_chains: false,
+            pod_sets: Vec::new(),
         };
         let healthy =
             (0..self.cells.layout().machines.len()).all(|m| self.cells.is_healthy(MachineId(m as u32)));
-        let quiet = self.cells.groups().all(|(_, g)| g.downgraded.is_none());
+        let none_downgraded = self.cells.groups().all(|(_, g)| g.downgraded.is_none());
         let slot = |cells: &Cells, p: &Pod| cells.slot_of(p.chain, *p.leaves.first()?);
         let slots: Vec<Option<SlotId>> = group.pods.iter().map(|p| slot(&self.cells, p)).collect();
         self.cells.release(id);
         let mut pods = group.pods.clone();
-        let told = self.dice.one_in(2);
-        if !told {
+        let with_slots = self.dice.one_in(2);
+        if !with_slots {
             pods.iter_mut().for_each(|p| p.home = None);
         }
-        let found = match told && group.priority >= 0 {
-            true => self.cells.occupy_in(&request, &pods, &slots),
+        let found = match with_slots && group.priority >= 0 {
+            true => self.cells.occupy_in_slots(&request, &pods, &slots),
             false => self.cells.occupy(&request, &pods),
         };
         match found {
             Some(id) => {
                 let now = self.cells.group(id).unwrap();
                 assert!(now.downgraded.is_none() && now.leaves() == group.leaves());
-                if healthy && quiet && told && group.priority >= 0 {
+                if healthy && none_downgraded && with_slots && group.priority >= 0 {
                     let now: Vec<Option<SlotId>> = pods.iter().map(|p| slot(&self.cells, p)).collect();
-                    assert_eq!(now, slots, "put back into other slots");
+                    assert_eq!(now, slots, "the group is in other slots than before");
                 }
-                self.saw("put back");
+                self.count("put back");
             }
             None => assert!(
-                !(healthy && quiet && told),
-                "what was there a moment ago cannot be put back"
+                !(healthy && none_downgraded && with_slots),
+                "a group that was just released cannot be put back"
             ),
         }
     }
 
     fn step(&mut self, thorough: bool) {
         match self.dice.below(40) {
-            0..=17 => self.ask(thorough),
+            0..=17 => self.request(thorough),
             18..=29 => {
                 if let Some(id) = self.any_group() {
                     self.cells.release(id);
-                    self.saw("released");
+                    self.count("released");
                 }
             }
             30..=32 => {
-                // The victims of somebody go, and the claim is met.
+                // The victims of a preempting group are released, so its claim is met.
                 let claims = |g: &&(GroupId, GroupState)| g.1 == GroupState::Preempting;
                 let groups: Vec<_> = self.cells.groups().map(|(id, g)| (id, g.state)).collect();
                 if let Some((id, _)) = groups.iter().find(claims) {
                     for victim in self.cells.victims(*id) {
                         self.cells.release(victim);
                     }
-                    assert!(self.cells.proceed(*id), "nobody is in the way any more");
-                    self.saw("proceeded");
+                    assert!(self.cells.proceed(*id), "a group without victims must start");
+                    self.count("proceeded");
                 }
             }
             33..=37 => {
                 let machine = MachineId(self.dice.below(self.cells.layout().machines.len() as u64) as u32);
                 let healthy = !self.cells.is_healthy(machine) || self.dice.one_in(3);
                 self.cells.set_health(machine, healthy);
-                self.saw(if healthy { "recovered" } else { "failed" });
+                self.count(if healthy { "recovered" } else { "failed" });
             }
             38 => {
-                // A caller that goes back over several steps.
+                // A caller rolls back several steps.
                 let before = self.cells.clone();
-                let mark = self.cells.checkpoint();
-                let mut some = self.dice.below(4);
-                while some > 0 {
-                    some -= 1;
+                let savepoint = self.cells.savepoint();
+                for _ in 0..self.dice.below(4) {
                     if self.dice.one_in(2) {
-                        self.ask(false);
+                        self.request(false);
                     } else if let Some(id) = self.any_group() {
                         self.cells.release(id);
                     }
                 }
-                self.cells.rollback(mark);
-                self.cells.seal();
-                assert!(self.cells.is_same_as(&before), "going back left a trace");
-                self.saw("rolled back");
+                self.cells.rollback(savepoint);
+                self.cells.commit_all();
+                assert!(self.cells.is_same_as(&before), "a rollback left a trace");
+                self.count("rolled back");
             }
             _ if self.dice.one_in(2) => self.put_back(),
             _ => {
                 if self.dice.one_in(10) {
                     let layout = config(&mut self.dice).compile().unwrap().layout;
                     let before = self.cells.groups().count();
-                    let (cells, fates) = self.cells.reconfigured(layout);
-                    assert_eq!(fates.len(), before, "every group is accounted for");
+                    let (cells, groups) = self.cells.reconfigured(layout);
+                    assert_eq!(groups.len(), before, "every group is reported");
                     self.cells = cells;
-                    self.saw("reconfigured");
+                    self.count("reconfigured");
                 }
             }
         }
     }
 }
 
-/// Runs so many steps of one history.
+/// Runs one history.
 fn run(seed: u64, steps: u64) -> (Cells, BTreeMap<&'static str, u64>) {
     let mut history = History::new(seed);
     for at in 0..steps {
@@ -384,7 +383,7 @@ fn run(seed: u64, steps: u64) -> (Cells, BTreeMap<&'static str, u64>) {
             let slack = history.cells.slack_of(ChainId(chain as u32));
             assert!(
                 slack.iter().all(|s| *s >= 0),
-                "seed {seed} step {at}: the promise is broken: {slack:?}"
+                "seed {seed} step {at}: a virtual cluster cannot get its cells: slack {slack:?}"
             );
         }
         if thorough && let Err(what) = history.cells.check() {
@@ -394,10 +393,10 @@ fn run(seed: u64, steps: u64) -> (Cells, BTreeMap<&'static str, u64>) {
     if let Err(what) = history.cells.check() {
         panic!("seed {seed}: {what}");
     }
-    (history.cells, history.seen)
+    (history.cells, history.counts)
 }
 
-/// How many times the normal number of steps; `DOVETAIL_HISTORY_SCALE=10` for the long run.
+/// Returns the factor for the number of steps; `DOVETAIL_HISTORY_SCALE=10` gives a long run.
 fn scale() -> u64 {
     std::env::var("DOVETAIL_HISTORY_SCALE")
         .ok()
@@ -405,23 +404,23 @@ fn scale() -> u64 {
         .unwrap_or(1)
 }
 
-/// Making room for one machine of a group, under a new configuration, gave up the cell that had just been bound for another
-/// of its machines.
+/// Downgrading others for one machine of a group, under a new configuration, used to unbind the cell that had just been
+/// bound for another of its machines.
 #[test]
-fn a_group_that_is_carried_over_does_not_make_room_at_its_own_cost() {
+fn a_group_that_is_carried_over_keeps_the_cells_bound_for_it() {
     run(962, 5_000);
 }
 
 #[test]
-fn whatever_happens_every_virtual_cluster_can_get_what_it_owns() {
+fn every_virtual_cluster_can_always_get_the_cells_it_owns() {
     let each = 5_000;
-    let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in 0..STEPS * scale() / each {
         for (what, number) in run(seed, each).1 {
-            *seen.entry(what).or_default() += number;
+            *counts.entry(what).or_default() += number;
         }
     }
-    println!("{seen:?}");
+    println!("{counts:?}");
     let all = [
         "placed",
         "claimed",
@@ -438,8 +437,8 @@ fn whatever_happens_every_virtual_cluster_can_get_what_it_owns() {
     ];
     for what in all {
         assert!(
-            seen.get(what).is_some_and(|n| *n > 100),
-            "{what} hardly ever happened: {seen:?}"
+            counts.get(what).is_some_and(|n| *n > 100),
+            "{what} happened too rarely: {counts:?}"
         );
     }
 }

@@ -1,52 +1,49 @@
-//! `simulate --explain JOB`: where a job is and what keeps it there, whenever that changes.
+//! `simulate --explain JOB`: the state of a job and the reason for it, whenever it changes.
 
 use std::collections::BTreeSet;
 
+use dovetail_console::{self as console, Failure, Names};
 use dovetail_engine::Explanation;
-use dovetail_model::JobId;
+use dovetail_model::JobKey;
 use dovetail_report::format::span;
 use dovetail_sim::{Journal, SimConfig};
 use dovetail_workload::Workload;
 
-use crate::failure::Failure;
-use crate::show;
-use crate::words::Words;
-
-/// The jobs with these names in the trace.
+/// Returns the jobs with these names in the trace.
 ///
 /// # Errors
-/// Names the one that is not there.
-pub fn jobs(names: &[String], workload: &Workload) -> Result<BTreeSet<JobId>, Failure> {
+/// Names the job that does not exist.
+pub fn jobs(names: &[String], workload: &Workload) -> Result<BTreeSet<JobKey>, Failure> {
     let find = |name: &String| {
         let found = workload.jobs.iter().position(|j| j.label.to_string() == *name);
-        found.map(|i| JobId(i as u32)).ok_or_else(|| {
+        found.map(|i| JobKey(i as u32)).ok_or_else(|| {
             let first = workload
                 .jobs
                 .first()
                 .map_or_else(String::new, |j| j.label.to_string());
             Failure::request(format!(
-                "--explain {name}: no job of the workload is called that; expected a name such as {first}"
+                "--explain {name}: unknown job: expected a name from the workload such as {first}"
             ))
         })
     };
     names.iter().map(find).collect()
 }
 
-/// What a journal has been told of the jobs it asked after.
+/// Returns a table of the explanations in a journal.
 pub fn table(journal: &Journal, workload: &Workload, config: &SimConfig) -> comfy_table::Table {
     let nodes: Vec<String> = config.cluster.nodes.values().map(|n| n.name.clone()).collect();
-    let words = Words::new(workload, &nodes);
-    let mut table = show::table(&["time", "job", "where it is"]);
+    let words = Names::new(workload, &nodes);
+    let mut table = console::table(&["time", "job", "state"]);
     let mut last = None;
-    for (at, job, answer) in &journal.answers {
+    for (at, job, answer) in &journal.explanations {
         let text = match answer {
-            Explanation::Unknown => "is done".to_owned(),
-            Explanation::Stopping => "is stopping".to_owned(),
-            Explanation::Running { gpus, nodes, .. } => format!("runs on {gpus} GPUs of {nodes} nodes"),
+            Explanation::Unknown => "finished".to_owned(),
+            Explanation::Stopping => "stopping".to_owned(),
+            Explanation::Running { gpus, nodes, .. } => format!("running on {gpus} GPUs of {nodes} nodes"),
             Explanation::Waiting { reasons, ahead, .. } => {
                 let mut parts: Vec<String> = reasons.iter().map(|r| words.reason(r)).collect();
-                parts.extend((*ahead > 0).then(|| format!("{ahead} jobs wait ahead of it")));
-                format!("waits: {}", parts.join("; "))
+                parts.extend((*ahead > 0).then(|| format!("{ahead} jobs ahead of it in the queue")));
+                format!("queued: {}", parts.join("; "))
             }
         };
         if last.as_ref() != Some(&(*job, text.clone())) {

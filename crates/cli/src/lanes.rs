@@ -1,6 +1,6 @@
 //! A group's period drawn with letters: a row for each resource, two periods side by side.
 
-use dovetail_model::layout::{Layout, Resource, Use};
+use dovetail_model::layout::{Layout, Resource, ResourceUse};
 use dovetail_report::format::grouped;
 
 /// Columns the names of resources take.
@@ -13,7 +13,7 @@ pub fn letter(member: usize) -> char {
     char::from(b'A' + (member % 26) as u8)
 }
 
-/// Names that differ: models that are there several times are numbered.
+/// Returns unique names: models that occur several times are numbered.
 pub fn names(models: &[&str]) -> Vec<String> {
     let mut names = Vec::new();
     for (i, model) in models.iter().enumerate() {
@@ -51,17 +51,17 @@ pub fn draw(layout: &Layout, width: usize, colours: bool) -> String {
     text
 }
 
-/// One period of one resource: who uses each cell, and whether its use is shorter than a cell.
+/// One period of one resource: the member in each cell, and whether its use is shorter than a cell.
 fn row(layout: &Layout, resource: Resource, cells: usize) -> Vec<Option<(usize, bool)>> {
     let cell = layout.steady_us / cells as f64;
     let mut row = vec![None; cells];
-    let uses: Vec<&Use> = layout.uses.iter().filter(|u| u.resource == resource).collect();
+    let uses: Vec<&ResourceUse> = layout.uses.iter().filter(|u| u.resource == resource).collect();
     for (i, place) in row.iter_mut().enumerate() {
         let middle = (i as f64 + 0.5) * cell;
         let user = uses.iter().find(|u| u.start_us <= middle && middle < u.end_us);
         *place = user.map(|u| (u.member, false));
     }
-    // What is too short to reach the middle of a cell still gets one, if nobody else has it.
+    // A use too short to reach the middle of a cell still gets one, if it is free.
     for one in uses {
         let (first, last) = ((one.start_us / cell) as usize, (one.end_us / cell) as usize);
         let range = first.min(cells - 1)..=last.min(cells - 1);
@@ -121,7 +121,7 @@ mod tests {
     use dovetail_model::stages::Ordering;
 
     #[test]
-    fn rows_fit_the_width_and_short_stages_are_seen() {
+    fn rows_fit_the_width_and_short_stages_are_visible() {
         let group = [
             Stages::three(514_000, 14_000, 0, 517_000),
             Stages::three(500, 160_000, 300, 178_000),

@@ -1,47 +1,43 @@
-//! The command line: thin skins over the other crates. Flags are parsed to plain data ([`args`]), lifted into ready
-//! objects ([`setup`]), and handed to one file per command ([`commands`]).
+//! The command line, a thin layer over the other crates. Flags are parsed to plain data ([`args`]), turned into
+//! configured objects ([`setup`]), and passed to one file per command ([`commands`]).
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
 
 pub mod args;
 pub mod commands;
+pub mod comparison;
 pub mod explain;
-pub mod failure;
 pub mod kube;
 pub mod lanes;
 pub mod live;
-pub mod profiler;
-pub mod progress;
+pub mod part_names;
 pub mod scenario;
-pub mod scratch;
 pub mod setup;
-pub mod show;
 pub mod tenancy;
-pub mod words;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use dovetail_console::{self as console, Failure};
 
 use args::{Cli, Command};
-use failure::Failure;
 
 /// Runs the command the process was called with. Exit codes: 0 done, 1 the work failed, 2 the request was wrong.
 pub fn main() -> ExitCode {
-    // The processes that hold tasks are this program too; they need no flags.
+    // The shims that hold tasks are this program too; they need no flags.
     let words: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
     if let [first, second, rest @ ..] = words.as_slice()
         && first == "agent"
         && second == "--exec-task"
     {
-        return ExitCode::from(u8::try_from(dovetail_node::shim(rest)).unwrap_or(1));
+        return ExitCode::from(u8::try_from(dovetail_agent::shim(rest)).unwrap_or(1));
     }
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{} {failure}", show::error_label());
+            eprintln!("{} {failure}", console::error_label());
             failure.exit_code()
         }
     }

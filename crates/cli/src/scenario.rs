@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use clap::Args;
+use dovetail_console::{Failure, OrFailure};
 use dovetail_model::suggest::nearest;
 use serde::Deserialize;
 
 use crate::args::RunArgs;
-use crate::failure::{Blame, Failure};
 
-/// What a scenario file may say besides the flags of every run.
+/// The content of a scenario file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scenario {
     /// The policy of `simulate`.
@@ -57,7 +57,7 @@ impl List {
 }
 
 impl Scenario {
-    /// Refuses keys that the command has no use for.
+    /// Rejects keys that the command does not accept.
     ///
     /// # Errors
     /// Names the key and the command that takes it.
@@ -79,7 +79,7 @@ impl Scenario {
 /// Reads a scenario file.
 ///
 /// # Errors
-/// Names the file and the key that is wrong.
+/// Names the file and the invalid key.
 pub fn read(path: &Path) -> Result<Scenario, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|e| anyhow::anyhow!("cannot read scenario {}: {e}", path.display()))
@@ -92,7 +92,7 @@ pub fn read(path: &Path) -> Result<Scenario, Failure> {
 /// Parses the text of a scenario file.
 ///
 /// # Errors
-/// A sentence on the key that is wrong.
+/// A message that names the invalid key.
 pub fn parse(text: &str) -> Result<Scenario, String> {
     let mut map: std::collections::BTreeMap<String, serde_json::Value> = match text.trim() {
         "" => std::collections::BTreeMap::new(),

@@ -1,11 +1,11 @@
-//! From flags to ready objects: the workload, the cluster, the run's configuration, policies.
+//! From flags to configured objects: the workload, the cluster, the run's configuration, policies.
 
 use std::path::Path;
 
 use anyhow::anyhow;
+use dovetail_console::{Failure, OrFailure};
 use dovetail_engine::{Clock, Knowledge, Policy};
-use dovetail_model::{ClusterSpec, Rate, Scaling, Time};
-use dovetail_policies::knobs::parse_span;
+use dovetail_model::{ClusterSpec, Rate, Scaling, Time, parse_span};
 use dovetail_policies::{Overrides, build};
 use dovetail_report::format::span as span_text;
 use dovetail_sim::{Failures, SimConfig, compat};
@@ -14,22 +14,22 @@ use dovetail_workload::profiles::Profiles;
 use dovetail_workload::{Format, SensitivityTable, Workload, describe_cluster, read};
 
 use crate::args::{CompatArg, KnowledgeArg, RunArgs};
-use crate::failure::{Blame, Failure};
 use crate::tenancy;
 
 /// The cluster when none is given.
-const DEFAULT_CLUSTER: &str = "16x8";
-/// Jobs to generate when nothing is said.
+const DEFAULT_VIRTUAL_CLUSTER: &str = "16x8";
+/// Default number of generated jobs.
 const DEFAULT_JOBS: u64 = 2000;
-/// Load of a generated workload when nothing is said.
+/// Default load of a generated workload.
 const DEFAULT_LOAD: f64 = 0.9;
 
 /// The cluster.
 ///
 /// # Errors
-/// Names what is wrong with the flag or the file.
+/// Names the flag or file and the error.
 pub fn cluster(args: &RunArgs) -> Result<ClusterSpec, Failure> {
-    let described = describe_cluster(args.cluster.as_deref().unwrap_or(DEFAULT_CLUSTER)).or_request()?;
+    let described =
+        describe_cluster(args.cluster.as_deref().unwrap_or(DEFAULT_VIRTUAL_CLUSTER)).or_request()?;
     if !args.quiet {
         described.notes.iter().for_each(|note| eprintln!("note: {note}"));
     }
@@ -39,7 +39,7 @@ pub fn cluster(args: &RunArgs) -> Result<ClusterSpec, Failure> {
 /// The format with this name.
 ///
 /// # Errors
-/// Names the formats there are.
+/// Lists the known formats.
 pub fn format(name: Option<&str>) -> Result<Option<Format>, Failure> {
     name.map(|n| n.parse::<Format>()).transpose().or_request()
 }
@@ -47,7 +47,7 @@ pub fn format(name: Option<&str>) -> Result<Option<Format>, Failure> {
 /// The workload for one load and seed: a trace, stretched if asked for, or a generated one.
 ///
 /// # Errors
-/// Names what is wrong with a flag or the file.
+/// Names the flag or file and the error.
 pub fn workload(
     args: &RunArgs,
     cluster: &ClusterSpec,
@@ -65,7 +65,7 @@ pub fn workload(
 /// The table of sensitivities by name or file, or else the one that suits the cluster.
 ///
 /// # Errors
-/// Names the tables there are, or what is wrong with the file.
+/// Lists the known tables, or names the error in the file.
 pub fn sensitivity_table(
     name: Option<&str>,
     cluster: &ClusterSpec,
@@ -80,7 +80,7 @@ pub fn sensitivity_table(
 /// The table of sensitivities of this name, or in this file.
 ///
 /// # Errors
-/// Names the tables there are, or what is wrong with the file.
+/// Lists the known tables, or names the error in the file.
 pub fn named_sensitivity_table(name: &str) -> Result<SensitivityTable, Failure> {
     if let Some(table) = SensitivityTable::builtin(name) {
         return Ok(table);
@@ -104,7 +104,7 @@ fn rigid_workload(args: &RunArgs, gpus: u32, load: Option<f64>, seed: u64) -> Re
             if let Some(jobs) = args.jobs {
                 workload.truncate(usize::try_from(jobs).unwrap_or(usize::MAX));
             }
-            // A Blox workload says its own arrivals; there the load only names the row of a table.
+            // A Blox workload has its own arrivals; the load only selects the row of a table.
             if args.compat != Some(CompatArg::Blox) {
                 stretch(&mut workload, args.jobs_per_hour, load, gpus)?;
             }
@@ -143,10 +143,10 @@ fn generator(args: &RunArgs, gpus: u32, load: Option<f64>, seed: u64) -> Result<
     Ok(spec)
 }
 
-/// How the run goes, on this cluster with this seed.
+/// Returns the configuration of a run on this cluster with this seed.
 ///
 /// # Errors
-/// Names the flag that is wrong and what would be accepted.
+/// Names the invalid flag and the accepted values.
 pub fn config(args: &RunArgs, cluster: ClusterSpec, seed: u64) -> Result<SimConfig, Failure> {
     let mut config = SimConfig::new(cluster);
     config.seed = seed;
@@ -195,7 +195,7 @@ fn outages(path: &Path, cluster: &ClusterSpec) -> Result<Vec<dovetail_sim::Outag
 /// Speeds for the models of a workload, once both are known.
 ///
 /// # Errors
-/// Names what `--spread-penalty` and `--profiles` accept.
+/// Names the accepted values of `--spread-penalty` and `--profiles`.
 pub fn speeds(args: &RunArgs, workload: &Workload, config: &mut SimConfig) -> Result<(), Failure> {
     if let Some(text) = &args.spread_penalty {
         let factor = text.parse::<f64>().ok().filter(|f| *f > 0.0 && *f <= 1.0);
@@ -319,10 +319,10 @@ fn overrides(args: &RunArgs) -> Overrides {
     }
 }
 
-/// The policy, and the configuration changed where a reference system wants it.
+/// Returns the policy, and adapts the configuration to a reference system.
 ///
 /// # Errors
-/// Names the policy, part or knob that does not exist, with the nearest that do.
+/// Names the unknown policy, part or knob, with similar known ones.
 pub fn policy(
     name: &str,
     args: &RunArgs,
@@ -340,24 +340,24 @@ pub fn policy(
         Some(CompatArg::Muri) => compat::muri(name, &parts, workload, config).or_request(),
         Some(CompatArg::Synergy) => compat::synergy(name, &parts, workload, config).or_request(),
     }?;
-    // What was read from a file is called by the name of the file.
+    // A tenancy read from a file is named after the file.
     if let (Some(read), Some(given)) = (&parts.tenancy, &args.tenancy) {
         policy.name = policy.name.replace(read.as_str(), given);
     }
     Ok((policy, needs))
 }
 
-/// A sentence where jobs take turns that are no longer than it takes to start again, so that they get nowhere.
+/// Returns a warning if the turns of jobs are shorter than a restart, so that jobs make no progress.
 pub fn short_turns(policy: &Policy, workload: &Workload, config: &SimConfig) -> Option<String> {
     let cost = config.restart_cost;
-    if cost == Time::ZERO || !policy.discipline.looks_at_holders() {
+    if cost == Time::ZERO || !policy.discipline.needs_holders() {
         return None;
     }
     let round = match config.clock {
         Clock::Rounds { period, .. } => period,
         Clock::Events => Time::ZERO,
     };
-    let turn = |gpus: u32| policy.order.turn(gpus).map(|turn| turn.max(round));
+    let turn = |gpus: u32| policy.order.time_slice(gpus).map(|turn| turn.max(round));
     let short = |gpus: u32| turn(gpus).is_some_and(|turn| turn <= cost);
     let jobs = workload.jobs.iter().filter(|j| short(j.gpus)).count();
     let narrowest = workload.jobs.iter().map(|j| j.gpus).filter(|g| short(*g)).min()?;
@@ -388,10 +388,10 @@ pub fn split_policies(text: &str) -> Vec<String> {
     names
 }
 
-/// Reads `1..5` (both ends included) or `1,2,3`.
+/// Parses `1..5` (both ends included) or `1,2,3`.
 ///
 /// # Errors
-/// Says what is expected.
+/// Names the expected format.
 pub fn seeds(text: &str) -> Result<Vec<u64>, Failure> {
     let bad = || {
         Failure::request(format!(
@@ -414,10 +414,10 @@ pub fn seeds(text: &str) -> Result<Vec<u64>, Failure> {
         .collect()
 }
 
-/// Reads a list of loads.
+/// Parses a list of loads.
 ///
 /// # Errors
-/// Says what is expected.
+/// Names the expected format.
 pub fn loads(text: &str) -> Result<Vec<f64>, Failure> {
     let bad = || {
         Failure::request(format!(

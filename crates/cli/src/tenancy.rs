@@ -1,19 +1,18 @@
-//! `--tenancy`: what tenants may use, with the files it names.
+//! `--tenancy`: the shares of tenants, with the files it names.
 
 use std::path::Path;
 
+use dovetail_console::{Failure, OrFailure};
 use dovetail_model::TenantId;
 use dovetail_policies::Overrides;
-use dovetail_policies::tenancy::{CellMap, Share, SharedCells, Shares};
+use dovetail_policies::tenancy::{CellMap, QuotaShare, QuotaShares, SharedCells};
 use dovetail_sim::SimConfig;
-use dovetail_workload::{Workload, quota::read_quota, read_hived};
+use dovetail_workload::{Workload, quota::read_quota};
 
-use crate::failure::{Blame, Failure};
-
-/// Fills in what a tenancy has to know of the tenants of the workload, and of the files it names.
+/// Resolves the tenants of the workload and the files that a tenancy names.
 ///
 /// # Errors
-/// What is wrong with the file, or with what it promises.
+/// Names the error in the file, or in its guarantees.
 pub fn resolve(overrides: &mut Overrides, workload: &Workload, config: &SimConfig) -> Result<(), Failure> {
     let Some(text) = &overrides.tenancy else {
         return Ok(());
@@ -36,7 +35,7 @@ fn cells(
     config: &SimConfig,
     tenants: &[String],
 ) -> Result<SharedCells, Failure> {
-    let (_, compiled) = read_hived(Path::new(file)).or_request()?;
+    let (_, compiled) = dovetail_hived::read_config(Path::new(file)).or_request()?;
     let layout = compiled.layout;
     let stranger = workload
         .jobs
@@ -45,7 +44,7 @@ fn cells(
     if let Some(job) = stranger {
         let names: Vec<&str> = layout.vcs.iter().map(|vc| vc.name.as_str()).collect();
         return Err(Failure::request(format!(
-            "--tenancy cells: tenant `{}` of the workload is no virtual cluster of {file}; it has {}",
+            "--tenancy cells: tenant `{}` of the workload is not a virtual cluster of {file}: expected one of {}",
             workload.names.tenants[job.tenant],
             names.join(", ")
         )));
@@ -55,14 +54,14 @@ fn cells(
     Ok(SharedCells::new(map.with_users(&users)))
 }
 
-/// The shares as they were written, or as the file has them.
-fn shares(what: &str) -> Result<Shares, Failure> {
+/// Returns the shares from the text, or from the file it names.
+fn shares(what: &str) -> Result<QuotaShares, Failure> {
     if what.contains('=') {
-        return Shares::parse(what).or_request();
+        return QuotaShares::parse(what).or_request();
     }
-    let mut shares = Shares::default();
+    let mut shares = QuotaShares::default();
     for (name, guaranteed, borrowed) in read_quota(Path::new(what)).or_request()? {
-        let share = Share {
+        let share = QuotaShare {
             guaranteed,
             borrowed: borrowed.unwrap_or(u32::MAX),
         };
@@ -74,8 +73,8 @@ fn shares(what: &str) -> Result<Shares, Failure> {
     Ok(shares)
 }
 
-/// No more may be promised than there is, and every tenant with jobs has to have a share.
-fn keepable(shares: &Shares, workload: &Workload, config: &SimConfig) -> Result<(), Failure> {
+/// Checks that guarantees do not exceed the cluster, and that every tenant with jobs has a share.
+fn keepable(shares: &QuotaShares, workload: &Workload, config: &SimConfig) -> Result<(), Failure> {
     let promised: u64 = shares.named.values().map(|s| u64::from(s.guaranteed)).sum();
     let others = |name: &String| !shares.named.contains_key(name);
     let has_jobs = |tenant: TenantId| workload.jobs.iter().any(|j| j.tenant == tenant);
@@ -88,12 +87,12 @@ fn keepable(shares: &Shares, workload: &Workload, config: &SimConfig) -> Result<
     let (promised, gpus) = (promised + each * others.len() as u64, config.cluster.gpus());
     if promised > u64::from(gpus) {
         return Err(Failure::request(format!(
-            "--tenancy quota: {promised} GPUs are guaranteed in all, but the cluster has {gpus}; expected no more than that"
+            "--tenancy quota: guarantees of {promised} GPUs exceed the {gpus} GPUs of the cluster"
         )));
     }
     match shares.default {
         None if !others.is_empty() => Err(Failure::request(format!(
-            "--tenancy quota: no share for {}; add TENANT=GPUS for {}, or default=GPUS for all others",
+            "--tenancy quota: missing share for {}: add TENANT=GPUS for {}, or default=GPUS for all others",
             others
                 .iter()
                 .map(|n| format!("`{n}`"))

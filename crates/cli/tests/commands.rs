@@ -174,3 +174,14 @@ fn completions_are_printed_for_every_shell() {
         );
     }
 }
+
+#[test]
+fn completions_offer_every_registered_preset_and_part() {
+    let shown = dovetail(&["completions", "bash"]);
+    let words: std::collections::BTreeSet<&str> = shown.split([' ', '"', '\n']).collect();
+    let parts = dovetail_policies::registry::all();
+    let presets = dovetail_policies::presets().iter().map(|preset| preset.name);
+    for name in presets.chain(parts.iter().map(|part| part.name)) {
+        assert!(words.contains(name), "{name} is missing");
+    }
+}

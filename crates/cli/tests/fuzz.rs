@@ -1,7 +1,7 @@
 //! What people write by hand never makes the program panic: policies, spans, lists, scenarios, failure files.
 
 use dovetail::{scenario, setup};
-use dovetail_policies::knobs::parse_span;
+use dovetail_model::parse_span;
 use dovetail_policies::{Overrides, PartSpec, build};
 use dovetail_sim::Failures;
 use proptest::prelude::*;

@@ -117,7 +117,7 @@ fn a_command_reads_prints_and_ends_as_if_it_ran_here() {
     assert_eq!(
         note,
         format!(
-            "note: pod {}, the first of 2 that run; --task chooses another\n",
+            "note: using pod {}, the first of 2 running; choose another with --task\n",
             name(&pods[0])
         )
     );
@@ -146,7 +146,7 @@ fn old_kubelets_and_api_servers_that_translate_are_understood() {
     let Some((cluster, job)) = running() else { return };
     let pod = name(&cluster.pods(&job)[0]);
     // Of a kubelet that knows only the version before, the end of the input cannot be told.
-    cluster.node_api.be_old(true);
+    cluster.node_api.set_pre_1_30(true);
     let folder = tempfile::tempdir().unwrap();
     let go_on = folder.path().join("go-on");
     let script = format!(
@@ -158,11 +158,11 @@ fn old_kubelets_and_api_servers_that_translate_are_understood() {
     let mut said = String::new();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     errors.read_line(&mut said).unwrap();
-    assert!(said.contains("too old to be told"), "{said}");
+    assert!(said.contains("does not support closing the input"), "{said}");
     std::fs::write(go_on, "").unwrap();
     let (code, out, _) = shown(&child.wait_with_output().unwrap());
     assert_eq!((code, out.as_str()), (Some(3), "got hello\n"));
-    cluster.node_api.be_old(false);
+    cluster.node_api.set_pre_1_30(false);
 
     // Where the kubelet does not say that it speaks WebSocket, the API server itself does, and speaks SPDY to the kubelet, which
     // this one does not: the client hears from the real thing that, and why, it came to nothing.
@@ -175,7 +175,7 @@ fn old_kubelets_and_api_servers_that_translate_are_understood() {
     let (code, out, said) = shown(&exec(&cluster, &[&pod, "-i", "--", "cat"], b"lost"));
     assert_eq!((code, out.as_str()), (Some(1), ""));
     assert!(
-        said.contains("commands over WebSocket") && said.contains(&pod),
+        said.contains("a command over WebSocket") && said.contains(&pod),
         "{said}"
     );
 }

@@ -278,7 +278,7 @@ fn a_leader_that_is_killed_under_load_leaves_nothing_half_done() {
         for _ in 0..kills {
             let (at, _) = leader(
                 &mut replicas,
-                "Nodes and pods are known",
+                "Nodes and pods listed",
                 SystemTime::UNIX_EPOCH,
                 &anew,
             );

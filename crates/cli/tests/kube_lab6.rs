@@ -64,7 +64,7 @@ fn preemption_test_gives_way_to_prod_on_dan_and_runs_again_after_it() {
     assert!(cluster.is_complete(&high));
     let again = &cluster.pods(&low)[0];
     assert_ne!(again["metadata"]["uid"], first, "it starts from scratch");
-    assert_eq!(again["metadata"]["annotations"]["dovetail.io/launch"], "2");
+    assert_eq!(again["metadata"]["annotations"]["dovetail.io/attempt"], "2");
     cluster.finish(&low);
     // That it was preempted does not count as a failure.
     cluster.until("it completes", || cluster.is_complete(&low));

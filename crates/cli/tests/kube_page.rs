@@ -157,10 +157,7 @@ fn jobs_are_sent_shown_read_and_stopped_through_the_page_and_survive_a_restart()
         &["vc", "remove", "default"],
     ] {
         let said = page.dovetail(args, "").unwrap_err();
-        assert!(
-            said.contains("cannot be done here on Kubernetes; "),
-            "{args:?}: {said}"
-        );
+        assert!(said.contains("not supported on Kubernetes; "), "{args:?}: {said}");
     }
 
     // Another one waits; numbers, names and places are the same for the next scheduler.
@@ -189,7 +186,7 @@ fn jobs_are_sent_shown_read_and_stopped_through_the_page_and_survive_a_restart()
     let waits = page.submit(&cluster.file(6));
     page.until(&waits, "queued");
     let held = page.dovetail(&["job", "hold", &waits], "").unwrap_err();
-    assert!(held.contains("cannot be done here on Kubernetes"), "{held}");
+    assert!(held.contains("not supported on Kubernetes"), "{held}");
     page.dovetail(&["job", "stop", &waits], "").unwrap();
     let waiting = page.sent_as(&waits);
     cluster.until("what waited is gone too", || cluster.pods(&waiting).is_empty());
@@ -205,7 +202,7 @@ fn jobs_are_sent_shown_read_and_stopped_through_the_page_and_survive_a_restart()
     let name = page.sent_as(zero);
     cluster.finish_one(&name, 0);
     page.until(zero, "completed");
-    cluster.until("the other is ended", || page.job(one)["over"] == true);
+    cluster.until("the other is ended", || !page.job(one)["ended"].is_null());
 
     // Whoever leads next knows them all, and how they ended; and gives out no number again.
     let all = [&first, &second, &waits, zero];
@@ -219,7 +216,7 @@ fn jobs_are_sent_shown_read_and_stopped_through_the_page_and_survive_a_restart()
     page.until(one, "cancelled");
     for (was, is) in before.iter().zip(ended(&page)) {
         for key in [
-            "id", "name", "user", "gpus", "state", "tenant", "priority", "over",
+            "id", "name", "user", "gpus", "state", "tenant", "priority", "ended",
         ] {
             assert!(!was[key].is_null(), "{key}: {was:#}");
             assert_eq!(is[key], was[key], "{key}: {was:#} became {is:#}");

@@ -168,7 +168,8 @@ fn a_table_is_written_added_to_and_accepted_by_simulate() {
     );
     let other = measure("gnmt", "60", &[]);
     assert!(other.contains("exit code 2"), "{other}");
-    let told = "! error: mine.yaml: speed is 1 there at 1 CPUs and 50.0 GB beside each GPU, here at 1 CPUs and 60.0 GB";
+    let told =
+        "! error: mine.yaml: speed is 1 at 1 CPU and 50.0 GB per GPU there, but at 1 CPU and 60.0 GB here";
     assert!(other.contains(told), "{other}");
 }
 
@@ -194,9 +195,9 @@ fn what_cannot_be_measured_says_why() {
         line
     };
     insta::assert_snapshot!(work(&["--", "sh", "-c", "echo no data set >&2; exit 3"]), @"error: sh failed with exit status: 3: no data set");
-    insta::assert_snapshot!(work(&["--patience", "0.3", "--", "sleep", "60"]), @"error: sleep told of its progress 0 times, which is too few to measure: expected a line on standard output for each iteration");
-    insta::assert_snapshot!(work(&["--pattern", "step", "--", "sh", "-c", "echo begin; echo end"]), @r#"error: sh told of its progress 0 times, which is too few to measure: expected lines that match "step""#);
-    insta::assert_snapshot!(work(&["--pattern", "at (.*)", "--", "sh", "-c", "echo at once; sleep 9"]), @r#"error: the group of --pattern matched "once", expected a number of iterations"#);
+    insta::assert_snapshot!(work(&["--patience", "0.3", "--", "sleep", "60"]), @"error: sleep reported 0 iterations, too few to measure: expected a line on standard output for each iteration");
+    insta::assert_snapshot!(work(&["--pattern", "step", "--", "sh", "-c", "echo begin; echo end"]), @r#"error: sh reported 0 iterations, too few to measure: expected lines that match "step""#);
+    insta::assert_snapshot!(work(&["--pattern", "at (.*)", "--", "sh", "-c", "echo at once; sleep 9"]), @r#"error: --pattern: the group matched "once", expected a number of iterations"#);
     insta::assert_snapshot!(work(&["--", "no-such-program-here"]), @"error: cannot start no-such-program-here: No such file or directory (os error 2)");
     insta::assert_snapshot!(request(&["--pattern", "step (", "--", "true"]), @r#"error: --pattern: found open group without closing ')' in "step (""#);
     insta::assert_snapshot!(request(&["--seconds", "0", "--", "true"]), @"error: --seconds: found 0, expected a number above 0 and below 1e9");

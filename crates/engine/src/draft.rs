@@ -1,17 +1,17 @@
-//! A trial change of who holds what. It is applied at once, written down, and can be rolled back to any mark.
+//! A trial change of allocations. It is applied at once, recorded, and can be rolled back to any mark.
 
 use std::collections::BTreeSet;
 
-use dovetail_model::{Allocation, JobId};
+use dovetail_model::{Allocation, JobKey};
 use smallvec::SmallVec;
 
 use crate::parts::Tenancy;
 use crate::state::State;
 
-/// One step: the job held `before`.
+/// One recorded step: the job held `before`.
 #[derive(Debug, Clone)]
 struct Step {
-    job: JobId,
+    job: JobKey,
     before: Option<Allocation>,
     shared: bool,
 }
@@ -22,41 +22,41 @@ pub struct Draft {
     steps: Vec<Step>,
 }
 
-/// A point in a draft to come back to.
+/// A point in a draft to which it can be rolled back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(usize);
 
-/// What a draft changed.
+/// The net change of a draft.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Who held nothing and has GPUs now.
-    pub(crate) come: Vec<JobId>,
-    /// What everyone else held whose GPUs are others now, or none, in the order they were first touched.
-    pub(crate) others: Vec<(JobId, Allocation)>,
+    /// Jobs that held nothing and have GPUs now.
+    pub(crate) placed: Vec<JobKey>,
+    /// Jobs that hold other GPUs now, or none, with what they held before, in the order in which they first changed.
+    pub(crate) changed: Vec<(JobKey, Allocation)>,
 }
 
-/// Jobs that were met. Of a few, looking at all of them is fastest.
-enum Seen {
-    Few(SmallVec<[JobId; 16]>),
-    Many(BTreeSet<JobId>),
+/// A set of jobs. Up to 16 of them are searched linearly, which is fastest.
+enum JobSet {
+    Few(SmallVec<[JobKey; 16]>),
+    Many(BTreeSet<JobKey>),
 }
 
-impl Seen {
-    /// At most so many.
-    fn of(count: usize) -> Self {
+impl JobSet {
+    /// Returns an empty set for up to `count` jobs.
+    fn for_count(count: usize) -> Self {
         match count <= 16 {
             true => Self::Few(SmallVec::new()),
             false => Self::Many(BTreeSet::new()),
         }
     }
 
-    /// Whether it is new.
-    fn insert(&mut self, job: JobId) -> bool {
+    /// Adds a job. Returns whether it is new.
+    fn insert(&mut self, job: JobKey) -> bool {
         match self {
-            Self::Many(seen) => seen.insert(job),
-            Self::Few(seen) if seen.contains(&job) => false,
-            Self::Few(seen) => {
-                seen.push(job);
+            Self::Many(jobs) => jobs.insert(job),
+            Self::Few(jobs) if jobs.contains(&job) => false,
+            Self::Few(jobs) => {
+                jobs.push(job);
                 true
             }
         }
@@ -64,21 +64,26 @@ impl Seen {
 }
 
 impl Draft {
-    /// Here.
+    /// Returns a mark of the current point.
     pub fn mark(&self) -> Mark {
         Mark(self.steps.len())
     }
 
-    /// Gives the job these GPUs; it must hold none.
+    /// Whether no step was taken.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Gives GPUs to a job that holds none.
     pub(crate) fn assign(
         &mut self,
         state: &mut State,
         tenancy: &mut dyn Tenancy,
-        job: JobId,
+        job: JobKey,
         allocation: Allocation,
         shared: bool,
     ) {
-        state.hand_out(job, allocation, shared, tenancy);
+        state.allocate(job, allocation, shared, tenancy);
         self.steps.push(Step {
             job,
             before: None,
@@ -86,20 +91,14 @@ impl Draft {
         });
     }
 
-    /// Takes the job's GPUs away and returns them.
+    /// Takes the GPUs of a job away and returns them.
     pub(crate) fn unassign(
         &mut self,
         state: &mut State,
         tenancy: &mut dyn Tenancy,
-        job: JobId,
+        job: JobKey,
     ) -> Allocation {
-        let allocation = state
-            .entry(job)
-            .job
-            .allocation
-            .take()
-            .expect("only a holder loses GPUs");
-        state.give_back(job, &allocation, tenancy);
+        let allocation = release(state, tenancy, job);
         self.steps.push(Step {
             job,
             before: Some(allocation.clone()),
@@ -108,50 +107,44 @@ impl Draft {
         allocation
     }
 
-    /// Undoes everything since the mark.
+    /// Undoes all steps since the mark.
     pub(crate) fn rollback(&mut self, state: &mut State, tenancy: &mut dyn Tenancy, mark: Mark) {
         while self.steps.len() > mark.0 {
-            let step = self.steps.pop().expect("longer than the mark");
+            let step = self.steps.pop().expect("there are more steps than at the mark");
             match step.before {
-                Some(allocation) => state.hand_out(step.job, allocation, step.shared, tenancy),
-                None => {
-                    let allocation = state
-                        .entry(step.job)
-                        .job
-                        .allocation
-                        .take()
-                        .expect("the step gave it one");
-                    state.give_back(step.job, &allocation, tenancy);
-                }
+                Some(allocation) => state.allocate(step.job, allocation, step.shared, tenancy),
+                None => drop(release(state, tenancy, step.job)),
             }
         }
     }
 
-    /// The net change, job by job.
+    /// Returns the net change, job by job.
     pub(crate) fn changes(self, state: &State) -> Changes {
-        // Where nobody lost anything, nobody was given anything twice, and everybody has what he was given.
+        // If no job lost anything, each job was given GPUs once and still has them.
         if self.steps.iter().all(|step| step.before.is_none()) {
             return Changes {
-                come: self.steps.iter().map(|step| step.job).collect(),
+                placed: self.steps.iter().map(|step| step.job).collect(),
                 ..Changes::default()
             };
         }
         let mut changes = Changes::default();
-        let mut seen = Seen::of(self.steps.len());
+        let mut seen = JobSet::for_count(self.steps.len());
         for step in self.steps {
-            if !seen.insert(step.job) || state.known(step.job).allocation == step.before {
+            if !seen.insert(step.job) || state.job(step.job).allocation == step.before {
                 continue;
             }
             match step.before {
-                None => changes.come.push(step.job),
-                Some(before) => changes.others.push((step.job, before)),
+                None => changes.placed.push(step.job),
+                Some(before) => changes.changed.push((step.job, before)),
             }
         }
         changes
     }
+}
 
-    /// Whether nothing was done.
-    pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
-    }
+fn release(state: &mut State, tenancy: &mut dyn Tenancy, job: JobKey) -> Allocation {
+    let allocation = state.entry(job).job.allocation.take();
+    let allocation = allocation.expect("only a job with an allocation loses it");
+    state.release(job, &allocation, tenancy);
+    allocation
 }

@@ -2,573 +2,465 @@
 
 use std::collections::VecDeque;
 
-use dovetail_model::run::Solved;
-use dovetail_model::{
-    Allocation, ClusterSpec, Command, Event, JobId, JobSpec, Outcome, Share, StopReason, Time, Work,
-};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use smallvec::SmallVec;
+use dovetail_model::run::SolverStats;
+use dovetail_model::{ClusterSpec, Command, Event, IdVec, JobKey, Slowdowns, Time, Zone, ZoneId};
+use serde::{Deserialize, Serialize, Serializer};
 
-use crate::draft::Changes;
-use crate::job::{Job, Live};
-use crate::parts::Policy;
-use crate::replan::same_gpus;
-use crate::round::Round;
-use crate::state::{Entry, Seat, State};
+use crate::admit;
+use crate::check::{self, CheckError};
+use crate::clock::Clock;
+use crate::cluster::Cluster;
+use crate::dispatch::Dispatcher;
+use crate::explain::{Explainer, Explanation, QueuePositions};
+use crate::fill::NodeFiller;
+use crate::job::Job;
+use crate::load::ClusterLoad;
+use crate::parts::{LoadError, Policy};
+use crate::planner::Steps;
+use crate::round::{Plan, Reservation, Round};
+use crate::snapshot::Snapshot;
+use crate::state::State;
 
-/// When decisions are taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Clock {
-    /// Whenever something happens.
-    Events,
-    /// Only at multiples of a period.
-    Rounds {
-        /// The period.
-        period: Time,
-        /// Rounds are this long after the multiples.
-        #[serde(default)]
-        offset: Time,
-    },
-}
-
-impl Clock {
-    /// Rounds at the multiples of a period.
-    pub fn rounds(period: Time) -> Self {
-        Self::Rounds {
-            period,
-            offset: Time::ZERO,
-        }
-    }
-
-    /// The first moment from `at` on at which a decision may be taken.
-    fn next(self, at: Time) -> Time {
-        match self {
-            Self::Events => at,
-            Self::Rounds { period, offset } => (at - offset).next_multiple_of(period) + offset,
-        }
-    }
-}
-
-/// The scheduling engine. `Clone` gives an independent copy; a snapshot, or a journal of all events, gives the same
-/// engine again.
+/// The scheduling engine. `Clone` gives an independent copy; a snapshot, or the journal of all events, reproduces the same
+/// engine.
 #[derive(Debug, Clone)]
 pub struct Engine {
     pub(crate) state: State,
     pub(crate) policy: Policy,
-    pub(crate) books: Books,
+    pub(crate) progress: Progress,
     pub(crate) commands: VecDeque<Command>,
 }
 
-/// What the engine remembers of its own decisions.
+/// What the engine knows about its own decisions.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Books {
+pub(crate) struct Progress {
     pub(crate) clock: Clock,
-    /// Something changed since the last decision.
+    /// Whether something changed since the last decision.
     pub(crate) dirty: bool,
     pub(crate) last_decision: Option<Time>,
-    /// The discipline wants to decide again at this moment.
+    /// When the discipline wants to decide again.
     pub(crate) wake: Option<Time>,
-    /// GPUs are kept for this job, which should start at that moment.
-    pub(crate) kept_for: Option<(JobId, Option<Time>)>,
+    /// The job for which GPUs are reserved.
+    #[serde(alias = "kept_for")]
+    pub(crate) reserved_for: Option<Reservation>,
+    /// Number of decisions so far.
     pub(crate) decisions: u64,
-    pub(crate) redraw: bool,
-    /// An operator wants no decisions for now.
+    /// Whether the sort keys of all jobs have to be computed again.
+    #[serde(alias = "redraw")]
+    pub(crate) rekey_all: bool,
+    /// Whether an operator has paused decisions.
     #[serde(default)]
     pub(crate) paused: bool,
 }
 
-/// Everything it takes to go on later, or elsewhere, exactly as before.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Snapshot {
-    pub(crate) state: State,
-    pub(crate) books: Books,
-    pub(crate) commands: VecDeque<Command>,
-    pub(crate) parts: [Value; 7],
-}
-
 impl Engine {
-    /// An engine with no nodes and no jobs.
-    pub fn new(policy: Policy, clock: Clock) -> Self {
+    /// Returns an engine with no nodes and no jobs.
+    pub fn new(mut policy: Policy, clock: Clock) -> Self {
         let mut state = State::default();
-        state.suit(&policy);
-        let books = Books {
+        state.adapt_to(&mut policy);
+        let progress = Progress {
             clock,
             dirty: false,
             last_decision: None,
             wake: None,
-            kept_for: None,
+            reserved_for: None,
             decisions: 0,
-            redraw: false,
+            rekey_all: false,
             paused: false,
         };
         Self {
             state,
             policy,
-            books,
+            progress,
             commands: VecDeque::new(),
         }
     }
 
-    /// An engine over a cluster whose nodes are all up at the epoch.
+    /// Returns an engine over a cluster whose nodes are all up at the epoch.
     pub fn with_cluster(policy: Policy, clock: Clock, cluster: &ClusterSpec) -> Self {
         let mut engine = Self::new(policy, clock);
-        engine.state.cluster.zones = cluster.zones.clone();
+        engine.set_zones(cluster.zones.clone());
         for (node, spec) in cluster.nodes.iter() {
-            engine.handle(
-                Time::ZERO,
-                Event::NodeUp {
-                    node,
-                    spec: spec.clone(),
-                },
-            );
+            let spec = spec.clone();
+            engine.handle(Time::ZERO, Event::NodeUp { node, spec });
         }
         engine
     }
 
-    /// Learns a fact. Facts come in order of time; one that was told before, or that answers an old command, changes
-    /// nothing.
-    pub fn handle(&mut self, now: Time, event: Event) {
-        debug_assert!(now >= self.state.now, "facts come in order of time");
-        self.state.now = now.max(self.state.now);
-        match event {
-            Event::Submitted(spec) => self.submitted(spec),
-            Event::Returned(returned) => self.returned(*returned),
-            Event::Cancelled { job } => self.cancelled(job),
-            Event::Started {
-                job,
-                generation,
-                rate,
-            } => {
-                if self.lives(job, generation, |live| *live == Live::Launched) {
-                    let entry = self.state.entry(job);
-                    entry.job.live = Live::Running;
-                    (entry.job.rate, entry.job.done_at) = (rate, now);
-                    self.holder_changed(job);
-                }
-            }
-            Event::Progressed {
-                job,
-                generation,
-                done,
-                rate,
-            } => {
-                if self.lives(job, generation, |live| *live == Live::Running) {
-                    let entry = self.state.entry(job);
-                    (entry.job.done, entry.job.rate, entry.job.done_at) = (done, rate, now);
-                    self.holder_changed(job);
-                }
-            }
-            Event::Exited {
-                job,
-                generation,
-                outcome,
-            } => {
-                if self.lives(job, generation, |live| *live != Live::Nothing) {
-                    self.exited(job, outcome);
-                }
-            }
-            Event::Stopped {
-                job,
-                generation,
-                done,
-            } => {
-                if self.lives(job, generation, |live| *live != Live::Nothing) {
-                    self.stopped(job, done);
-                }
-            }
-            Event::NodeUp { node, spec } => self.node_up(node, spec),
-            Event::NodeDown { node } => self.node_down(node),
-            Event::NodeDraining { node } => self.node_open(node, true),
-            Event::NodeResumed { node } => self.node_open(node, false),
-            Event::NodeWithheld {
-                node,
-                gpus,
-                cpu_milli,
-                memory_mib,
-            } => self.node_withheld(node, gpus, Share::new(cpu_milli, memory_mib)),
-            Event::Fenced { fence, nodes } => self.fenced(fence, &nodes),
-            Event::Wake => {
-                self.books.dirty |= self.books.wake.is_some_and(|w| w <= now);
-                self.books.dirty |= self.state.expiries.first().is_some_and(|(at, _)| *at <= now);
-                self.books.dirty |= self.time_matters();
-            }
-        }
-    }
-
-    /// The integer programs behind its decisions so far.
-    pub fn solved(&self) -> Solved {
-        self.policy.sizing.solved()
-    }
-
-    /// What should be done next, if anything. Takes a decision first when one is due.
+    /// Returns the next command, if there is any. Takes a decision first when one is due.
     pub fn poll(&mut self) -> Option<Command> {
-        if self.commands.is_empty() && self.books.dirty && !self.books.paused && self.decision_is_due() {
+        if self.commands.is_empty() && self.progress.dirty && !self.progress.paused && self.decision_is_due()
+        {
             self.decide();
         }
-        if self.commands.is_empty() && self.may_share_out() {
-            // Someone has really gone since the decision: what he had is there for the others now.
-            self.share_out();
+        if self.commands.is_empty() && self.may_fill_nodes() {
+            // Jobs that have stopped since the decision have left CPU and memory to the others.
+            self.fill_nodes();
         }
         let command = self.commands.pop_front();
         if command.is_none() {
-            // What happened since the decision may have changed lines, and with them the moment to wake.
-            if self.policy.order.sees_again() && self.state.has_stale() {
-                self.see_all();
+            // Events since the decision may have changed sort keys, and with them the moment to wake.
+            if self.policy.order.observes_between_decisions() && !self.state.stale.is_empty() {
+                self.observe_all();
             }
-            self.state.reseat(&*self.policy.order, &*self.policy.tenancy);
+            self.state.update_keys(&*self.policy.order, &*self.policy.tenancy);
         }
         command
     }
 
-    /// The moment at which `Wake` should be told, if nothing happens before.
-    pub fn wake_at(&self) -> Option<Time> {
-        if self.books.paused {
-            return None;
-        }
-        let asked = self
-            .books
-            .wake
-            .into_iter()
-            .chain(
-                self.state
-                    .expiries
-                    .first()
-                    .map(|(at, _)| *at)
-                    .filter(|_| self.someone_waits()),
-            )
-            .min();
-        match self.books.clock {
-            Clock::Events => asked,
-            Clock::Rounds { period, .. } => {
-                let next = match self.books.last_decision {
-                    Some(last) if last == self.state.now => last + period,
-                    _ => self.books.clock.next(self.state.now),
-                };
-                if self.books.dirty || self.time_matters() {
-                    return Some(next);
-                }
-                asked.map(|at| self.books.clock.next(at.max(next)))
-            }
-        }
-    }
-
-    /// Whether a line that runs out can matter: to who is served next, when nobody waits, it cannot.
-    fn someone_waits(&self) -> bool {
-        self.state.idle_jobs > 0
-    }
-
-    /// In rounds, jobs that move along their lines can pass each other between two rounds.
-    fn time_matters(&self) -> bool {
-        self.policy.discipline.preempts()
-            && matches!(self.books.clock, Clock::Rounds { .. })
-            && self.state.holding.len() > 0
-            && (self.state.waiting.len() > 0 || !self.state.stale.is_empty())
-    }
-
-    /// Whether CPU and memory may change now without a decision: in rounds only at the moment of one.
-    fn may_share_out(&self) -> bool {
-        self.books.clock == Clock::Events || self.books.last_decision == Some(self.state.now)
-    }
-
-    fn decision_is_due(&self) -> bool {
-        match self.books.clock {
-            Clock::Events => true,
-            Clock::Rounds { .. } => {
-                self.books.clock.next(self.state.now) == self.state.now
-                    && self.books.last_decision != Some(self.state.now)
-            }
-        }
-    }
-
-    /// One decision: admit, order, walk (size, group, place), diff.
+    /// Takes one decision: admit, order, walk (size, group, place), diff.
     fn decide(&mut self) {
-        self.books.dirty = false;
-        self.books.wake = None;
-        self.books.last_decision = Some(self.state.now);
-        self.books.decisions += 1;
-        self.withhold_what_is_free();
+        self.begin_decision();
         self.admit();
-        self.draw_lines();
+        self.order();
         let policy = &mut self.policy;
-        let mut round = Round::new(
-            &mut self.state,
-            &mut *policy.sizing,
-            &mut *policy.grouping,
-            &mut *policy.tenancy,
-            &mut *policy.placement,
-        );
-        round.enough_only = round.sizing.enough_first() && policy.discipline.fills_up();
-        let settle = round.enough_only;
-        policy.discipline.walk(&mut round);
-        if settle {
-            round.settle();
-        }
-        let (draft, wake, kept_for) = round.finish();
-        (self.books.wake, self.books.kept_for) = (wake, kept_for);
-        let changed = !draft.is_empty();
-        if changed {
-            self.carry_out(draft.changes(&self.state));
-        }
-        self.share_out();
-        if changed {
-            self.launch_what_can_start();
-        }
-        for id in self.policy.tenancy.decided() {
-            self.state.mark_stale(id);
-        }
+        let steps = Steps {
+            size: &mut *policy.sizing,
+            group: &mut *policy.grouping,
+            limit: &mut *policy.tenancy,
+            place: &mut *policy.placement,
+        };
+        let plan = Round::new(&mut self.state, steps).walk(&mut *policy.discipline);
+        self.diff(plan);
     }
 
-    /// Brings every line that has run out, or whose job changed, up to date.
-    fn draw_lines(&mut self) {
-        if std::mem::take(&mut self.books.redraw) {
-            let all: Vec<JobId> = self.state.jobs().map(|j| j.spec.id).collect();
+    fn begin_decision(&mut self) {
+        self.progress.dirty = false;
+        self.progress.wake = None;
+        self.progress.last_decision = Some(self.state.now);
+        self.progress.decisions += 1;
+        self.set_aside_unavailable();
+    }
+
+    /// Admits, holds or rejects new and held jobs.
+    fn admit(&mut self) {
+        admit::admit(&mut self.state, &mut self.policy, &mut self.commands);
+    }
+
+    /// Computes every sort key again that has expired, or whose job changed.
+    fn order(&mut self) {
+        if std::mem::take(&mut self.progress.rekey_all) {
+            let all: Vec<JobKey> = self.state.jobs().map(|j| j.spec.id).collect();
             all.into_iter().for_each(|id| self.state.mark_stale(id));
         }
-        if self.policy.order.looks_at_crowd() {
-            self.see_all();
+        if self.policy.order.depends_on_all_jobs() {
+            self.observe_all();
         }
-        self.state.expire();
-        self.state.reseat(&*self.policy.order, &*self.policy.tenancy);
+        self.state.expire_keys();
+        self.state.update_keys(&*self.policy.order, &*self.policy.tenancy);
     }
 
-    /// Lets the order look at all jobs, which are then asked for anew.
-    fn see_all(&mut self) {
+    /// Turns the difference between the plan and what runs into commands.
+    fn diff(&mut self, plan: Plan) {
+        (self.progress.wake, self.progress.reserved_for) = (plan.wake, plan.reserved_for);
+        let has_changes = !plan.draft.is_empty();
+        if has_changes {
+            let changes = plan.draft.changes(&self.state);
+            self.dispatcher().apply(changes);
+        }
+        self.fill_nodes();
+        if has_changes {
+            self.dispatcher().launch_ready();
+        }
+        self.commit_tenancy();
+    }
+
+    /// Lets the order look at all jobs, and requests new sort keys for all of them.
+    fn observe_all(&mut self) {
         let state = &self.state;
         self.policy
             .order
-            .see(&mut state.jobs(), &state.cluster, state.now);
+            .observe(&mut state.jobs(), &state.cluster, state.now);
         self.state.mark_all_stale();
     }
 
-    /// The one place where the difference between plan and present becomes commands.
-    fn carry_out(&mut self, changes: Changes) {
-        // Who comes is told nothing before he can start, so all of them come together, by id.
-        let Changes { mut come, others } = changes;
-        come.sort_unstable();
-        self.state.unseat_all(&come);
-        self.state.pend_all(&come);
-        come.into_iter().for_each(|id| self.holder_changed(id));
-        for (id, before) in others {
-            self.change_holder(id, before);
-        }
-    }
-
-    /// What becomes of a job that held something.
-    fn change_holder(&mut self, id: JobId, before: Allocation) {
-        match self.state.known(id).allocation.clone() {
-            None => {
-                self.state.unpend(id);
-                if self.state.known(id).is_up() {
-                    self.stop(id, before, StopReason::Preempted);
-                } else {
-                    self.state.entry(id).job.granted = None;
-                    self.state.mark_stale(id);
-                }
-            }
-            Some(target) if same_gpus(&before, &target) && self.state.known(id).is_up() => {
-                if !self.state.fills {
-                    self.resize(id, target);
-                }
-            }
-            Some(target) => {
-                if self.state.known(id).is_up() {
-                    let reason = if before.gpus() == target.gpus() {
-                        StopReason::Moved
-                    } else {
-                        StopReason::Resized
-                    };
-                    self.stop(id, before, reason);
-                }
-                self.state.pend(id);
-                self.holder_changed(id);
-            }
-        }
-    }
-
-    /// Tells a job to stop. Its GPUs are no longer its own, but not free either until it has stopped.
-    pub(crate) fn stop(&mut self, id: JobId, held: Allocation, reason: StopReason) {
-        let now = self.state.now;
-        let held = self.state.entry(id).job.granted.take().unwrap_or(held);
-        self.state.cluster.linger(&held);
-        self.state.touch(&held);
-        let job = &mut self.state.entry(id).job;
-        let span = now.since(job.held_since);
-        job.done = job.done(now);
-        job.done_at = now;
-        job.held_before += span;
-        job.gpu_time_before += i128::from(span.0) * i128::from(held.gpus());
-        job.live = Live::Stopping(held);
-        job.waiting_since = now;
-        job.preemptions += u32::from(reason == StopReason::Preempted);
-        job.stopped_in = self.books.decisions;
-        let generation = job.generation;
-        self.state.mark_stale(id);
-        self.commands.push_back(Command::Stop {
-            job: id,
-            generation,
-            reason,
-        });
-    }
-
-    /// Launches every placed job whose GPUs are really free.
-    fn launch_what_can_start(&mut self) {
-        if self.state.pending.is_empty() {
-            return;
-        }
-        let now = self.state.now;
-        let mut pending = std::mem::take(&mut self.state.pending);
-        let can_start = |id: &JobId| {
-            let job = self.state.known(*id);
-            let allocation = job.allocation.as_ref();
-            let allocation = allocation.expect("what is about to start was placed");
-            job.live == Live::Nothing && self.state.cluster.is_given_up(allocation)
-        };
-        let start: SmallVec<[JobId; 16]> = pending.iter().copied().filter(can_start).collect();
-        if start.len() == pending.len() {
-            pending.clear();
-        } else {
-            pending.retain(|id| start.binary_search(id).is_err());
-        }
-        self.state.pending = pending;
-        self.commands.reserve(start.len());
-        for id in start {
-            let job = &mut self.state.entry(id).job;
-            job.generation.0 += 1;
-            job.live = Live::Launched;
-            job.held_since = now;
-            job.first_start.get_or_insert(now);
-            let allocation = job.holds().cloned().expect("looked at above");
-            self.commands.push_back(Command::Launch {
-                job: id,
-                generation: job.generation,
-                allocation,
-            });
-        }
-    }
-
-    fn lives(
-        &self,
-        id: JobId,
-        generation: dovetail_model::Generation,
-        wanted: impl Fn(&Live) -> bool,
-    ) -> bool {
-        self.state
-            .job(id)
-            .is_some_and(|job| job.generation == generation && wanted(&job.live))
-    }
-
-    pub(crate) fn holder_changed(&mut self, id: JobId) {
-        if self.state.keep_holders {
+    /// Makes the changes of the tenancy's ledger final, and requests new sort keys for jobs whose class changed.
+    pub(crate) fn commit_tenancy(&mut self) {
+        for id in self.policy.tenancy.commit() {
             self.state.mark_stale(id);
         }
     }
 
-    pub(crate) fn submitted(&mut self, spec: JobSpec) {
-        let id = spec.id;
-        // Ids are dense: one inside the table was told before, and its job may be over.
-        if self.state.jobs.get(id).is_some() {
+    /// Sets aside what should be unavailable and has become free.
+    pub(crate) fn set_aside_unavailable(&mut self) {
+        let nodes = self.state.cluster.set_aside_unavailable();
+        if self.state.fills {
+            self.state.touched.extend(nodes);
+        }
+    }
+
+    /// Distributes the CPU and memory of nodes whose jobs changed.
+    fn fill_nodes(&mut self) {
+        if self.state.touched.is_empty() {
             return;
         }
-        self.state.count_crowd();
-        self.state.idle_jobs += 1;
-        self.state.idle_gpus += u64::from(spec.gpus);
-        let mut job = Job::new(spec, self.state.now);
-        job.job_time_before = self.state.job_time;
-        *self.state.jobs.entry(id) = Some(Box::new(Entry {
-            job,
-            seat: Seat::None,
-            stale: false,
-        }));
-        self.state.inbox.push(id);
-        self.books.dirty = true;
+        let nodes = std::mem::take(&mut self.state.touched);
+        if let Some(filling) = self.policy.sizing.filling() {
+            NodeFiller {
+                state: &mut self.state,
+                filling,
+                commands: &mut self.commands,
+            }
+            .run(nodes);
+        }
     }
 
-    fn cancelled(&mut self, id: JobId) {
-        let Some(job) = self.state.job(id) else { return };
-        self.books.dirty = true;
-        match job.live {
-            Live::Nothing => drop(self.forget(id)),
-            Live::Launched | Live::Running => {
-                self.state.entry(id).job.cancelled = true;
-                let held = self.take_back(id);
-                self.stop(id, held, StopReason::Cancelled);
+    pub(crate) fn dispatcher(&mut self) -> Dispatcher<'_> {
+        Dispatcher {
+            state: &mut self.state,
+            tenancy: &mut *self.policy.tenancy,
+            commands: &mut self.commands,
+            decision: self.progress.decisions,
+        }
+    }
+
+    /// Returns the moment at which [`Event::Wake`] should be handled if nothing happens before.
+    pub fn wake_at(&self) -> Option<Time> {
+        if self.progress.paused {
+            return None;
+        }
+        // An expiring key matters only while a job waits.
+        let expiry = self.state.queues.expiries.first().map(|(at, _)| *at);
+        let expiry = expiry.filter(|_| self.state.idle_jobs > 0);
+        let requested = self.progress.wake.into_iter().chain(expiry).min();
+        let Clock::Rounds { period, .. } = self.progress.clock else {
+            return requested;
+        };
+        let next = match self.progress.last_decision {
+            Some(last) if last == self.state.now => last + period,
+            _ => self.progress.clock.next(self.state.now),
+        };
+        if self.progress.dirty || self.time_matters() {
+            return Some(next);
+        }
+        requested.map(|at| self.progress.clock.next(at.max(next)))
+    }
+
+    /// Whether the passing of time alone can change a decision: with rounds, the keys of jobs can cross between two of
+    /// them.
+    pub(crate) fn time_matters(&self) -> bool {
+        self.policy.discipline.preempts()
+            && matches!(self.progress.clock, Clock::Rounds { .. })
+            && self.state.queues.holders.len() > 0
+            && (self.state.queues.queued.len() > 0 || !self.state.stale.is_empty())
+    }
+
+    /// Whether CPU and memory may change now without a decision; with rounds, only at the moment of one.
+    fn may_fill_nodes(&self) -> bool {
+        self.progress.clock == Clock::Events || self.progress.last_decision == Some(self.state.now)
+    }
+
+    fn decision_is_due(&self) -> bool {
+        match self.progress.clock {
+            Clock::Events => true,
+            Clock::Rounds { .. } => {
+                self.progress.clock.next(self.state.now) == self.state.now
+                    && self.progress.last_decision != Some(self.state.now)
             }
-            Live::Stopping(_) => {
-                self.state.entry(id).job.cancelled = true;
-                if self.state.known(id).allocation.is_some() {
-                    self.take_back(id);
+        }
+    }
+}
+
+/// What an operator may change while the engine runs.
+impl Engine {
+    /// Continues under another policy. No job is stopped for it; the next decision is the new policy's.
+    ///
+    /// # Errors
+    /// Fails when jobs run in a way the new policy does not allow, such as two on one GPU; the old policy then stays.
+    pub fn set_policy(&mut self, policy: Policy) -> Result<(), CheckError> {
+        let mut trial = self.clone();
+        trial.change_policy(policy);
+        trial.check()?;
+        *self = trial;
+        Ok(())
+    }
+
+    fn change_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+        let all: Vec<JobKey> = self.state.jobs().map(|j| j.spec.id).collect();
+        self.state.leave_queues(&all);
+        self.state.occupants = Default::default();
+        self.state.adapt_to(&mut self.policy);
+        for id in all {
+            if let Some(allocation) = self.state.job(id).allocation.clone() {
+                self.state.occupants.add(id, &allocation);
+                self.state.touch(&allocation);
+                let fills = self.state.fills;
+                let job = &mut self.state.entry(id).job;
+                // Under a sizing that grants nothing beyond its promises, every job is left with what it was promised.
+                if !fills && job.granted.take().is_some() && job.holds_gpus() {
+                    self.dispatcher().resize(id, allocation);
                 }
             }
-        }
-    }
-
-    fn exited(&mut self, id: JobId, outcome: Outcome) {
-        let job = self.forget(id);
-        if let Live::Stopping(held) = &job.live {
-            self.state.cluster.unlinger(held);
-            self.state.touch(held);
-        }
-        if outcome == Outcome::Completed {
-            self.books.redraw |= self.policy.order.finished(&job, self.state.now);
-        }
-        self.books.dirty = true;
-        self.launch_what_can_start();
-    }
-
-    fn stopped(&mut self, id: JobId, done: Work) {
-        let now = self.state.now;
-        if !matches!(self.state.known(id).live, Live::Stopping(_)) {
-            let held = self.take_back(id);
-            self.stop(id, held, StopReason::Preempted);
-            self.commands.pop_back();
-            self.books.dirty = true;
-        }
-        let job = &mut self.state.entry(id).job;
-        let Live::Stopping(held) = std::mem::replace(&mut job.live, Live::Nothing) else {
-            unreachable!("it was stopping")
-        };
-        (job.done, job.done_at, job.waiting_since) = (done, now, now);
-        let (cancelled, stopped_in) = (job.cancelled, job.stopped_in);
-        self.state.cluster.unlinger(&held);
-        self.state.touch(&held);
-        if cancelled {
-            self.forget(id);
-        } else {
             self.state.mark_stale(id);
         }
-        // A job thrown out by a decision of this very moment was looked at in that decision, though not in later ones.
-        self.books.dirty |= self.books.last_decision != Some(now) || stopped_in != self.books.decisions;
-        self.launch_what_can_start();
+        self.inform_tenancy();
+        self.progress.wake = None;
+        self.progress.reserved_for = None;
+        self.progress.dirty = true;
     }
 
-    /// Takes the GPUs of a holder outside a draft.
-    pub(crate) fn take_back(&mut self, id: JobId) -> Allocation {
-        let held = self
-            .state
-            .entry(id)
-            .job
-            .allocation
-            .take()
-            .expect("a holder holds GPUs");
-        self.state.give_back(id, &held, &mut *self.policy.tenancy);
-        self.state.unpend(id);
-        self.state.mark_stale(id);
-        let job = &mut self.state.entry(id).job;
-        if !job.is_up() {
-            job.granted = None;
+    /// Tells a new tenancy of all jobs that hold GPUs, and then of all nodes.
+    pub(crate) fn inform_tenancy(&mut self) {
+        let tenancy = &mut self.policy.tenancy;
+        for job in self.state.jobs() {
+            if let Some(allocation) = &job.allocation {
+                tenancy.allocated(&job.spec, allocation);
+            }
         }
-        held
+        for (id, node) in self.state.cluster.nodes() {
+            tenancy.node_changed(id, node);
+        }
+        self.commit_tenancy();
     }
 
-    fn forget(&mut self, id: JobId) -> Job {
-        if self.state.known(id).stage != crate::job::Stage::Active {
-            self.state.inbox.retain(|j| *j != id);
-            self.state
-                .held
-                .values_mut()
-                .for_each(|lane| lane.retain(|j| *j != id));
+    /// Sets when decisions are taken from now on.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.progress.clock = clock;
+        self.progress.dirty = true;
+    }
+
+    /// Pauses or resumes decisions. While paused the engine starts and stops no job, but still handles events.
+    pub fn set_paused(&mut self, paused: bool) {
+        self.progress.paused = paused;
+        self.progress.dirty |= !paused;
+    }
+
+    /// Sets the measured slowdowns of jobs that share GPUs, for groupings that weigh pairs.
+    pub fn set_slowdowns(&mut self, slowdowns: Slowdowns) {
+        self.state.slowdowns = slowdowns;
+    }
+
+    /// Sets the tree above the nodes, for placements that look at racks.
+    pub fn set_zones(&mut self, zones: IdVec<ZoneId, Zone>) {
+        self.state.cluster.zones = zones;
+    }
+}
+
+/// What a driver may look at.
+impl Engine {
+    /// Returns when decisions are taken.
+    pub fn clock(&self) -> Clock {
+        self.progress.clock
+    }
+
+    /// Whether decisions are paused.
+    pub fn is_paused(&self) -> bool {
+        self.progress.paused
+    }
+
+    /// Returns the moment of the last event.
+    pub fn now(&self) -> Time {
+        self.state.now
+    }
+
+    /// Returns the nodes.
+    pub fn cluster(&self) -> &Cluster {
+        &self.state.cluster
+    }
+
+    /// Returns a job that has not ended.
+    pub fn job(&self, id: JobKey) -> Option<&Job> {
+        self.state.find_job(id)
+    }
+
+    /// Returns all unfinished jobs, in order of submission.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.state.jobs()
+    }
+
+    /// Returns the number of unfinished jobs without an allocation, and of the GPUs they ask for.
+    pub fn idle(&self) -> (u32, u64) {
+        (self.state.idle_jobs, self.state.idle_gpus)
+    }
+
+    /// Returns the number of jobs with an allocation.
+    pub fn holding(&self) -> u32 {
+        self.state.holding_jobs
+    }
+
+    /// Returns the load of the cluster.
+    pub fn load(&self) -> ClusterLoad {
+        self.state.load()
+    }
+
+    /// Returns the number of decisions so far.
+    pub fn decisions(&self) -> u64 {
+        self.progress.decisions
+    }
+
+    /// Returns the policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Returns statistics of the integer programs solved for its decisions so far.
+    pub fn solver_stats(&self) -> SolverStats {
+        self.policy.sizing.solver_stats()
+    }
+
+    /// Returns the jobs that wait for GPUs, in queue order.
+    pub fn queue(&self) -> Vec<JobKey> {
+        let queue = self.state.queues.queued.sorted(self.state.now);
+        queue.iter().map(|rank| rank.job).collect()
+    }
+
+    /// Returns the positions of all queued jobs, for [`Engine::explain_at`].
+    pub fn queue_positions(&self) -> QueuePositions {
+        QueuePositions::new(self.queue())
+    }
+
+    /// Explains what a job is doing, and why it is pending if it is.
+    pub fn explain(&self, id: JobKey) -> Explanation {
+        Explainer::new(self, None).explain(id)
+    }
+
+    /// Explains a job like [`Engine::explain`], with positions taken before instead of a sort of the queue.
+    pub fn explain_at(&self, id: JobKey, positions: &QueuePositions) -> Explanation {
+        Explainer::new(self, Some(positions)).explain(id)
+    }
+
+    /// Checks the invariants of the engine.
+    ///
+    /// # Errors
+    /// Describes the first invariant that does not hold.
+    pub fn check(&self) -> Result<(), CheckError> {
+        check::check(&self.state, self.policy.grouping.terms())?;
+        let mut holders = self.state.jobs().filter(|j| j.allocation.is_some());
+        self.policy.tenancy.check(&mut holders)
+    }
+
+    /// Returns everything that is needed to build this engine again.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            state: self.state.clone(),
+            progress: self.progress.clone(),
+            commands: self.commands.clone(),
+            parts: self.policy.parts().map(|(_, part)| part.save()),
         }
-        self.state.forget(id, &mut *self.policy.tenancy)
+    }
+
+    /// Builds the engine of a snapshot. `policy` must consist of the same parts.
+    ///
+    /// # Errors
+    /// Fails when a part does not accept its saved state.
+    pub fn restore(snapshot: Snapshot, mut policy: Policy) -> Result<Self, LoadError> {
+        policy.load(&snapshot.parts)?;
+        let mut engine = Self {
+            state: snapshot.state,
+            policy,
+            progress: snapshot.progress,
+            commands: snapshot.commands,
+        };
+        engine.state.adapt_to(&mut engine.policy);
+        engine.state.rebuild(&*engine.policy.tenancy);
+        engine.inform_tenancy();
+        Ok(engine)
+    }
+}
+
+impl Serialize for Engine {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.snapshot().serialize(serializer)
     }
 }

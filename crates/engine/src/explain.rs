@@ -1,85 +1,105 @@
-//! "Why does it wait?" as a query of the engine. Looking changes nothing.
+//! Why a job is pending. Explaining changes nothing.
 
-use dovetail_model::{JobId, Reason, Time};
+use std::collections::BTreeMap;
+
+use dovetail_model::{JobKey, JobSpec, Reason, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::admit::verdict;
 use crate::engine::Engine;
-use crate::job::{Live, Stage};
-use crate::parts::Verdict;
-use crate::state::Seat;
+use crate::feasibility::{NodeScope, never_fits};
+use crate::job::{Job, RunState, Stage};
+use crate::job_queues::Membership;
+use crate::parts::{Ask, Verdict};
+use crate::state::State;
 
-/// Where a job is and what keeps it there.
+/// What a job is doing, and why it is pending if it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Explanation {
-    /// No such job, or it is done.
+    /// The job is unknown or has ended.
     Unknown,
-    /// It runs, or is starting.
+    /// The job is running or starting.
     Running {
-        /// Since when.
+        /// When it got its GPUs.
         since: Time,
-        /// On how many GPUs.
+        /// Number of GPUs.
         gpus: u32,
-        /// On how many nodes.
+        /// Number of nodes.
         nodes: u32,
     },
-    /// It was told to stop.
+    /// The job is stopping.
     Stopping,
-    /// It waits.
+    /// The job is pending.
     Waiting {
-        /// Since when.
+        /// Since when it waits.
         since: Time,
-        /// What stands in its way, first things first.
+        /// What prevents it from starting, the most important reason first.
         reasons: Vec<Reason>,
-        /// How many jobs wait ahead of it.
+        /// Number of jobs ahead of it in the queue.
         ahead: u32,
     },
 }
 
-impl Engine {
-    /// Jobs that wait for GPUs, in the order of the line.
-    pub fn line(&self) -> Vec<JobId> {
-        let line = self.state.waiting.sorted(self.state.now);
-        line.iter().map(|rank| rank.job).collect()
+/// The positions of all queued jobs at one moment, for explaining many jobs with one sort of the queue.
+#[derive(Debug, Clone, Default)]
+pub struct QueuePositions {
+    head: Option<JobKey>,
+    ahead: BTreeMap<JobKey, u32>,
+}
+
+impl QueuePositions {
+    pub(crate) fn new(queue: Vec<JobKey>) -> Self {
+        Self {
+            head: queue.first().copied(),
+            ahead: queue.into_iter().zip(0..).collect(),
+        }
     }
 
-    /// Why the job is where it is.
-    pub fn explain(&self, id: JobId) -> Explanation {
-        let Some(job) = self.state.job(id) else {
+    /// Returns the head of the queue, and the number of jobs ahead of a job.
+    fn of(&self, id: JobKey) -> (Option<JobKey>, u32) {
+        (self.head, self.ahead.get(&id).copied().unwrap_or(0))
+    }
+}
+
+/// Finds out why jobs are pending.
+pub(crate) struct Explainer<'a> {
+    engine: &'a Engine,
+    state: &'a State,
+    /// The positions of queued jobs; none to sort the queue when they are needed.
+    positions: Option<&'a QueuePositions>,
+}
+
+impl<'a> Explainer<'a> {
+    pub(crate) fn new(engine: &'a Engine, positions: Option<&'a QueuePositions>) -> Self {
+        Self {
+            engine,
+            state: &engine.state,
+            positions,
+        }
+    }
+
+    pub(crate) fn explain(&self, id: JobKey) -> Explanation {
+        let Some(job) = self.state.find_job(id) else {
             return Explanation::Unknown;
         };
-        if let (Some(a), true) = (&job.allocation, job.is_up()) {
+        if let (Some(a), true) = (&job.allocation, job.holds_gpus()) {
             return Explanation::Running {
                 since: job.held_since,
                 gpus: a.gpus(),
                 nodes: a.nodes() as u32,
             };
         }
-        // A job that moves waits for others' GPUs, if there are any to wait for, and else for itself.
-        let waits_for_others = |a| self.state.cluster.busy_gpus(a) > 0;
-        if matches!(job.live, Live::Stopping(_)) && !job.allocation.as_ref().is_some_and(waits_for_others) {
+        // A job that moves waits for other jobs to vacate its new GPUs, if there are any, and otherwise for itself.
+        let waits_for_others = |a| self.state.cluster.lingering_in(a) > 0;
+        if matches!(job.run_state, RunState::Stopping(_))
+            && !job.allocation.as_ref().is_some_and(waits_for_others)
+        {
             return Explanation::Stopping;
         }
-        let mut reasons = Vec::new();
-        let mut ahead = 0;
-        if job.stage != Stage::Active {
-            match verdict(&mut self.policy.clone(), &self.state, id) {
-                Verdict::Hold(reason) | Verdict::Reject(reason) => reasons.push(reason),
-                Verdict::Admit => ahead = self.held_ahead(id, &mut reasons),
-            }
-        } else if let Some(allocation) = &job.allocation {
-            reasons.push(match self.state.cluster.busy_gpus(allocation) {
-                0 => Reason::NotEnoughCpuOrMemory {
-                    cpu_milli_per_gpu: job.spec.cpu_milli_per_gpu,
-                    memory_mib_per_gpu: job.spec.memory_mib_per_gpu,
-                },
-                busy => Reason::WaitingForGpus { busy },
-            });
-        } else {
-            ahead = self.standing_ahead(id, &mut reasons);
-        }
+        let (mut reasons, ahead) = self.pending(job);
         if reasons.is_empty() {
-            reasons.push(Reason::NextRound { at: self.wake_at() });
+            let at = self.engine.wake_at();
+            reasons.push(Reason::NextRound { at });
         }
         Explanation::Waiting {
             since: job.waiting_since,
@@ -88,67 +108,94 @@ impl Engine {
         }
     }
 
-    /// How many wait ahead, and why the job could not start on what is free now.
-    fn standing_ahead(&self, id: JobId, reasons: &mut Vec<Reason>) -> u32 {
-        let job = self.state.known(id);
-        let ask = self.policy.sizing.ask(job, &self.state.cluster);
-        let free = self.state.cluster.free_gpus(ask.gpu_type);
-        let total = self.state.cluster.total_gpus(ask.gpu_type);
-        if total < ask.gpus {
-            reasons.push(Reason::NeverFits {
-                asked: ask.gpus,
-                largest: total,
-                gpu_type: ask.gpu_type,
-            });
-        } else if free < ask.gpus && !self.policy.tenancy.limits() {
-            reasons.push(Reason::NotEnoughFreeGpus {
-                asked: ask.gpus,
-                free,
-            });
-        } else {
-            let mut trial = self.policy.clone();
-            if let Err(reason) = trial
-                .tenancy
-                .place(job, &ask, &self.state.cluster, &mut *trial.placement)
-            {
-                reasons.push(reason);
-                reasons.extend(self.policy.tenancy.explain(job, &ask));
-            }
+    /// Returns why a job is pending, and how many jobs are ahead of it.
+    fn pending(&self, job: &Job) -> (Vec<Reason>, u32) {
+        if job.stage != Stage::Admitted {
+            let verdict = verdict(&mut self.engine.policy.clone(), self.state, job.spec.id);
+            return match verdict {
+                Verdict::Hold(reason) | Verdict::Reject(reason) => (vec![reason], 0),
+                Verdict::Admit => self.held_ahead(&job.spec),
+            };
         }
-        let in_line = self.state.jobs[id]
-            .as_ref()
-            .is_some_and(|e| e.seat == Seat::Waiting);
-        if !in_line {
-            return 0;
-        }
-        let line = self.state.waiting.sorted(self.state.now);
-        let ahead = line.iter().position(|r| r.job == id).unwrap_or(0) as u32;
-        if ahead > 0 && !self.policy.discipline.passes_over() {
-            reasons.push(Reason::BehindInLine {
-                head: line[0].job,
-                ahead,
-            });
-        }
-        let kept_for_another = self
-            .books
-            .kept_for
-            .filter(|(kept, _)| *kept != id && reasons.is_empty());
-        if let Some((job, expected_start)) = kept_for_another {
-            reasons.push(Reason::ReservedFor { job, expected_start });
-        }
-        ahead
+        let Some(allocation) = &job.allocation else {
+            return self.queued(job);
+        };
+        let reason = match self.state.cluster.lingering_in(allocation) {
+            0 => Reason::NotEnoughCpuOrMemory {
+                cpu_milli_per_gpu: job.spec.cpu_milli_per_gpu,
+                memory_mib_per_gpu: job.spec.memory_mib_per_gpu,
+            },
+            busy => Reason::WaitingForGpus { busy },
+        };
+        (vec![reason], 0)
     }
 
-    /// How many jobs are held ahead of it in its lane: they are let in first.
-    fn held_ahead(&self, id: JobId, reasons: &mut Vec<Reason>) -> u32 {
-        let lane = self.policy.admission.lane(&self.state.known(id).spec);
-        let Some(held) = self.state.held.get(&lane) else {
-            return 0;
-        };
-        let ahead = held.iter().take_while(|other| **other != id).count() as u32;
-        if let Some(head) = held.front().filter(|_| ahead > 0) {
-            reasons.push(Reason::BehindInLine { head: *head, ahead });
+    /// Explains a job that is held behind others of its lane.
+    fn held_ahead(&self, spec: &JobSpec) -> (Vec<Reason>, u32) {
+        let lane = self.engine.policy.admission.lane(spec);
+        let held = self.state.held.get(&lane).into_iter().flatten();
+        let mut ahead = held.take_while(|other| **other != spec.id);
+        match ahead.next() {
+            None => (Vec::new(), 0),
+            Some(head) => {
+                let ahead = 1 + ahead.count() as u32;
+                (vec![Reason::BehindInQueue { head: *head, ahead }], ahead)
+            }
         }
-        ahead
+    }
+
+    /// Explains a queued job: why it does not fit now, or which jobs are served first.
+    fn queued(&self, job: &Job) -> (Vec<Reason>, u32) {
+        let policy = &self.engine.policy;
+        let ask = policy.sizing.ask(job, &self.state.cluster);
+        let mut reasons = self.why_it_does_not_fit(job, &ask);
+        let id = job.spec.id;
+        let entry = self.state.jobs[id].as_ref();
+        if entry.is_none_or(|e| e.membership != Membership::Queued) {
+            return (reasons, 0);
+        }
+        let (head, ahead) = match self.positions {
+            Some(positions) => positions.of(id),
+            None => self.engine.queue_positions().of(id),
+        };
+        if let Some(head) = head.filter(|_| ahead > 0 && !policy.discipline.passes_over()) {
+            reasons.push(Reason::BehindInQueue { head, ahead });
+        }
+        let reserved_for = self.engine.progress.reserved_for;
+        if let Some((job, expected_start)) = reserved_for.filter(|(job, _)| *job != id && reasons.is_empty())
+        {
+            reasons.push(Reason::ReservedFor { job, expected_start });
+        }
+        (reasons, ahead)
+    }
+
+    /// Returns why the job cannot start on what is free now.
+    fn why_it_does_not_fit(&self, job: &Job, ask: &Ask) -> Vec<Reason> {
+        let (policy, cluster) = (&self.engine.policy, &self.state.cluster);
+        // CPU, memory and node constraints may change while the job waits; the placement reports what they prevent now.
+        let gpus_alone = JobSpec {
+            gpu_type: ask.gpu_type,
+            min_gpus: policy.sizing.min_gpus(&job.spec),
+            ..JobSpec::new(job.spec.id, ask.gpus)
+        };
+        if let Some(reason) = never_fits(&gpus_alone, cluster, NodeScope::Open) {
+            return vec![reason];
+        }
+        let free = cluster.free_gpus(ask.gpu_type);
+        if free < ask.gpus && !policy.tenancy.has_limits() {
+            return vec![Reason::NotEnoughFreeGpus {
+                asked: ask.gpus,
+                free,
+            }];
+        }
+        let mut trial = policy.clone();
+        match trial.tenancy.place(job, ask, cluster, &mut *trial.placement) {
+            Ok(_) => Vec::new(),
+            Err(reason) => {
+                let mut reasons = vec![reason];
+                reasons.extend(policy.tenancy.explain(job, ask));
+                reasons
+            }
+        }
     }
 }

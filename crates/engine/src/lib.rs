@@ -1,52 +1,64 @@
 //! The scheduling engine: a value with no clock, no socket and no thread.
 //!
-//! A driver feeds it facts with [`Engine::handle`], takes what it wants done from [`Engine::poll`], and calls again at
+//! A driver gives it events with [`Engine::handle`], takes commands from [`Engine::poll`], and calls again at
 //! [`Engine::wake_at`]. The simulator, the bare-metal cluster and Kubernetes are drivers of this same code.
 //!
-//! One decision reads like the table of contents of the algorithm ([`Engine::poll`] runs it when something changed):
+//! [`Engine::poll`] takes a decision when something changed. A decision has these steps:
 //!
-//! 1. **admit** – [`parts::Admission`] lets new and held jobs in;
-//! 2. **order** – [`parts::Order`] puts every job on a [`line::Line`]; the engine keeps the lines sorted;
-//! 3. **walk** – [`parts::Discipline`] goes down the line: what starts, what is passed over, who gives way;
-//! 4. **size, group, place** – [`parts::Sizing`], [`parts::Grouping`], [`parts::Tenancy`] and [`parts::Placement`]
-//!    turn a claim into GPUs, on a [`draft::Draft`] that can be rolled back;
-//! 5. **diff** – the plan is compared with what is there, in one place, and becomes commands.
+//! 1. **admit**: [`parts::Admission`] admits new and held jobs;
+//! 2. **order**: [`parts::QueueOrder`] gives every job a [`queue_key::QueueKey`], by which the engine keeps the queue
+//!    sorted;
+//! 3. **walk**: [`parts::Discipline`] walks the queue and decides which jobs start, which are passed over and which are
+//!    preempted;
+//! 4. **size, group, place**: [`parts::Sizing`], [`parts::Grouping`], [`parts::Tenancy`] and [`parts::Placement`] turn a
+//!    claim into GPUs, on a [`draft::Draft`] that can be rolled back;
+//! 5. **diff**: the plan is compared with what runs, in one place, and the difference becomes commands.
 
-mod accounts;
-pub mod admit;
-mod afresh;
+mod admit;
 pub mod check;
+mod clock;
 pub mod cluster;
-pub mod crowd;
+pub mod composition;
+mod demand;
+mod dispatch;
 pub mod draft;
 pub mod engine;
+mod events;
 pub mod explain;
+pub mod feasibility;
 mod fill;
 pub mod job;
-pub mod line;
-pub mod lineup;
+mod job_queues;
+pub mod load;
 pub mod node_set;
-mod nodes;
-mod operate;
+pub mod occupancy;
 pub mod parts;
+mod planner;
+pub mod queue;
+pub mod queue_key;
+mod rekey;
 mod replan;
-mod returned;
 pub mod round;
 pub mod shape;
-pub mod sharers;
 mod snapshot;
 pub mod state;
 
+pub use check::CheckError;
+pub use clock::Clock;
 pub use cluster::{Cluster, NodeState};
-pub use crowd::Crowd;
-pub use engine::{Clock, Engine, Snapshot};
-pub use explain::Explanation;
-pub use job::{Job, Live};
-pub use line::{Line, Rank};
+pub use composition::{Feature, UnmetRequirement};
+pub use demand::Demand;
+pub use engine::Engine;
+pub use explain::{Explanation, QueuePositions};
+pub use job::{Job, RunState};
+pub use load::ClusterLoad;
+pub use occupancy::Occupancy;
 pub use parts::{
-    Admission, Ask, Claim, Discipline, Grouping, Guest, Knowledge, Order, Part, Placement, Policy, Sizing,
-    Tenancy, Verdict,
+    Admission, Ask, Claim, Discipline, Grouping, JobClass, Knowledge, LoadError, NodeFilling, NodeJob, Part,
+    Placement, Policy, QueueOrder, Sizing, Tenancy, TenancyLedger, TenantAccounts, Verdict, Widths,
 };
+pub use planner::Planner;
+pub use queue_key::{QueueKey, Rank};
 pub use round::{Candidate, Round};
 pub use shape::{Shape, ShapeId};
-pub use sharers::Sharers;
+pub use snapshot::Snapshot;

@@ -1,9 +1,9 @@
-//! A set of nodes that finds its lowest member fast: bits with a summary of non-empty words.
+//! A set of nodes as a bitmap with a summary of its non-empty words.
 
 use dovetail_model::NodeId;
 use serde::{Deserialize, Serialize};
 
-/// A set of node ids. Insertion, removal and "first" take a few instructions even at 100,000 nodes.
+/// A set of nodes. Insertion, removal and finding the lowest member take a few instructions even with 100,000 nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<NodeId>", into = "Vec<NodeId>")]
 pub struct NodeSet {
@@ -13,7 +13,7 @@ pub struct NodeSet {
 }
 
 impl NodeSet {
-    /// Adds a node; nothing happens if it is there.
+    /// Adds a node, if it is not in the set.
     pub fn insert(&mut self, node: NodeId) {
         let word = node.0 as usize / 64;
         if word >= self.words.len() {
@@ -28,7 +28,7 @@ impl NodeSet {
         }
     }
 
-    /// Takes a node out; nothing happens if it is not there.
+    /// Removes a node, if it is in the set.
     pub fn remove(&mut self, node: NodeId) {
         let word = node.0 as usize / 64;
         let bit = 1 << (node.0 % 64);
@@ -47,17 +47,17 @@ impl NodeSet {
         word.is_some_and(|word| word >> (node.0 % 64) & 1 == 1)
     }
 
-    /// How many nodes are in the set.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The members, lowest first.
+    /// Returns the members, lowest first.
     pub fn iter(&self) -> Members<'_> {
         Members {
             words: &self.words,
@@ -92,11 +92,11 @@ impl From<NodeSet> for Vec<NodeId> {
 pub struct Members<'a> {
     words: &'a [u64],
     summary: &'a [u64],
-    /// Words of the summary that were begun.
+    /// Number of summary words begun.
     begun: usize,
-    /// What is left of the last of them: one bit for each word that is not empty.
+    /// What is left of the last summary word: one bit for each non-empty word.
     words_left: u64,
-    /// The word that was begun last, and what is left of it: one bit for each member.
+    /// The word begun last, and what is left of it: one bit for each member.
     word: usize,
     left: u64,
 }
@@ -119,7 +119,7 @@ impl Iterator for Members<'_> {
     }
 }
 
-/// The number of the lowest bit, which is cleared.
+/// Clears the lowest bit and returns its number.
 fn take_lowest(bits: &mut u64) -> usize {
     let lowest = bits.trailing_zeros() as usize;
     *bits &= *bits - 1;
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_come_lowest_first() {
+    fn members_are_iterated_lowest_first() {
         let mut set = NodeSet::default();
         for n in [70_000, 3, 64, 3, 9_999] {
             set.insert(NodeId(n));

@@ -1,32 +1,32 @@
-//! Jobs that ask for the same thing have the same shape: when one of them does not fit, none of them does.
+//! Shapes: jobs that ask for the same have the same shape, and when one of them does not fit, none of them does.
 
 use dovetail_model::ids::{Id, IdVec};
-use dovetail_model::{FenceId, GpuTypeId, JobSpec};
+use dovetail_model::{GpuTypeId, JobSpec, NodeConstraintId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-/// What a job asks for, as far as it decides where the job fits.
+/// What a job asks for, as far as it determines where the job fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shape {
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// GPUs that have to be on one node.
+    /// GPUs of one task, which must be on one node.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub gpus_per_task: u32,
-    /// Only this kind.
+    /// Required GPU type.
     pub gpu_type: Option<GpuTypeId>,
-    /// Only on these nodes.
+    /// Nodes the job is limited to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fence: Option<FenceId>,
-    /// CPU beside each GPU, in milli-cores.
+    pub constraint: Option<NodeConstraintId>,
+    /// CPU per GPU, in milli-cores.
     pub cpu_milli_per_gpu: u32,
-    /// Memory beside each GPU, in MiB.
+    /// Memory per GPU, in MiB.
     pub memory_mib_per_gpu: u64,
-    /// Memory it fills on each GPU, in MiB.
+    /// Memory used on each GPU, in MiB.
     pub gpu_memory_mib: u64,
-    /// Its curve over CPU and memory, by fingerprint; zero where it was not measured.
+    /// Fingerprint of its sensitivity to CPU and memory; zero if that was not measured.
     pub curve: u64,
-    /// Whatever else the tenancy tells apart.
+    /// The tenancy's shape key.
     pub tenancy_key: u64,
 }
 
@@ -39,13 +39,13 @@ fn is_one(gpus: &u32) -> bool {
 }
 
 impl Shape {
-    /// The shape of a job under a tenancy that sees `tenancy_key` in it.
+    /// Returns the shape of a job with this shape key of the tenancy.
     pub fn of(spec: &JobSpec, tenancy_key: u64) -> Self {
         Self {
             gpus: spec.gpus,
             gpus_per_task: spec.gpus_per_task,
             gpu_type: spec.gpu_type,
-            fence: spec.fence,
+            constraint: spec.constraint,
             cpu_milli_per_gpu: spec.cpu_milli_per_gpu,
             memory_mib_per_gpu: spec.memory_mib_per_gpu,
             gpu_memory_mib: spec.gpu_memory_mib,
@@ -62,7 +62,7 @@ pub struct ShapeId(pub u32);
 
 impl Id for ShapeId {
     fn from_index(index: usize) -> Self {
-        Self(u32::try_from(index).expect("fewer shapes than jobs"))
+        Self(u32::try_from(index).expect("there are fewer shapes than jobs"))
     }
     fn index(self) -> usize {
         self.0 as usize
@@ -73,16 +73,16 @@ impl Id for ShapeId {
 #[derive(Debug, Clone, Default)]
 pub struct Shapes {
     list: IdVec<ShapeId, Shape>,
-    known: FxHashMap<Shape, ShapeId>,
+    ids: FxHashMap<Shape, ShapeId>,
 }
 
 impl Shapes {
-    /// The number of this shape, given out at first sight.
+    /// Returns the number of this shape, which is assigned when the shape is first seen.
     pub fn id(&mut self, shape: Shape) -> ShapeId {
-        *self.known.entry(shape).or_insert_with(|| self.list.push(shape))
+        *self.ids.entry(shape).or_insert_with(|| self.list.push(shape))
     }
 
-    /// The shape with this number.
+    /// Returns the shape with this number.
     pub fn get(&self, id: ShapeId) -> &Shape {
         &self.list[id]
     }

@@ -1,5 +1,5 @@
-//! A draft that is rolled back leaves no trace: two engines take the same decisions, and one of them tries things out in
-//! between and takes them back.
+//! A draft that is rolled back leaves no trace: two engines take the same decisions, and one of them makes changes in
+//! between and rolls them back.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,21 +12,21 @@ use dovetail_testkit::any::{Fit, cases, histories, histories_of, sizing_policies
 use dovetail_testkit::{Scenario, World};
 use proptest::prelude::*;
 
-/// Walks as `inner` does at every other decision; in between it does nothing, or (`tries`) a lot that it takes back.
+/// Walks like `inner` at every other decision; in between it does nothing, or (`tries`) makes changes and rolls them back.
 #[derive(Debug, Clone)]
-struct Fickle {
+struct Alternating {
     inner: Box<dyn Discipline>,
     tries: bool,
     walks: u32,
 }
 
-impl Part for Fickle {
+impl Part for Alternating {
     fn name(&self) -> String {
-        "fickle".to_owned()
+        "alternating".to_owned()
     }
 }
 
-impl Discipline for Fickle {
+impl Discipline for Alternating {
     fn walk(&mut self, round: &mut Round<'_>) {
         self.walks += 1;
         if self.walks.is_multiple_of(2) {
@@ -38,7 +38,7 @@ impl Discipline for Fickle {
         }
     }
 
-    fn looks_at_holders(&self) -> bool {
+    fn needs_holders(&self) -> bool {
         true
     }
 
@@ -47,7 +47,7 @@ impl Discipline for Fickle {
     }
 }
 
-/// The CPU and memory of each node that nobody is meant to hold.
+/// Returns the free CPU and memory of each node.
 fn free(round: &Round<'_>) -> BTreeMap<NodeId, Share> {
     let nodes = round.cluster().nodes();
     nodes
@@ -55,7 +55,7 @@ fn free(round: &Round<'_>) -> BTreeMap<NodeId, Share> {
         .collect()
 }
 
-/// The same with what an allocation has.
+/// Adds what an allocation has.
 fn with(mut free: BTreeMap<NodeId, Share>, allocation: Option<&Allocation>) -> BTreeMap<NodeId, Share> {
     for part in allocation.into_iter().flat_map(|a| &a.shares) {
         let here = free.get_mut(&part.node).unwrap();
@@ -64,23 +64,23 @@ fn with(mut free: BTreeMap<NodeId, Share>, allocation: Option<&Allocation>) -> B
     free
 }
 
-/// Starts whoever fits, throws out whoever stands behind, and takes it all back, the later half first. What is free and
-/// what is held make the same sum all the time.
+/// Starts jobs that fit, evicts holders behind them, and rolls everything back, the later half first. The sum of what is
+/// free and what is held stays the same.
 fn try_out(round: &mut Round<'_>) {
     let before = free(round);
     let start = round.checkpoint();
     let mut middle = None;
     for i in 0..20 {
-        let Some(candidate) = round.next_in_line() else {
+        let Some(candidate) = round.next_queued() else {
             break;
         };
         while round.start(&candidate).is_err() {
-            let Some(victim) = round.last_behind(&candidate, |_| true) else {
+            let Some(victim) = round.last_holder_behind(&candidate, |_| true) else {
                 break;
             };
             let freed = with(free(round), round.job(victim).allocation.as_ref());
             round.evict(victim);
-            assert_eq!(free(round), freed, "all that the victim had is free");
+            assert_eq!(free(round), freed, "everything the victim held is free");
         }
         if i == 5 {
             middle = Some(round.checkpoint());
@@ -93,14 +93,14 @@ fn try_out(round: &mut Round<'_>) {
         round.rollback(middle);
     }
     round.rollback(start);
-    assert_eq!(free(round), before, "nobody has more or less than before");
+    assert_eq!(free(round), before, "the rollback restores what was free");
 }
 
-/// The world with its discipline made fickle.
-fn fickle(scenario: &Scenario, tries: bool) -> World {
+/// Returns a world with an alternating discipline.
+fn alternating(scenario: &Scenario, tries: bool) -> World {
     let mut policy = scenario.policy.build().0;
-    let (inner, _) = registry::build(Kind::Discipline, registry::DISCIPLINES, "preempt").unwrap();
-    policy.discipline = Box::new(Fickle {
+    let inner = registry::build(Kind::Discipline, registry::DISCIPLINES, "preempt").unwrap();
+    policy.discipline = Box::new(Alternating {
         inner,
         tries,
         walks: 0,
@@ -114,20 +114,20 @@ proptest! {
     #![proptest_config(cases(96))]
 
     #[test]
-    fn what_is_rolled_back_leaves_no_trace(history in histories(20, Fit::Any)) {
-        leaves_no_trace(history)?;
+    fn a_rolled_back_draft_leaves_no_trace(history in histories(20, Fit::Any)) {
+        check_no_trace(history)?;
     }
 
     #[test]
-    fn shares_are_as_they_were_when_victims_come_back(history in histories_of(sizing_policies(), 20, Fit::Any)) {
-        leaves_no_trace(history)?;
+    fn a_rolled_back_draft_restores_cpu_and_memory(history in histories_of(sizing_policies(), 20, Fit::Any)) {
+        check_no_trace(history)?;
     }
 }
 
-fn leaves_no_trace(mut history: Scenario) -> Result<(), TestCaseError> {
-    // A generator that was asked for a random place has moved on; every other placement keeps no state.
+fn check_no_trace(mut history: Scenario) -> Result<(), TestCaseError> {
+    // A random placement advances its generator even in a draft; all other placements are stateless.
     history.policy.overrides.placement = Some("consolidate".to_owned());
-    let (mut plain, mut trying) = (fickle(&history, false), fickle(&history, true));
+    let (mut plain, mut trying) = (alternating(&history, false), alternating(&history, true));
     for _ in 0..400 {
         let (one, two) = (plain.step(), trying.step());
         prop_assert_eq!(one, two);

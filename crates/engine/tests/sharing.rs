@@ -1,4 +1,4 @@
-//! Promises about jobs that share GPUs, over random clusters, jobs and histories.
+//! Properties of jobs that share GPUs, over random clusters, jobs and histories.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ fn histories(most: usize) -> impl Strategy<Value = Scenario> {
     histories_of(sharing_policies(), most, Fit::Any)
 }
 
-/// Everyone who is meant to be on each GPU.
+/// Returns the jobs placed on each GPU.
 fn holders(engine: &Engine) -> BTreeMap<(NodeId, u32), Vec<&Job>> {
     let mut holders: BTreeMap<(NodeId, u32), Vec<&Job>> = BTreeMap::new();
     for job in engine.jobs() {
@@ -31,37 +31,37 @@ fn holders(engine: &Engine) -> BTreeMap<(NodeId, u32), Vec<&Job>> {
     holders
 }
 
-/// The GPUs of a job, without what is beside them.
+/// Returns the GPUs of a job, without CPU and memory.
 fn gpus(job: &Job) -> Vec<(NodeId, Vec<u32>)> {
     let shares = job.allocation.iter().flat_map(|a| &a.shares);
     shares.map(|s| (s.node, s.gpus.iter().collect())).collect()
 }
 
-fn keeps_its_terms(engine: &Engine) -> Result<(), TestCaseError> {
+fn check_sharing_terms(engine: &Engine) -> Result<(), TestCaseError> {
     let grouping = &engine.policy().grouping;
     let terms = grouping.terms();
     for ((node, slot), jobs) in holders(engine) {
-        let has = engine.cluster().node(node).unwrap().spec.gpu_memory_mib;
-        let filled: u64 = jobs.iter().map(|j| j.spec.gpu_memory_mib).sum();
+        let total = engine.cluster().node(node).unwrap().spec.gpu_memory_mib;
+        let used: u64 = jobs.iter().map(|j| j.spec.gpu_memory_mib).sum();
         prop_assert!(
-            jobs.len() <= terms.most as usize,
+            jobs.len() <= terms.max_jobs as usize,
             "{} jobs on {}:{}",
             jobs.len(),
             node,
             slot
         );
         prop_assert!(
-            has == 0 || filled <= has,
+            total == 0 || used <= total,
             "{} of {} MiB on {}:{}",
-            filled,
-            has,
+            used,
+            total,
             node,
             slot
         );
         if !terms.overlap {
             prop_assert!(
                 jobs.iter().all(|j| gpus(j) == gpus(jobs[0])),
-                "a group is not together"
+                "the members of a group are on different GPUs"
             );
         }
         if grouping.name().contains("antman") {
@@ -77,7 +77,7 @@ fn keeps_its_terms(engine: &Engine) -> Result<(), TestCaseError> {
     }
     for job in engine.jobs() {
         let held = job.allocation.as_ref().map_or(job.spec.gpus, |a| a.gpus());
-        prop_assert_eq!(held, job.spec.gpus, "a gang is whole");
+        prop_assert_eq!(held, job.spec.gpus, "a gang is complete");
     }
     Ok(())
 }
@@ -86,26 +86,26 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn no_gpu_has_more_jobs_or_memory_than_it_may(mut history in histories(25), chaos: Option<u64>) {
-        history.manner.chaos = chaos;
+    fn no_gpu_exceeds_its_limit_of_jobs_or_memory(mut history in histories(25), chaos: Option<u64>) {
+        history.behaviour.chaos = chaos;
         let mut world = World::new(&history);
         while world.step() {
-            keeps_its_terms(&world.engine)?;
+            check_sharing_terms(&world.engine)?;
         }
     }
 
     #[test]
-    fn the_same_calls_give_the_same_bytes_and_a_snapshot_goes_on(history in histories(20), cut: prop::sample::Index) {
+    fn replays_and_restored_snapshots_give_the_same_bytes(history in histories(20), cut: prop::sample::Index) {
         let mut world = World::new(&history);
         world.run();
-        let cut = cut.index(world.ops().len());
+        let cut = cut.index(world.calls().len());
         let mut original = history.engine();
-        replay(&mut original, &world.ops()[..cut]).map_err(TestCaseError::fail)?;
+        replay(&mut original, &world.calls()[..cut]).map_err(TestCaseError::fail)?;
         let snapshot: Snapshot = serde_json::from_str(&text(&original)).unwrap();
         let mut restored = Engine::restore(snapshot, history.policy.build().0).unwrap();
         prop_assert_eq!(restored.check(), Ok(()));
         for engine in [&mut original, &mut restored] {
-            replay(engine, &world.ops()[cut..]).map_err(TestCaseError::fail)?;
+            replay(engine, &world.calls()[cut..]).map_err(TestCaseError::fail)?;
             prop_assert_eq!(text(engine), text(&world.engine));
         }
     }

@@ -1,28 +1,26 @@
-//! The three questions of kube-scheduler.
+//! The extender and the three requests of kube-scheduler: filter, preempt and bind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dovetail_cells::hived::{Answer, Extender as Groups, Phase, PodSpec};
-use dovetail_cells::{Cells, Layout, MachineId, Wait};
+use dovetail_cells::{Cells, Layout, MachineId, WaitReason};
+use dovetail_hived::{Answer, BindInfo, GroupScheduler, Phase, PodSpec};
 
-use crate::annotation::BindInfo;
-use crate::pods::{Asked, BindOrder, Gone, Known, Moment, PodName, State};
-use crate::wire::{
-    BindCall, Fault, FilterCall, FilterResult, MetaPod, MetaVictims, PreemptCall, PreemptResult,
-};
+use crate::error::ExtenderError;
+use crate::pods::{BindCommand, DeletedPods, PendingRequest, PodName, PodRecord, PodState, Timestamp};
+use crate::wire::{BindCall, FilterCall, FilterResult, MetaPod, MetaVictims, PreemptCall, PreemptResult};
 
-/// Under this name the reason stands when no node can be blamed.
-const NOBODY: &str = "hivedscheduler";
+/// Key of the reason in `FailedNodes` when it is not about a node.
+const NO_NODE: &str = "hivedscheduler";
 
-/// How the extender goes about its work.
+/// Settings of the extender. Times are in microseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    /// A pod that has its place and is asked for so often is bound without kube-scheduler.
+    /// Requests for a pod that has its place after which the extender binds it without kube-scheduler.
     pub force_bind_after: u32,
-    /// Victims nobody deletes for so long, in microseconds, are deleted by us; never if there is none.
+    /// Time after which the extender deletes victims that kube-scheduler does not delete; `None` for never.
     pub evict_after: Option<i64>,
-    /// Pods that could start and that nobody asks for within so long, in microseconds, are bound by us; never if there is none.
+    /// Time after which the extender binds pods that can start but that kube-scheduler does not ask for; `None` for never.
     pub start_after: Option<i64>,
     /// Whether downgraded groups get their place back when there is room.
     pub repromote: bool,
@@ -39,46 +37,45 @@ impl Default for Rules {
     }
 }
 
-/// All that is known of pods, nodes and cells. Nothing happens by itself: every change is a call, and what has to be done
-/// outside comes back as a value.
+/// Pods, nodes and cells. Every change is a call, and commands for Kubernetes are returned as values.
 #[derive(Debug, Clone)]
 pub struct Extender {
-    pub(crate) groups: Groups,
+    pub(crate) groups: GroupScheduler,
     pub(crate) rules: Rules,
-    pub(crate) pods: BTreeMap<String, Known>,
-    pub(crate) gone: Gone,
-    /// Nodes that were heard of, and whether they can be used.
+    pub(crate) pods: BTreeMap<String, PodRecord>,
+    pub(crate) deleted: DeletedPods,
+    /// Nodes that were reported, and whether they are healthy.
     pub(crate) nodes: BTreeMap<String, bool>,
-    /// Since when groups are downgraded, by key.
-    pub(crate) downgraded: BTreeMap<u64, Moment>,
-    /// The first and the last change after which pods that wait may start, and that was not followed up yet.
-    pub(crate) freed: Option<(Moment, Moment)>,
+    /// When groups were downgraded, by key.
+    pub(crate) downgraded: BTreeMap<u64, Timestamp>,
+    /// First and last change since the last retry that may let waiting pods start.
+    pub(crate) freed: Option<(Timestamp, Timestamp)>,
 }
 
 /// The answer to `filter`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Filtered {
-    /// The pod goes to this node.
+pub enum FilterAnswer {
+    /// The pod gets this node.
     Bind {
         /// The node.
         node: String,
-        /// Set if the pod is to be bound at once, without kube-scheduler.
-        force: Option<Arc<BindOrder>>,
+        /// Set if the extender must bind the pod at once, without kube-scheduler.
+        force: Option<Arc<BindCommand>>,
     },
-    /// Pods have to go first.
+    /// Other pods must be deleted first.
     Preempt {
-        /// Which, in words, by node.
+        /// A message with the victims of each node.
         nodes: BTreeMap<String, String>,
     },
-    /// The pod has to wait.
+    /// The pod must wait.
     Wait {
-        /// Why.
-        why: String,
+        /// The reason.
+        reason: String,
     },
 }
 
-impl Filtered {
-    /// As it is sent.
+impl FilterAnswer {
+    /// Returns the answer in the form that is sent.
     pub fn result(&self) -> FilterResult {
         match self {
             Self::Bind { node, .. } => FilterResult {
@@ -89,10 +86,10 @@ impl Filtered {
                 failed_nodes: nodes.clone(),
                 ..FilterResult::default()
             },
-            Self::Wait { why } => FilterResult {
+            Self::Wait { reason } => FilterResult {
                 failed_nodes: BTreeMap::from([(
-                    NOBODY.to_owned(),
-                    format!("Pod is waiting for preemptible or free resource to appear: {why}"),
+                    NO_NODE.to_owned(),
+                    format!("Pod is waiting for preemptible or free resource to appear: {reason}"),
                 )]),
                 ..FilterResult::default()
             },
@@ -101,7 +98,7 @@ impl Filtered {
 }
 
 impl Extender {
-    /// No pods yet, and all machines bad until they are heard of.
+    /// Returns an extender without pods. All machines are bad until their nodes are reported.
     pub fn new(layout: Layout, rules: Rules) -> Self {
         let mut cells = Cells::new(layout);
         cells.set_repromotion(rules.repromote);
@@ -109,35 +106,35 @@ impl Extender {
             cells.set_health(MachineId(at as u32), false);
         }
         Self {
-            groups: Groups::new(cells),
+            groups: GroupScheduler::new(cells),
             rules,
             pods: BTreeMap::new(),
-            gone: Gone::default(),
+            deleted: DeletedPods::default(),
             nodes: BTreeMap::new(),
             downgraded: BTreeMap::new(),
             freed: None,
         }
     }
 
-    /// The groups and their cells.
-    pub fn groups(&self) -> &Groups {
+    /// Returns the groups and their cells.
+    pub fn groups(&self) -> &GroupScheduler {
         &self.groups
     }
 
-    /// Where may this pod go? A pod that can start has its place from now on, and with it its whole group.
+    /// Decides where a pod may run. A pod that can start holds its place from now on, and with it its whole group.
     ///
     /// # Errors
-    /// When the pod asks for something that cannot be.
-    pub fn filter(&mut self, call: &FilterCall, now: Moment) -> Result<Filtered, Fault> {
-        self.meet(&call.pod, now)?;
-        if let Some(Known {
-            state: State::Binding { order, attempts },
+    /// When the request cannot be met.
+    pub fn filter(&mut self, call: &FilterCall, now: Timestamp) -> Result<FilterAnswer, ExtenderError> {
+        self.note_request(&call.pod, now)?;
+        if let Some(PodRecord {
+            state: PodState::Binding { command, attempts },
             ..
         }) = self.pods.get_mut(&call.pod.uid)
         {
             *attempts = attempts.saturating_add(1);
-            let (order, attempts) = (Arc::clone(order), *attempts);
-            return Ok(self.bind_answer(&order, attempts, &call.nodes));
+            let (command, attempts) = (Arc::clone(command), *attempts);
+            return Ok(self.bind_answer(&command, attempts, &call.nodes));
         }
         self.place(&call.pod, &call.spec, &call.nodes, now)
     }
@@ -148,140 +145,147 @@ impl Extender {
         pod: &PodName,
         spec: &PodSpec,
         nodes: &[String],
-        now: Moment,
-    ) -> Result<Filtered, Fault> {
+        now: Timestamp,
+    ) -> Result<FilterAnswer, ExtenderError> {
         match self.decide(pod, spec, Phase::Filtering, nodes, true, now)? {
             Answer::Bind { .. } => {
-                let order = Arc::new(self.order(pod)?);
-                self.turn(&pod.uid, |known| {
-                    known.asked = None;
-                    known.state = State::Binding {
-                        order: Arc::clone(&order),
+                let command = Arc::new(self.bind_command(pod)?);
+                self.update_record(&pod.uid, |record| {
+                    record.pending = None;
+                    record.state = PodState::Binding {
+                        command: Arc::clone(&command),
                         attempts: 0,
                     };
                 });
-                Ok(self.bind_answer(&order, 0, nodes))
+                Ok(self.bind_answer(&command, 0, nodes))
             }
             Answer::Preempt { victims } => {
-                self.ask(&pod.uid, spec, nodes, Some(now));
+                self.set_pending(&pod.uid, spec, nodes, Some(now));
                 let by_node = self.by_node(victims.iter().map(String::as_str));
                 if by_node.is_empty() {
-                    let why = "the Pods it preempts are going".to_owned();
-                    return Ok(Filtered::Wait { why });
+                    let reason = "the Pods it preempts are being deleted".to_owned();
+                    return Ok(FilterAnswer::Wait { reason });
                 }
-                let told = by_node.into_iter().map(|(node, pods)| {
+                let messages = by_node.into_iter().map(|(node, pods)| {
                     let names: Vec<String> = pods.iter().map(|p| p.name.to_string()).collect();
-                    let why = format!("node({node}) has preemptible Pods: {}", names.join(", "));
-                    (node.to_owned(), why)
+                    let message = format!("node({node}) has preemptible Pods: {}", names.join(", "));
+                    (node.to_owned(), message)
                 });
-                Ok(Filtered::Preempt {
-                    nodes: told.collect(),
+                Ok(FilterAnswer::Preempt {
+                    nodes: messages.collect(),
                 })
             }
-            Answer::Wait { why } => {
-                self.wait(&pod.uid, spec, nodes);
-                Ok(Filtered::Wait {
-                    why: why_words(why.as_ref(), spec),
-                })
+            Answer::Wait { reason } => {
+                self.set_waiting(&pod.uid, spec, nodes);
+                let reason = wait_message(reason.as_ref(), spec);
+                Ok(FilterAnswer::Wait { reason })
             }
         }
     }
 
-    /// Which pods have to go for this one? Its group claims their cells from now on. They are those of one node, since
-    /// kube-scheduler takes no more; the others follow, see [`Extender::due`].
+    /// Decides which pods must be deleted for this one. Its group claims their cells from now on. The answer has the
+    /// victims of one node, since kube-scheduler accepts no more; [`crate::overdue_commands`] deletes the others.
     ///
     /// # Errors
-    /// When the pod asks for something that cannot be.
-    pub fn preempt(&mut self, call: &PreemptCall, now: Moment) -> Result<PreemptResult, Fault> {
-        self.meet(&call.pod, now)?;
-        let mut result = PreemptResult::default();
-        if let Some(State::Binding { .. }) = self.pods.get(&call.pod.uid).map(|k| &k.state) {
-            return Ok(result);
+    /// When the request cannot be met.
+    pub fn preempt(&mut self, call: &PreemptCall, now: Timestamp) -> Result<PreemptResult, ExtenderError> {
+        self.note_request(&call.pod, now)?;
+        if let Some(PodState::Binding { .. }) = self.pods.get(&call.pod.uid).map(|r| &r.state) {
+            return Ok(PreemptResult::default());
         }
         match self.decide(&call.pod, &call.spec, Phase::Preempting, &call.nodes, false, now)? {
-            // It is given to the pod when kube-scheduler asks where it may go.
-            Answer::Bind { .. } => {}
-            Answer::Wait { .. } => self.wait(&call.pod.uid, &call.spec, &call.nodes),
+            // The pod gets its place with the next `filter`.
+            Answer::Bind { .. } => Ok(PreemptResult::default()),
+            Answer::Wait { .. } => {
+                self.set_waiting(&call.pod.uid, &call.spec, &call.nodes);
+                Ok(PreemptResult::default())
+            }
             Answer::Preempt { victims } => {
-                self.ask(&call.pod.uid, &call.spec, &call.nodes, Some(now));
-                self.turn(&call.pod.uid, |known| known.state = State::Preempting);
-                // Only what kube-scheduler knows to be there can be deleted by it.
-                let there = victims.iter().map(String::as_str);
-                let there =
-                    there.filter(|v| matches!(self.pods.get(*v).map(|k| &k.state), Some(State::Bound(_))));
-                let nodes = self.by_node(there);
-                let rank = |node: &str, pods: &[&Known]| {
-                    let is_candidate = call.nodes.iter().any(|n| n == node);
-                    let all_ending = pods.iter().all(|p| p.is_ending);
-                    (all_ending, !is_candidate)
-                };
-                let best = nodes
-                    .into_iter()
-                    .filter(|(node, _)| self.nodes.contains_key(*node))
-                    .min_by_key(|(node, pods)| (rank(node, pods), *node));
-                if let Some((node, pods)) = best {
-                    let pods = pods.iter().map(|p| MetaPod {
-                        uid: p.name.uid.clone(),
-                    });
-                    let victims = MetaVictims {
-                        pods: pods.collect(),
-                        violations: 0,
-                    };
-                    result.node_name_to_meta_victims.insert(node.to_owned(), victims);
-                }
+                self.set_pending(&call.pod.uid, &call.spec, &call.nodes, Some(now));
+                self.update_record(&call.pod.uid, |record| record.state = PodState::Preempting);
+                let victims: Vec<&str> = victims.iter().map(String::as_str).collect();
+                Ok(self.victims_of_one_node(&victims, &call.nodes))
             }
         }
-        Ok(result)
     }
 
-    /// Put this pod on this node: what has to be done for it, or nothing if it is there.
+    /// Picks the node whose victims kube-scheduler deletes next: one with victims that are not being deleted yet,
+    /// preferably one that kube-scheduler proposes.
+    fn victims_of_one_node(&self, victims: &[&str], proposed: &[String]) -> PreemptResult {
+        // kube-scheduler can delete only pods that it knows to be bound.
+        let is_bound = |uid: &&str| matches!(self.pods.get(*uid).map(|r| &r.state), Some(PodState::Bound(_)));
+        let by_node = self.by_node(victims.iter().copied().filter(is_bound));
+        let rank = |node: &str, pods: &[&PodRecord]| {
+            let all_ending = pods.iter().all(|p| p.is_ending);
+            let is_proposed = proposed.iter().any(|n| n == node);
+            (all_ending, !is_proposed)
+        };
+        let best = by_node
+            .into_iter()
+            .filter(|(node, _)| self.nodes.contains_key(*node))
+            .min_by_key(|(node, pods)| (rank(node, pods), *node));
+        let mut result = PreemptResult::default();
+        if let Some((node, pods)) = best {
+            let pods = pods.iter().map(|p| MetaPod {
+                uid: p.name.uid.clone(),
+            });
+            let victims = MetaVictims {
+                pods: pods.collect(),
+                violations: 0,
+            };
+            result.node_name_to_meta_victims.insert(node.to_owned(), victims);
+        }
+        result
+    }
+
+    /// Returns the command to bind a pod, or `None` if it is bound already.
     ///
     /// # Errors
-    /// When that is not what was decided.
-    pub fn bind(&self, call: &BindCall) -> Result<Option<Arc<BindOrder>>, Fault> {
+    /// When this is not what was decided.
+    pub fn bind(&self, call: &BindCall) -> Result<Option<Arc<BindCommand>>, ExtenderError> {
         let name = call.pod();
-        let fault = |what: String| Fault::user(what).about(&name);
-        let Some(known) = self.pods.get(&call.uid) else {
-            return Err(fault("it is not there, or has ended".to_owned()));
+        let error = |what: String| ExtenderError::user(what).about(&name);
+        let Some(record) = self.pods.get(&call.uid) else {
+            return Err(error("does not exist or has ended".to_owned()));
         };
-        match &known.state {
-            State::Binding { order, .. } if order.node == call.node => Ok(Some(Arc::clone(order))),
-            State::Bound(node) if *node == call.node => Ok(None),
-            State::Binding { order, .. } => Err(fault(format!(
+        match &record.state {
+            PodState::Binding { command, .. } if command.node == call.node => Ok(Some(Arc::clone(command))),
+            PodState::Bound(node) if *node == call.node => Ok(None),
+            PodState::Binding { command, .. } => Err(error(format!(
                 "binding node mismatch: expected {}, received {}",
-                order.node, call.node
+                command.node, call.node
             ))),
-            State::Bound(node) => Err(fault(format!("it has already been bound to node {node}"))),
-            State::Waiting | State::Preempting => Err(fault("it has no place yet".to_owned())),
+            PodState::Bound(node) => Err(error(format!("has already been bound to node {node}"))),
+            PodState::Waiting | PodState::Preempting => Err(error("has no place yet".to_owned())),
         }
     }
 
-    /// Kubernetes has bound the pod.
-    pub fn bound(&mut self, order: &BindOrder) {
-        self.turn(&order.pod.uid, |known| {
-            if matches!(&known.state, State::Binding { order: mine, .. } if mine.node == order.node) {
-                known.state = State::Bound(order.node.clone());
+    /// Records that Kubernetes has bound a pod.
+    pub fn set_bound(&mut self, command: &BindCommand) {
+        self.update_record(&command.pod.uid, |record| {
+            if matches!(&record.state, PodState::Binding { command: own, .. } if own.node == command.node) {
+                record.state = PodState::Bound(command.node.clone());
             }
         });
     }
 
-    /// A pod somebody asks for.
-    fn meet(&mut self, pod: &PodName, now: Moment) -> Result<(), Fault> {
-        if self.gone.contains(&pod.uid) {
-            let what = "it is not there any more, or has ended";
-            return Err(Fault::user(what).about(pod));
+    /// Records a request for a pod.
+    fn note_request(&mut self, pod: &PodName, now: Timestamp) -> Result<(), ExtenderError> {
+        if self.deleted.contains(&pod.uid) {
+            let what = "does not exist any more or has ended";
+            return Err(ExtenderError::user(what).about(pod));
         }
-        let known = self
+        let record = self
             .pods
             .entry(pod.uid.clone())
-            .or_insert_with(|| Known::new(pod.clone(), now));
-        known.touched = now;
-        match &known.state {
-            State::Bound(node) => {
-                let what = format!("it has already been bound to node {node}");
-                Err(Fault::user(what).about(pod))
+            .or_insert_with(|| PodRecord::new(pod.clone(), now));
+        record.last_asked = now;
+        match &record.state {
+            PodState::Bound(node) => {
+                let what = format!("has already been bound to node {node}");
+                Err(ExtenderError::user(what).about(pod))
             }
-            State::Waiting | State::Preempting | State::Binding { .. } => Ok(()),
+            PodState::Waiting | PodState::Preempting | PodState::Binding { .. } => Ok(()),
         }
     }
 
@@ -291,81 +295,84 @@ impl Extender {
         spec: &PodSpec,
         phase: Phase,
         nodes: &[String],
-        keep: bool,
-        now: Moment,
-    ) -> Result<Answer, Fault> {
-        let answer = self.groups.schedule(&pod.uid, spec, phase, Some(nodes), keep);
+        commit: bool,
+        now: Timestamp,
+    ) -> Result<Answer, ExtenderError> {
+        let answer = self.groups.schedule(&pod.uid, spec, phase, Some(nodes), commit);
         self.note_downgraded(now);
-        answer.map_err(|e| Fault::user(e.to_string()).about(pod))
+        answer.map_err(|e| ExtenderError::user(e.to_string()).about(pod))
     }
 
-    fn turn(&mut self, uid: &str, act: impl FnOnce(&mut Known)) {
-        if let Some(known) = self.pods.get_mut(uid) {
-            act(known);
+    fn update_record(&mut self, uid: &str, change: impl FnOnce(&mut PodRecord)) {
+        if let Some(record) = self.pods.get_mut(uid) {
+            change(record);
         }
     }
 
-    /// Nothing was found for a pod.
-    pub(crate) fn wait(&mut self, uid: &str, spec: &PodSpec, nodes: &[String]) {
-        self.ask(uid, spec, nodes, None);
-        self.turn(uid, |known| known.state = State::Waiting);
+    /// Records that no place was found for a pod.
+    pub(crate) fn set_waiting(&mut self, uid: &str, spec: &PodSpec, nodes: &[String]) {
+        self.set_pending(uid, spec, nodes, None);
+        self.update_record(uid, |record| record.state = PodState::Waiting);
     }
 
-    /// A pod has no place yet; with a moment, because others have to be deleted first.
-    fn ask(&mut self, uid: &str, spec: &PodSpec, nodes: &[String], for_victims: Option<Moment>) {
+    /// Records the request of a pod that has no place yet. `now` is set if it waits for victims.
+    fn set_pending(&mut self, uid: &str, spec: &PodSpec, nodes: &[String], now: Option<Timestamp>) {
         let nodes = match spec.ignore_k8s_suggested_nodes {
             true => Vec::new(),
             false => nodes.to_vec(),
         };
-        self.turn(uid, |known| {
-            let before = known.asked.as_ref().and_then(|asked| asked.for_victims);
-            known.asked = Some(Asked {
+        self.update_record(uid, |record| {
+            let before = record.pending.as_ref().and_then(|p| p.victims_since);
+            record.pending = Some(PendingRequest {
                 spec: spec.clone(),
                 nodes,
-                for_victims: for_victims.map(|now| before.unwrap_or(now)),
+                victims_since: now.map(|now| before.unwrap_or(now)),
             });
         });
     }
 
-    fn order(&self, pod: &PodName) -> Result<BindOrder, Fault> {
+    fn bind_command(&self, pod: &PodName) -> Result<BindCommand, ExtenderError> {
+        let error = |what: String| ExtenderError::platform(what).about(pod);
         let Some((group, at)) = self.groups.place_of(&pod.uid) else {
-            return Err(Fault::platform("it has a place that cannot be found").about(pod));
+            return Err(error("the place of the pod is not recorded".to_owned()));
         };
         let info = BindInfo::new(&group, at);
-        Ok(BindOrder {
+        let annotations = info.annotations().map_err(|e| error(e.to_string()))?;
+        Ok(BindCommand {
             pod: pod.clone(),
-            node: info.node.clone(),
-            annotations: info.annotations()?,
+            node: info.node,
+            annotations,
         })
     }
 
-    fn bind_answer(&self, order: &Arc<BindOrder>, attempts: u32, nodes: &[String]) -> Filtered {
-        let unknown = !self.nodes.contains_key(&order.node) || !nodes.contains(&order.node);
-        let force = unknown || attempts >= self.rules.force_bind_after;
-        Filtered::Bind {
-            node: order.node.clone(),
-            force: force.then(|| Arc::clone(order)),
+    fn bind_answer(&self, command: &Arc<BindCommand>, attempts: u32, nodes: &[String]) -> FilterAnswer {
+        // kube-scheduler does not bind to a node that it does not know or did not suggest.
+        let is_unknown = !self.nodes.contains_key(&command.node) || !nodes.contains(&command.node);
+        let force = is_unknown || attempts >= self.rules.force_bind_after;
+        FilterAnswer::Bind {
+            node: command.node.clone(),
+            force: force.then(|| Arc::clone(command)),
         }
     }
 
-    /// Pods by the node they are on.
-    fn by_node<'a>(&'a self, pods: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, Vec<&'a Known>> {
-        let mut nodes: BTreeMap<&str, Vec<&Known>> = BTreeMap::new();
-        for known in pods.filter_map(|uid| self.pods.get(uid)) {
-            if let Some(node) = known.node() {
-                nodes.entry(node).or_default().push(known);
+    /// Groups pods by their node.
+    fn by_node<'a>(&'a self, uids: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, Vec<&'a PodRecord>> {
+        let mut nodes: BTreeMap<&str, Vec<&PodRecord>> = BTreeMap::new();
+        for record in uids.filter_map(|uid| self.pods.get(uid)) {
+            if let Some(node) = record.node() {
+                nodes.entry(node).or_default().push(record);
             }
         }
         nodes
     }
 }
 
-/// Why a pod waits, beginning with HiveD's words.
-fn why_words(why: Option<&Wait>, spec: &PodSpec) -> String {
+/// Returns why a pod waits, starting with HiveD's words.
+fn wait_message(reason: Option<&WaitReason>, spec: &PodSpec) -> String {
     let vc = &spec.virtual_cluster;
-    match why {
+    match reason {
         None => "its affinity group is being preempted".to_owned(),
-        Some(Wait::NoRoom {
+        Some(WaitReason::NoRoom {
             borrower,
             asked,
             available,
@@ -376,18 +383,18 @@ fn why_words(why: Option<&Wait>, spec: &PodSpec) -> String {
                 false => format!("VC {vc}"),
             };
             let mut text = format!(
-                "insufficient capacity when scheduling in {place}: {asked} leaf cells are asked for, {available} can be had"
+                "insufficient capacity when scheduling in {place}: {asked} leaf cells requested, {available} available"
             );
             if *unusable > 0 {
-                text += &format!(", {unusable} are on bad or not suggested nodes");
+                text += &format!(", of which {unusable} are on bad or not suggested nodes");
             }
             text
         }
-        Some(Wait::NoHealthyCell { free, bad, .. }) => format!(
-            "insufficient capacity when scheduling in VC {vc}: have to use at least one bad or not suggested node; of {free} free cells {bad} have bad nodes"
+        Some(WaitReason::NoHealthyCell { free, bad, .. }) => format!(
+            "insufficient capacity when scheduling in VC {vc}: have to use at least one bad or not suggested node; {bad} of {free} free cells have bad nodes"
         ),
-        Some(Wait::UserLimit { limit, held, asked }) => {
-            format!("its user may hold {limit} leaf cells in VC {vc}, holds {held} and asks for {asked} more")
-        }
+        Some(WaitReason::UserLimit { limit, held, asked }) => format!(
+            "user limit reached in VC {vc}: {held} of {limit} leaf cells held, {asked} more requested"
+        ),
     }
 }

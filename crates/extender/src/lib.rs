@@ -1,34 +1,36 @@
-//! A drop-in for HiveD's scheduler extender: kube-scheduler asks over HTTP where a pod may go, which pods have to go for it,
-//! and leaves the binding to us. Requests, answers, annotations and configuration are HiveD's; the decisions are those of
-//! crate `cells`.
+//! A replacement for HiveD's scheduler extender: kube-scheduler asks over HTTP where a pod may run and which pods must be
+//! preempted for it, and leaves binding to the extender. Requests, answers, annotations and configuration are HiveD's;
+//! the crates `hived` and `cells` decide.
 //!
-//! [`Extender`] is a plain value that neither opens sockets nor reads clocks. [`web`] puts HTTP in front of it, and
-//! [`cluster`] puts Kubernetes behind it. What is different from HiveD is in `docs/kubernetes-extender.md`.
+//! [`Extender`] is a plain value that opens no sockets and reads no clocks. [`server`] serves it over HTTP, and
+//! [`kubernetes`] connects it to a cluster. `docs/kubernetes-extender.md` lists the differences from HiveD.
 
 mod annotation;
-pub mod cluster;
-mod due;
+mod error;
 mod extender;
 mod inspect;
-mod life;
+pub mod kubernetes;
+mod overdue;
 mod pods;
-mod run;
+pub mod server;
+mod service;
 mod settings;
-mod shapes;
-pub mod web;
+mod status;
+mod updates;
 mod wire;
 
-pub use annotation::{BIND_INFO, BindInfo, ENABLE, ISOLATION, MemberBindInfo, PodPlacement, SPEC, read_spec};
-pub use due::{Command, Eviction};
-pub use extender::{Extender, Filtered, Rules};
-pub use inspect::Picture;
-pub use pods::{BindOrder, Moment, PodName};
-pub use run::{Options, RunError, Service};
+pub use annotation::{read_bind_info, read_spec};
+pub use error::ExtenderError;
+pub use extender::{Extender, FilterAnswer, Rules};
+pub use inspect::{CellSnapshot, affinity_group, affinity_groups};
+pub use overdue::{Command, Eviction, overdue_commands};
+pub use pods::{BindCommand, PodName, Timestamp};
+pub use service::{Options, RunError, Service};
 pub use settings::{Settings, SettingsError};
-pub use shapes::{
+pub use status::{
     AffinityGroup, CellState, CellStatus, ClusterStatus, GroupMeta, GroupStatus, Healthiness, LazyPreemption,
     PhysicalCell, VirtualCell,
 };
 pub use wire::{
-    BindCall, BindResult, Fault, FilterCall, FilterResult, MetaPod, MetaVictims, PreemptCall, PreemptResult,
+    BindCall, BindResult, FilterCall, FilterResult, MetaPod, MetaVictims, PreemptCall, PreemptResult,
 };

@@ -1,26 +1,24 @@
-//! Pods as the extender knows them.
+//! Pods as the extender tracks them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use dovetail_cells::hived::PodSpec;
+use dovetail_hived::{ENABLE, PodSpec};
 use dovetail_kubeapi::Pod;
-
-use crate::annotation::ENABLE;
 
 /// Microseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Moment(pub i64);
+pub struct Timestamp(pub i64);
 
-impl Moment {
-    /// The time between two moments, in microseconds; none if it is the other way round.
+impl Timestamp {
+    /// Returns the time since an earlier timestamp, in microseconds; 0 if that one is later.
     pub(crate) fn since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0).max(0)
     }
 }
 
-/// Names one pod for ever.
+/// Identifies one pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct PodName {
     /// Its namespace.
@@ -32,7 +30,7 @@ pub struct PodName {
 }
 
 impl PodName {
-    /// Of an object.
+    /// Returns the name of a pod object.
     pub fn of(pod: &Pod) -> Self {
         Self {
             namespace: pod.metadata.namespace.clone(),
@@ -49,7 +47,7 @@ impl fmt::Display for PodName {
     }
 }
 
-/// Whether a pod is for us: a container has the limit.
+/// Whether a pod opts in to the extender by a container limit.
 pub(crate) fn is_managed(pod: &Pod) -> bool {
     let containers = pod.spec.containers.iter().chain(&pod.spec.init_containers);
     containers
@@ -58,109 +56,109 @@ pub(crate) fn is_managed(pod: &Pod) -> bool {
 }
 
 /// Whether a pod has ended.
-pub(crate) fn is_over(pod: &Pod) -> bool {
+pub(crate) fn has_ended(pod: &Pod) -> bool {
     matches!(pod.status.phase.as_str(), "Succeeded" | "Failed")
 }
 
-/// A pod that is to be bound, and what is written on it then.
+/// A command to bind a pod, with the annotations to write on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BindOrder {
+pub struct BindCommand {
     /// The pod.
     pub pod: PodName,
     /// Its node.
     pub node: String,
-    /// What is written on it.
+    /// The annotations.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Where a pod is on its way.
+/// State of a pod.
 #[derive(Debug, Clone)]
-pub(crate) enum State {
-    /// Nothing was found for it.
+pub(crate) enum PodState {
+    /// No place was found for it.
     Waiting,
-    /// Others have to go for it.
+    /// Other pods must be deleted for it.
     Preempting,
-    /// It has its place, and is counted as if it were there.
+    /// It has a place and counts as if it were there.
     Binding {
-        order: Arc<BindOrder>,
-        /// How often it was asked for since.
+        command: Arc<BindCommand>,
+        /// Number of further requests for it.
         attempts: u32,
     },
-    /// It is there.
+    /// It is bound to this node.
     Bound(String),
 }
 
-/// What a pod that has no place yet asked for last.
+/// The last request of a pod that has no place yet.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct PendingRequest {
     pub(crate) spec: PodSpec,
-    /// Nodes it may go to, if it matters.
+    /// Nodes that Kubernetes suggests; empty if the pod ignores them.
     pub(crate) nodes: Vec<String>,
-    /// Since when it waits for somebody to delete others, if it does.
-    pub(crate) for_victims: Option<Moment>,
+    /// Since when it waits for victims to be deleted.
+    pub(crate) victims_since: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct PodRecord {
     pub(crate) name: PodName,
-    pub(crate) state: State,
-    /// It has been told to end.
+    pub(crate) state: PodState,
+    /// Whether it is being deleted.
     pub(crate) is_ending: bool,
-    /// Kubernetes has told of it, not only kube-scheduler.
-    pub(crate) is_heard: bool,
-    /// When it was first heard of.
-    pub(crate) first: Moment,
-    /// When it was last asked for.
-    pub(crate) touched: Moment,
-    pub(crate) asked: Option<Asked>,
+    /// Whether the API server has reported it, not only kube-scheduler.
+    pub(crate) is_reported: bool,
+    /// When it was first seen.
+    pub(crate) first_seen: Timestamp,
+    /// When kube-scheduler last asked for it.
+    pub(crate) last_asked: Timestamp,
+    pub(crate) pending: Option<PendingRequest>,
 }
 
-impl Known {
-    pub(crate) fn new(name: PodName, now: Moment) -> Self {
+impl PodRecord {
+    pub(crate) fn new(name: PodName, now: Timestamp) -> Self {
         Self {
             name,
-            state: State::Waiting,
+            state: PodState::Waiting,
             is_ending: false,
-            is_heard: false,
-            first: now,
-            touched: now,
-            asked: None,
+            is_reported: false,
+            first_seen: now,
+            last_asked: now,
+            pending: None,
         }
     }
 
-    /// The node it is on, or will be.
+    /// Returns the node that it is or will be bound to.
     pub(crate) fn node(&self) -> Option<&str> {
         match &self.state {
-            State::Binding { order, .. } => Some(&order.node),
-            State::Bound(node) => Some(node),
-            State::Waiting | State::Preempting => None,
+            PodState::Binding { command, .. } => Some(&command.node),
+            PodState::Bound(node) => Some(node),
+            PodState::Waiting | PodState::Preempting => None,
         }
     }
 }
 
-/// Pods that were there: kube-scheduler may still ask for one it has not heard of the end of.
+/// Most deleted pods that are remembered.
+const MAX_DELETED: usize = 16_384;
+
+/// Pods that were deleted or have ended. kube-scheduler may still ask for one of them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Gone {
+pub(crate) struct DeletedPods {
     order: VecDeque<String>,
-    all: BTreeSet<String>,
+    uids: BTreeSet<String>,
 }
 
-/// So many are remembered.
-const REMEMBERED: usize = 16_384;
-
-impl Gone {
+impl DeletedPods {
     pub(crate) fn add(&mut self, uid: &str) {
-        if self.all.insert(uid.to_owned()) {
+        if self.uids.insert(uid.to_owned()) {
             self.order.push_back(uid.to_owned());
         }
-        while self.order.len() > REMEMBERED {
+        while self.order.len() > MAX_DELETED {
             if let Some(first) = self.order.pop_front() {
-                self.all.remove(&first);
+                self.uids.remove(&first);
             }
         }
     }
 
     pub(crate) fn contains(&self, uid: &str) -> bool {
-        self.all.contains(uid)
+        self.uids.contains(uid)
     }
 }

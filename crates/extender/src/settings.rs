@@ -1,77 +1,80 @@
-//! HiveD's configuration file: how the process runs, and the cells.
+//! HiveD's configuration file: settings of the process, and the cells.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dovetail_cells::{Config, Layout};
-use dovetail_workload::{HivedError, parse_hived};
+use dovetail_hived::{ConfigError, parse_config};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+
+/// Longest delay of an answer that a pod must wait, in milliseconds.
+const MAX_WAIT_DELAY_MS: u64 = 60_000;
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The file cannot be read.
-    #[error("{}: {reason}", file.display())]
+    #[error("{}: cannot be opened: {reason}", file.display())]
     Open {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         reason: std::io::Error,
     },
-    /// A key that is not known, or a value that is no such value.
+    /// A key is unknown or has an invalid value.
     #[error("{file}: {what}")]
     Key {
         /// The file.
         file: String,
-        /// What was found, with the line.
+        /// What was found and what is expected, with the line.
         what: String,
     },
-    /// The cells.
+    /// The cells are invalid.
     #[error(transparent)]
-    Cells(#[from] HivedError),
+    Cells(#[from] ConfigError),
 }
 
-/// Everything the file says.
+/// The settings of the file.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The address of the API server; empty if the kubeconfig says it.
+    /// Address of the API server; empty if the kubeconfig has it.
     pub api_server: String,
-    /// The kubeconfig; empty for that of the environment, or of the pod.
+    /// Path of the kubeconfig; empty for that of the environment or the service account of the pod.
     pub kubeconfig: String,
-    /// Where to listen, such as `:9096`.
+    /// Address to listen on, such as `:9096`.
     pub listen: String,
-    /// A pod that has its place and is asked for so often is bound without kube-scheduler.
+    /// Requests for a pod that has its place after which the extender binds it without kube-scheduler.
     pub force_bind_after: u32,
-    /// How long kube-scheduler is kept waiting after it was told that a pod has to wait.
-    pub block: Duration,
-    /// The cells as they are written.
+    /// Delay of an answer that a pod must wait.
+    pub wait_delay: Duration,
+    /// The cells as written.
     pub config: Config,
-    /// The cells.
+    /// The compiled cells.
     pub layout: Layout,
 }
 
-/// The keys that are known. What is in them is read again by the reader of cells; here it is only seen that nothing is
-/// misspelt, and on which line it is.
+/// All known keys. The cells are parsed again by the crate `hived`, which ignores unknown keys; this pass only reports
+/// misspelt keys with their line.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct File {
+struct FileKeys {
     kube_api_server_address: Option<String>,
     kube_config_file_path: Option<String>,
     web_server_address: Option<String>,
     force_pod_bind_threshold: Option<i32>,
     waiting_pod_scheduling_block_milli_sec: Option<i64>,
     #[serde(rename = "physicalCluster")]
-    _physical_cluster: Option<Physical>,
+    _physical_cluster: Option<PhysicalKeys>,
     #[serde(rename = "virtualClusters")]
-    _virtual_clusters: Option<BTreeMap<String, Option<Virtual>>>,
+    _virtual_clusters: Option<BTreeMap<String, Option<VirtualClusterKeys>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Physical {
-    /// HiveD does not look at it; OpenPAI does.
+struct PhysicalKeys {
+    /// OpenPAI uses it; HiveD does not.
     #[serde(rename = "skuTypes")]
     _sku_types: Option<IgnoredAny>,
     #[serde(rename = "cellTypes")]
@@ -106,11 +109,11 @@ struct CellKeys {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Virtual {
+struct VirtualClusterKeys {
     #[serde(rename = "virtualCells")]
-    _cells: Option<Vec<VirtualKeys>>,
+    _cells: Option<Vec<VirtualCellKeys>>,
     #[serde(rename = "pinnedCells")]
-    _pinned: Option<Vec<PinKeys>>,
+    _pinned: Option<Vec<PinnedCellKeys>>,
     #[serde(rename = "leafCellsPerUser")]
     _per_user: Option<IgnoredAny>,
     #[serde(rename = "userLimits")]
@@ -119,7 +122,7 @@ struct Virtual {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct VirtualKeys {
+struct VirtualCellKeys {
     #[serde(rename = "cellType")]
     _kind: Option<IgnoredAny>,
     #[serde(rename = "cellNumber")]
@@ -128,7 +131,7 @@ struct VirtualKeys {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PinKeys {
+struct PinnedCellKeys {
     #[serde(rename = "pinnedCellId")]
     _pin: Option<IgnoredAny>,
 }
@@ -137,7 +140,7 @@ impl Settings {
     /// Reads a file.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// When the file cannot be read, or is invalid.
     pub fn read(file: &Path) -> Result<Self, SettingsError> {
         let text = std::fs::read_to_string(file).map_err(|reason| SettingsError::Open {
             file: file.to_owned(),
@@ -146,37 +149,33 @@ impl Settings {
         Self::parse(&text, &file.display().to_string())
     }
 
-    /// Reads a text; `name` is what errors call it.
+    /// Parses a text; `name` is its name in errors.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// When the text is invalid; names the key or line.
     pub fn parse(text: &str, name: &str) -> Result<Self, SettingsError> {
         let wrong = |what: String| SettingsError::Key {
             file: name.to_owned(),
             what,
         };
-        let options = serde_saphyr::options! { strict_booleans: true };
-        let file: File = serde_saphyr::from_str_with_options(text, options).map_err(|e| {
-            let what = e.to_string();
-            wrong(what.lines().next().unwrap_or_default().to_owned())
-        })?;
+        let file: FileKeys = dovetail_yaml::from_text(text).map_err(|e| wrong(e.to_string()))?;
         let threshold = file.force_pod_bind_threshold.unwrap_or(3);
         let force_bind_after = u32::try_from(threshold).map_err(|_| {
             wrong(format!(
-                "forcePodBindThreshold: found {threshold}, expected a number from 0"
+                "forcePodBindThreshold: found {threshold}, expected a whole number from 0"
             ))
         })?;
-        let block = file.waiting_pod_scheduling_block_milli_sec.unwrap_or(0);
-        let block = u64::try_from(block)
+        let delay = file.waiting_pod_scheduling_block_milli_sec.unwrap_or(0);
+        let wait_delay = u64::try_from(delay)
             .ok()
-            .filter(|ms| *ms <= 60_000)
+            .filter(|ms| *ms <= MAX_WAIT_DELAY_MS)
             .ok_or_else(|| {
                 wrong(format!(
-                    "waitingPodSchedulingBlockMilliSec: found {block}, expected a number from 0 to 60000"
+                    "waitingPodSchedulingBlockMilliSec: found {delay}, expected a whole number from 0 to {MAX_WAIT_DELAY_MS}"
                 ))
             })?;
-        let config = parse_hived(text, name).map_err(HivedError::from)?;
-        let compiled = config.compile().map_err(|faults| HivedError::Faults {
+        let config = parse_config(text, name).map_err(ConfigError::from)?;
+        let compiled = config.compile().map_err(|faults| ConfigError::Faults {
             file: name.to_owned(),
             faults,
         })?;
@@ -188,13 +187,13 @@ impl Settings {
             kubeconfig: file.kube_config_file_path.unwrap_or_default(),
             listen: file.web_server_address.unwrap_or_else(|| ":9096".to_owned()),
             force_bind_after,
-            block: Duration::from_millis(block),
+            wait_delay: Duration::from_millis(wait_delay),
             config,
             layout: compiled.layout,
         })
     }
 
-    /// Where to listen; without a host on all of this machine's addresses.
+    /// Returns the address to listen on; without a host, all addresses of the machine.
     pub fn listen_address(listen: &str) -> String {
         match listen.strip_prefix(':') {
             Some(port) => format!("0.0.0.0:{port}"),

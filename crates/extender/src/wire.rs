@@ -1,55 +1,23 @@
-//! What kube-scheduler sends and gets. The names are those of Go's fields; they are read in any of the usual cases.
+//! Requests and answers of kube-scheduler. The keys are the names of Go's fields, and are read in any usual case.
 
 use std::collections::BTreeMap;
 
-use dovetail_cells::hived::PodSpec;
+use dovetail_hived::{ENABLE, PodSpec};
 use dovetail_kubeapi::Pod;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::annotation::read_spec;
+use crate::error::ExtenderError;
 use crate::pods::{PodName, is_managed};
 
-/// Why a request gets no answer: 400 is the fault of whoever asks, 500 is ours.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("Code: {code}, Message: {message}")]
-pub struct Fault {
-    /// The HTTP status.
-    pub code: u16,
-    /// What is wrong.
-    pub message: String,
-}
-
-impl Fault {
-    /// The request is wrong.
-    pub fn user(message: impl Into<String>) -> Self {
-        Self {
-            code: 400,
-            message: message.into(),
-        }
-    }
-
-    /// Something is wrong here.
-    pub fn platform(message: impl Into<String>) -> Self {
-        Self {
-            code: 500,
-            message: message.into(),
-        }
-    }
-
-    /// The same, about this pod.
-    pub(crate) fn about(mut self, pod: &PodName) -> Self {
-        self.message = format!("Pod {pod}: {}", self.message);
-        self
-    }
-}
-
+/// Reads `null` as the default.
 fn lenient<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
 }
 
-fn json<T: DeserializeOwned>(body: &[u8], what: &str) -> Result<T, Fault> {
-    serde_json::from_slice(body).map_err(|e| Fault::user(format!("the request is not {what}: {e}")))
+fn json<T: DeserializeOwned>(body: &[u8], what: &str) -> Result<T, ExtenderError> {
+    serde_json::from_slice(body).map_err(|e| ExtenderError::user(format!("the request is not {what}: {e}")))
 }
 
 #[derive(Deserialize)]
@@ -62,47 +30,47 @@ struct RawFilter {
     nodes: Option<IgnoredAny>,
 }
 
-/// `filter`: where may this pod go?
+/// A `filter` request: where may this pod run?
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterCall {
     /// The pod.
     pub pod: PodName,
-    /// What it asks for.
+    /// Its request.
     pub spec: PodSpec,
-    /// The nodes Kubernetes would take.
+    /// Nodes that Kubernetes suggests.
     pub nodes: Vec<String>,
 }
 
 impl FilterCall {
-    /// Reads a request.
+    /// Parses a request.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub fn read(body: &[u8]) -> Result<Self, Fault> {
+    /// When a field is missing or wrong.
+    pub fn read(body: &[u8]) -> Result<Self, ExtenderError> {
         let raw: RawFilter = json(body, "ExtenderArgs")?;
-        let (pod, spec) = asked(raw.pod)?;
+        let (pod, spec) = pod_and_spec(raw.pod)?;
         let Some(nodes) = raw.node_names else {
             let hint = match raw.nodes {
                 Some(_) => {
-                    "NodeNames is missing and Nodes is there: set nodeCacheCapable to true for this extender"
+                    "NodeNames is missing but Nodes is set: set nodeCacheCapable to true for this extender"
                 }
                 None => "NodeNames is missing",
             };
-            return Err(Fault::user(hint).about(&pod));
+            return Err(ExtenderError::user(hint).about(&pod));
         };
         Ok(Self { pod, spec, nodes })
     }
 }
 
-fn asked(pod: Option<Pod>) -> Result<(PodName, PodSpec), Fault> {
-    let pod = pod.ok_or_else(|| Fault::user("Pod is missing"))?;
+fn pod_and_spec(pod: Option<Pod>) -> Result<(PodName, PodSpec), ExtenderError> {
+    let pod = pod.ok_or_else(|| ExtenderError::user("Pod is missing"))?;
     let name = PodName::of(&pod);
     if name.uid.is_empty() || name.name.is_empty() {
-        return Err(Fault::user("Pod has no name or no uid").about(&name));
+        return Err(ExtenderError::user("Pod has no name or no uid").about(&name));
     }
     if !is_managed(&pod) {
-        let what = format!("no container has the limit {}", crate::ENABLE);
-        return Err(Fault::user(what).about(&name));
+        let what = format!("no container has the limit {ENABLE}");
+        return Err(ExtenderError::user(what).about(&name));
     }
     let spec = read_spec(&pod).map_err(|fault| fault.about(&name))?;
     Ok((name, spec))
@@ -112,13 +80,13 @@ fn asked(pod: Option<Pod>) -> Result<(PodName, PodSpec), Fault> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct FilterResult {
-    /// The node the pod goes to.
+    /// Node of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_names: Option<Vec<String>>,
-    /// Why it goes to none.
+    /// Why it gets no node, by node.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub failed_nodes: BTreeMap<String, String>,
-    /// Why there is no answer.
+    /// Why the request failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
 }
@@ -137,25 +105,25 @@ struct RawPreempt {
     victims: BTreeMap<String, IgnoredAny>,
 }
 
-/// `preempt`: which pods have to go for this one?
+/// A `preempt` request: which pods must be deleted for this one?
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreemptCall {
     /// The pod.
     pub pod: PodName,
-    /// What it asks for.
+    /// Its request.
     pub spec: PodSpec,
-    /// The nodes where Kubernetes would delete pods for it.
+    /// Nodes on which Kubernetes would delete pods for it.
     pub nodes: Vec<String>,
 }
 
 impl PreemptCall {
-    /// Reads a request.
+    /// Parses a request.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub fn read(body: &[u8]) -> Result<Self, Fault> {
+    /// When a field is missing or wrong.
+    pub fn read(body: &[u8]) -> Result<Self, ExtenderError> {
         let raw: RawPreempt = json(body, "ExtenderPreemptionArgs")?;
-        let (pod, spec) = asked(raw.pod)?;
+        let (pod, spec) = pod_and_spec(raw.pod)?;
         Ok(Self {
             pod,
             spec,
@@ -180,7 +148,7 @@ pub struct MetaVictims {
     /// The pods.
     #[serde(rename = "Pods")]
     pub pods: Vec<MetaPod>,
-    /// Disruption budgets that would be broken; none are looked at.
+    /// Violated disruption budgets; always 0.
     #[serde(rename = "NumPDBViolations")]
     pub violations: i64,
 }
@@ -193,11 +161,11 @@ pub struct MetaPod {
     pub uid: String,
 }
 
-/// `bind`: put this pod on this node.
+/// A `bind` request: bind this pod to this node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct BindCall {
-    /// Its name.
+    /// Name of the pod.
     #[serde(rename = "PodName", alias = "podName", alias = "podname")]
     pub name: String,
     /// Its namespace.
@@ -212,11 +180,11 @@ pub struct BindCall {
 }
 
 impl BindCall {
-    /// Reads a request.
+    /// Parses a request.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub fn read(body: &[u8]) -> Result<Self, Fault> {
+    /// When a field is missing or wrong.
+    pub fn read(body: &[u8]) -> Result<Self, ExtenderError> {
         let call: Self = json(body, "ExtenderBindingArgs")?;
         for (what, value) in [
             ("PodName", &call.name),
@@ -225,13 +193,13 @@ impl BindCall {
             ("Node", &call.node),
         ] {
             if value.is_empty() {
-                return Err(Fault::user(format!("{what} is empty")));
+                return Err(ExtenderError::user(format!("{what} is empty")));
             }
         }
         Ok(call)
     }
 
-    /// The pod.
+    /// Returns the pod.
     pub fn pod(&self) -> PodName {
         PodName {
             namespace: self.namespace.clone(),
@@ -245,6 +213,6 @@ impl BindCall {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct BindResult {
-    /// Why the pod is not bound; empty if it is.
+    /// Why the pod was not bound; empty if it was.
     pub error: String,
 }

@@ -1,4 +1,4 @@
-//! The way of pods: what kube-scheduler is told, what Kubernetes is asked for, and what is left when they go.
+//! Pods from request to deletion: answers to kube-scheduler, commands for Kubernetes, and recovery after a restart.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use common::{Kubernetes, Server, pod, request};
 use dovetail_extender::{
-    BIND_INFO, BindCall, BindInfo, Command, Eviction, Extender, FilterCall, Filtered, Moment, PreemptCall,
-    Rules, Settings,
+    BindCall, CellSnapshot, Command, Eviction, Extender, ExtenderError, FilterAnswer, FilterCall,
+    PreemptCall, Rules, Settings, Timestamp, affinity_group, affinity_groups, overdue_commands,
+    read_bind_info,
 };
+use dovetail_hived::{BIND_INFO, BindInfo};
 use serde_json::{Value, json};
 
-/// Two machines of two leaves in a pool; `a` owns one and `b` the other.
+/// Two machines of two leaf cells; `a` owns one and `b` the other.
 const FILE: &str = "
 physicalCluster:
   cellTypes:
@@ -34,29 +36,30 @@ fn spec(vc: &str, priority: i32, leaves: u32, group: &str, pods: u32) -> String 
     )
 }
 
-fn at(seconds: i64) -> Moment {
-    Moment(seconds * 1_000_000)
+fn at(seconds: i64) -> Timestamp {
+    Timestamp(seconds * 1_000_000)
 }
 
-/// The extender without a socket, with both nodes heard of.
-struct Desk {
+/// An extender without a socket that knows both nodes, and the cluster it runs on.
+struct Setup {
     extender: Extender,
     kubernetes: Kubernetes,
 }
 
-impl Desk {
+impl Setup {
     fn new() -> Self {
         let kubernetes = Kubernetes::default();
         kubernetes.with(|m| m.nodes = [("n1".to_owned(), true), ("n2".to_owned(), true)].into());
         let layout = Settings::parse(FILE, "test").unwrap().layout;
         let mut extender = Extender::new(layout, Rules::default());
-        extender.nodes_all(&kubernetes.nodes(), at(0));
+        extender.sync_nodes(&kubernetes.nodes(), at(0));
         Self { extender, kubernetes }
     }
 
     fn create(&mut self, name: &str, spec: &str) -> String {
         let uid = self.kubernetes.create(name, spec);
-        self.extender.pod_put(&self.kubernetes.pod(&uid).unwrap(), at(0));
+        self.extender
+            .update_pod(&self.kubernetes.pod(&uid).unwrap(), at(0));
         uid
     }
 
@@ -66,14 +69,14 @@ impl Desk {
         FilterCall::read(body.to_string().as_bytes()).unwrap()
     }
 
-    fn filter(&mut self, uid: &str) -> Result<Filtered, dovetail_extender::Fault> {
+    fn filter(&mut self, uid: &str) -> Result<FilterAnswer, ExtenderError> {
         let call = self.call(uid, &["n1", "n2"]);
         self.extender.filter(&call, at(1))
     }
 
-    /// Filters and binds; the node.
+    /// Filters and binds a pod. Returns its node.
     fn start(&mut self, uid: &str) -> String {
-        let Ok(Filtered::Bind { node, .. }) = self.filter(uid) else {
+        let Ok(FilterAnswer::Bind { node, .. }) = self.filter(uid) else {
             panic!("{uid} does not start");
         };
         self.bound(uid, &node);
@@ -88,54 +91,61 @@ impl Desk {
             uid: uid.to_owned(),
             node: node.to_owned(),
         };
-        let order = self.extender.bind(&call).unwrap().unwrap();
+        let command = self.extender.bind(&call).unwrap().unwrap();
         self.kubernetes.with(|m| {
             let pod = m.pods.get_mut(uid).unwrap();
             pod["spec"]["nodeName"] = json!(node);
-            for (key, value) in &order.annotations {
+            for (key, value) in &command.annotations {
                 pod["metadata"]["annotations"][key] = json!(value);
             }
         });
-        self.extender.pod_put(&self.kubernetes.pod(uid).unwrap(), at(1));
+        self.extender
+            .update_pod(&self.kubernetes.pod(uid).unwrap(), at(1));
     }
 
-    fn evictions(&mut self, now: Moment) -> Vec<Eviction> {
-        let due = self.extender.due(now).into_iter();
-        due.filter_map(|command| match command {
-            Command::Evict(eviction) => Some(eviction),
-            Command::Bind(_) => None,
-        })
-        .collect()
+    fn evictions(&mut self, now: Timestamp) -> Vec<Eviction> {
+        let commands = overdue_commands(&mut self.extender, now).into_iter();
+        commands
+            .filter_map(|command| match command {
+                Command::Evict(eviction) => Some(eviction),
+                Command::Bind(_) => None,
+            })
+            .collect()
     }
 
-    /// Pods that are to be bound without kube-scheduler.
-    fn starts(&mut self, now: Moment) -> Vec<String> {
-        let due = self.extender.due(now).into_iter();
-        due.filter_map(|command| match command {
-            Command::Bind(order) => Some(order.pod.uid.clone()),
-            Command::Evict(_) => None,
-        })
-        .collect()
+    /// Returns the pods that the extender binds without kube-scheduler.
+    fn starts(&mut self, now: Timestamp) -> Vec<String> {
+        let commands = overdue_commands(&mut self.extender, now).into_iter();
+        commands
+            .filter_map(|command| match command {
+                Command::Bind(command) => Some(command.pod.uid.clone()),
+                Command::Evict(_) => None,
+            })
+            .collect()
     }
 
     fn states(&self) -> Vec<(String, &'static str)> {
-        let groups = self.extender.affinity_groups().into_iter();
+        let groups = affinity_groups(&self.extender).into_iter();
         groups.map(|g| (g.metadata.name, g.status.state)).collect()
+    }
+
+    fn snapshot(&self) -> CellSnapshot {
+        CellSnapshot::new(&self.extender)
     }
 }
 
 #[test]
-fn a_pod_that_has_its_place_keeps_it_and_is_bound_by_force_in_the_end() {
-    let mut desk = Desk::new();
-    let uid = desk.create("p", &spec("a", 0, 1, "g", 1));
-    let forced = |answer: Result<Filtered, _>| match answer {
-        Ok(Filtered::Bind { node, force }) => (node, force.is_some()),
+fn a_pod_keeps_its_place_and_is_bound_without_kube_scheduler_after_repeated_requests() {
+    let mut setup = Setup::new();
+    let uid = setup.create("p", &spec("a", 0, 1, "g", 1));
+    let forced = |answer: Result<FilterAnswer, _>| match answer {
+        Ok(FilterAnswer::Bind { node, force }) => (node, force.is_some()),
         other => panic!("{other:?}"),
     };
-    let (node, force) = forced(desk.filter(&uid));
+    let (node, force) = forced(setup.filter(&uid));
     assert!(!force);
     for expected in [false, false, true, true] {
-        assert_eq!(forced(desk.filter(&uid)), (node.clone(), expected));
+        assert_eq!(forced(setup.filter(&uid)), (node.clone(), expected));
     }
     let other = BindCall {
         name: "p".to_owned(),
@@ -143,83 +153,84 @@ fn a_pod_that_has_its_place_keeps_it_and_is_bound_by_force_in_the_end() {
         uid: uid.clone(),
         node: "elsewhere".to_owned(),
     };
-    let fault = desk.extender.bind(&other).unwrap_err();
+    let fault = setup.extender.bind(&other).unwrap_err();
     assert_eq!(fault.code, 400);
     assert!(
         fault.message.contains("expected n1, received elsewhere"),
         "{fault}"
     );
-    desk.bound(&uid, &node);
-    let fault = desk.filter(&uid).unwrap_err().to_string();
+    setup.bound(&uid, &node);
+    let fault = setup.filter(&uid).unwrap_err().to_string();
     assert_eq!(
         fault,
-        format!("Code: 400, Message: Pod test/p({uid}): it has already been bound to node n1")
+        format!("Code: 400, Message: Pod test/p({uid}): has already been bound to node n1")
     );
-    // Once more is no harm where it is, and wrong elsewhere.
+    // Binding again is accepted for the same node and refused for another one.
     assert_eq!(
-        desk.extender.bind(&BindCall {
+        setup.extender.bind(&BindCall {
             node,
             ..other.clone()
         }),
         Ok(None)
     );
-    assert!(desk.extender.bind(&other).is_err());
+    assert!(setup.extender.bind(&other).is_err());
 }
 
 #[test]
-fn a_place_kubernetes_does_not_suggest_is_bound_by_force_at_once() {
-    let mut desk = Desk::new();
-    let uid = desk.create("p", &spec("a", 0, 1, "g", 1));
-    let call = desk.call(&uid, &["n2"]);
-    let Ok(Filtered::Bind { node, force }) = desk.extender.filter(&call, at(1)) else {
+fn a_pod_on_a_node_that_is_not_suggested_is_bound_without_kube_scheduler_at_once() {
+    let mut setup = Setup::new();
+    let uid = setup.create("p", &spec("a", 0, 1, "g", 1));
+    let call = setup.call(&uid, &["n2"]);
+    let Ok(FilterAnswer::Bind { node, force }) = setup.extender.filter(&call, at(1)) else {
         panic!();
     };
     assert_eq!((node.as_str(), force.is_some()), ("n1", true));
 }
 
 #[test]
-fn a_gang_is_decided_as_a_whole_and_released_with_its_last_pod() {
-    let mut desk = Desk::new();
+fn a_group_is_placed_as_a_whole_and_released_with_its_last_pod() {
+    let mut setup = Setup::new();
     let gang = spec("a", 5, 1, "user~job/default", 2);
-    let uids = [desk.create("p0", &gang), desk.create("p1", &gang)];
-    desk.start(&uids[0]);
-    // Before the second pod comes its place is kept.
-    let rival = desk.create("rival", &spec("a", 5, 1, "rival", 1));
-    assert!(matches!(desk.filter(&rival), Ok(Filtered::Wait { .. })));
-    desk.start(&uids[1]);
-    let late = desk.create("p2", &gang);
-    let fault = desk.filter(&late).unwrap_err();
+    let uids = [setup.create("p0", &gang), setup.create("p1", &gang)];
+    setup.start(&uids[0]);
+    // The place of the second pod is reserved.
+    let rival = setup.create("rival", &spec("a", 5, 1, "rival", 1));
+    assert!(matches!(setup.filter(&rival), Ok(FilterAnswer::Wait { .. })));
+    setup.start(&uids[1]);
+    let late = setup.create("p2", &gang);
+    let fault = setup.filter(&late).unwrap_err();
     assert_eq!(fault.code, 400, "{fault}");
-    desk.extender.pod_gone(&uids[0], at(2));
-    assert!(matches!(desk.filter(&rival), Ok(Filtered::Wait { .. })));
-    // A pod that is over is as good as gone, and nobody may ask for it again.
-    desk.kubernetes
+    setup.extender.remove_pod(&uids[0], at(2));
+    assert!(matches!(setup.filter(&rival), Ok(FilterAnswer::Wait { .. })));
+    // A pod that has ended is removed, and requests for it are refused.
+    setup
+        .kubernetes
         .with(|m| m.pods.get_mut(&uids[1]).unwrap()["status"]["phase"] = json!("Succeeded"));
-    let over = desk.kubernetes.pod(&uids[1]).unwrap();
-    desk.extender.pod_put(&over, at(2));
-    assert_eq!(desk.states(), []);
-    assert_eq!(desk.filter(&uids[1]).unwrap_err().code, 400);
-    desk.start(&rival);
-    assert_eq!(desk.states(), [("rival".to_owned(), "Allocated")]);
+    let ended = setup.kubernetes.pod(&uids[1]).unwrap();
+    setup.extender.update_pod(&ended, at(2));
+    assert_eq!(setup.states(), []);
+    assert_eq!(setup.filter(&uids[1]).unwrap_err().code, 400);
+    setup.start(&rival);
+    assert_eq!(setup.states(), [("rival".to_owned(), "Allocated")]);
 }
 
 #[test]
-fn an_attempt_that_is_not_carried_out_leaves_no_trace_and_one_that_is_gives_way_when_its_pod_goes() {
-    let mut desk = Desk::new();
-    let low = desk.create("low", &spec("a", 0, 2, "low", 1));
-    assert_eq!(desk.start(&low), "n1");
-    let before = desk.extender.picture().status();
-    let high = desk.create("high", &spec("a", 9, 2, "high", 1));
-    let Ok(Filtered::Preempt { nodes }) = desk.filter(&high) else {
+fn filter_leaves_no_trace_of_a_preemption_and_deleting_the_preemptor_cancels_it() {
+    let mut setup = Setup::new();
+    let low = setup.create("low", &spec("a", 0, 2, "low", 1));
+    assert_eq!(setup.start(&low), "n1");
+    let before = setup.snapshot().status();
+    let high = setup.create("high", &spec("a", 9, 2, "high", 1));
+    let Ok(FilterAnswer::Preempt { nodes }) = setup.filter(&high) else {
         panic!();
     };
     assert_eq!(
         nodes["n1"],
         format!("node(n1) has preemptible Pods: test/low({low})")
     );
-    assert_eq!(desk.extender.picture().status(), before);
-    let FilterCall { pod, spec, nodes } = desk.call(&high, &["n1", "n2"]);
-    let sent = desk
+    assert_eq!(setup.snapshot().status(), before);
+    let FilterCall { pod, spec, nodes } = setup.call(&high, &["n1", "n2"]);
+    let sent = setup
         .extender
         .preempt(&PreemptCall { pod, spec, nodes }, at(2))
         .unwrap();
@@ -230,147 +241,155 @@ fn an_attempt_that_is_not_carried_out_leaves_no_trace_and_one_that_is_gives_way_
         ("high".to_owned(), "Preempting"),
         ("low".to_owned(), "BeingPreempted"),
     ];
-    assert_eq!(desk.states(), claimed);
-    desk.extender.pod_gone(&high, at(3));
-    assert_eq!(desk.states(), [("low".to_owned(), "Allocated")]);
-    assert_eq!(desk.extender.picture().status(), before);
+    assert_eq!(setup.states(), claimed);
+    setup.extender.remove_pod(&high, at(3));
+    assert_eq!(setup.states(), [("low".to_owned(), "Allocated")]);
+    assert_eq!(setup.snapshot().status(), before);
 }
 
 #[test]
-fn victims_nobody_deletes_are_deleted_by_us_all_at_once_and_each_once() {
-    let mut desk = Desk::new();
+fn victims_that_kube_scheduler_does_not_delete_are_deleted_all_at_once_and_each_once() {
+    let mut setup = Setup::new();
     let lows: Vec<String> = (0..4)
-        .map(|i| desk.create(&format!("low{i}"), &spec("a", -1, 1, &format!("low{i}"), 1)))
+        .map(|i| setup.create(&format!("low{i}"), &spec("a", -1, 1, &format!("low{i}"), 1)))
         .collect();
     for low in &lows {
-        desk.start(low);
+        setup.start(low);
     }
     let wide = "virtualCluster: a\npriority: 1\nleafCellNumber: 2\n";
-    let high = desk.create("high", wide);
-    assert!(matches!(desk.filter(&high), Ok(Filtered::Preempt { .. })));
-    assert_eq!(desk.evictions(at(2)), []);
-    let due = desk.evictions(at(4));
+    let high = setup.create("high", wide);
+    assert!(matches!(setup.filter(&high), Ok(FilterAnswer::Preempt { .. })));
+    assert_eq!(setup.evictions(at(2)), []);
+    let due = setup.evictions(at(4));
     assert_eq!(due.len(), 2);
     assert!(due.iter().all(|e| e.preemptor.uid == high));
-    // One of them is on its way out by then.
+    // One of them is being deleted by then.
     let ending = &due[0].pod.uid;
-    desk.kubernetes.with(|m| {
+    setup.kubernetes.with(|m| {
         m.pods.get_mut(ending).unwrap()["metadata"]["deletionTimestamp"] = json!("2026-11-17T00:00:05Z")
     });
-    let pod = desk.kubernetes.pod(ending).unwrap();
-    desk.extender.pod_put(&pod, at(5));
-    assert_eq!(desk.evictions(at(5)), []);
-    let again = desk.evictions(at(7));
+    let pod = setup.kubernetes.pod(ending).unwrap();
+    setup.extender.update_pod(&pod, at(5));
+    assert_eq!(setup.evictions(at(5)), []);
+    let again = setup.evictions(at(7));
     assert_eq!(again.iter().map(|e| &e.pod).collect::<Vec<_>>(), [&due[1].pod]);
     for eviction in &due {
-        desk.extender.pod_gone(&eviction.pod.uid, at(8));
+        setup.extender.remove_pod(&eviction.pod.uid, at(8));
     }
-    // kube-scheduler does not come back for it.
-    assert_eq!(desk.starts(at(20)), std::slice::from_ref(&high));
-    assert_eq!(desk.evictions(at(20)), []);
-    desk.bound(&high, "n1");
-    assert_eq!(desk.states().len(), 3);
+    // kube-scheduler does not ask for the pod again.
+    assert_eq!(setup.starts(at(20)), std::slice::from_ref(&high));
+    assert_eq!(setup.evictions(at(20)), []);
+    setup.bound(&high, "n1");
+    assert_eq!(setup.states().len(), 3);
 }
 
 #[test]
-fn a_pod_that_could_start_and_is_not_asked_for_is_bound_by_us_in_the_order_of_priority() {
-    let mut desk = Desk::new();
-    let first = desk.create("first", &spec("a", 5, 2, "first", 1));
-    desk.start(&first);
-    let low = desk.create("low", &spec("a", 1, 2, "low", 1));
-    let high = desk.create("high", &spec("a", 4, 2, "high", 1));
+fn pods_that_can_start_but_are_not_asked_for_are_bound_by_priority() {
+    let mut setup = Setup::new();
+    let first = setup.create("first", &spec("a", 5, 2, "first", 1));
+    setup.start(&first);
+    let low = setup.create("low", &spec("a", 1, 2, "low", 1));
+    let high = setup.create("high", &spec("a", 4, 2, "high", 1));
     for uid in [&low, &high] {
-        assert!(matches!(desk.filter(uid), Ok(Filtered::Wait { .. })));
+        assert!(matches!(setup.filter(uid), Ok(FilterAnswer::Wait { .. })));
     }
-    assert_eq!(desk.starts(at(9)), Vec::<String>::new(), "nothing was freed");
-    desk.extender.pod_gone(&first, at(10));
+    assert_eq!(setup.starts(at(9)), Vec::<String>::new(), "nothing was freed");
+    setup.extender.remove_pod(&first, at(10));
     assert_eq!(
-        desk.starts(at(10)),
+        setup.starts(at(10)),
         Vec::<String>::new(),
-        "kube-scheduler may still come"
+        "kube-scheduler may still ask"
     );
-    assert_eq!(desk.starts(at(11)), std::slice::from_ref(&high));
-    // If Kubernetes does not bind it, it is tried again.
-    assert_eq!(desk.starts(at(12)), Vec::<String>::new());
-    assert_eq!(desk.starts(at(21)), std::slice::from_ref(&high));
-    desk.bound(&high, "n1");
-    // Whom kube-scheduler asks for itself is left to it.
-    desk.extender.pod_gone(&high, at(30));
-    let call = desk.call(&low, &["n1", "n2"]);
+    assert_eq!(setup.starts(at(11)), std::slice::from_ref(&high));
+    // If Kubernetes does not bind it, the extender tries again.
+    assert_eq!(setup.starts(at(12)), Vec::<String>::new());
+    assert_eq!(setup.starts(at(21)), std::slice::from_ref(&high));
+    setup.bound(&high, "n1");
+    // Pods that kube-scheduler asks for are left to it.
+    setup.extender.remove_pod(&high, at(30));
+    let call = setup.call(&low, &["n1", "n2"]);
     assert!(matches!(
-        desk.extender.filter(&call, at(31)),
-        Ok(Filtered::Bind { .. })
+        setup.extender.filter(&call, at(31)),
+        Ok(FilterAnswer::Bind { .. })
     ));
-    assert_eq!(desk.starts(at(32)), Vec::<String>::new());
+    assert_eq!(setup.starts(at(32)), Vec::<String>::new());
 }
 
 #[test]
-fn after_a_restart_every_machine_is_bad_until_it_is_heard_of_and_pods_are_known_again() {
-    let mut desk = Desk::new();
+fn after_a_restart_machines_are_bad_until_reported_and_pods_are_recovered() {
+    let mut setup = Setup::new();
     let gang = spec("b", 5, 1, "g", 2);
-    let uids = [desk.create("p0", &gang), desk.create("p1", &gang)];
-    desk.start(&uids[0]);
-    let pods = desk.kubernetes.pods();
-    let groups = desk.extender.affinity_groups();
+    let uids = [setup.create("p0", &gang), setup.create("p1", &gang)];
+    setup.start(&uids[0]);
+    let pods = setup.kubernetes.pods();
+    let groups = affinity_groups(&setup.extender);
 
     let layout = Settings::parse(FILE, "test").unwrap().layout;
-    desk.extender = Extender::new(layout, Rules::default());
-    let bad = |desk: &Desk| {
-        let cells = serde_json::to_value(desk.extender.picture().physical()).unwrap();
+    setup.extender = Extender::new(layout, Rules::default());
+    let bad = |setup: &Setup| {
+        let cells = serde_json::to_value(setup.snapshot().physical()).unwrap();
         cells.to_string().matches("\"Bad\"").count()
     };
-    assert!(bad(&desk) > 0);
-    desk.extender.pods_all(&pods, at(10));
-    desk.extender.nodes_all(&desk.kubernetes.nodes(), at(10));
-    assert_eq!(bad(&desk), 0);
-    assert_eq!(desk.extender.affinity_groups(), groups);
-    // The second pod of the gang gets the place that was kept for it.
+    assert!(bad(&setup) > 0);
+    setup.extender.sync_pods(&pods, at(10));
+    setup.extender.sync_nodes(&setup.kubernetes.nodes(), at(10));
+    assert_eq!(bad(&setup), 0);
+    assert_eq!(affinity_groups(&setup.extender), groups);
+    // The second pod of the group gets its reserved place.
     let place = |info: &BindInfo| info.affinity_group_bind_info.clone();
-    let first = BindInfo::read(&desk.kubernetes.pod(&uids[0]).unwrap()).unwrap();
-    desk.start(&uids[1]);
-    let second = BindInfo::read(&desk.kubernetes.pod(&uids[1]).unwrap()).unwrap();
+    let first = read_bind_info(&setup.kubernetes.pod(&uids[0]).unwrap()).unwrap();
+    setup.start(&uids[1]);
+    let second = read_bind_info(&setup.kubernetes.pod(&uids[1]).unwrap()).unwrap();
     assert_eq!(place(&first), place(&second));
     assert_ne!(first.leaf_cell_isolation, second.leaf_cell_isolation);
-    // Pods that are not in a list any more are gone.
-    desk.extender.pods_all(&[], at(11));
-    assert_eq!(desk.states(), []);
+    // Pods that are missing in a list are removed.
+    setup.extender.sync_pods(&[], at(11));
+    assert_eq!(setup.states(), []);
 }
 
 #[test]
-fn jobs_of_a_virtual_cluster_that_is_taken_away_run_on_as_borrowers_and_are_back_with_it() {
-    let mut desk = Desk::new();
-    let uid = desk.create("p", &spec("b", 5, 2, "g", 1));
-    let node = desk.start(&uid);
-    let group = |desk: &Desk| desk.extender.affinity_group("g").unwrap().status;
-    let before = group(&desk);
+fn a_group_whose_virtual_cluster_is_removed_is_lazily_preempted_until_it_is_added_again() {
+    let mut setup = Setup::new();
+    let uid = setup.create("p", &spec("b", 5, 2, "g", 1));
+    let node = setup.start(&uid);
+    let group = |setup: &Setup| affinity_group(&setup.extender, "g").unwrap().status;
+    let before = group(&setup);
     let without = FILE.replace(
         "  b: {virtualCells: [{cellType: POOL.NODE, cellNumber: 1}]}\n",
         "",
     );
     let layout = |text: &str| Settings::parse(text, "test").unwrap().layout;
-    desk.extender.reconfigure(layout(&without), at(20));
-    assert_eq!(group(&desk).vc, "b");
-    assert!(group(&desk).virtual_placement.is_empty());
-    // Its leaves are not given to others who only borrow.
-    let other = desk.create("o", &spec("a", -1, 2, "o", 1));
-    assert_ne!(desk.start(&other), node);
-    desk.extender.reconfigure(layout(FILE), at(21));
-    assert_eq!(group(&desk), before);
+    setup.extender.reconfigure(layout(&without), at(20));
+    let expected = json!({"vc": "b", "priority": 5, "state": "Allocated", "physicalPlacement": {(node.as_str()): [0, 1]},
+        "allocatedPods": [uid],
+        "lazyPreemptionStatus": {"preemptor": "g", "preemptionTime": "1970-01-01T00:00:20Z"}});
+    assert_eq!(serde_json::to_value(group(&setup)).unwrap(), expected);
+    // A restart with the same configuration reports the same.
+    let pods = setup.kubernetes.pods();
+    setup.extender = Extender::new(layout(&without), Rules::default());
+    setup.extender.sync_nodes(&setup.kubernetes.nodes(), at(20));
+    setup.extender.sync_pods(&pods, at(20));
+    assert_eq!(serde_json::to_value(group(&setup)).unwrap(), expected);
+    // Its leaf cells are not given to other borrowers.
+    let other = setup.create("o", &spec("a", -1, 2, "o", 1));
+    assert_ne!(setup.start(&other), node);
+    setup.extender.reconfigure(layout(FILE), at(21));
+    assert_eq!(group(&setup), before);
 }
 
 #[test]
-fn what_openpai_reads_has_hiveds_shape() {
-    let mut desk = Desk::new();
-    let uid = desk.create("p", &spec("a", 5, 1, "user~job/default", 1));
-    let lent = desk.create("q", &spec("b", -1, 1, "lent", 1));
-    desk.start(&uid);
-    desk.start(&lent);
-    let group = serde_json::to_value(desk.extender.affinity_group("user~job/default")).unwrap();
+fn the_inspect_api_has_the_form_that_openpai_reads() {
+    let mut setup = Setup::new();
+    let uid = setup.create("p", &spec("a", 5, 1, "user~job/default", 1));
+    let borrower = setup.create("q", &spec("b", -1, 1, "borrower", 1));
+    setup.start(&uid);
+    setup.start(&borrower);
+    let group = serde_json::to_value(affinity_group(&setup.extender, "user~job/default")).unwrap();
     let expected = json!({"metadata": {"name": "user~job/default"}, "status": {"vc": "a", "priority": 5,
         "state": "Allocated", "physicalPlacement": {"n1": [0]}, "virtualPlacement": {"a/0": ["a/0/0"]},
         "allocatedPods": [uid]}});
     assert_eq!(group, expected);
-    let status = serde_json::to_value(desk.extender.picture().status()).unwrap();
+    let status = serde_json::to_value(setup.snapshot().status()).unwrap();
     let top = &status["physicalCluster"][0];
     assert_eq!(top["leafCellType"], "GPU");
     assert_eq!(
@@ -401,13 +420,13 @@ fn what_openpai_reads_has_hiveds_shape() {
 }
 
 #[test]
-fn annotations_of_hived_are_read_old_names_too_and_written_in_its_form() {
-    let mut desk = Desk::new();
+fn annotations_are_read_with_old_names_too_and_written_in_hiveds_form() {
+    let mut setup = Setup::new();
     let old = "virtualCluster: a\npriority: 3\ngpuType: GPU\ngpuNumber: 2\naffinityGroup:\n  name: g\n  members:\n  - \
                podNumber: 1\n    gpuNumber: 2\n";
-    let uid = desk.create("p", old);
-    desk.start(&uid);
-    let pod = desk.kubernetes.pod(&uid).unwrap();
+    let uid = setup.create("p", old);
+    setup.start(&uid);
+    let pod = setup.kubernetes.pod(&uid).unwrap();
     let text = &pod.metadata.annotations[BIND_INFO];
     let expected = "node: n1\nleafCellIsolation:\n- 0\n- 1\ncellChain: POOL\naffinityGroupBindInfo:\n- podPlacements:\n  - \
                     physicalNode: n1\n    physicalLeafCellIndices:\n    - 0\n    - 1\n    preassignedCellTypes:\n    - \
@@ -421,24 +440,28 @@ fn annotations_of_hived_are_read_old_names_too_and_written_in_its_form() {
     let older = text
         .replace("leafCellIsolation", "gpuIsolation")
         .replace("physicalLeafCellIndices", "physicalGpuIndices");
-    desk.kubernetes
+    setup
+        .kubernetes
         .with(|m| m.pods.get_mut(&uid).unwrap()["metadata"]["annotations"][BIND_INFO] = json!(older));
-    let read = BindInfo::read(&desk.kubernetes.pod(&uid).unwrap()).unwrap();
-    assert_eq!(read, BindInfo::read(&pod).unwrap());
+    let read = read_bind_info(&setup.kubernetes.pod(&uid).unwrap()).unwrap();
+    assert_eq!(read, read_bind_info(&pod).unwrap());
 }
 
 #[test]
-fn settings_say_what_is_wrong_and_on_which_line() {
+fn errors_in_settings_name_the_key_or_the_line() {
     let read = |text: &str| Settings::parse(text, "hived.yaml");
-    let usual = read(FILE).unwrap();
-    assert_eq!((usual.listen.as_str(), usual.force_bind_after), (":9096", 3));
-    assert_eq!(Settings::listen_address(&usual.listen), "0.0.0.0:9096");
+    let defaults = read(FILE).unwrap();
+    assert_eq!(
+        (defaults.listen.as_str(), defaults.force_bind_after),
+        (":9096", 3)
+    );
+    assert_eq!(Settings::listen_address(&defaults.listen), "0.0.0.0:9096");
     let more = format!(
         "kubeApiServerAddress: http://localhost:8080\nforcePodBindThreshold: 5\nwaitingPodSchedulingBlockMilliSec: 50{FILE}"
     );
     let more = read(&more).unwrap();
     assert_eq!(
-        (more.force_bind_after, more.block),
+        (more.force_bind_after, more.wait_delay),
         (5, Duration::from_millis(50))
     );
     assert_eq!(more.api_server, "http://localhost:8080");
@@ -466,15 +489,15 @@ fn settings_say_what_is_wrong_and_on_which_line() {
     }
 }
 
-fn server(block: Duration) -> (Kubernetes, Server) {
-    let desk = Desk::new();
+fn server(wait_delay: Duration) -> (Kubernetes, Server) {
+    let setup = Setup::new();
     let layout = Settings::parse(FILE, "test").unwrap().layout;
-    let server = Server::start(layout, Rules::default(), &desk.kubernetes, block);
-    (desk.kubernetes, server)
+    let server = Server::start(layout, Rules::default(), &setup.kubernetes, wait_delay);
+    (setup.kubernetes, server)
 }
 
 #[test]
-fn requests_in_any_case_are_understood_and_wrong_ones_refused_as_hived_does() {
+fn keys_are_read_in_any_case_and_wrong_requests_are_refused_as_in_hived() {
     let (kubernetes, server) = server(Duration::ZERO);
     let uid = kubernetes.create("p", &spec("a", 0, 1, "g", 1));
     let object = kubernetes.with(|m| m.pods[&uid].clone());
@@ -482,7 +505,7 @@ fn requests_in_any_case_are_understood_and_wrong_ones_refused_as_hived_does() {
     assert_eq!((code, answer), (200, json!({"NodeNames": ["n1"]})));
     let lower = json!({"podName": "p", "podNamespace": "test", "podUID": uid, "node": "n1"});
     assert_eq!(server.post("bind", &lower), (200, json!({"Error": ""})));
-    // The second time it is there.
+    // Binding again to the same node is not an error.
     assert_eq!(server.post("bind", &lower), (200, json!({"Error": ""})));
 
     let error = |body: &Value| {
@@ -494,9 +517,9 @@ fn requests_in_any_case_are_understood_and_wrong_ones_refused_as_hived_does() {
     assert!(nodes.contains("nodeCacheCapable"), "{nodes}");
     assert!(error(&json!({})).starts_with("Code: 400, Message: Pod is missing"));
     assert!(error(&json!([1])).starts_with("Code: 400, Message: the request is not ExtenderArgs"));
-    let mut stranger = pod("x", "x", &spec("a", 0, 1, "x", 1));
-    stranger["spec"]["containers"] = json!([]);
-    assert!(error(&json!({"Pod": stranger, "NodeNames": []})).contains("pod-scheduling-enable"));
+    let mut unmanaged = pod("x", "x", &spec("a", 0, 1, "x", 1));
+    unmanaged["spec"]["containers"] = json!([]);
+    assert!(error(&json!({"Pod": unmanaged, "NodeNames": []})).contains("pod-scheduling-enable"));
     let (code, text) = server.post("preempt", &json!({"Pod": pod("x", "x", "priority: 5000")}));
     assert_eq!((code, text.is_string()), (400, true));
     let (_, text) = server.post("bind", &json!({"PodName": "p"}));
@@ -514,7 +537,7 @@ fn requests_in_any_case_are_understood_and_wrong_ones_refused_as_hived_does() {
 }
 
 #[test]
-fn what_is_looked_at_has_names_with_slashes_and_unknown_ones_are_400() {
+fn names_in_the_inspect_api_may_contain_slashes_and_unknown_names_are_400() {
     let (kubernetes, server) = server(Duration::ZERO);
     let uid = kubernetes.create("p", &spec("a", 0, 1, "user~job/default", 1));
     let object = kubernetes.with(|m| m.pods[&uid].clone());
@@ -526,7 +549,7 @@ fn what_is_looked_at_has_names_with_slashes_and_unknown_ones_are_400() {
         assert_eq!((code, &one), (200, &all["items"][0]), "{name}");
     }
     assert_eq!(server.get(groups).1, all);
-    assert_eq!(server.get(&format!("{groups}/nobody")).0, 400);
+    assert_eq!(server.get(&format!("{groups}/unknown")).0, 400);
     let status = "/v1/inspect/clusterstatus";
     let (_, whole) = server.get(status);
     assert_eq!(
@@ -537,13 +560,13 @@ fn what_is_looked_at_has_names_with_slashes_and_unknown_ones_are_400() {
     assert_eq!(server.get(&vcs).1, whole["virtualClusters"]);
     assert_eq!(server.get(&format!("{vcs}/")).1, whole["virtualClusters"]);
     assert_eq!(server.get(&format!("{vcs}/a")).1, whole["virtualClusters"]["a"]);
-    assert_eq!(server.get(&format!("{vcs}/nobody")).0, 400);
+    assert_eq!(server.get(&format!("{vcs}/unknown")).0, 400);
 }
 
 #[test]
-fn while_one_pod_is_kept_waiting_others_are_answered() {
-    let block = Duration::from_millis(1500);
-    let (kubernetes, server) = server(block);
+fn a_delayed_answer_does_not_block_other_requests() {
+    let delay = Duration::from_millis(1500);
+    let (kubernetes, server) = server(delay);
     let uid = kubernetes.create("big", &spec("a", 0, 2, "big", 4));
     let object = kubernetes.with(|m| m.pods[&uid].clone());
     let body = json!({"Pod": object, "NodeNames": ["n1", "n2"]});
@@ -552,10 +575,10 @@ fn while_one_pod_is_kept_waiting_others_are_answered() {
         for _ in 0..4 {
             scope.spawn(|| {
                 let (_, answer) = server.post("filter", &body);
-                let why = answer["FailedNodes"]["hivedscheduler"].as_str().unwrap();
+                let reason = answer["FailedNodes"]["hivedscheduler"].as_str().unwrap();
                 assert!(
-                    why.contains("insufficient capacity when scheduling in VC a: 8 leaf cells"),
-                    "{why}"
+                    reason.contains("insufficient capacity when scheduling in VC a: 8 leaf cells"),
+                    "{reason}"
                 );
             });
         }
@@ -564,35 +587,35 @@ fn while_one_pod_is_kept_waiting_others_are_answered() {
         assert_eq!(server.get("/v1/inspect/affinitygroups/").0, 200);
         assert!(asked.elapsed() < Duration::from_millis(1200));
     });
-    assert!(began.elapsed() >= block && began.elapsed() < block * 3);
+    assert!(began.elapsed() >= delay && began.elapsed() < delay * 3);
 }
 
 #[test]
-fn before_everything_was_heard_of_nothing_is_answered() {
+fn requests_are_refused_until_nodes_and_pods_were_reported() {
     let (kubernetes, server) = server(Duration::ZERO);
     let layout = Settings::parse(FILE, "test").unwrap().layout;
-    let shell = dovetail_extender::web::Shell::new(
+    let shared = dovetail_extender::server::SharedExtender::new(
         Extender::new(layout, Rules::default()),
         kubernetes.clone(),
         Duration::ZERO,
     );
-    assert!(!shell.is_ready());
-    shell.nodes_all(&kubernetes.nodes());
-    assert!(!shell.is_ready());
-    let shell = std::sync::Arc::new(shell);
+    assert!(!shared.is_ready());
+    shared.sync_nodes(&kubernetes.nodes());
+    assert!(!shared.is_ready());
+    let shared = std::sync::Arc::new(shared);
     let listener = server
         .runtime()
         .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
         .unwrap();
     let address = listener.local_addr().unwrap();
-    let routes = dovetail_extender::web::router(std::sync::Arc::clone(&shell));
-    server.runtime().spawn(dovetail_extender::web::serve(
+    let routes = dovetail_extender::server::router(std::sync::Arc::clone(&shared));
+    server.runtime().spawn(dovetail_extender::server::serve(
         listener,
         routes,
         std::future::pending(),
     ));
     assert_eq!(request(address, "POST", "/v1/extender/filter", b"{}").0, 503);
     assert_eq!(request(address, "GET", "/healthz", b"").0, 503);
-    shell.pods_all(&kubernetes.pods());
+    shared.sync_pods(&kubernetes.pods());
     assert_eq!(request(address, "POST", "/v1/extender/filter", b"{}").0, 200);
 }

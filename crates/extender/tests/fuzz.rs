@@ -1,4 +1,4 @@
-//! Nothing that comes from outside makes the extender panic or its books disagree.
+//! No input makes the extender panic or its counts inconsistent.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use common::{Kubernetes, Server, pod, request};
 use dovetail_extender::{
-    BIND_INFO, BindCall, BindInfo, Extender, FilterCall, MemberBindInfo, Moment, PodPlacement, PreemptCall,
-    Rules, SPEC, Settings, read_spec,
+    BindCall, CellSnapshot, Extender, FilterCall, PreemptCall, Rules, Settings, Timestamp, affinity_groups,
+    overdue_commands, read_bind_info, read_spec,
 };
+use dovetail_hived::{BIND_INFO, BindInfo, MemberBindInfo, PodPlacement, SPEC};
 use dovetail_kubeapi::Pod;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -46,8 +47,8 @@ fn annotated(spec: &str, info: &str) -> Pod {
     serde_json::from_value(object).unwrap()
 }
 
-/// A text with some bytes changed, left out or doubled.
-fn bent(text: &'static str) -> impl Strategy<Value = String> {
+/// Returns a text with some bytes replaced, removed or added.
+fn mutated(text: &'static str) -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("-"),
         Just(":"),
@@ -82,11 +83,11 @@ fn extender() -> Extender {
     let mut extender = Extender::new(layout, Rules::default());
     let kubernetes = Kubernetes::default();
     kubernetes.with(|m| m.nodes = ["n1", "n2", "n3"].map(|n| (n.to_owned(), true)).into());
-    extender.nodes_all(&kubernetes.nodes(), Moment(0));
+    extender.sync_nodes(&kubernetes.nodes(), Timestamp(0));
     extender
 }
 
-/// Anything JSON can say, with keys that are looked at.
+/// Returns any JSON, with keys that the extender reads.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -164,41 +165,41 @@ fn info() -> impl Strategy<Value = BindInfo> {
 
 proptest! {
     #[test]
-    fn annotations_that_make_no_sense_are_refused(spec in bent(SPEC_TEXT), info in bent(INFO_TEXT), any in ".{0,80}") {
+    fn invalid_annotations_are_refused(spec in mutated(SPEC_TEXT), info in mutated(INFO_TEXT), any in ".{0,80}") {
         for (spec, info) in [(spec.as_str(), info.as_str()), (any.as_str(), any.as_str())] {
             let pod = annotated(spec, info);
-            if let Err(fault) = read_spec(&pod) {
-                prop_assert_eq!(fault.code, 400);
+            if let Err(error) = read_spec(&pod) {
+                prop_assert_eq!(error.code, 400);
             }
-            let _ = BindInfo::read(&pod);
+            let _ = read_bind_info(&pod);
         }
     }
 
     #[test]
-    fn requests_that_make_no_sense_are_refused(body in prop::collection::vec(any::<u8>(), 0..200), json in value()) {
+    fn invalid_requests_are_refused(body in prop::collection::vec(any::<u8>(), 0..200), json in value()) {
         let text = json.to_string();
         for body in [body.as_slice(), text.as_bytes()] {
-            for fault in [FilterCall::read(body).err(), PreemptCall::read(body).err(), BindCall::read(body).err()] {
-                prop_assert!(fault.is_none_or(|f| f.code == 400));
+            for error in [FilterCall::read(body).err(), PreemptCall::read(body).err(), BindCall::read(body).err()] {
+                prop_assert!(error.is_none_or(|e| e.code == 400));
             }
         }
     }
 
     #[test]
-    fn files_that_make_no_sense_are_refused(text in bent(FILE), any in ".{0,80}") {
+    fn invalid_files_do_not_panic(text in mutated(FILE), any in ".{0,80}") {
         let _ = Settings::parse(&text, "f");
         let _ = Settings::parse(&any, "f");
     }
 
     #[test]
-    fn what_is_written_on_a_pod_is_read_back(info in info()) {
+    fn annotations_written_on_a_pod_are_read_back(info in info()) {
         let written = info.annotations().unwrap();
         let pod = annotated(SPEC_TEXT, &written[BIND_INFO]);
-        prop_assert_eq!(BindInfo::read(&pod).unwrap(), info);
+        prop_assert_eq!(read_bind_info(&pod).unwrap(), info);
     }
 
     #[test]
-    fn whatever_pods_claim_to_have_the_books_agree(
+    fn counts_are_consistent_whatever_the_annotations_of_bound_pods_are(
         pods in prop::collection::vec((info(), 0..4u8, -1..4i32, prop_oneof![Just("a"), Just("b"), Just("c")], any::<bool>()), 1..8),
     ) {
         let mut extender = extender();
@@ -212,32 +213,32 @@ proptest! {
             }
             object["spec"]["nodeName"] = json!(if info.node.is_empty() { "n1" } else { &info.node });
             let object: Pod = serde_json::from_value(object).unwrap();
-            extender.pod_put(&object, Moment(1));
+            extender.update_pod(&object, Timestamp(1));
             prop_assert_eq!(extender.groups().cells().check(), Ok(()));
             let body = json!({"Pod": pod("x", &format!("x{at}"), &spec), "NodeNames": ["n1", "n2", "n3"]}).to_string();
             let call = FilterCall::read(body.as_bytes()).unwrap();
-            let _ = extender.filter(&call, Moment(2));
+            let _ = extender.filter(&call, Timestamp(2));
             let preempt = PreemptCall { pod: call.pod, spec: call.spec, nodes: call.nodes };
-            let _ = extender.preempt(&preempt, Moment(3));
+            let _ = extender.preempt(&preempt, Timestamp(3));
             prop_assert_eq!(extender.groups().cells().check(), Ok(()));
-            extender.picture().status();
-            extender.affinity_groups();
+            CellSnapshot::new(&extender).status();
+            affinity_groups(&extender);
         }
-        extender.due(Moment(10_000_000));
+        overdue_commands(&mut extender, Timestamp(10_000_000));
         let other = FILE.replace("  b: {pinnedCells: [{pinnedCellId: pin}]}\n", "").replace("cellNumber: 2", "cellNumber: 1");
         for text in [other.as_str(), FILE] {
-            extender.reconfigure(Settings::parse(text, "test").unwrap().layout, Moment(4));
+            extender.reconfigure(Settings::parse(text, "test").unwrap().layout, Timestamp(4));
             prop_assert_eq!(extender.groups().cells().check(), Ok(()));
         }
-        extender.pods_all(&[], Moment(200_000_000));
-        extender.due(Moment(300_000_000));
-        prop_assert_eq!(extender.affinity_groups(), vec![]);
+        extender.sync_pods(&[], Timestamp(200_000_000));
+        overdue_commands(&mut extender, Timestamp(300_000_000));
+        prop_assert_eq!(affinity_groups(&extender), vec![]);
         prop_assert_eq!(extender.groups().cells().check(), Ok(()));
     }
 }
 
 #[test]
-fn made_up_bodies_over_http_never_end_in_an_error_of_ours() {
+fn random_bodies_over_http_never_cause_a_server_error() {
     let kubernetes = Kubernetes::default();
     kubernetes.with(|m| m.nodes = ["n1", "n2", "n3"].map(|n| (n.to_owned(), true)).into());
     let layout = Settings::parse(FILE, "test").unwrap().layout;

@@ -1,23 +1,24 @@
-//! The experiments of AI-System's Lab 6 on a real control plane: a real kube-scheduler asks the extender, real pods with
-//! OpenPAI's annotations and priorities are bound, deleted and replaced. Kubelets are played.
+//! The experiments of AI-System's Lab 6 on a real control plane: kube-scheduler asks the extender, and pods with OpenPAI's
+//! annotations and priorities are bound, deleted and replaced. Kubelets are simulated.
 
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and says how long each experiment took"
+    reason = "a test fails by panicking, and prints how long each experiment took"
 )]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dovetail_extender::web::Shell;
-use dovetail_extender::{BIND_INFO, ENABLE, ISOLATION, Options, Rules, SPEC, Service};
+use dovetail_extender::server::SharedExtender;
+use dovetail_extender::{CellSnapshot, Options, Rules, Service, affinity_groups};
+use dovetail_hived::{BIND_INFO, ENABLE, ISOLATION, SPEC};
 use dovetail_kubeapi::{Client, Config, DeleteOptions, List, Patch, Pod};
-use dovetail_kubelab::{Lab, Part, Scheduler, Settings};
+use dovetail_kubelab::{Component, Lab, Scheduler, Settings};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-/// Two virtual clusters with a machine each.
+/// Two virtual clusters with one machine each.
 const TWO: &str = "
 kubeConfigFilePath: ''
 webServerAddress: ':30096'
@@ -43,7 +44,7 @@ virtualClusters:
     virtualCells: [{cellType: GPU-D-NODE-POOL.GPU-D-NODE, cellNumber: 1}]
 ";
 
-/// One virtual cluster with both.
+/// One virtual cluster with both machines.
 const ONE: &str = "
 physicalCluster:
   cellTypes:
@@ -86,8 +87,8 @@ extenders:
     }
 }
 
-/// What the extender may do, and no more.
-fn rights() -> Value {
+/// Permissions of the extender.
+fn permissions() -> Value {
     json!({"metadata": {"name": "hivedscheduler"}, "rules": [
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "delete"]},
@@ -120,7 +121,7 @@ struct Lab6<'a> {
 
 impl Lab6<'_> {
     async fn class(&self, priority: i32) {
-        // OpenPAI's number: by class, then by time of submission.
+        // OpenPAI's value: ordered by class, then by time of submission.
         let value = -(((126 - priority) << 24) + 7);
         let class = json!({"metadata": {"name": class_name(priority)}, "value": value});
         let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
@@ -136,7 +137,7 @@ impl Lab6<'_> {
     async fn size(&self, name: &str, cpu: &str) {
         let room = json!({"cpu": cpu, "memory": "64Gi", "pods": "110"});
         let status = json!({"status": {"capacity": room, "allocatable": room,
-            "conditions": [{"type": "Ready", "status": "True", "reason": "Played", "message": ""}]}});
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Simulated", "message": ""}]}});
         let path = format!("/api/v1/nodes/{name}/status");
         self.client
             .patch::<Value>(&path, Patch::Merge, &status)
@@ -144,7 +145,7 @@ impl Lab6<'_> {
             .unwrap();
     }
 
-    /// Sends the pods of a job; their names.
+    /// Creates the pods of a job. Returns their names.
     async fn submit(&self, job: &Job) -> Vec<String> {
         let mut names = Vec::new();
         for at in 0..job.instances {
@@ -186,7 +187,7 @@ impl Lab6<'_> {
         self.get(name).await.map(|p| p.spec.node_name).unwrap_or_default()
     }
 
-    /// Those of some pods that have a node.
+    /// Returns the pods among `names` that have a node.
     async fn running(&self, names: &[String]) -> Vec<String> {
         let mut found = Vec::new();
         for name in names {
@@ -197,15 +198,15 @@ impl Lab6<'_> {
         found
     }
 
-    async fn until(&self, what: &str, is_so: impl AsyncFn() -> bool) {
+    async fn until(&self, what: &str, is_met: impl AsyncFn() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(120);
-        while !is_so().await {
+        while !is_met().await {
             if Instant::now() > deadline {
                 let pods: Vec<String> = self.pods().await.iter().map(|p| format!("{p:?}")).collect();
                 panic!(
-                    "never: {what}\n{}\n{}",
+                    "timed out: {what}\n{}\n{}",
                     pods.join("\n"),
-                    self.lab.log_tail(Part::Scheduler)
+                    self.lab.log_tail(Component::Scheduler)
                 );
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -219,24 +220,25 @@ impl Lab6<'_> {
         .await;
     }
 
-    /// kube-scheduler has tried, and says what the extender said.
-    async fn waits(&self, name: &str, why: &str) {
-        self.until(&format!("{name} waits: {why}"), async || {
+    /// Waits until kube-scheduler reports the reason of the extender for a pod.
+    async fn waits(&self, name: &str, reason: &str) {
+        self.until(&format!("{name} waits: {reason}"), async || {
             let pod = self.get(name).await.unwrap_or_default();
             assert_eq!(pod.spec.node_name, "", "{name} does not wait");
-            let told = |c: &dovetail_kubeapi::Condition| c.kind == "PodScheduled" && c.message.contains(why);
-            pod.status.conditions.iter().any(told)
+            let matches =
+                |c: &dovetail_kubeapi::Condition| c.kind == "PodScheduled" && c.message.contains(reason);
+            pod.status.conditions.iter().any(matches)
         })
         .await;
     }
 
-    /// A job is over: OpenPAI takes its pods away.
+    /// Ends a job: OpenPAI deletes its pods.
     async fn finish(&self, names: &[String]) {
         for name in names {
             let path = format!("{PODS}/{name}");
-            let over = json!({"status": {"phase": "Succeeded"}});
+            let ended = json!({"status": {"phase": "Succeeded"}});
             let status = format!("{path}/status");
-            let patched = self.client.patch::<Value>(&status, Patch::Merge, &over);
+            let patched = self.client.patch::<Value>(&status, Patch::Merge, &ended);
             patched.await.unwrap();
             let now = DeleteOptions {
                 grace_period_seconds: Some(0),
@@ -247,7 +249,7 @@ impl Lab6<'_> {
     }
 
     async fn gone(&self, name: &str) {
-        self.until(&format!("{name} is gone"), async || {
+        self.until(&format!("{name} is deleted"), async || {
             self.get(name).await.is_none()
         })
         .await;
@@ -262,7 +264,7 @@ fn class_name(priority: i32) -> &'static str {
     }
 }
 
-/// Runs what is bound, and ends what is to go.
+/// Simulates kubelets: starts bound pods, and removes pods that are being deleted.
 async fn kubelets(client: Client) {
     loop {
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -278,19 +280,25 @@ async fn kubelets(client: Client) {
                 };
                 let _ = client.delete(&path, &now).await;
             } else if pod.status.phase == "Pending" {
-                let runs = json!({"status": {"phase": "Running"}});
+                let running = json!({"status": {"phase": "Running"}});
                 let _ = client
-                    .patch::<Value>(&format!("{path}/status"), Patch::Merge, &runs)
+                    .patch::<Value>(&format!("{path}/status"), Patch::Merge, &running)
                     .await;
             }
         }
     }
 }
 
-/// The extender as the command runs it; it ends when the sender is dropped.
-async fn extender(options: Options) -> (Arc<Shell>, oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
+/// Runs the extender as the command does. It stops when the sender is dropped.
+async fn extender(
+    options: Options,
+) -> (
+    Arc<SharedExtender>,
+    oneshot::Sender<()>,
+    tokio::task::JoinHandle<()>,
+) {
     let service = Service::open(options).await.unwrap();
-    let shell = Arc::clone(service.shell());
+    let shared = Arc::clone(service.extender());
     let (end, ended) = oneshot::channel::<()>();
     let (_, reload) = mpsc::channel(1);
     let task = tokio::spawn(async move {
@@ -299,22 +307,22 @@ async fn extender(options: Options) -> (Arc<Shell>, oneshot::Sender<()>, tokio::
             .await
             .unwrap();
     });
-    while !shell.is_ready() {
+    while !shared.is_ready() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    (shell, end, task)
+    (shared, end, task)
 }
 
-fn groups(shell: &Shell) -> Vec<(String, &'static str)> {
-    shell.with(|e, _| {
-        let all = e.affinity_groups().into_iter();
-        all.map(|g| (g.metadata.name, g.status.state)).collect()
+fn groups(shared: &SharedExtender) -> Vec<(String, &'static str)> {
+    shared.with(|e, _| {
+        let groups = affinity_groups(e).into_iter();
+        groups.map(|g| (g.metadata.name, g.status.state)).collect()
     })
 }
 
 #[test]
-fn the_experiments_of_lab6_go_as_they_should_under_a_real_kube_scheduler() {
-    // A port for the extender has to be known before kube-scheduler starts.
+fn the_experiments_of_lab6_have_the_expected_results_under_a_real_kube_scheduler() {
+    // The port of the extender must be known before kube-scheduler starts.
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = held.local_addr().unwrap().port();
     let settings = Settings::default().with_scheduler(scheduler(port));
@@ -327,24 +335,24 @@ fn the_experiments_of_lab6_go_as_they_should_under_a_real_kube_scheduler() {
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(play(&lab, port));
+    runtime.block_on(run_experiments(&lab, port));
     runtime.shutdown_background();
 }
 
-async fn play(lab: &Lab, port: u16) {
+async fn run_experiments(lab: &Lab, port: u16) {
     let admin = lab.kubeconfig(lab.admin()).unwrap();
     let client = Client::new(Config::from_kubeconfig(&admin, None).unwrap());
     let user = lab.authority().user("hivedscheduler", &[]).unwrap();
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     client
-        .create::<Value>(&format!("{rbac}/clusterroles"), &rights())
+        .create::<Value>(&format!("{rbac}/clusterroles"), &permissions())
         .await
         .unwrap();
-    let given = json!({"metadata": {"name": "hivedscheduler"},
+    let role_binding = json!({"metadata": {"name": "hivedscheduler"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "hivedscheduler"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "hivedscheduler"}]});
     client
-        .create::<Value>(&format!("{rbac}/clusterrolebindings"), &given)
+        .create::<Value>(&format!("{rbac}/clusterrolebindings"), &role_binding)
         .await
         .unwrap();
     let lab6 = Lab6 {
@@ -365,47 +373,47 @@ async fn play(lab: &Lab, port: u16) {
         listen: Some(format!("127.0.0.1:{port}")),
         leave_eviction: false,
     };
-    let (shell, end, task) = extender(options.clone()).await;
+    let (shared, end, task) = extender(options.clone()).await;
     let kubelets = tokio::spawn(kubelets(client));
 
     let mut began = Instant::now();
-    let mut told = |what: &str| {
+    let mut report = |what: &str| {
         println!("{what}: {:.1} s", began.elapsed().as_secs_f64());
         began = Instant::now();
     };
     vc_safety(&lab6).await;
-    told("1 VC safety");
+    report("1 VC safety");
     priority(&lab6).await;
-    told("2 priority, victims deleted by the extender");
-    priority_by_kube_scheduler(&lab6, &shell).await;
-    told("2 priority, victims deleted by kube-scheduler");
-    drop((shell, end));
+    report("2 priority, victims deleted by the extender");
+    priority_by_kube_scheduler(&lab6, &shared).await;
+    report("2 priority, victims deleted by kube-scheduler");
+    drop((shared, end));
     task.await.unwrap();
-    let (shell, end) = opportunistic(&lab6, &options).await;
-    told("3 opportunistic, with a restart");
-    // Another file while everything runs on.
+    let (shared, end) = opportunistic(&lab6, &options).await;
+    report("3 opportunistic, with a restart");
+    // Reload another file.
     std::fs::write(&file, ONE).unwrap();
-    reloaded(&shell).await;
-    told("a new file");
+    reloaded(&shared).await;
+    report("reload of the file");
     gang(&lab6).await;
-    told("4 gang");
+    report("4 gang");
     incremental(&lab6).await;
-    told("5 incremental");
-    lab6.until("nothing is left behind", async || groups(&shell).is_empty())
+    report("5 incremental");
+    lab6.until("no group is left", async || groups(&shared).is_empty())
         .await;
     drop(end);
     kubelets.abort();
 }
 
-async fn reloaded(shell: &Shell) {
+async fn reloaded(shared: &SharedExtender) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while shell.with(|e, _| e.groups().cells().layout().vcs.len()) != 1 {
-        assert!(Instant::now() < deadline, "the file is not read again");
+    while shared.with(|e, _| e.groups().cells().layout().vcs.len()) != 1 {
+        assert!(Instant::now() < deadline, "the file was not reloaded");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
-/// 1: four jobs for a virtual cluster of one GPU run one after the other, and never on somebody else's.
+/// 1: four jobs for a virtual cluster of one GPU run one after another, and never on the GPU of another virtual cluster.
 async fn vc_safety(lab6: &Lab6<'_>) {
     let mut left = Vec::new();
     for name in ["job0-ann", "job0-bob", "job0-cat", "job0-dee"] {
@@ -433,7 +441,7 @@ async fn vc_safety(lab6: &Lab6<'_>) {
     }
 }
 
-/// 2: a higher priority does not wait. Kubernetes sees no lack of anything here, so the extender deletes the victim.
+/// 2: a higher priority preempts. The machines have enough resources for Kubernetes, so the extender deletes the victim.
 async fn priority(lab6: &Lab6<'_>) {
     let low = lab6.submit(&job("job1", "vc1", 10)).await;
     lab6.on(&low[0], DAN).await;
@@ -449,12 +457,12 @@ async fn priority(lab6: &Lab6<'_>) {
 }
 
 /// 2 again, on machines that are full for Kubernetes too: kube-scheduler asks for victims and deletes them.
-async fn priority_by_kube_scheduler(lab6: &Lab6<'_>, shell: &Shell) {
-    let by_hand = Rules {
+async fn priority_by_kube_scheduler(lab6: &Lab6<'_>, shared: &SharedExtender) {
+    let without_eviction = Rules {
         evict_after: None,
         ..Rules::default()
     };
-    shell.with(|e, _| e.set_rules(by_hand));
+    shared.with(|e, _| e.set_rules(without_eviction));
     lab6.size(DAN, "3").await;
     let low = lab6.submit(&job("job1-full", "vc1", 10)).await;
     lab6.on(&low[0], DAN).await;
@@ -463,26 +471,26 @@ async fn priority_by_kube_scheduler(lab6: &Lab6<'_>, shell: &Shell) {
     lab6.on(&high[0], DAN).await;
     lab6.finish(&high).await;
     lab6.size(DAN, "16").await;
-    shell.with(|e, _| e.set_rules(Rules::default()));
+    shared.with(|e, _| e.set_rules(Rules::default()));
 }
 
-/// 3: a job that borrows starts at once on what is idle, and goes when the owner comes. In between the extender starts anew
-/// and knows everything again.
-async fn opportunistic(lab6: &Lab6<'_>, options: &Options) -> (Arc<Shell>, oneshot::Sender<()>) {
-    let (shell, end, task) = extender(options.clone()).await;
+/// 3: an opportunistic job starts on idle cells at once, and is preempted by their owner. In between, the extender is
+/// restarted and recovers its state.
+async fn opportunistic(lab6: &Lab6<'_>, options: &Options) -> (Arc<SharedExtender>, oneshot::Sender<()>) {
+    let (shared, end, task) = extender(options.clone()).await;
     let owner = lab6.submit(&job("job3", "vc1", 100)).await;
     lab6.on(&owner[0], DAN).await;
     let borrower = lab6.submit(&job("job4", "vc1", -1)).await;
     lab6.on(&borrower[0], CAROL).await;
 
-    let before = groups(&shell);
+    let before = groups(&shared);
     assert_eq!(before.len(), 2);
-    let picture = shell.with(|e, _| e.picture().status());
-    drop((shell, end));
+    let status = shared.with(|e, _| CellSnapshot::new(e).status());
+    drop((shared, end));
     task.await.unwrap();
-    let (shell, end, _task) = extender(options.clone()).await;
-    assert_eq!(groups(&shell), before);
-    assert_eq!(shell.with(|e, _| e.picture().status()), picture);
+    let (shared, end, _task) = extender(options.clone()).await;
+    assert_eq!(groups(&shared), before);
+    assert_eq!(shared.with(|e, _| CellSnapshot::new(e).status()), status);
 
     let other = lab6.submit(&job("job-of-default", "default", 10)).await;
     lab6.gone(&borrower[0]).await;
@@ -497,7 +505,7 @@ async fn opportunistic(lab6: &Lab6<'_>, options: &Options) -> (Arc<Shell>, onesh
     lab6.on(&again[0], DAN).await;
     lab6.finish(&again).await;
     lab6.finish(&other).await;
-    (shell, end)
+    (shared, end)
 }
 
 /// 4: a gang starts as a whole or not at all.
@@ -524,7 +532,7 @@ async fn gang(lab6: &Lab6<'_>) {
     lab6.finish(&both).await;
 }
 
-/// 5: without a gang each instance starts when it can, also where more are sent than can ever run at once.
+/// 5: without a gang each instance starts when it can, even if not all of them can run at the same time.
 async fn incremental(lab6: &Lab6<'_>) {
     let first = lab6.submit(&job("job5-again", "default", 100)).await;
     lab6.until("job5 runs", async || !lab6.node_of(&first[0]).await.is_empty())
@@ -545,7 +553,7 @@ async fn incremental(lab6: &Lab6<'_>) {
     // They end one by one, and each time the next one starts.
     while !left.is_empty() {
         let expected = left.len().min(2);
-        lab6.until("as many run as can", async || {
+        lab6.until("all instances run that have room", async || {
             lab6.running(&left).await.len() == expected
         })
         .await;
@@ -556,7 +564,7 @@ async fn incremental(lab6: &Lab6<'_>) {
 }
 
 #[test]
-fn the_configurations_of_this_test_are_sound() {
+fn the_configurations_of_this_test_are_valid() {
     for text in [TWO, ONE] {
         dovetail_extender::Settings::parse(text, "lab6").unwrap();
     }

@@ -1,10 +1,10 @@
-//! Everything HiveD was seen to do, done again through the HTTP API: kube-scheduler's requests on a real socket, and what
-//! comes of them compared as `dovetail vc replay` does.
+//! Replays all recorded scenarios of HiveD through the HTTP API, with the requests of kube-scheduler on a real socket, and
+//! compares as `dovetail vc replay` does.
 
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and says what it leaves out"
+    reason = "a test fails by panicking, and prints what it skips"
 )]
 
 mod common;
@@ -14,22 +14,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::{Kubernetes, Server};
-use dovetail_cells::hived::{
-    Answer, EXCEPTIONS, Extender as Groups, Phase, Player, Scenario, Step, StepResult, UserError,
+use dovetail_extender::{Rules, Settings, read_bind_info};
+use dovetail_hived::{
+    Answer, BIND_INFO, EXCEPTIONS, GroupScheduler, ISOLATION, Phase, Scenario, ScenarioError, ScenarioTarget,
+    Step, StepResult, UserError,
 };
-use dovetail_extender::{BIND_INFO, BindInfo, ISOLATION, Rules, Settings};
 use serde_json::{Value, json};
 
-/// What `restart` does.
+/// How `restart` is carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Restart {
-    /// A new process, which finds everything written on the pods.
+    /// By a new process, which reads the annotations of the pods.
     Process,
-    /// The same process takes the new file.
+    /// By a reload of the file in the same process.
     Reload,
 }
 
-/// The folder with HiveD's data, if it is there.
+/// Returns the folder with HiveD's data, if it exists.
 fn folder() -> Option<PathBuf> {
     let shared = std::env::var_os("DOVETAIL_SHARED").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
@@ -39,12 +40,13 @@ fn folder() -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder);
     }
-    println!("SKIPPED: {} is not there", folder.display());
+    println!("SKIPPED: {} does not exist", folder.display());
     None
 }
 
-fn settings(folder: &Path, name: &str) -> Result<Settings, String> {
-    Settings::read(&folder.join("configs").join(name)).map_err(|e| e.to_string())
+fn settings(folder: &Path, name: &str) -> Result<Settings, ScenarioError> {
+    let settings = Settings::read(&folder.join("configs").join(name));
+    settings.map_err(|e| ScenarioError::Target(e.into()))
 }
 
 struct OverHttp<'a> {
@@ -52,7 +54,7 @@ struct OverHttp<'a> {
     kubernetes: Kubernetes,
     server: Server,
     restart: Restart,
-    /// The pod of each name that is there now, by uid.
+    /// Uid of the present pod of each name.
     uids: BTreeMap<String, String>,
 }
 
@@ -65,7 +67,7 @@ fn rules() -> Rules {
 }
 
 impl<'a> OverHttp<'a> {
-    fn new(folder: &'a Path, config: &str, restart: Restart) -> Result<Self, String> {
+    fn new(folder: &'a Path, config: &str, restart: Restart) -> Result<Self, ScenarioError> {
         let layout = settings(folder, config)?.layout;
         let kubernetes = Kubernetes::default();
         kubernetes.with(|m| m.nodes = layout.machines.iter().map(|m| (m.name.clone(), true)).collect());
@@ -84,7 +86,7 @@ impl<'a> OverHttp<'a> {
         uids.into_iter().map(name).collect()
     }
 
-    fn schedule(&mut self, step: &Step) -> Result<StepResult, String> {
+    fn schedule(&mut self, step: &Step) -> StepResult {
         let uid = match self.uids.get(&step.pod) {
             Some(uid) => uid.clone(),
             None => {
@@ -92,7 +94,7 @@ impl<'a> OverHttp<'a> {
                 let uid = self
                     .kubernetes
                     .create(&step.pod, &serde_saphyr::to_string(&spec).unwrap());
-                self.server.tell(&self.kubernetes, &uid);
+                self.server.report(&self.kubernetes, &uid);
                 self.uids.insert(step.pod.clone(), uid.clone());
                 uid
             }
@@ -116,47 +118,46 @@ impl<'a> OverHttp<'a> {
             assert!(error.starts_with("Code: 400, Message: Pod test/"), "{error}");
             let (code, text) = self.server.post("preempt", &preempt);
             assert_eq!((code, text.as_str()), (400, Some(error)));
-            // The kind is all that is compared.
-            return Ok(Some(Err(UserError::NotAMember { size: 0 })));
+            // Only the kind of the error is compared.
+            return Some(Err(UserError::NotAMember { size: 0 }));
         }
         if let Some(chosen) = answer["NodeNames"].as_array() {
             assert_eq!(chosen.len(), 1);
-            return self
-                .bind(step, &uid, chosen[0].as_str().unwrap())
-                .map(|a| Some(Ok(a)));
+            let node = chosen[0].as_str().unwrap();
+            return Some(Ok(self.bind(step, &uid, node)));
         }
-        let mut union = victims_told(&answer);
+        let mut victims = victims_in_messages(&answer);
         if is_ready {
             let (code, answer) = self.server.post("preempt", &preempt);
             assert_eq!(code, 200, "{answer}");
-            let one: BTreeSet<String> = victims_sent(&answer);
-            union = match one.is_empty() {
+            let on_one_node: BTreeSet<String> = victims_sent(&answer);
+            victims = match on_one_node.is_empty() {
                 true => BTreeSet::new(),
                 false => {
                     let (_, again) = self.server.post("filter", &filter);
-                    let all = victims_told(&again);
-                    assert!(one.is_subset(&all), "{one:?} {all:?}");
+                    let all = victims_in_messages(&again);
+                    assert!(on_one_node.is_subset(&all), "{on_one_node:?} {all:?}");
                     all
                 }
             };
         }
-        Ok(Some(Ok(match union.is_empty() {
-            true => Answer::Wait { why: None },
+        Some(Ok(match victims.is_empty() {
+            true => Answer::Wait { reason: None },
             false => Answer::Preempt {
-                victims: self.names(union),
+                victims: self.names(victims),
             },
-        })))
+        }))
     }
 
-    fn bind(&mut self, step: &Step, uid: &str, node: &str) -> Result<Answer, String> {
+    fn bind(&mut self, step: &Step, uid: &str, node: &str) -> Answer {
         let args = json!({"PodName": step.pod, "PodNamespace": "test", "PodUID": uid, "Node": node});
         let (code, answer) = self.server.post("bind", &args);
         assert_eq!((code, answer), (200, json!({"Error": ""})));
-        self.server.tell(&self.kubernetes, uid);
+        self.server.report(&self.kubernetes, uid);
         let pod = self.kubernetes.pod(uid).unwrap();
         assert_eq!(pod.spec.node_name, node);
         assert!(pod.metadata.annotations.contains_key(BIND_INFO));
-        let info = BindInfo::read(&pod).map_err(|e| e.to_string())?;
+        let info = read_bind_info(&pod).unwrap();
         let isolation: Vec<String> = info.leaf_cell_isolation.iter().map(i32::to_string).collect();
         assert_eq!(pod.metadata.annotations[ISOLATION], isolation.join(","));
         assert_eq!(info.node, node);
@@ -174,17 +175,17 @@ impl<'a> OverHttp<'a> {
         if step.commit == Some(false) {
             self.delete(&step.pod);
         }
-        Ok(answer)
+        answer
     }
 
     fn delete(&mut self, pod: &str) {
         if let Some(uid) = self.uids.remove(pod) {
             self.kubernetes.with(|m| m.pods.remove(&uid));
-            self.server.tell(&self.kubernetes, &uid);
+            self.server.report(&self.kubernetes, &uid);
         }
     }
 
-    fn restart(&mut self, config: &str) -> Result<(), String> {
+    fn restart(&mut self, config: &str) -> Result<(), ScenarioError> {
         let layout = settings(self.folder, config)?.layout;
         self.kubernetes.with(|m| {
             let new = layout.machines.iter().map(|m| m.name.clone());
@@ -195,21 +196,21 @@ impl<'a> OverHttp<'a> {
                 self.server = Server::start(layout, rules(), &self.kubernetes, Duration::ZERO);
             }
             Restart::Reload => {
-                self.server.shell.nodes_all(&self.kubernetes.nodes());
-                self.server.shell.with(|e, now| e.reconfigure(layout, now));
+                self.server.shared.sync_nodes(&self.kubernetes.nodes());
+                self.server.shared.with(|e, now| e.reconfigure(layout, now));
             }
         }
         Ok(())
     }
 
-    /// What can be looked at is what is there.
-    fn inspect(&self) {
+    /// Checks that the inspect API lists the present groups.
+    fn check_inspect_api(&self) {
         let (code, list) = self.server.get("/v1/inspect/affinitygroups/");
         assert_eq!(code, 200);
         let items = list["items"].as_array().unwrap();
         let names: BTreeSet<String> = self
             .server
-            .shell
+            .shared
             .with(|e, _| e.groups().groups().map(|(n, _)| n.to_owned()).collect());
         let listed: BTreeSet<String> = items
             .iter()
@@ -224,8 +225,8 @@ impl<'a> OverHttp<'a> {
     }
 }
 
-/// The uids in what `filter` says of nodes.
-fn victims_told(answer: &Value) -> BTreeSet<String> {
+/// Returns the uids in the messages of `filter` about nodes.
+fn victims_in_messages(answer: &Value) -> BTreeSet<String> {
     let mut uids = BTreeSet::new();
     for (node, text) in answer["FailedNodes"].as_object().unwrap() {
         let text = text.as_str().unwrap();
@@ -250,20 +251,20 @@ fn victims_told(answer: &Value) -> BTreeSet<String> {
     uids
 }
 
-/// The uids in what `preempt` answers: those of one node.
+/// Returns the uids in the answer of `preempt`: those of one node.
 fn victims_sent(answer: &Value) -> BTreeSet<String> {
     let Some(nodes) = answer["NodeNameToMetaVictims"].as_object() else {
         return BTreeSet::new();
     };
-    assert!(nodes.len() <= 1, "kube-scheduler takes victims of one node");
+    assert!(nodes.len() <= 1, "kube-scheduler accepts victims of one node");
     let pods = nodes.values().flat_map(|v| v["Pods"].as_array().unwrap());
     pods.map(|p| p["UID"].as_str().unwrap().to_owned()).collect()
 }
 
-impl Player for OverHttp<'_> {
-    fn step(&mut self, _at: usize, step: &Step) -> Result<StepResult, String> {
+impl ScenarioTarget for OverHttp<'_> {
+    fn step(&mut self, _at: usize, step: &Step) -> Result<StepResult, ScenarioError> {
         let result = match step.op.as_str() {
-            "schedule" => self.schedule(step)?,
+            "schedule" => self.schedule(step),
             "delete" => {
                 self.delete(&step.pod);
                 None
@@ -271,26 +272,26 @@ impl Player for OverHttp<'_> {
             "badNode" | "healthyNode" => {
                 let ready = step.op == "healthyNode";
                 self.kubernetes.with(|m| m.nodes.insert(step.node.clone(), ready));
-                self.server.shell.nodes_all(&self.kubernetes.nodes());
+                self.server.shared.sync_nodes(&self.kubernetes.nodes());
                 None
             }
             "restart" => {
                 self.restart(&step.config)?;
                 None
             }
-            other => return Err(format!("unknown op {other:?}")),
+            other => return Err(ScenarioError::UnknownOp(other.to_owned())),
         };
-        self.inspect();
+        self.check_inspect_api();
         Ok(result)
     }
 
-    fn look(&self, see: &mut dyn FnMut(&Groups)) {
-        self.server.shell.with(|extender, _| see(extender.groups()));
+    fn inspect(&self, see: &mut dyn FnMut(&GroupScheduler)) {
+        self.server.shared.with(|extender, _| see(extender.groups()));
     }
 }
 
 #[test]
-fn every_scenario_goes_through_http_as_it_went_in_hived() {
+fn every_scenario_has_the_results_of_hived_over_http() {
     let Some(folder) = folder() else { return };
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder.join("scenarios"))
         .unwrap()
@@ -299,7 +300,7 @@ fn every_scenario_goes_through_http_as_it_went_in_hived() {
     files.sort();
     assert!(files.len() >= 32, "{} scenarios", files.len());
     let mut wrong = Vec::new();
-    let mut met = BTreeSet::new();
+    let mut exceptions = BTreeSet::new();
     let (mut steps, mut exact) = (0, 0);
     for file in &files {
         let scenario: Scenario = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
@@ -315,35 +316,35 @@ fn every_scenario_goes_through_http_as_it_went_in_hived() {
             false => &[Restart::Process],
         };
         for mode in modes {
-            let mut player = OverHttp::new(&folder, &scenario.config, *mode).unwrap();
-            let played = match scenario.play_with(&mut player, &mut |_, _, _, _| {}) {
-                Ok(played) => played,
-                Err(what) => {
-                    wrong.push(format!("{}: {what}", scenario.name));
+            let mut target = OverHttp::new(&folder, &scenario.config, *mode).unwrap();
+            let report = match scenario.replay_with(&mut target, &mut |_, _, _, _| {}) {
+                Ok(report) => report,
+                Err(error) => {
+                    wrong.push(format!("{}: {error}", scenario.name));
                     continue;
                 }
             };
             println!(
                 "{:45} {:3} steps, {:3} exact, {:2} symmetric, {} exceptions{}",
                 scenario.name,
-                played.steps,
-                played.exact,
-                played.symmetric,
-                played.exceptions.len(),
+                report.steps,
+                report.exact,
+                report.symmetric,
+                report.exceptions.len(),
                 if restarts {
                     format!(" ({mode:?})")
                 } else {
                     String::new()
                 },
             );
-            (steps, exact) = (steps + played.steps, exact + played.exact);
-            met.extend(
-                played
+            (steps, exact) = (steps + report.steps, exact + report.exact);
+            exceptions.extend(
+                report
                     .exceptions
                     .iter()
                     .map(|(at, _)| (scenario.name.clone(), *at)),
             );
-            if let Some((at, mismatch)) = played.mismatch {
+            if let Some((at, mismatch)) = report.mismatch {
                 let step = &scenario.steps[at];
                 let (op, pod, node) = (&step.op, &step.pod, &step.node);
                 wrong.push(format!(
@@ -359,5 +360,5 @@ fn every_scenario_goes_through_http_as_it_went_in_hived() {
         .iter()
         .map(|e| (e.scenario.to_owned(), e.step))
         .collect();
-    assert_eq!(met, all, "every exception is met");
+    assert_eq!(exceptions, all, "every exception occurs");
 }

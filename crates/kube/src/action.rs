@@ -1,7 +1,7 @@
 //! What is to be done at the API server. Actions follow from what is known; whoever loses one finds out later, and it is
 //! asked for again.
 
-use dovetail_control::{JobNo, Launch};
+use dovetail_cluster::{AttemptId, JobId};
 use dovetail_kubeapi::Meta;
 
 use crate::identity::{GangKey, LookUp};
@@ -68,9 +68,9 @@ pub enum Action {
     /// Bind these pods. With a plan, that is first written on the pod it names.
     Launch {
         /// The job.
-        job: JobNo,
+        job: JobId,
         /// The launch.
-        launch: Launch,
+        attempt: AttemptId,
         /// The name of the gang, for people.
         gang: String,
         /// On which pod, and what.

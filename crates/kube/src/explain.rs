@@ -2,24 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_control::{Book, JobNo, JobState};
+use dovetail_cluster::{ClusterState, JobId, JobState};
 
 use crate::action::Action;
-use crate::mirror::{Gang, Mirror};
+use crate::reconciler::{Gang, Reconciler};
 
 /// Gangs about which something is said at once, at most.
 const AT_ONCE: usize = 32;
 /// Pods of a gang on which it is said, at most.
 const PODS: usize = 16;
 
-impl Mirror {
+impl Reconciler {
     /// What is to be said now, about gangs that wait and about which something else was said before. `since` is when a pod
     /// must have been made before anything is said about it, and `etas` what is known of when jobs start.
     pub(crate) fn explanations(
         &mut self,
-        book: &Book,
+        state: &ClusterState,
         since: i64,
-        etas: &BTreeMap<JobNo, String>,
+        etas: &BTreeMap<JobId, String>,
     ) -> Vec<Action> {
         let mut actions = Vec::new();
         let mut said = Vec::new();
@@ -29,7 +29,7 @@ impl Mirror {
             }
             let waiting = gang.waiting();
             let old = waiting.first().is_some_and(|m| m.identity.created <= since);
-            let Some((reason, message)) = explanation(gang, book, etas).filter(|_| old) else {
+            let Some((reason, message)) = explanation(gang, state, etas).filter(|_| old) else {
                 continue;
             };
             if gang.said == message {
@@ -56,8 +56,8 @@ impl Mirror {
 /// Why a gang waits; none if it does not.
 pub(crate) fn explanation(
     gang: &Gang,
-    book: &Book,
-    etas: &BTreeMap<JobNo, String>,
+    state: &ClusterState,
+    etas: &BTreeMap<JobId, String>,
 ) -> Option<(&'static str, String)> {
     if let Some(why) = &gang.refused {
         return Some(("Unschedulable", why.clone()));
@@ -70,11 +70,11 @@ pub(crate) fn explanation(
             format!("gang {} has {there} of {least} pods", gang.key),
         ));
     };
-    let job = book.job(no)?;
+    let job = state.job(no)?;
     if !matches!(job.state, JobState::Queued | JobState::Held(_)) {
         return None;
     }
-    let why = book.explain(no)?;
+    let why = state.explain(no)?;
     let mut text = format!("job {no}: {}", why.sentence);
     for reason in &why.reasons {
         text.push_str("; ");

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dovetail_control::forecast::{Eta, Foresight};
-use dovetail_control::{Handle, JobNo};
+use dovetail_cluster::forecast::{Eta, Forecaster};
+use dovetail_cluster::{Handle, JobId};
 use dovetail_kubeapi::seconds_time;
 use dovetail_model::Time;
 
@@ -20,8 +20,8 @@ const CLOSE: Time = Time::from_secs(60);
 /// What was foreseen, and is said.
 #[derive(Debug, Default)]
 pub(crate) struct Foreseen {
-    foresight: Foresight,
-    said: Mutex<BTreeMap<JobNo, Said>>,
+    foresight: Forecaster,
+    said: Mutex<BTreeMap<JobId, Said>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +33,10 @@ struct Said {
 impl Foreseen {
     /// Looks ahead. The book is held only to take out how things stand.
     pub(crate) fn look_ahead(&self, handle: &Handle) {
-        let looked = handle.read(|book| {
-            let line = book.line();
-            let first: Vec<JobNo> = line.iter().take(FIRST).map(|job| job.no).collect();
-            (!first.is_empty()).then(|| (self.foresight.look(book), first))
+        let looked = handle.read(|state| {
+            let line = state.queue();
+            let first: Vec<JobId> = line.iter().take(FIRST).map(|job| job.id).collect();
+            (!first.is_empty()).then(|| (self.foresight.look(state), first))
         });
         let Some((prospect, first)) = looked else {
             return self.said().clear();
@@ -60,7 +60,7 @@ impl Foreseen {
     }
 
     /// What is said of each job: a moment does not change from look to look, as a span would.
-    pub(crate) fn words(&self) -> BTreeMap<JobNo, String> {
+    pub(crate) fn words(&self) -> BTreeMap<JobId, String> {
         let words = |said: &Said| {
             format!(
                 "expected to start at {}, with nine chances in ten before {}",
@@ -71,7 +71,7 @@ impl Foreseen {
         self.said().iter().map(|(no, said)| (*no, words(said))).collect()
     }
 
-    fn said(&self) -> MutexGuard<'_, BTreeMap<JobNo, Said>> {
+    fn said(&self) -> MutexGuard<'_, BTreeMap<JobId, Said>> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,30 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_control::{Book, JobNo};
+use dovetail_cluster::{ClusterState, JobId};
 
 use crate::action::Action;
 use crate::explain::explanation;
-use crate::mirror::{Gang, Mirror, Seat};
+use crate::reconciler::{Gang, Reconciler, Seat};
 
 /// Groups about which something is said at once, at most.
 const AT_ONCE: usize = 32;
 
-impl Mirror {
+impl Reconciler {
     /// What is to be said now about groups, where something else was said before. `since` is when a pod must have been made
     /// before it is said that it waits.
     pub(crate) fn on_groups(
         &mut self,
-        book: &Book,
+        state: &ClusterState,
         since: i64,
-        etas: &BTreeMap<JobNo, String>,
+        etas: &BTreeMap<JobId, String>,
     ) -> Vec<Action> {
         let mut actions = Vec::new();
         for gang in self.gangs.values_mut().filter(|g| g.key.is_native()) {
             if actions.len() >= AT_ONCE {
                 break;
             }
-            let Some((reason, message)) = standing(gang, book, since, etas) else {
+            let Some((reason, message)) = standing(gang, state, since, etas) else {
                 continue;
             };
             let said = format!("{reason}: {message}");
@@ -47,9 +47,9 @@ impl Mirror {
 /// How a group stands, in the words of the API; none while there is nothing to say.
 fn standing(
     gang: &Gang,
-    book: &Book,
+    state: &ClusterState,
     since: i64,
-    etas: &BTreeMap<JobNo, String>,
+    etas: &BTreeMap<JobId, String>,
 ) -> Option<(&'static str, String)> {
     let placed = |seat: &Seat| {
         let member = seat.pod.as_ref().and_then(|uid| gang.members.get(uid));
@@ -62,7 +62,7 @@ fn standing(
         .waiting()
         .first()
         .is_some_and(|m| m.identity.created <= since);
-    let (_, message) = explanation(gang, book, etas).filter(|_| old)?;
+    let (_, message) = explanation(gang, state, etas).filter(|_| old)?;
     Some(("Unschedulable", message))
 }
 

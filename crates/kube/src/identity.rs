@@ -1,8 +1,8 @@
 //! Which gang a pod belongs to, and what it says about itself.
 
-use dovetail_control::JobNo;
+use dovetail_cluster::JobId;
+use dovetail_hived::PodSpec;
 use dovetail_kubeapi::{Owner, Pod, parse_time};
-use serde::Deserialize;
 
 use crate::ask::Needs;
 use crate::words;
@@ -110,38 +110,9 @@ pub struct Identity {
     /// What the sender calls the job.
     pub job_name: Option<String>,
     /// The number the job was given when it was sent.
-    pub number: Option<JobNo>,
+    pub number: Option<JobId>,
     /// When the gang is done.
     pub completion: Completion,
-}
-
-/// HiveD's request.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct HivedSpec {
-    virtual_cluster: String,
-    priority: i32,
-    pinned_cell_id: String,
-    #[serde(alias = "gpuType")]
-    leaf_cell_type: String,
-    #[serde(alias = "gpuNumber")]
-    leaf_cell_number: u32,
-    affinity_group: Option<HivedGroup>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct HivedGroup {
-    name: String,
-    members: Vec<HivedMember>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct HivedMember {
-    pod_number: u32,
-    #[serde(alias = "gpuNumber")]
-    leaf_cell_number: u32,
 }
 
 impl Identity {
@@ -196,31 +167,19 @@ impl Identity {
             number: sent_as(pod, &number)?,
             completion: completion(pod, &said, &number)?,
         };
-        if let Some(text) = meta.annotations.get(words::HIVED_SPEC) {
-            identity.follow_hived(text, &meta.name)?;
+        if meta.annotations.contains_key(dovetail_hived::SPEC) {
+            identity.follow_hived(pod)?;
         }
         Ok(identity)
     }
 
-    fn follow_hived(&mut self, text: &str, pod: &str) -> Result<(), String> {
-        let wrong = |what: &str| format!("annotation {}: {what}", words::HIVED_SPEC);
-        let spec: HivedSpec = serde_saphyr::from_str(text)
-            .map_err(|e| wrong(e.to_string().lines().next().unwrap_or_default()))?;
-        if spec.virtual_cluster.is_empty() {
-            return Err(wrong("virtualCluster is missing"));
-        }
-        if spec.leaf_cell_number == 0 {
-            return Err(wrong("leafCellNumber must be at least 1"));
-        }
-        if !(-1..=1000).contains(&spec.priority) {
-            return Err(wrong(&format!(
-                "priority {} is not from -1 to 1000",
-                spec.priority
-            )));
-        }
+    /// Takes over the request in HiveD's annotation.
+    fn follow_hived(&mut self, pod: &Pod) -> Result<(), String> {
+        let spec = PodSpec::from_annotations(&pod.metadata.annotations).map_err(|e| e.to_string())?;
         if !spec.pinned_cell_id.is_empty() {
-            return Err(wrong(
-                "pinnedCellId is not supported by the scheduler; `dovetail kube extender` supports it",
+            return Err(format!(
+                "annotation {}: pinnedCellId is not supported by the scheduler; `dovetail kube extender` supports it",
+                dovetail_hived::SPEC
             ));
         }
         (self.hived, self.priority) = (true, spec.priority);
@@ -229,20 +188,11 @@ impl Identity {
         self.gpu_type = Some(spec.leaf_cell_type).filter(|kind| !kind.is_empty());
         match spec.affinity_group {
             None => {
-                self.key.name = pod.to_owned();
+                self.key.name.clone_from(&pod.metadata.name);
                 self.size = Size::Known(1, 1);
             }
             Some(group) => {
                 let pods: u32 = group.members.iter().map(|m| m.pod_number).sum();
-                let mine = group
-                    .members
-                    .iter()
-                    .any(|m| m.leaf_cell_number == spec.leaf_cell_number);
-                if group.name.is_empty() || pods == 0 || !mine {
-                    return Err(wrong(
-                        "affinityGroup needs a name and a member with this pod's leafCellNumber",
-                    ));
-                }
                 self.key = GangKey {
                     namespace: self.key.namespace.clone(),
                     name: group.name,
@@ -352,13 +302,13 @@ fn gang<'a>(pod: &'a Pod, said: &Said<'a>, number: &Number<'_>) -> Result<(GangK
 }
 
 /// The number the job of a pod was given when it was sent: pods that start alone have one each.
-fn sent_as(pod: &Pod, number: &Number<'_>) -> Result<Option<JobNo>, String> {
+fn sent_as(pod: &Pod, number: &Number<'_>) -> Result<Option<JobId>, String> {
     let Some(first) = number(words::NUMBER)? else {
         return Ok(None);
     };
     let alone = number(words::GANG_SIZE)? == Some(1) && !pod.metadata.annotations.contains_key(words::GANG);
     let offset = index(pod).filter(|_| alone).unwrap_or(0);
-    Ok(Some(JobNo::from(first) + JobNo::from(offset)))
+    Ok(Some(JobId::from(first) + JobId::from(offset)))
 }
 
 fn completion<'a>(pod: &'a Pod, said: &Said<'a>, number: &Number<'_>) -> Result<Completion, String> {

@@ -18,11 +18,11 @@ mod hand_claims;
 mod identity;
 mod lease;
 mod manifest;
-mod mirror;
 mod objects;
 mod past;
 mod plan;
 mod promise;
+mod reconciler;
 mod resources;
 mod scheduler;
 mod sending;
@@ -35,9 +35,9 @@ pub use carry_out::Events;
 pub use identity::{GangKey, Identity, Says, Size};
 pub use lease::{Elector, Leadership, LeaseSettings};
 pub use manifest::{Manifest, Sender, Several, manifest, object_name, unique_name};
-pub use mirror::{Beside, Claimed, Gang, Ledger, Member, Mirror, Phase, Seat, Settings};
 pub use past::{PastJob, SentJob, past_jobs};
 pub use plan::Plan;
+pub use reconciler::{Beside, Claimed, Gang, Ledger, Member, Phase, Reconciler, Seat, Settings};
 pub use resources::{
     API, ClusterTopology, SchedulingPolicy, SchedulingPolicySpec, VirtualCluster, VirtualClusterSpec,
     virtual_clusters,

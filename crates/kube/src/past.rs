@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dovetail_control::book::End;
-use dovetail_control::{ArrayPart, JobNo, JobRequest};
+use dovetail_cluster::state::End;
+use dovetail_cluster::{Actor, ArrayPart, JobId, JobRequest};
 use dovetail_kubeapi::{Condition, Meta, Pod, parse_time};
 use dovetail_model::Time;
 use serde::Deserialize;
@@ -40,7 +40,7 @@ struct Status {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastJob {
     /// Its number.
-    pub number: JobNo,
+    pub number: JobId,
     /// Who sent it.
     pub user: String,
     /// What was asked for, as far as it is still known.
@@ -111,7 +111,7 @@ impl SentJob {
 /// The jobs that are over, by number.
 pub fn past_jobs(jobs: &[SentJob], gpu_resources: &[String]) -> Vec<PastJob> {
     let mut past = BTreeMap::new();
-    let mut gangs: BTreeMap<JobNo, Vec<(&SentJob, Identity)>> = BTreeMap::new();
+    let mut gangs: BTreeMap<JobId, Vec<(&SentJob, Identity)>> = BTreeMap::new();
     for job in jobs {
         let Some(identity) = job.identity(gpu_resources) else {
             continue;
@@ -142,7 +142,7 @@ fn request(identity: &Identity, gpus: u32) -> JobRequest {
 }
 
 /// All Jobs of one number are one job. It is over when each of them is, or is not wanted any more.
-fn gang(number: JobNo, roles: &[(&SentJob, Identity)]) -> Option<PastJob> {
+fn gang(number: JobId, roles: &[(&SentJob, Identity)]) -> Option<PastJob> {
     let (first, identity) = roles.first()?;
     let stands: Vec<(Stand, Time)> = roles.iter().map(|(job, _)| job.stand()).collect();
     let mut end = None;
@@ -150,7 +150,7 @@ fn gang(number: JobNo, roles: &[(&SentJob, Identity)]) -> Option<PastJob> {
         end = match (stand, end) {
             (Stand::Open, _) => return None,
             (Stand::Failed(why), _) => Some(failed(why)),
-            (Stand::Stopped(by), None | Some(End::Completed)) => Some(End::Cancelled(by.clone())),
+            (Stand::Stopped(by), None | Some(End::Completed)) => Some(End::Cancelled(Actor::user(by))),
             (Stand::Complete, None) => Some(End::Completed),
             (_, end) => end,
         };
@@ -174,7 +174,7 @@ fn gang(number: JobNo, roles: &[(&SentJob, Identity)]) -> Option<PastJob> {
 fn each_alone<'a>(
     job: &'a SentJob,
     identity: &'a Identity,
-    first: JobNo,
+    first: JobId,
 ) -> impl Iterator<Item = PastJob> + 'a {
     let (stand, at) = job.stand();
     let (done, failures) = (
@@ -186,10 +186,8 @@ fn each_alone<'a>(
             _ if done.contains(&index) => End::Completed,
             Stand::Failed(why) if failures.contains(&index) => failed(why),
             _ if failures.contains(&index) => failed("its pod has failed"),
-            Stand::Stopped(by) => End::Cancelled(by.clone()),
-            Stand::Complete | Stand::Failed(_) => {
-                End::Cancelled("kubernetes: others have decided it".to_owned())
-            }
+            Stand::Stopped(by) => End::Cancelled(Actor::user(by)),
+            Stand::Complete | Stand::Failed(_) => End::Cancelled(Actor::kubernetes("others have decided it")),
             Stand::Suspended | Stand::Open => return None,
         };
         let part = ArrayPart {
@@ -198,7 +196,7 @@ fn each_alone<'a>(
             at_most: None,
         };
         Some(PastJob {
-            number: first + JobNo::from(index),
+            number: first + JobId::from(index),
             user: identity.user.clone(),
             request: JobRequest {
                 array: (job.spec.completions > 1).then_some(part),
@@ -216,7 +214,7 @@ fn failed(why: &str) -> End {
     End::Failed {
         exit_code: 1,
         signal: 0,
-        why: why.to_owned(),
+        reason: why.to_owned(),
     }
 }
 
@@ -270,7 +268,7 @@ mod tests {
             "lastTransitionTime": format!("2026-11-17T{at}:00Z")}]}})
     }
 
-    fn past(jobs: &[SentJob]) -> Vec<(JobNo, u32, &'static str, i64)> {
+    fn past(jobs: &[SentJob]) -> Vec<(JobId, u32, &'static str, i64)> {
         let all = past_jobs(jobs, &["nvidia.com/gpu".to_owned()]);
         let short = |p: &PastJob| {
             assert_eq!(
@@ -335,7 +333,7 @@ mod tests {
     fn each_pod_of_an_array_is_a_job() {
         let mut some = json!({"status": {"completedIndexes": "0,2-3", "failedIndexes": "5"}});
         let open = job("a", 20, None, 6, &some);
-        let numbers = |all: Vec<(JobNo, u32, &str, i64)>| {
+        let numbers = |all: Vec<(JobId, u32, &str, i64)>| {
             all.iter().map(|p| format!("{} {}", p.0, p.2)).collect::<Vec<_>>()
         };
         assert_eq!(

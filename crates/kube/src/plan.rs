@@ -1,25 +1,31 @@
 //! Where each pod of a gang goes, as it is written on the first of them before any is bound. Its size grows with the gang,
 //! and it stands in one place: the gang costs as much as its pods, not their square.
 
-use dovetail_control::{JobNo, Launch};
+use dovetail_cluster::{AttemptId, JobId};
 use serde::{Deserialize, Serialize};
 
-use crate::mirror::{Gang, Seat};
+use crate::reconciler::{Gang, Seat};
 
 /// A plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The job.
-    pub job: JobNo,
+    pub job: JobId,
     /// The launch.
-    pub launch: Launch,
+    #[serde(alias = "launch")]
+    pub attempt: AttemptId,
     /// For each pod its name, its node, and its GPUs.
     pub seats: Vec<(String, String, String)>,
 }
 
 impl Plan {
     /// Of the seats of a gang.
-    pub(crate) fn of(job: JobNo, launch: Launch, gang: &Gang, node_name: &dyn Fn(&Seat) -> String) -> Self {
+    pub(crate) fn of(
+        job: JobId,
+        attempt: AttemptId,
+        gang: &Gang,
+        node_name: &dyn Fn(&Seat) -> String,
+    ) -> Self {
         let one = |seat: &Seat| {
             let member = seat.pod.as_ref().and_then(|uid| gang.members.get(uid));
             let pod = member.map(|m| m.id.name.clone()).unwrap_or_default();
@@ -27,7 +33,7 @@ impl Plan {
         };
         Self {
             job,
-            launch,
+            attempt,
             seats: gang.seats.iter().map(one).collect(),
         }
     }

@@ -1,8 +1,8 @@
 //! Virtual clusters, topologies and policies as they are written down in the cluster.
 
-use dovetail_control::{Operate, PolicyText, parse_span};
+use dovetail_cluster::{Actor, OperatorAction, PolicyText};
 use dovetail_kubeapi::{now_micros, seconds_time};
-use dovetail_model::Time;
+use dovetail_model::{Time, parse_span};
 
 use crate::carry_out::Hands;
 use crate::objects::Objects;
@@ -20,10 +20,10 @@ impl Scheduler {
         let verdict = resources::virtual_clusters(&clusters, &topologies);
         let verdict = match verdict {
             Ok(all) => {
-                let same = self.handle.read(|book| *book.clusters() == all);
+                let same = self.handle.read(|state| *state.virtual_clusters() == all);
                 match same {
                     true => Ok(()),
-                    false => self.operate(Operate::VirtualClusters(Box::new(all))).await,
+                    false => self.operate(OperatorAction::VirtualClusters(Box::new(all))).await,
                 }
             }
             Err(why) => Err(why),
@@ -31,7 +31,7 @@ impl Scheduler {
         if let Err(why) = &verdict {
             tracing::warn!("virtual clusters: {why}");
         }
-        self.at_desk(hands, |mirror, desk| mirror.retry_refused(desk))
+        self.in_transaction(hands, |reconciler, desk| reconciler.retry_refused(desk))
             .await?;
         for (plural, name, generation, status) in objects.promised() {
             let said = resources::accepted(&verdict, generation, seconds_time(now_micros()));
@@ -45,10 +45,10 @@ impl Scheduler {
         Ok(())
     }
 
-    async fn operate(&self, what: Operate) -> Result<(), String> {
+    async fn operate(&self, what: OperatorAction) -> Result<(), String> {
         let (answer, answered) = tokio::sync::oneshot::channel();
         self.handle
-            .operate(what, "kubernetes")
+            .operate(what, Actor::Kubernetes(None))
             .then(move |done| drop(answer.send(done)));
         match answered.await {
             Ok(done) => done.map_err(|refusal| refusal.to_string()),
@@ -59,8 +59,8 @@ impl Scheduler {
     pub(crate) async fn set_policy(&self, objects: &Objects, _hands: &Hands) -> Result<(), SchedulerError> {
         let Some(policy) = objects.policies.known.values().next() else {
             let text = self.settings.policy.clone();
-            if self.handle.read(|book| *book.policy() != text) {
-                let _ = self.operate(Operate::Policy(text)).await;
+            if self.handle.read(|state| *state.policy() != text) {
+                let _ = self.operate(OperatorAction::Policy(text)).await;
             }
             return Ok(());
         };
@@ -105,20 +105,20 @@ impl Scheduler {
     async fn take_policy(&self, text: PolicyText, round: Option<Time>, paused: bool) -> Result<(), String> {
         let (same, clock, is_paused) = self
             .handle
-            .read(|book| (*book.policy() == text, book.clock(), book.is_paused()));
+            .read(|state| (*state.policy() == text, state.clock(), state.is_paused()));
         if !same {
-            self.operate(Operate::Policy(text)).await?;
+            self.operate(OperatorAction::Policy(text)).await?;
         }
         let wanted = match round {
             None => "events".to_owned(),
             Some(period) => format!("rounds:{}s", period.as_secs_f64()),
         };
         if clock != wanted {
-            self.operate(Operate::Round(round)).await?;
+            self.operate(OperatorAction::Round(round)).await?;
         }
         match (paused, is_paused) {
-            (true, false) => self.operate(Operate::Pause).await,
-            (false, true) => self.operate(Operate::Resume).await,
+            (true, false) => self.operate(OperatorAction::Pause).await,
+            (false, true) => self.operate(OperatorAction::Resume).await,
             _ => Ok(()),
         }
     }

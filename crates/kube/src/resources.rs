@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_control::{Everyone, PolicyText, Promise, VirtualCluster as Promised, VirtualClusters};
+use dovetail_cluster::{
+    DefaultAccess, GuaranteeMode, PolicyText, VirtualCluster as Promised, VirtualClusters,
+};
 use dovetail_kubeapi::{Condition, Meta, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -130,7 +132,7 @@ pub fn virtual_clusters(
         |c: &&VirtualCluster| !c.spec.virtual_cells.is_empty() || !c.spec.pinned_cells.is_empty();
     let counts = |c: &&VirtualCluster| c.spec.guaranteed_gpus.is_some() || c.spec.most_borrowed.is_some();
     let (owner, counter) = (clusters.iter().find(owns_cells), clusters.iter().find(counts));
-    let promise = match (topologies.first(), owner, counter) {
+    let mode = match (topologies.first(), owner, counter) {
         (_, Some(owner), Some(counter)) => {
             return Err(format!(
                 "VirtualCluster {}: guaranteedGpus cannot be promised beside the cells of {}; give it cells too",
@@ -143,9 +145,9 @@ pub fn virtual_clusters(
                 owner.metadata.name
             ));
         }
-        (Some(_), Some(_), None) => Promise::Cells,
-        (_, None, Some(_)) => Promise::Quota,
-        (_, None, None) => Promise::Open,
+        (Some(_), Some(_), None) => GuaranteeMode::Cells,
+        (_, None, Some(_)) => GuaranteeMode::Quota,
+        (_, None, None) => GuaranteeMode::Open,
     };
     let one = |c: &VirtualCluster| {
         let promised = Promised {
@@ -153,17 +155,17 @@ pub fn virtual_clusters(
             most_borrowed: c.spec.most_borrowed,
             user_cap_gpus: c.spec.user_cap_gpus,
             max_priority: c.spec.max_priority,
-            everyone: Everyone::Member,
+            everyone: DefaultAccess::Member,
             order: c.spec.order.clone(),
         };
         (c.metadata.name.clone(), promised)
     };
-    let cells = match (promise, topologies.first()) {
-        (Promise::Cells, Some(topology)) => Some(cells(clusters, topology)?),
+    let cells = match (mode, topologies.first()) {
+        (GuaranteeMode::Cells, Some(topology)) => Some(cells(clusters, topology)?),
         _ => None,
     };
     let all = VirtualClusters {
-        promise,
+        mode,
         named: clusters.iter().map(one).collect(),
         cells,
     };
@@ -193,7 +195,7 @@ fn cells(clusters: &[VirtualCluster], topology: &ClusterTopology) -> Result<dove
     let text = json!({"physicalCluster": topology.spec, "virtualClusters": owners});
     let text = serde_json::to_string_pretty(&text).map_err(|e| e.to_string())?;
     let name = format!("ClusterTopology {}", topology.metadata.name);
-    dovetail_workload::parse_hived(&text, &name).map_err(|e| e.to_string())
+    dovetail_hived::parse_config(&text, &name).map_err(|e| e.to_string())
 }
 
 /// Whether something was accepted, as a status.
@@ -231,18 +233,18 @@ mod tests {
     #[test]
     fn what_is_promised_follows_from_the_objects() {
         let open = virtual_clusters(&[vc("a", json!({}))], &[]).unwrap();
-        assert_eq!(open.promise, Promise::Open);
+        assert_eq!(open.mode, GuaranteeMode::Open);
         let quota = virtual_clusters(&[vc("a", json!({"guaranteedGpus": 8}))], &[]).unwrap();
         assert_eq!(
-            (quota.promise, quota.named["a"].guaranteed_gpus),
-            (Promise::Quota, 8)
+            (quota.mode, quota.named["a"].guaranteed_gpus),
+            (GuaranteeMode::Quota, 8)
         );
         let owner = vc(
             "a",
             json!({"virtualCells": [{"cellType": "POOL.NODE", "cellNumber": 1}]}),
         );
         let cells = virtual_clusters(&[owner], &[topology()]).unwrap();
-        assert_eq!(cells.promise, Promise::Cells);
+        assert_eq!(cells.mode, GuaranteeMode::Cells);
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dovetail_control::{
-    Backend, Book, Desk, Driver, Fact, Handle, JobNo, JobRequest, Launch, Order, PolicyText, Refusal,
+use dovetail_cluster::{
+    AttemptId, Backend, ClusterState, Driver, Fact, Handle, JobId, JobRequest, PolicyText, Refusal,
+    RuntimeCommand, Transaction,
 };
 use dovetail_kubeapi::{Change, Client, Error, Node, Patch, now_micros};
 use dovetail_model::NodeId;
@@ -16,9 +17,9 @@ use crate::action::Action;
 use crate::carry_out::{Answer, Events, Hands};
 use crate::foreseen::Foreseen;
 use crate::lease::Leadership;
-use crate::mirror::{Ledger, Mirror, Settings};
 use crate::objects::{Objects, are_listed};
 use crate::past::{SentJob, past_jobs};
+use crate::reconciler::{Ledger, Reconciler, Settings};
 use crate::resources;
 use crate::watching::{Heard, Watching};
 use crate::words;
@@ -27,7 +28,7 @@ use crate::words;
 #[derive(Debug, Clone)]
 pub struct SchedulerSettings {
     /// Which pods are ours, and what GPUs are called.
-    pub mirror: Settings,
+    pub reconciler: Settings,
     /// The policy, until a `SchedulingPolicy` says otherwise.
     pub policy: PolicyText,
     /// Requests that change something, at once.
@@ -47,7 +48,7 @@ pub struct SchedulerSettings {
 impl Default for SchedulerSettings {
     fn default() -> Self {
         Self {
-            mirror: Settings::default(),
+            reconciler: Settings::default(),
             policy: PolicyText::default(),
             at_once: 32,
             events: Events::default(),
@@ -79,46 +80,46 @@ pub struct Scheduler {
     client: Client,
     pub(crate) settings: SchedulerSettings,
     pub(crate) handle: Handle,
-    mirror: Arc<Mutex<Mirror>>,
-    orders: mpsc::UnboundedReceiver<Vec<(NodeId, Order)>>,
+    reconciler: Arc<Mutex<Reconciler>>,
+    orders: mpsc::UnboundedReceiver<Vec<(NodeId, RuntimeCommand)>>,
     ready: watch::Sender<bool>,
-    noticed: watch::Receiver<u64>,
+    last_event: watch::Receiver<u64>,
     foreseen: Arc<Foreseen>,
 }
 
 /// Orders go back to the loop, which has the mirror.
 #[derive(Debug)]
 struct ToLoop {
-    orders: mpsc::UnboundedSender<Vec<(NodeId, Order)>>,
-    noticed: watch::Sender<u64>,
+    orders: mpsc::UnboundedSender<Vec<(NodeId, RuntimeCommand)>>,
+    last_event: watch::Sender<u64>,
 }
 
 impl Backend for ToLoop {
-    fn orders(&mut self, orders: Vec<(NodeId, Order)>) {
+    fn dispatch(&mut self, orders: Vec<(NodeId, RuntimeCommand)>) {
         let _ = self.orders.send(orders);
     }
 
-    fn noticed(&mut self, last: u64) {
-        self.noticed.send_replace(last);
+    fn events_recorded(&mut self, last: u64) {
+        self.last_event.send_replace(last);
     }
 }
 
-impl Ledger for Desk<'_> {
-    fn book(&self) -> &Book {
-        Desk::book(self)
+impl Ledger for Transaction<'_> {
+    fn state(&self) -> &ClusterState {
+        Transaction::state(self)
     }
 
     fn record(&mut self, fact: Fact) {
-        Desk::record(self, fact);
+        Transaction::record(self, fact);
     }
 
-    fn submit(&mut self, user: &str, request: JobRequest) -> Result<JobNo, Refusal> {
-        Desk::submit(self, user, request, None)
+    fn submit(&mut self, user: &str, request: JobRequest) -> Result<JobId, Refusal> {
+        Transaction::submit(self, user, request, None)
     }
 }
 
-fn locked(mirror: &Mutex<Mirror>) -> MutexGuard<'_, Mirror> {
-    mirror.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(reconciler: &Mutex<Reconciler>) -> MutexGuard<'_, Reconciler> {
+    reconciler.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Scheduler {
@@ -128,22 +129,22 @@ impl Scheduler {
     /// When there is no such policy.
     pub fn new(client: Client, settings: SchedulerSettings) -> Result<Self, SchedulerError> {
         let (driver, handle) =
-            Driver::without_journal(settings.policy.clone(), dovetail_control::Clock::Events)
+            Driver::without_journal(settings.policy.clone(), dovetail_cluster::Clock::Events)
                 .map_err(|e| SchedulerError::Policy(e.to_string()))?;
         let (to_loop, orders) = mpsc::unbounded_channel();
-        let (notices, noticed) = watch::channel(0);
+        let (sender, last_event) = watch::channel(0);
         driver.spawn(ToLoop {
             orders: to_loop,
-            noticed: notices,
+            last_event: sender,
         });
         Ok(Self {
-            mirror: Arc::new(Mutex::new(Mirror::new(settings.mirror.clone()))),
+            reconciler: Arc::new(Mutex::new(Reconciler::new(settings.reconciler.clone()))),
             client,
             settings,
             handle,
             orders,
             ready: watch::Sender::new(false),
-            noticed,
+            last_event,
             foreseen: Arc::default(),
         })
     }
@@ -154,8 +155,8 @@ impl Scheduler {
     }
 
     /// The cluster as it was last seen.
-    pub fn mirror(&self) -> Arc<Mutex<Mirror>> {
-        Arc::clone(&self.mirror)
+    pub fn reconciler(&self) -> Arc<Mutex<Reconciler>> {
+        Arc::clone(&self.reconciler)
     }
 
     /// Whether everything was listed once.
@@ -164,8 +165,8 @@ impl Scheduler {
     }
 
     /// The number of the last notice in the book.
-    pub fn noticed(&self) -> watch::Receiver<u64> {
-        self.noticed.clone()
+    pub fn last_event(&self) -> watch::Receiver<u64> {
+        self.last_event.clone()
     }
 
     /// Works as long as we lead.
@@ -179,7 +180,7 @@ impl Scheduler {
             leadership,
             self.settings.at_once,
             self.settings.events,
-            &self.settings.mirror.scheduler_name,
+            &self.settings.reconciler.scheduler_name,
             answered,
         );
         self.learn_the_past().await;
@@ -238,8 +239,8 @@ impl Scheduler {
         let selector = format!("labelSelector={}", words::NUMBER);
         match self.client.list::<SentJob>(&path, &selector).await {
             Ok(jobs) => {
-                let gpus = &self.settings.mirror.gpu_resources;
-                locked(&self.mirror).note_past(past_jobs(&jobs.items, gpus));
+                let gpus = &self.settings.reconciler.gpu_resources;
+                locked(&self.reconciler).note_past(past_jobs(&jobs.items, gpus));
             }
             Err(error) => tracing::warn!("jobs that are over are not known: {error}"),
         }
@@ -262,18 +263,18 @@ impl Scheduler {
     }
 
     /// Does something with the mirror at the desk, and begins what follows from it.
-    pub(crate) async fn at_desk<T: Send + 'static>(
+    pub(crate) async fn in_transaction<T: Send + 'static>(
         &self,
         hands: &Hands,
-        work: impl FnOnce(&mut Mirror, &mut Desk<'_>) -> T + Send + 'static,
+        work: impl FnOnce(&mut Reconciler, &mut Transaction<'_>) -> T + Send + 'static,
     ) -> Result<T, SchedulerError> {
-        let mirror = Arc::clone(&self.mirror);
+        let reconciler = Arc::clone(&self.reconciler);
         let (answer, answered) = tokio::sync::oneshot::channel();
         self.handle
-            .at_desk(move |desk| {
-                let mut mirror = locked(&mirror);
-                let done = work(&mut mirror, desk);
-                (done, mirror.take_actions())
+            .in_transaction(move |desk| {
+                let mut reconciler = locked(&reconciler);
+                let done = work(&mut reconciler, desk);
+                (done, reconciler.take_actions())
             })
             .then(move |done| drop(answer.send(done)));
         let (done, actions) = answered
@@ -296,22 +297,22 @@ impl Scheduler {
             Heard::Nodes(change) => {
                 note_unready(&change, unready);
                 objects.nodes |= matches!(change, Change::All(_));
-                self.at_desk(hands, move |mirror, desk| match change {
-                    Change::All(nodes) => mirror.all_nodes(&nodes, desk),
-                    Change::Put(node) => mirror.node_put(&node, desk),
-                    Change::Gone(node) => mirror.node_gone(&node.metadata.name, desk),
+                self.in_transaction(hands, move |reconciler, desk| match change {
+                    Change::All(nodes) => reconciler.all_nodes(&nodes, desk),
+                    Change::Put(node) => reconciler.node_put(&node, desk),
+                    Change::Gone(node) => reconciler.node_gone(&node.metadata.name, desk),
                     Change::Trouble(_) => {}
                 })
                 .await
             }
             Heard::Pods(changes) => {
                 let all = changes.iter().any(|c| matches!(c, Change::All(_)));
-                self.at_desk(hands, move |mirror, desk| {
+                self.in_transaction(hands, move |reconciler, desk| {
                     for change in changes {
                         match change {
-                            Change::All(pods) => mirror.all_pods(&pods, desk),
-                            Change::Put(pod) => mirror.pod_put(&pod, desk),
-                            Change::Gone(pod) => mirror.pod_gone(&pod, desk),
+                            Change::All(pods) => reconciler.all_pods(&pods, desk),
+                            Change::Put(pod) => reconciler.pod_put(&pod, desk),
+                            Change::Gone(pod) => reconciler.pod_gone(&pod, desk),
                             Change::Trouble(_) => {}
                         }
                     }
@@ -324,20 +325,20 @@ impl Scheduler {
             }
             Heard::Slices(change) => {
                 objects.slices |= are_listed(&change);
-                self.at_desk(hands, move |mirror, desk| match change {
-                    Change::All(slices) => mirror.all_slices(slices, desk),
-                    Change::Put(slice) => mirror.slice_put(slice, desk),
-                    Change::Gone(slice) => mirror.slice_gone(&slice.metadata.name, desk),
+                self.in_transaction(hands, move |reconciler, desk| match change {
+                    Change::All(slices) => reconciler.all_slices(slices, desk),
+                    Change::Put(slice) => reconciler.slice_put(slice, desk),
+                    Change::Gone(slice) => reconciler.slice_gone(&slice.metadata.name, desk),
                     Change::Trouble(_) => {}
                 })
                 .await
             }
             Heard::Claims(change) => {
                 objects.claims |= are_listed(&change);
-                self.at_desk(hands, move |mirror, desk| match change {
-                    Change::All(claims) => mirror.all_claims(claims, desk),
-                    Change::Put(claim) => mirror.claim_put(claim, desk),
-                    Change::Gone(claim) => mirror.claim_gone(&claim, desk),
+                self.in_transaction(hands, move |reconciler, desk| match change {
+                    Change::All(claims) => reconciler.all_claims(claims, desk),
+                    Change::Put(claim) => reconciler.claim_put(claim, desk),
+                    Change::Gone(claim) => reconciler.claim_gone(&claim, desk),
                     Change::Trouble(_) => {}
                 })
                 .await
@@ -358,32 +359,40 @@ impl Scheduler {
     }
 
     /// Orders of the book become bindings and evictions.
-    async fn follow(&self, orders: Vec<(NodeId, Order)>, hands: &Hands) -> Result<(), SchedulerError> {
-        let mut starts: BTreeMap<JobNo, Launch> = BTreeMap::new();
-        let mut stops: BTreeMap<JobNo, Launch> = BTreeMap::new();
+    async fn follow(
+        &self,
+        orders: Vec<(NodeId, RuntimeCommand)>,
+        hands: &Hands,
+    ) -> Result<(), SchedulerError> {
+        let mut starts: BTreeMap<JobId, AttemptId> = BTreeMap::new();
+        let mut stops: BTreeMap<JobId, AttemptId> = BTreeMap::new();
         for (_, order) in orders {
             match order {
-                Order::Start(task) => drop(starts.insert(task.job, task.launch)),
-                Order::Stop { job, launch, .. } => drop(stops.insert(job, launch)),
+                RuntimeCommand::Start(task) => drop(starts.insert(task.job, task.attempt)),
+                RuntimeCommand::Stop {
+                    job,
+                    attempt: attempt_id,
+                    ..
+                } => drop(stops.insert(job, attempt_id)),
                 // CPU and memory of pods stay as they were asked for.
-                Order::Resize { .. } => {}
+                RuntimeCommand::Resize { .. } => {}
             }
         }
-        self.at_desk(hands, move |mirror, desk| {
-            for (job, launch) in starts {
-                mirror.start(job, launch, desk);
+        self.in_transaction(hands, move |reconciler, desk| {
+            for (job, attempt_id) in starts {
+                reconciler.start(job, attempt_id, desk);
             }
-            for (job, launch) in stops {
-                mirror.stop(job, launch, desk);
+            for (job, attempt_id) in stops {
+                reconciler.stop(job, attempt_id, desk);
             }
         })
         .await
     }
 
     async fn take(&self, answer: Answer, hands: &Hands) -> Result<(), SchedulerError> {
-        self.at_desk(hands, move |mirror, desk| match answer {
-            Answer::BindFailed(uid) => mirror.bind_failed(&uid, desk),
-            Answer::Size(gang, size) => mirror.size_is(&gang, size, desk),
+        self.in_transaction(hands, move |reconciler, desk| match answer {
+            Answer::BindFailed(uid) => reconciler.bind_failed(&uid, desk),
+            Answer::Size(gang, size) => reconciler.size_is(&gang, size, desk),
         })
         .await
     }
@@ -400,7 +409,7 @@ impl Scheduler {
             .collect();
         for name in lost {
             unready.remove(&name);
-            self.at_desk(hands, move |mirror, desk| mirror.node_lost(&name, desk))
+            self.in_transaction(hands, move |reconciler, desk| reconciler.node_lost(&name, desk))
                 .await?;
         }
         Ok(())
@@ -411,18 +420,18 @@ impl Scheduler {
         let since = now_micros() - 2_000_000;
         let etas = self.foreseen.words();
         let actions: Vec<Action> = self
-            .at_desk(hands, move |mirror, desk| {
-                let book = Desk::book(desk);
-                let mut actions = mirror.explanations(book, since, &etas);
-                actions.extend(mirror.on_groups(book, since, &etas));
+            .in_transaction(hands, move |reconciler, desk| {
+                let state = Transaction::state(desk);
+                let mut actions = reconciler.explanations(state, since, &etas);
+                actions.extend(reconciler.on_groups(state, since, &etas));
                 actions
             })
             .await?;
         hands.carry_out(actions);
-        self.at_desk(hands, |mirror, desk| mirror.retry_refused(desk))
+        self.in_transaction(hands, |reconciler, desk| reconciler.retry_refused(desk))
             .await?;
         for cluster in objects.clusters.known.values() {
-            let use_of = self.handle.read(|book| use_of(book, &cluster.metadata.name));
+            let use_of = self.handle.read(|state| use_of(state, &cluster.metadata.name));
             let same = |key: &str| cluster.status.get(key) == use_of.get(key);
             if ["used", "waiting", "running"].iter().all(|key| same(key)) {
                 continue;
@@ -446,10 +455,10 @@ impl Scheduler {
 }
 
 /// What a virtual cluster uses.
-fn use_of(book: &Book, name: &str) -> Value {
+fn use_of(state: &ClusterState, name: &str) -> Value {
     let (mut used, mut running, mut waiting) = (0, 0, 0);
-    for job in book.jobs_live().filter(|job| job.request.tenant == name) {
-        match job.state.is_up() {
+    for job in state.unfinished_jobs().filter(|job| job.request.tenant == name) {
+        match job.state.holds_gpus() {
             true => {
                 running += 1;
                 used += job.attempt().map_or(0, |a| a.allocation.gpus());

@@ -31,7 +31,7 @@ pub(crate) const PREEMPTED_BY: &str = "dovetail.io/preempted-by";
 /// Written on a bound pod: the number of its job.
 pub(crate) const JOB: &str = "dovetail.io/job";
 /// Written on a bound pod: the launch it belongs to.
-pub(crate) const LAUNCH: &str = "dovetail.io/launch";
+pub(crate) const ATTEMPT: &str = "dovetail.io/attempt";
 /// Written on a bound pod: its GPUs, such as `0,1`.
 pub(crate) const GPUS: &str = "dovetail.io/gpus";
 /// Written on a bound pod that was not there when its gang started: the job of the gang, its launch, and
@@ -61,11 +61,6 @@ pub(crate) const LABEL_PREFIX: &str = "label.dovetail.io/";
 
 /// The rack of a node.
 pub(crate) const RACK: &str = "dovetail.io/rack";
-
-/// HiveD's request of a pod.
-pub(crate) const HIVED_SPEC: &str = "hivedscheduler.microsoft.com/pod-scheduling-spec";
-/// Where HiveD writes a pod's GPUs.
-pub(crate) const HIVED_ISOLATION: &str = "hivedscheduler.microsoft.com/pod-leaf-cell-isolation";
 
 /// Labels that name the kind of a node's GPUs, the first that is there counts.
 pub(crate) const GPU_TYPE_LABELS: [&str; 4] = [

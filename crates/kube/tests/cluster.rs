@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use dovetail_kubelab::{Part, RUN_SECONDS, Settings};
+use dovetail_kubelab::{Component, RUN_SECONDS, Settings};
 use serde_json::json;
 use support::{Cluster, pod};
 
@@ -198,8 +198,8 @@ fn a_scheduler_that_dies_or_loses_the_server_takes_up_what_runs() {
         });
         cluster.check_gpus();
     }
-    cluster.lab.kill(Part::ApiServer);
-    cluster.lab.launch(Part::ApiServer).unwrap();
+    cluster.lab.kill(Component::ApiServer);
+    cluster.lab.launch(Component::ApiServer).unwrap();
     cluster.gang("c", 2, 4, &json!({}));
     cluster.until("it goes on after the server was away", || {
         (0..2).all(|i| cluster.phase(&format!("c-{i}")) == "Running")
@@ -245,7 +245,7 @@ fn a_gang_of_which_only_the_first_pod_was_bound_is_completed_after_that_has_ende
     let note = json!({"metadata": {"annotations": {dovetail_kube::PLAN: plan}}});
     cluster.ask("PATCH", &path, Some(&note));
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n0"},
-        "metadata": {"name": "g-0", "annotations": {"dovetail.io/job": "7", "dovetail.io/launch": "1", "dovetail.io/gpus": "0"}}});
+        "metadata": {"name": "g-0", "annotations": {"dovetail.io/job": "7", "dovetail.io/attempt": "1", "dovetail.io/gpus": "0"}}});
     cluster.ask("POST", &format!("{path}/binding"), Some(&binding));
     cluster.until("the first pod has ended", || cluster.phase("g-0") == "Succeeded");
     cluster.schedule();

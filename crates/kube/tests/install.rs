@@ -382,14 +382,14 @@ fn objects_are_accepted_or_refused_with_a_message() {
             "must be of type string",
         ),
     ];
-    for ((kind, plural, spec), refused) in rows {
+    for ((kind, plural, spec), rejected) in rows {
         let object = json!({"apiVersion": "dovetail.io/v1alpha1", "kind": kind, "metadata": {"name": "one"}, "spec": spec});
         let folder = format!("/apis/dovetail.io/v1alpha1/{plural}?dryRun=All&fieldValidation=Strict");
         let answer = lab.request("POST", &folder, Some(&object)).unwrap();
         let said = text(&answer.body, "/message");
-        if !refused.is_empty() {
+        if !rejected.is_empty() {
             assert!(matches!(answer.status, 400 | 422), "{spec}: {}", answer.status);
-            assert!(said.contains(refused), "{spec}: {said}");
+            assert!(said.contains(rejected), "{spec}: {said}");
             continue;
         }
         assert_eq!(answer.status, 201, "{spec}: {said}");
@@ -876,8 +876,8 @@ fn helm_installs_what_the_manifest_has_changes_it_and_takes_it_away() {
     let docs = std::fs::read_to_string(deploy("../docs/kubernetes.md")).unwrap();
     assert!(docs.contains("`kubectl apply --server-side --force-conflicts -f deploy/helm/dovetail/crds`"));
     let newer = newer.to_str().unwrap();
-    let refused = lab.kubectl(&["apply", "--server-side", "-f", newer]).unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr);
+    let rejected = lab.kubectl(&["apply", "--server-side", "-f", newer]).unwrap();
+    let said = String::from_utf8_lossy(&rejected.stderr);
     assert!(said.contains(r#"conflict with "helm""#), "{said}");
     printed(lab.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", newer]));
     let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/virtualclusters.dovetail.io";

@@ -51,7 +51,7 @@ fn pods_go_to_the_nodes_that_may_take_them_and_to_no_others() {
     });
     create(&cluster, "second", 2, &json!({}));
     cluster.until("the next one is told which nodes would do", || {
-        said(&cluster, "second").contains("2 nodes may take it, and 0 GPUs are free there")
+        said(&cluster, "second").contains("allows 2 nodes, on which 0 GPUs are free")
     });
     assert_eq!(cluster.node_of("second"), None);
     let tolerates = json!({"tolerations": [{"key": "team", "operator": "Equal", "value": "vision",

@@ -5,7 +5,7 @@
 
 mod support;
 
-use dovetail_kubelab::{Part, RUN_SECONDS, Settings};
+use dovetail_kubelab::{Component, RUN_SECONDS, Settings};
 use serde_json::{Value, json};
 use support::{API, Cluster, pod};
 
@@ -294,7 +294,7 @@ fn changes_that_were_missed_are_found_by_listing_again() {
         return;
     };
     cluster.install_kinds();
-    cluster.line = Some(cluster.lab.line().unwrap());
+    cluster.proxy = Some(cluster.lab.proxy().unwrap());
     cluster.schedule();
     cluster.gang("stays", 2, 1, &json!({}));
     cluster.gang("goes", 2, 2, &json!({}));
@@ -306,8 +306,8 @@ fn changes_that_were_missed_are_found_by_listing_again() {
     let seen = cluster.ask("GET", &cluster.pods_path(), None)["metadata"]["resourceVersion"].clone();
 
     // Nobody hears of this: pods and a node go and come, under names that were there before.
-    let line = &cluster.line.as_ref().unwrap().0;
-    line.cut();
+    let proxy = &cluster.proxy.as_ref().unwrap().0;
+    proxy.cut();
     for i in 0..2 {
         cluster.ask(
             "DELETE",
@@ -331,8 +331,8 @@ fn changes_that_were_missed_are_found_by_listing_again() {
     cluster.gang("new", 1, 2, &json!({}));
 
     // A server that has just started remembers nothing of before.
-    cluster.lab.kill(Part::ApiServer);
-    cluster.lab.launch(Part::ApiServer).unwrap();
+    cluster.lab.kill(Component::ApiServer);
+    cluster.lab.launch(Component::ApiServer).unwrap();
     let version = seen.as_str().unwrap();
     let watch = format!("/api/v1/pods?watch=true&timeoutSeconds=1&resourceVersion={version}");
     let answer = cluster.lab.request("GET", &watch, None).unwrap();
@@ -340,7 +340,7 @@ fn changes_that_were_missed_are_found_by_listing_again() {
         answer.status == 410 || answer.body["object"]["code"] == 410,
         "the history is gone: {answer:?}"
     );
-    cluster.line.as_ref().unwrap().0.mend();
+    cluster.proxy.as_ref().unwrap().0.restore();
     cluster.until("what came meanwhile runs", || {
         cluster.runs("goes", 3) && cluster.runs("new", 1)
     });

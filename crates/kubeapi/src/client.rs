@@ -1,4 +1,4 @@
-//! Requests over connections that are used again.
+//! Requests over reused connections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use crate::error::{Error, Status};
 use crate::objects::{Binding, List};
 use crate::stream::{Lines, frame};
 
-/// A way to the API server that is open. Clones share connections.
+/// A client of the API server. Clones share connections.
 #[derive(Debug, Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -33,17 +33,17 @@ struct Inner {
     requests: AtomicU64,
 }
 
-/// Connections that are kept while nobody uses them.
+/// Most idle connections that are kept.
 const IDLE: usize = 64;
 
-/// How an object is changed.
+/// Kind of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patch {
-    /// What is in the patch takes the place of what was there.
+    /// Values in the patch replace present ones (RFC 7386).
     Merge,
-    /// The same, but lists are merged by the names of their items.
+    /// Like `Merge`, but lists are merged by the names of their items.
     Strategic,
-    /// A list of steps (RFC 6902).
+    /// A list of operations (RFC 6902).
     Json,
 }
 
@@ -57,14 +57,14 @@ impl Patch {
     }
 }
 
-/// How an object is taken away.
+/// Options of a deletion.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeleteOptions {
-    /// Seconds it gets to end by itself; its own where nothing is said.
+    /// Grace period, in seconds; `None` for the default of the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace_period_seconds: Option<i64>,
-    /// Only if it is still this one.
+    /// Preconditions, such as the uid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preconditions: Option<Value>,
     /// `Background`, `Foreground` or `Orphan`.
@@ -73,7 +73,7 @@ pub struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Only the object with this uid.
+    /// Deletes only the object with this uid.
     pub fn of(uid: &str) -> Self {
         Self {
             preconditions: Some(serde_json::json!({ "uid": uid })),
@@ -83,7 +83,7 @@ impl DeleteOptions {
 }
 
 impl Client {
-    /// Nothing is asked yet.
+    /// Returns a client that has not connected yet.
     pub fn new(config: Config) -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -94,47 +94,47 @@ impl Client {
         }
     }
 
-    /// The way to the server.
+    /// Returns the configuration.
     pub fn config(&self) -> &Config {
         &self.inner.config
     }
 
-    /// How many requests were sent so far.
+    /// Returns the number of requests sent so far.
     pub fn requests(&self) -> u64 {
         self.inner.requests.load(Ordering::Relaxed)
     }
 
-    /// An object.
+    /// Gets an object.
     ///
     /// # Errors
-    /// As the server says.
+    /// When the request fails.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
         self.ask(Method::GET, path, "", String::new()).await
     }
 
-    /// All objects of a kind, with everything that was written before. `query` may have selectors (`labelSelector=...`).
+    /// Lists all objects of a kind at the latest version. `query` may have selectors (`labelSelector=...`).
     ///
     /// # Errors
-    /// As the server says.
+    /// When the request fails.
     pub async fn list<T: DeserializeOwned>(&self, path: &str, query: &str) -> Result<List<T>, Error> {
         let with = if query.is_empty() { "" } else { "?" };
-        // Without a version: what a server has in memory may be older than what another has just written down.
+        // Without a version, since the cache of a server may be older than the latest write.
         self.get(&format!("{path}{with}{query}")).await
     }
 
-    /// Makes an object.
+    /// Creates an object.
     ///
     /// # Errors
-    /// As the server says.
+    /// When the request fails.
     pub async fn create<T: DeserializeOwned>(&self, path: &str, object: &impl Serialize) -> Result<T, Error> {
         self.ask(Method::POST, path, "application/json", json(path, object)?)
             .await
     }
 
-    /// Makes something of which the answer does not matter.
+    /// Creates an object and ignores the response.
     ///
     /// # Errors
-    /// As the server says.
+    /// When the request fails.
     pub async fn post(&self, path: &str, object: &impl Serialize) -> Result<(), Error> {
         let body = json(path, object)?;
         self.bytes(Method::POST, path, "application/json", body)
@@ -142,10 +142,10 @@ impl Client {
             .map(drop)
     }
 
-    /// Puts an object in the place of the one of the same version.
+    /// Replaces an object of the same version.
     ///
     /// # Errors
-    /// As the server says; a conflict if the object has changed.
+    /// When the request fails; a conflict if the object has changed.
     pub async fn replace<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -155,10 +155,10 @@ impl Client {
             .await
     }
 
-    /// Changes an object.
+    /// Patches an object.
     ///
     /// # Errors
-    /// As the server says.
+    /// When the request fails.
     pub async fn patch<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -169,10 +169,10 @@ impl Client {
             .await
     }
 
-    /// Writes an object as this manager would have it, making it if need be (server-side apply).
+    /// Applies an object on the server side, creating it if it does not exist.
     ///
     /// # Errors
-    /// As the server says.
+    /// When the request fails.
     pub async fn apply<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -189,10 +189,10 @@ impl Client {
         .await
     }
 
-    /// Takes an object away. One that is not there is fine.
+    /// Deletes an object. An object that does not exist is not an error.
     ///
     /// # Errors
-    /// As the server says.
+    /// When the request fails.
     pub async fn delete(&self, path: &str, options: &DeleteOptions) -> Result<(), Error> {
         let body = json(path, options)?;
         match self.bytes(Method::DELETE, path, "application/json", body).await {
@@ -204,7 +204,7 @@ impl Client {
     /// Binds a pod to a node.
     ///
     /// # Errors
-    /// A conflict if it is bound already or is another one by now.
+    /// A conflict if the pod is bound already or was replaced by another one.
     pub async fn bind(&self, binding: &Binding) -> Result<(), Error> {
         let (namespace, name) = (&binding.metadata.namespace, &binding.metadata.name);
         self.post(
@@ -214,10 +214,10 @@ impl Client {
         .await
     }
 
-    /// An answer that goes on, line by line.
+    /// Streams a response line by line.
     ///
     /// # Errors
-    /// As the server says.
+    /// When the request fails.
     pub async fn lines(&self, path: &str) -> Result<Lines, Error> {
         let (response, _) = self.send(Method::GET, path, "", String::new()).await?;
         Ok(Lines::new(response.into_body()))
@@ -254,12 +254,12 @@ impl Client {
             Ok(answer) => answer,
             Err(_) => Err(Error::Unreachable {
                 what,
-                why: format!("no answer within {} s", patience.as_secs_f64()),
+                why: format!("no response within {} s", patience.as_secs_f64()),
             }),
         }
     }
 
-    /// Sends a request and looks at the status of the answer.
+    /// Sends a request and checks the status of the response.
     async fn send(
         &self,
         method: Method,
@@ -288,7 +288,7 @@ impl Client {
             match connection.try_send_request(request).await {
                 Ok(response) if response.status().is_success() => return Ok((response, connection)),
                 Ok(response) => return Err(self.refused(what(), response, connection).await),
-                // A connection that was kept too long: what was not sent is sent over another one.
+                // The idle connection was closed: an unsent request is sent over another one.
                 Err(mut error) => match error.take_message() {
                     Some(again) if !is_new => request = again,
                     _ => return Err(unreachable(error.into_error().to_string())),
@@ -297,7 +297,7 @@ impl Client {
         }
     }
 
-    /// A request that says who asks, without a body.
+    /// Returns a request with credentials and without a body.
     async fn request(&self, method: &Method, path: &str) -> Result<hyper::http::request::Builder, Error> {
         let config = &self.inner.config;
         let mut request = Request::builder()
@@ -312,7 +312,7 @@ impl Client {
         Ok(request)
     }
 
-    /// Asks for another protocol on a connection of its own; the answer that agrees to it.
+    /// Switches to another protocol on a separate connection. Returns the response that accepts it.
     pub(crate) async fn upgrade(
         &self,
         path: &str,
@@ -336,7 +336,7 @@ impl Client {
         let response = match tokio::time::timeout(patience, connection.send_request(request)).await {
             Ok(response) => response.map_err(|e| unreachable(e.to_string()))?,
             Err(_) => {
-                let why = format!("no answer within {} s", patience.as_secs_f64());
+                let why = format!("no response within {} s", patience.as_secs_f64());
                 return Err(unreachable(why));
             }
         };
@@ -421,7 +421,7 @@ where
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     tokio::spawn(async move {
-        // Whoever waits for the answer hears of the error.
+        // The request that waits for the response gets the error.
         let _ = connection.with_upgrades().await;
     });
     sender
@@ -443,7 +443,7 @@ fn json(path: &str, object: &impl Serialize) -> Result<String, Error> {
     })
 }
 
-/// The path without its query.
+/// Returns the path without its query.
 fn plain(path: &str) -> &str {
     path.split('?').next().unwrap_or(path)
 }

@@ -1,4 +1,4 @@
-//! The way to an API server: its address, whom to believe that it is it, and who asks.
+//! Configuration of an API server: address, TLS and credentials.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -14,33 +14,33 @@ use tokio::sync::Mutex;
 use crate::error::{ConfigError, Error};
 use crate::time::{now_micros, parse_time};
 
-/// The way to an API server.
+/// Configuration of an API server.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Its host.
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// What the address begins with after the host, such as that of a proxy; usually empty.
+    /// Path prefix, such as that of a proxy; usually empty.
     pub prefix: String,
-    /// TLS, unless it is spoken to in the clear.
+    /// TLS; `None` for plain HTTP.
     pub tls: Option<Arc<ClientConfig>>,
-    /// Who asks.
+    /// Credentials.
     pub auth: Auth,
-    /// The namespace to use where none is named.
+    /// The default namespace.
     pub namespace: String,
-    /// How long an answer may take.
+    /// Timeout of a request.
     pub patience: Duration,
 }
 
-/// Who asks, where the TLS certificate does not say so.
+/// Credentials beside a TLS certificate.
 #[derive(Debug, Clone)]
 pub enum Auth {
-    /// Nobody, or whom the certificate names.
+    /// None; the client is anonymous or named by its certificate.
     None,
     /// A token.
     Token(String),
-    /// A token in a file that is written anew from time to time.
+    /// A token in a file that is rewritten from time to time.
     TokenFile(PathBuf),
     /// A token from a program.
     Exec(Arc<ExecPlugin>),
@@ -55,9 +55,9 @@ pub struct ExecPlugin {
     pub args: Vec<String>,
     /// Variables for it.
     pub env: Vec<(String, String)>,
-    /// The version of what it prints.
+    /// API version of its output.
     pub api_version: String,
-    /// What it printed last, and until when that is good.
+    /// The last token, and its expiry in microseconds since 1970.
     pub last: Mutex<Option<(String, Option<i64>)>>,
 }
 
@@ -76,7 +76,7 @@ struct ExecStatus {
 }
 
 impl Auth {
-    /// The token to show now.
+    /// Returns the current token.
     pub(crate) async fn token(&self) -> Result<Option<String>, Error> {
         match self {
             Self::None => Ok(None),
@@ -115,16 +115,17 @@ impl ExecPlugin {
             .kill_on_drop(true)
             .output();
         let output = tokio::time::timeout(Duration::from_secs(60), output).await;
-        let output = output.map_err(|_| wrong(format!("no answer after {:?}", began.elapsed())))?;
+        let output = output.map_err(|_| wrong(format!("no response after {:?}", began.elapsed())))?;
         let output = output.map_err(|e| wrong(e.to_string()))?;
         if !output.status.success() {
             return Err(wrong(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
         }
         let said: ExecCredential = serde_json::from_slice(&output.stdout)
             .map_err(|e| wrong(format!("expected an ExecCredential with status.token: {e}")))?;
-        let token = said.status.token.ok_or_else(|| {
-            wrong("gives a certificate; only tokens of such programs are supported".to_owned())
-        })?;
+        let token = said
+            .status
+            .token
+            .ok_or_else(|| wrong("returned a certificate; only tokens are supported".to_owned()))?;
         let until = said.status.expiration_timestamp.as_deref().and_then(parse_time);
         *last = Some((token.clone(), until));
         Ok(token)
@@ -132,10 +133,10 @@ impl ExecPlugin {
 }
 
 impl Config {
-    /// By an address, with certificates in PEM where they are needed.
+    /// Configures a server by its address, with certificates in PEM if needed.
     ///
     /// # Errors
-    /// When the address or a certificate is none.
+    /// When the address or a certificate is invalid.
     pub fn new(
         server: &str,
         ca: Option<&[u8]>,
@@ -176,10 +177,10 @@ impl Config {
         })
     }
 
-    /// The account of the pod this runs in.
+    /// Uses the service account of the pod that this process runs in.
     ///
     /// # Errors
-    /// When this is no pod, or it has no account.
+    /// When the process does not run in a pod with a service account.
     pub fn in_cluster() -> Result<Self, ConfigError> {
         let folder = PathBuf::from("/var/run/secrets/kubernetes.io/serviceaccount");
         let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
@@ -210,7 +211,7 @@ fn tls(ca: Option<&[u8]>, identity: Option<(&[u8], &[u8])>) -> Result<ClientConf
     let mut roots = RootCertStore::empty();
     let ca = ca.ok_or_else(|| {
         ConfigError::Tls(
-            "certificate-authority is missing: the server cannot be told from another".to_owned(),
+            "certificate-authority is missing: the identity of the server cannot be verified".to_owned(),
         )
     })?;
     for certificate in CertificateDer::pem_slice_iter(ca) {
@@ -220,7 +221,7 @@ fn tls(ca: Option<&[u8]>, identity: Option<(&[u8], &[u8])>) -> Result<ClientConf
             .map_err(|e| wrong("certificate-authority", &e))?;
     }
     if roots.is_empty() {
-        return Err(wrong("certificate-authority", &"no certificate in it"));
+        return Err(wrong("certificate-authority", &"contains no certificate"));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)

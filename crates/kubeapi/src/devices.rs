@@ -1,11 +1,11 @@
-//! Devices and claims on them, as `resource.k8s.io/v1` has them, as far as they matter to a scheduler.
+//! Devices and claims of `resource.k8s.io/v1` with the fields that a scheduler needs.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::objects::{Meta, lenient};
 
-/// Devices of a node, or some of them.
+/// A list of devices, usually of one node.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ResourceSlice {
@@ -15,28 +15,28 @@ pub struct ResourceSlice {
     pub spec: SliceSpec,
 }
 
-/// Devices of a node, or some of them.
+/// Content of a resource slice.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SliceSpec {
-    /// Who looks after them.
+    /// The driver that manages them.
     pub driver: String,
-    /// Where they are; none for those that several nodes can reach.
+    /// Their node; `None` for devices that several nodes can reach.
     pub node_name: Option<String>,
-    /// What they are part of.
+    /// The pool they belong to.
     pub pool: Pool,
     /// The devices.
     #[serde(deserialize_with = "lenient")]
     pub devices: Vec<Device>,
 }
 
-/// Slices that belong together.
+/// A pool of slices.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Pool {
     /// Its name, unique for the driver.
     pub name: String,
-    /// Slices of an older generation say what was.
+    /// Generation; slices of an older one are obsolete.
     pub generation: i64,
 }
 
@@ -46,10 +46,10 @@ pub struct Pool {
 pub struct Device {
     /// Its name, unique in the pool.
     pub name: String,
-    /// What it is like.
+    /// Its attributes.
     #[serde(deserialize_with = "lenient")]
     pub attributes: Map<String, Value>,
-    /// Why it is not to be used, where that is so.
+    /// Taints, such as a defect.
     #[serde(deserialize_with = "lenient")]
     pub taints: Vec<Value>,
 }
@@ -60,13 +60,13 @@ pub struct Device {
 pub struct ResourceClaim {
     /// Its name.
     pub metadata: Meta,
-    /// What is wanted.
+    /// The requested devices.
     pub spec: ClaimSpec,
-    /// What it got.
+    /// The allocation.
     pub status: ClaimStatus,
 }
 
-/// What is claimed.
+/// Content of a claim.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ClaimSpec {
@@ -74,29 +74,29 @@ pub struct ClaimSpec {
     pub devices: ClaimedDevices,
 }
 
-/// Devices that are claimed.
+/// Requests of a claim.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimedDevices {
-    /// Each for some devices of a kind.
+    /// The requests.
     #[serde(deserialize_with = "lenient")]
     pub requests: Vec<DeviceRequest>,
-    /// What they have to have in common.
+    /// Constraints over several devices.
     #[serde(deserialize_with = "lenient")]
     pub constraints: Vec<Value>,
 }
 
-/// Some devices of a kind.
+/// A request for devices.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceRequest {
     /// Its name in the claim.
     pub name: String,
-    /// Exactly these; none where there is a choice.
+    /// The exact request; `None` if there are alternatives.
     pub exactly: Option<ExactRequest>,
 }
 
-/// So many of a class.
+/// A number of devices of one class.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExactRequest {
@@ -104,27 +104,27 @@ pub struct ExactRequest {
     pub device_class_name: String,
     /// `ExactCount` or `All`.
     pub allocation_mode: String,
-    /// How many.
+    /// Number of devices.
     pub count: i64,
-    /// What they have to be like.
+    /// Selectors that the devices must match.
     #[serde(deserialize_with = "lenient")]
     pub selectors: Vec<Value>,
-    /// To look after them, not to use them.
+    /// Whether access is for administration rather than for use.
     pub admin_access: Option<bool>,
 }
 
-/// What a claim got.
+/// Allocation of a claim.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimStatus {
-    /// The devices.
+    /// The allocated devices.
     pub allocation: Option<Value>,
-    /// Who may use them.
+    /// Pods that may use them.
     #[serde(deserialize_with = "lenient")]
     pub reserved_for: Vec<ClaimUser>,
 }
 
-/// Who may use what was claimed.
+/// A pod that may use the claimed devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ClaimUser {

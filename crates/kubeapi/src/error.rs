@@ -1,22 +1,22 @@
-//! What can go wrong.
+//! Errors.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// What the API server says when it refuses.
+/// Status of a refused request.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct Status {
     /// The HTTP status.
     pub code: u16,
-    /// A word for programs, such as `Conflict`.
+    /// A reason for programs, such as `Conflict`.
     pub reason: String,
-    /// A sentence for people.
+    /// A message for people.
     pub message: String,
 }
 
-/// A request that came to nothing.
+/// A request that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server refused it.
@@ -24,7 +24,7 @@ pub enum Error {
     Refused {
         /// The request, such as `POST /api/v1/pods`.
         what: String,
-        /// What the server says.
+        /// Its status.
         status: Status,
     },
     /// The server does not answer.
@@ -32,24 +32,24 @@ pub enum Error {
     Unreachable {
         /// The request.
         what: String,
-        /// What was seen.
+        /// The reason.
         why: String,
     },
-    /// The server answered something else than expected.
-    #[error("{what}: the answer cannot be read: {why}")]
+    /// The response does not have the expected form.
+    #[error("{what}: invalid response: {why}")]
     Unreadable {
         /// The request.
         what: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// There are no credentials.
+    /// Credentials cannot be obtained.
     #[error("credentials: {0}")]
     Credentials(String),
 }
 
 impl Error {
-    /// The HTTP status, where the server answered.
+    /// Returns the HTTP status if the server responded.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { status, .. } => Some(status.code),
@@ -57,17 +57,17 @@ impl Error {
         }
     }
 
-    /// There is no such object.
+    /// Whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(404)
     }
 
-    /// Somebody else was faster.
+    /// Whether the object was changed concurrently.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
 
-    /// The same request may well succeed later: the server was not reached, is busy, or is starting.
+    /// Whether the same request may succeed later: the server was not reached, is busy, or is starting.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Refused { status, .. } => status.code == 429 || status.code >= 500,
@@ -77,7 +77,7 @@ impl Error {
     }
 }
 
-/// A way to the API server that cannot be made out.
+/// A configuration of the API server that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file that cannot be read.
@@ -85,26 +85,26 @@ pub enum ConfigError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// A file that is not what it should be.
+    /// A file with invalid content.
     #[error("{}: {what}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// The field, what was found and what would be accepted.
+        /// The field, what was found and what is expected.
         what: String,
     },
-    /// Nothing was named, and nothing was found.
+    /// No cluster is configured.
     #[error(
-        "no Kubernetes cluster is known: name a kubeconfig with --kubeconfig or KUBECONFIG, or run inside a pod with a service account"
+        "no Kubernetes cluster is configured: name a kubeconfig with --kubeconfig or KUBECONFIG, or run inside a pod with a service account"
     )]
     Nowhere,
-    /// The address.
+    /// The address is invalid.
     #[error("server {0:?}: expected https://HOST:PORT or http://HOST:PORT")]
     Address(String),
-    /// Certificates or keys.
+    /// Certificates or keys are invalid.
     #[error("TLS: {0}")]
     Tls(String),
 }

@@ -1,26 +1,26 @@
-//! What is told about objects.
+//! Events about objects.
 
 use serde::{Deserialize, Serialize};
 
 use crate::objects::{Meta, ObjectRef};
 use crate::time::seconds_time;
 
-/// Something that happened to an object.
+/// An event about an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Event {
     /// Its name.
     pub metadata: Meta,
-    /// What it is about.
+    /// The object it is about.
     pub involved_object: ObjectRef,
-    /// A word.
+    /// A reason for programs.
     pub reason: String,
-    /// A sentence.
+    /// A message for people.
     pub message: String,
     /// `Normal` or `Warning`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Who says so.
+    /// The component that reports it.
     pub source: EventSource,
     /// When it was first seen.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,11 +28,11 @@ pub struct Event {
     /// When it was last seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_timestamp: Option<String>,
-    /// How often.
+    /// Number of occurrences.
     pub count: i32,
 }
 
-/// Who tells of an event.
+/// The reporter of an event.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventSource {
@@ -41,7 +41,7 @@ pub struct EventSource {
 }
 
 impl Event {
-    /// About a pod, of which name, namespace and uid matter, at a moment in microseconds.
+    /// Returns an event about a pod at a time in microseconds; name, namespace and uid of `pod` are used.
     pub fn about_pod(pod: &Meta, kind: &str, reason: &str, message: &str, component: &str, at: i64) -> Self {
         Self {
             metadata: Meta {
@@ -68,7 +68,7 @@ impl Event {
         }
     }
 
-    /// Where it is sent to.
+    /// Returns the path to post it to.
     pub fn path(&self) -> String {
         format!("/api/v1/namespaces/{}/events", self.metadata.namespace)
     }

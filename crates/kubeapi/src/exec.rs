@@ -1,4 +1,4 @@
-//! A command in a container: what it reads and prints, over WebSocket (`v5.channel.k8s.io`, or `v4` of older servers).
+//! Runs a command in a container over WebSocket (`v5.channel.k8s.io`, or `v4` of older servers).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::error::{Error, Status};
 use crate::websocket::{Frames, Message, Side, accept, frame};
 
-/// What to run, and where.
+/// A command to run in a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecRequest {
     /// The pod's namespace.
@@ -23,53 +23,53 @@ pub struct ExecRequest {
     pub pod: String,
     /// Its container.
     pub container: String,
-    /// The command and its arguments; no shell looks at them.
+    /// The command and its arguments, without a shell.
     pub command: Vec<String>,
     /// Whether it gets input.
     pub stdin: bool,
-    /// Whether it has a terminal; errors are printed there, too.
+    /// Whether it has a terminal, which receives standard error too.
     pub tty: bool,
 }
 
-/// Channels of a message: its first byte.
+/// Channel of a message, its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Channel {
-    /// What the command reads.
+    /// Standard input.
     Stdin = 0,
-    /// What it prints.
+    /// Standard output.
     Stdout = 1,
-    /// What it prints of errors.
+    /// Standard error.
     Stderr = 2,
-    /// How it ended.
+    /// The exit status.
     Status = 3,
     /// The size of the terminal.
     Resize = 4,
-    /// Nothing more comes on the channel of the next byte.
+    /// The end of the channel named by the next byte.
     Close = 255,
 }
 
-/// Something that was heard.
+/// Output of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// The command has printed this.
+    /// Bytes of standard output.
     Stdout(Vec<u8>),
-    /// The command has printed this as an error.
+    /// Bytes of standard error.
     Stderr(Vec<u8>),
-    /// The command is over; nothing follows.
+    /// The command has ended; nothing follows.
     Ended(Ended),
 }
 
-/// How a command ended.
+/// Exit status of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// With this code.
+    /// The exit code.
     Code(i32),
-    /// It did not start, or nobody knows: what the server says.
+    /// The command did not start or its status is unknown, with the message of the server.
     Failed(String),
 }
 
-/// A command that runs. What it prints is heard here; what it reads is said through [`Exec::input`].
+/// A running command. It returns the output; [`Exec::input`] sends the input.
 #[derive(Debug)]
 pub struct Exec {
     what: String,
@@ -79,21 +79,21 @@ pub struct Exec {
     pongs: mpsc::Sender<Message>,
 }
 
-/// The way to what a command reads. It may be given to another task.
+/// Input of a command. It may be moved to another task.
 #[derive(Debug, Clone)]
 pub struct Input {
     messages: mpsc::Sender<Message>,
-    /// Whether the end of the input can be said.
+    /// Whether the server understands the end of the input.
     ends: bool,
 }
 
 impl Input {
-    /// What the command reads next; whether anybody still listens. Waits while the other side is behind.
+    /// Sends input; waits while the other side is behind. Returns false if the connection is closed.
     pub async fn write(&self, bytes: &[u8]) -> bool {
         self.say(Channel::Stdin, bytes).await
     }
 
-    /// There is no more to read; whether the server can be told, which those before Kubernetes 1.30 cannot.
+    /// Ends the input. Returns false if the server does not support it, as those before Kubernetes 1.30.
     pub async fn end(&self) -> bool {
         if self.ends {
             self.say(Channel::Close, &[Channel::Stdin as u8]).await;
@@ -101,7 +101,7 @@ impl Input {
         self.ends
     }
 
-    /// The terminal has this size now.
+    /// Sets the size of the terminal.
     pub async fn resize(&self, columns: u16, rows: u16) {
         let size = format!(r#"{{"Width":{columns},"Height":{rows}}}"#);
         self.say(Channel::Resize, size.as_bytes()).await;
@@ -140,7 +140,7 @@ impl Client {
             value.unwrap_or_default().to_owned()
         };
         if header("sec-websocket-accept") != accept(&key) {
-            return Err(unreadable("it is not WebSocket".to_owned()));
+            return Err(unreadable("the response is not a WebSocket handshake".to_owned()));
         }
         let protocol = header("sec-websocket-protocol");
         let ends = match protocol.as_str() {
@@ -148,7 +148,7 @@ impl Client {
             "v4.channel.k8s.io" => false,
             other => {
                 return Err(unreadable(format!(
-                    "protocol {other:?}; expected v5.channel.k8s.io or v4.channel.k8s.io"
+                    "unknown protocol {other:?}; expected v5.channel.k8s.io or v4.channel.k8s.io"
                 )));
             }
         };
@@ -187,7 +187,7 @@ impl ExecRequest {
     }
 }
 
-/// Bytes that mean something in an address are written as numbers.
+/// Percent-encodes a text for a URL.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -203,11 +203,11 @@ fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     SystemRandom::new()
         .fill(&mut bytes)
-        .expect("the system has random numbers, without which there is no TLS either");
+        .expect("the system provides random numbers");
     bytes
 }
 
-/// Sends messages, answers to pings first. On its own, so that what is heard never waits for what is said.
+/// Sends messages, pongs first. It is a separate task, so that receiving never waits for sending.
 async fn speak(
     mut sink: WriteHalf<TokioIo<Upgraded>>,
     mut messages: mpsc::Receiver<Message>,
@@ -225,7 +225,7 @@ async fn speak(
             sink.write_all(&bytes).await?;
             sink.flush().await
         };
-        // Whoever listens notices that the line is cut.
+        // The receiving side notices a closed connection.
         if said.await.is_err() || matches!(message, Message::Close(..)) {
             return;
         }
@@ -256,9 +256,9 @@ struct Cause {
     message: String,
 }
 
-/// What the last message says.
+/// Parses the status message.
 fn outcome(json: &[u8]) -> Result<Ended, String> {
-    let outcome: Outcome = serde_json::from_slice(json).map_err(|e| format!("its status: {e}"))?;
+    let outcome: Outcome = serde_json::from_slice(json).map_err(|e| format!("invalid status: {e}"))?;
     if outcome.status == "Success" {
         return Ok(Ended::Code(0));
     }
@@ -273,15 +273,15 @@ fn outcome(json: &[u8]) -> Result<Ended, String> {
 }
 
 impl Exec {
-    /// The way to what the command reads.
+    /// Returns the input of the command.
     pub fn input(&self) -> Input {
         self.input.clone()
     }
 
-    /// What the command prints next, or how it ended.
+    /// Returns the next output, or the exit status.
     ///
     /// # Errors
-    /// When the line breaks before the command is over.
+    /// When the connection breaks before the command has ended.
     pub async fn next(&mut self) -> Result<Output, Error> {
         loop {
             let message = self
@@ -294,7 +294,7 @@ impl Exec {
                         return Ok(output);
                     }
                 }
-                // If so many wait already, the line is not idle.
+                // If the queue is full, the connection is not idle.
                 Some(Message::Ping(bytes)) => drop(self.pongs.try_send(Message::Pong(bytes))),
                 Some(Message::Pong(_)) => {}
                 Some(Message::Close(code, reason)) => {
@@ -309,7 +309,7 @@ impl Exec {
     async fn read(&mut self) -> Result<(), Error> {
         let mut bytes = vec![0; 16 << 10];
         match self.stream.read(&mut bytes).await {
-            Ok(0) => Err(self.broken("without a word")),
+            Ok(0) => Err(self.broken("no close message")),
             Ok(count) => {
                 self.frames.feed(&bytes[..count]);
                 Ok(())
@@ -323,7 +323,7 @@ impl Exec {
         const STDERR: u8 = Channel::Stderr as u8;
         const STATUS: u8 = Channel::Status as u8;
         if bytes.len() < 2 {
-            // Empty ones come at the start, to show that the line is open.
+            // Empty messages at the start show that the connection is open.
             return Ok(None);
         }
         let rest = bytes.split_off(1);
@@ -335,7 +335,7 @@ impl Exec {
                 let _ = self.pongs.try_send(Message::Close(1000, String::new()));
                 Ok(Some(Output::Ended(ended)))
             }
-            // The other side closes a channel, or says something of a later version.
+            // The server closes a channel, or uses a later version.
             _ => Ok(None),
         }
     }
@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_part_of_the_address() {
+    fn the_command_is_part_of_the_path() {
         let request = ExecRequest {
             namespace: "vision".to_owned(),
             pod: "train-0".to_owned(),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_command_ended_is_in_its_status() {
+    fn the_exit_code_is_read_from_the_status() {
         assert_eq!(
             outcome(br#"{"metadata":{},"status":"Success"}"#),
             Ok(Ended::Code(0))

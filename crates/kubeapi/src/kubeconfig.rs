@@ -1,4 +1,4 @@
-//! Kubeconfig files: `~/.kube/config` and whatever `KUBECONFIG` names.
+//! Kubeconfig files: `~/.kube/config`, or those that `KUBECONFIG` names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::error::ConfigError;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
-struct File {
+struct KubeconfigFile {
     current_context: String,
     clusters: Vec<NamedCluster>,
     users: Vec<NamedUser>,
@@ -52,12 +52,12 @@ struct User {
     token: Option<String>,
     #[serde(rename = "tokenFile")]
     token_file: Option<PathBuf>,
-    exec: Option<Exec>,
+    exec: Option<ExecEntry>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Exec {
+struct ExecEntry {
     api_version: String,
     command: String,
     args: Option<Vec<String>>,
@@ -87,10 +87,10 @@ struct Context {
 }
 
 impl Config {
-    /// The file that was named, else those of `KUBECONFIG`, else `~/.kube/config`, else the account of this pod.
+    /// Reads the given file, else that of `KUBECONFIG`, else `~/.kube/config`, else the service account of this pod.
     ///
     /// # Errors
-    /// When there is none, or it is not what it should be.
+    /// When no configuration exists, or it is invalid.
     pub fn find(named: Option<&Path>, context: Option<&str>) -> Result<Self, ConfigError> {
         if let Some(path) = named {
             return Self::from_kubeconfig(path, context);
@@ -109,10 +109,10 @@ impl Config {
         }
     }
 
-    /// By a kubeconfig file; its current context unless another is named.
+    /// Reads a kubeconfig file, using its current context unless another one is given.
     ///
     /// # Errors
-    /// When it cannot be read, or something it refers to is missing.
+    /// When the file cannot be read, or an entry it refers to is missing.
     pub fn from_kubeconfig(path: &Path, context: Option<&str>) -> Result<Self, ConfigError> {
         let text = read(path)?;
         let text = String::from_utf8_lossy(&text);
@@ -120,21 +120,21 @@ impl Config {
             path: path.to_owned(),
             what,
         };
-        let file: File = serde_saphyr::from_str(&text)
+        let file: KubeconfigFile = serde_saphyr::from_str(&text)
             .map_err(|e| wrong(e.to_string().lines().next().unwrap_or_default().to_owned()))?;
         let name = context.unwrap_or(&file.current_context);
         if name.is_empty() {
             return Err(wrong(
-                "current-context: is missing; name a context with --context".to_owned(),
+                "current-context is missing; name a context with --context".to_owned(),
             ));
         }
         let all = |names: Vec<&str>| match names.is_empty() {
-            true => "there is none".to_owned(),
-            false => format!("there are {}", names.join(", ")),
+            true => "the list is empty".to_owned(),
+            false => format!("expected one of {}", names.join(", ")),
         };
         let context = file.contexts.iter().find(|c| c.name == name).ok_or_else(|| {
             wrong(format!(
-                "contexts: {name:?} is not among them; {}",
+                "contexts: unknown name {name:?}; {}",
                 all(file.contexts.iter().map(|c| c.name.as_str()).collect())
             ))
         })?;
@@ -145,7 +145,7 @@ impl Config {
             .find(|c| c.name == context.cluster)
             .ok_or_else(|| {
                 wrong(format!(
-                    "clusters: {:?} is not among them; {}",
+                    "clusters: unknown name {:?}; {}",
                     context.cluster,
                     all(file.clusters.iter().map(|c| c.name.as_str()).collect())
                 ))
@@ -153,10 +153,10 @@ impl Config {
         let cluster = &cluster.cluster;
         if cluster.insecure_skip_tls_verify {
             return Err(wrong(
-                "insecure-skip-tls-verify: is not supported; give certificate-authority instead".to_owned(),
+                "insecure-skip-tls-verify is not supported; set certificate-authority instead".to_owned(),
             ));
         }
-        let nobody = User::default();
+        let anonymous = User::default();
         let user = file
             .users
             .iter()
@@ -164,10 +164,10 @@ impl Config {
             .map(|u| &u.user);
         let user = match (user, context.user.is_empty()) {
             (Some(user), _) => user,
-            (None, true) => &nobody,
+            (None, true) => &anonymous,
             (None, false) => {
                 return Err(wrong(format!(
-                    "users: {:?} is not among them; {}",
+                    "users: unknown name {:?}; {}",
                     context.user,
                     all(file.users.iter().map(|u| u.name.as_str()).collect())
                 )));
@@ -180,7 +180,7 @@ impl Config {
                 let bytes = base64::engine::general_purpose::STANDARD.decode(plain);
                 bytes
                     .map(Some)
-                    .map_err(|e| wrong(format!("{field}-data: is not base64: {e}")))
+                    .map_err(|e| wrong(format!("{field}-data: invalid base64: {e}")))
             }
             (None, Some(file)) => read(&folder.join(file)).map(Some),
             (None, None) => Ok(None),
@@ -201,7 +201,7 @@ impl Config {
             (None, None) => None,
             _ => {
                 return Err(wrong(format!(
-                    "user {:?}: client-certificate and client-key go together",
+                    "user {:?}: client-certificate and client-key must be set together",
                     context.user
                 )));
             }
@@ -249,7 +249,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> String {
+    fn outcome(text: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config");
         std::fs::write(&path, text).unwrap();
@@ -263,33 +263,35 @@ mod tests {
         clusters: [{name: c, cluster: {server: 'http://127.0.0.1:8080'}}]\nusers: [{name: u, user: {token: t}}]\n";
 
     #[test]
-    fn a_file_names_server_and_namespace() {
-        assert_eq!(said(GOOD), "127.0.0.1:8080 team");
+    fn server_and_namespace_are_read_from_the_context() {
+        assert_eq!(outcome(GOOD), "127.0.0.1:8080 team");
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
-        assert_eq!(said("[1"), said("[1"));
-        assert!(said("{}").contains("current-context: is missing"));
+    fn errors_name_the_entry() {
+        assert_eq!(outcome("[1"), outcome("[1"));
+        assert!(outcome("{}").contains("current-context is missing"));
         assert!(
-            said(&GOOD.replace("current-context: a", "current-context: b"))
-                .contains("\"b\" is not among them; there are a")
+            outcome(&GOOD.replace("current-context: a", "current-context: b"))
+                .contains("unknown name \"b\"; expected one of a")
         );
-        assert!(said(&GOOD.replace("cluster: c,", "cluster: d,")).contains("clusters: \"d\""));
-        assert!(said(&GOOD.replace("user: u,", "user: v,")).contains("users: \"v\""));
         assert!(
-            said(&GOOD.replace("http://127.0.0.1:8080", "ftp://x")).contains("expected https://HOST:PORT")
+            outcome(&GOOD.replace("cluster: c,", "cluster: d,")).contains("clusters: unknown name \"d\"")
         );
-        assert!(said(&GOOD.replace("http:", "https:")).contains("certificate-authority is missing"));
+        assert!(outcome(&GOOD.replace("user: u,", "user: v,")).contains("users: unknown name \"v\""));
+        assert!(
+            outcome(&GOOD.replace("http://127.0.0.1:8080", "ftp://x")).contains("expected https://HOST:PORT")
+        );
+        assert!(outcome(&GOOD.replace("http:", "https:")).contains("certificate-authority is missing"));
         let insecure = GOOD.replace("server:", "insecure-skip-tls-verify: true, server:");
-        assert!(said(&insecure).contains("insecure-skip-tls-verify"));
+        assert!(outcome(&insecure).contains("insecure-skip-tls-verify"));
     }
 
     proptest::proptest! {
         #[test]
         fn no_file_makes_it_panic(text in "\\PC{0,200}") {
-            let _ = said(&text);
-            let _ = said(&format!("{GOOD}{text}"));
+            let _ = outcome(&text);
+            let _ = outcome(&format!("{GOOD}{text}"));
         }
     }
 }

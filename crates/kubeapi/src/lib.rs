@@ -1,7 +1,7 @@
-//! A small client of the Kubernetes API: what a scheduler says and hears, in JSON over HTTP/1.1 and TLS.
+//! A small client of the Kubernetes API for schedulers, in JSON over HTTP/1.1 and TLS.
 //!
-//! Objects have only the fields that are looked at here; the rest is skipped while it is read. That, and connections that
-//! are used again, is what makes a pod cost a fraction of a millisecond. See `docs/decisions/0019-own-kubernetes-client.md`.
+//! Objects have only the fields that Dovetail uses; the rest is skipped during parsing. Together with reused connections,
+//! this keeps the cost of a pod at a fraction of a millisecond. See `docs/decisions/0019-own-kubernetes-client.md`.
 
 mod client;
 mod config;

@@ -1,20 +1,20 @@
-//! Objects of Kubernetes, as far as they matter to a scheduler.
+//! Kubernetes objects with the fields that a scheduler needs.
 
 use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// `null` is the same as nothing.
+/// Reads `null` as the default.
 pub(crate) fn lenient<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     from: D,
 ) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
 }
 
-/// Something that has a name.
+/// A Kubernetes object.
 pub trait Object: DeserializeOwned + Send + 'static {
-    /// Its metadata.
+    /// Returns its metadata.
     fn meta(&self) -> &Meta;
 }
 
@@ -32,25 +32,25 @@ objects!(
     crate::devices::ResourceClaim
 );
 
-/// Name and history of an object.
+/// Metadata of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {
     /// Its name.
     pub name: String,
-    /// Names are made from this where there is none.
+    /// Prefix of a generated name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub generate_name: String,
-    /// Its namespace; empty for objects of the cluster.
+    /// Its namespace; empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Unique for ever.
+    /// Unique over the lifetime of the cluster.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// Changes whenever the object does.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
-    /// Counts changes of what is wanted.
+    /// Number of changes of the spec.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
     /// Labels.
@@ -59,21 +59,21 @@ pub struct Meta {
     /// Annotations.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// When it was made.
+    /// When it was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<String>,
-    /// Set when it is to go.
+    /// Set while it is being deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<String>,
-    /// What it belongs to.
+    /// Its owners.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<Owner>,
-    /// Who has to agree before it goes.
+    /// Controllers that must agree before it is deleted.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
 }
 
-/// What an object belongs to.
+/// The owner of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Owner {
@@ -85,19 +85,19 @@ pub struct Owner {
     pub name: String,
     /// Its uid.
     pub uid: String,
-    /// Whether it looks after the object.
+    /// Whether it manages the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
 }
 
 impl Meta {
-    /// Who makes the object anew when it is gone.
+    /// Returns the owner that recreates the object when it is deleted.
     pub fn controller(&self) -> Option<&Owner> {
         self.owner_references.iter().find(|o| o.controller == Some(true))
     }
 }
 
-/// A list of objects, as they were at one moment.
+/// A list of objects at one version.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(bound = "T: DeserializeOwned")]
 pub struct List<T> {
@@ -113,9 +113,9 @@ pub struct List<T> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ListMeta {
-    /// Watching goes on from here.
+    /// The version from which to watch.
     pub resource_version: String,
-    /// Set where there is more.
+    /// Token for the next page; empty on the last one.
     #[serde(rename = "continue")]
     pub more: String,
 }
@@ -126,45 +126,45 @@ pub struct ListMeta {
 pub struct Pod {
     /// Its name.
     pub metadata: Meta,
-    /// What is wanted.
+    /// Desired state.
     pub spec: PodSpec,
-    /// What is there.
+    /// Observed state.
     pub status: PodStatus,
 }
 
-/// What is wanted of a pod.
+/// Desired state of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
     /// The node it is bound to.
     pub node_name: String,
-    /// Who is to bind it.
+    /// The scheduler that binds it.
     pub scheduler_name: String,
     /// Its containers.
     pub containers: Vec<Container>,
-    /// Containers that run before, one by one.
+    /// Containers that run one by one before the others.
     #[serde(deserialize_with = "lenient")]
     pub init_containers: Vec<Container>,
-    /// Larger is more urgent.
+    /// Its priority; higher values are more important.
     pub priority: Option<i32>,
-    /// The class that gave the number.
+    /// The priority class.
     pub priority_class_name: String,
-    /// `Never`: it stops nobody.
+    /// `Never` if it must not preempt other pods.
     pub preemption_policy: Option<String>,
-    /// Labels its node has to have.
+    /// Labels that its node must have.
     #[serde(deserialize_with = "lenient")]
     pub node_selector: BTreeMap<String, String>,
-    /// Where it may be.
+    /// Constraints on its node.
     pub affinity: Option<Affinity>,
-    /// Taints it does not mind.
+    /// Taints that it tolerates.
     #[serde(deserialize_with = "lenient")]
     pub tolerations: Vec<Toleration>,
-    /// While there is one it must not be bound.
+    /// Gates; it must not be bound while there is one.
     #[serde(deserialize_with = "lenient")]
     pub scheduling_gates: Vec<Gate>,
-    /// Time it gets to end by itself.
+    /// Grace period for its termination, in seconds.
     pub termination_grace_period_seconds: Option<i64>,
-    /// What running it costs beside its containers.
+    /// Resources for running it beside those of its containers.
     #[serde(deserialize_with = "lenient")]
     pub overhead: BTreeMap<String, String>,
     /// Devices it claims.
@@ -176,7 +176,7 @@ pub struct PodSpec {
     pub workload_ref: Option<WorkloadRef>,
 }
 
-/// A reason not to bind a pod yet.
+/// A gate that keeps a pod from being bound.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Gate {
@@ -200,7 +200,7 @@ pub struct WorkloadRef {
     pub name: String,
     /// Its group of pods.
     pub pod_group: String,
-    /// Which replica of that group.
+    /// The replica of that group.
     pub pod_group_replica_key: Option<String>,
 }
 
@@ -212,37 +212,37 @@ pub struct PodClaim {
     pub name: String,
     /// The claim.
     pub resource_claim_name: Option<String>,
-    /// Or the template it is made from.
+    /// The template from which the claim is created.
     pub resource_claim_template_name: Option<String>,
 }
 
-/// The claim that was made from the template of a pod.
+/// The claim that was created from a template of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodClaimStatus {
     /// Its name in the pod.
     pub name: String,
-    /// The claim; none where none is needed.
+    /// The claim; `None` if none is needed.
     pub resource_claim_name: Option<String>,
 }
 
-/// Where a pod may be.
+/// Constraints on the node of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Affinity {
-    /// With respect to nodes.
+    /// Node affinity.
     pub node_affinity: Option<NodeAffinity>,
 }
 
-/// Nodes on which a pod may be.
+/// Node affinity of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeAffinity {
-    /// What has to hold.
+    /// Terms that must match.
     pub required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
 }
 
-/// One of these terms has to hold.
+/// Terms of which one must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelector {
@@ -251,19 +251,19 @@ pub struct NodeSelector {
     pub node_selector_terms: Vec<NodeSelectorTerm>,
 }
 
-/// All of these have to hold.
+/// Requirements that must all match.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelectorTerm {
-    /// About labels.
+    /// Requirements on labels.
     #[serde(deserialize_with = "lenient")]
     pub match_expressions: Vec<Requirement>,
-    /// About fields, such as the name.
+    /// Requirements on fields, such as the name.
     #[serde(deserialize_with = "lenient")]
     pub match_fields: Vec<Requirement>,
 }
 
-/// A condition on a label.
+/// A requirement on a label or field.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Requirement {
@@ -271,22 +271,22 @@ pub struct Requirement {
     pub key: String,
     /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
     pub operator: String,
-    /// To compare with.
+    /// Values to compare with.
     #[serde(deserialize_with = "lenient")]
     pub values: Vec<String>,
 }
 
-/// A taint a pod does not mind.
+/// A taint that a pod tolerates.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Toleration {
-    /// The taint; any where there is none.
+    /// Key of the taint; empty for any.
     pub key: String,
     /// `Equal` or `Exists`.
     pub operator: String,
     /// Its value.
     pub value: String,
-    /// Its effect; any where there is none.
+    /// Effect of the taint; empty for any.
     pub effect: String,
 }
 
@@ -296,44 +296,44 @@ pub struct Toleration {
 pub struct Container {
     /// Its name.
     pub name: String,
-    /// What it needs.
+    /// Its resources.
     pub resources: Resources,
-    /// `Always` on one that runs before: it runs on beside the others.
+    /// `Always` on an init container that keeps running beside the others.
     pub restart_policy: Option<String>,
 }
 
-/// What a container needs.
+/// Resources of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Resources {
-    /// What is kept for it.
+    /// Reserved amounts.
     #[serde(deserialize_with = "lenient")]
     pub requests: BTreeMap<String, String>,
-    /// The most it gets.
+    /// Upper limits.
     #[serde(deserialize_with = "lenient")]
     pub limits: BTreeMap<String, String>,
 }
 
-/// What is there of a pod.
+/// Observed state of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     pub phase: String,
-    /// A word for why.
+    /// A reason for programs.
     pub reason: String,
-    /// A sentence for why.
+    /// A message for people.
     pub message: String,
     /// Conditions.
     #[serde(deserialize_with = "lenient")]
     pub conditions: Vec<Condition>,
-    /// How its containers are.
+    /// States of its containers.
     #[serde(deserialize_with = "lenient")]
     pub container_statuses: Vec<ContainerStatus>,
-    /// Claims that were made from templates.
+    /// Claims that were created from templates.
     #[serde(deserialize_with = "lenient")]
     pub resource_claim_statuses: Vec<PodClaimStatus>,
-    /// When its node took it up.
+    /// When its node accepted it.
     pub start_time: Option<String>,
     /// Its address.
     #[serde(rename = "podIP")]
@@ -344,23 +344,23 @@ pub struct PodStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
-    /// Which.
+    /// Type of the condition.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// A word for why.
+    /// A reason for programs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// A sentence for why.
+    /// A message for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Since when.
+    /// When the status changed last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<String>,
 }
 
-/// How a container is.
+/// Status of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ContainerStatus {
@@ -370,15 +370,15 @@ pub struct ContainerStatus {
     pub state: ContainerState,
 }
 
-/// The state of a container.
+/// State of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ContainerState {
-    /// Set when it is over.
+    /// Set when it has terminated.
     pub terminated: Option<Terminated>,
 }
 
-/// How a container ended.
+/// The termination of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Terminated {
@@ -388,7 +388,7 @@ pub struct Terminated {
     pub signal: i32,
     /// Such as `OOMKilled`.
     pub reason: String,
-    /// Its last words.
+    /// Its termination message.
     pub message: String,
 }
 
@@ -398,24 +398,24 @@ pub struct Terminated {
 pub struct Node {
     /// Its name.
     pub metadata: Meta,
-    /// What is wanted.
+    /// Desired state.
     pub spec: NodeSpec,
-    /// What is there.
+    /// Observed state.
     pub status: NodeStatus,
 }
 
-/// What is wanted of a node.
+/// Desired state of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// It takes no new pods.
+    /// Whether it accepts no new pods.
     pub unschedulable: bool,
-    /// Who may not be there.
+    /// Taints that repel pods.
     #[serde(deserialize_with = "lenient")]
     pub taints: Vec<Taint>,
 }
 
-/// Something about a node that keeps pods away.
+/// A property of a node that repels pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Taint {
@@ -428,14 +428,14 @@ pub struct Taint {
     pub effect: String,
 }
 
-/// What a node has.
+/// Observed state of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
-    /// In all.
+    /// Total resources.
     #[serde(deserialize_with = "lenient")]
     pub capacity: BTreeMap<String, String>,
-    /// For pods.
+    /// Resources available to pods.
     #[serde(deserialize_with = "lenient")]
     pub allocatable: BTreeMap<String, String>,
     /// Conditions.
@@ -465,7 +465,7 @@ pub struct Namespace {
     pub metadata: Meta,
 }
 
-/// A pod and its node. Annotations of its metadata become the pod's.
+/// A binding of a pod to a node. Annotations in its metadata are added to the pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Binding {
@@ -478,7 +478,7 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// Of the pod that has this metadata.
+    /// Returns a binding of the pod with this metadata.
     pub fn new(pod: Meta, node: &str) -> Self {
         Self {
             api_version: "v1",
@@ -493,7 +493,7 @@ impl Binding {
     }
 }
 
-/// Where a pod is bound to.
+/// The node that a pod is bound to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
@@ -503,7 +503,7 @@ pub struct Target {
     pub name: String,
 }
 
-/// Names an object.
+/// A reference to an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectRef {
@@ -522,28 +522,28 @@ pub struct ObjectRef {
     pub uid: String,
 }
 
-/// A lease: who holds something, and until when.
+/// A lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lease {
     /// Its name.
     pub metadata: Meta,
-    /// What it says.
+    /// Its content.
     pub spec: LeaseSpec,
 }
 
-/// What a lease says.
+/// Content of a lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaseSpec {
-    /// Who holds it.
+    /// The holder.
     pub holder_identity: Option<String>,
-    /// How long it is good for after it was renewed.
+    /// How long it is valid after a renewal, in seconds.
     pub lease_duration_seconds: Option<i64>,
-    /// Since when.
+    /// When the holder acquired it.
     pub acquire_time: Option<String>,
-    /// When it was renewed last.
+    /// When it was last renewed.
     pub renew_time: Option<String>,
-    /// How often it changed hands.
+    /// How often its holder changed.
     pub lease_transitions: Option<i64>,
 }

@@ -1,6 +1,6 @@
-//! Amounts as Kubernetes writes them: `500m`, `4Gi`, `1e3`.
+//! Kubernetes quantities: `500m`, `4Gi`, `1e3`.
 
-/// A quantity in thousandths, rounded up; none if it is not one.
+/// Parses a quantity in thousandths, rounded up.
 fn milli(text: &str) -> Option<i128> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-' || c == '+'));
@@ -39,23 +39,23 @@ fn milli(text: &str) -> Option<i128> {
     let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
     let scaled = digits.checked_mul(scale_up)?;
     let divisor = scale_down.checked_mul(10_i128.pow(fraction.len() as u32))?;
-    // Rounded up, as Kubernetes does: nothing that is asked for becomes nothing.
+    // Rounded up, as in Kubernetes, so that no request becomes 0.
     Some(-(-scaled).div_euclid(divisor))
 }
 
-/// CPU in milli-cores.
+/// Parses an amount of CPU, in milli-cores.
 pub fn cpu_milli(text: &str) -> Option<u32> {
     u32::try_from(milli(text)?).ok()
 }
 
-/// Memory in MiB, rounded up.
+/// Parses an amount of memory, in MiB, rounded up.
 pub fn memory_mib(text: &str) -> Option<u64> {
     let mib = 1_000_i128 << 20;
     let amount = milli(text)?;
     u64::try_from(amount.div_euclid(mib) + i128::from(amount.rem_euclid(mib) > 0)).ok()
 }
 
-/// A whole number, such as one of GPUs.
+/// Parses a whole number, such as a number of GPUs.
 pub fn whole(text: &str) -> Option<u32> {
     let amount = milli(text)?;
     if amount % 1_000 != 0 {
@@ -70,7 +70,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn amounts_are_read_as_kubernetes_writes_them() {
+    fn quantities_are_parsed_as_in_kubernetes() {
         assert_eq!(cpu_milli("2"), Some(2000));
         assert_eq!(cpu_milli("500m"), Some(500));
         assert_eq!(cpu_milli("0.1"), Some(100));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_is_refused() {
+    fn invalid_quantities_are_refused() {
         for text in ["", "x", "1x", "m", "-1", "1.2.3", "1e99", "--1", "0.5.", "1Zi"] {
             assert_eq!(cpu_milli(text), None, "{text}");
         }
@@ -101,7 +101,7 @@ mod tests {
         }
 
         #[test]
-        fn milli_cores_come_back(milli in 0_u32..10_000_000) {
+        fn milli_cores_round_trip(milli in 0_u32..10_000_000) {
             prop_assert_eq!(cpu_milli(&format!("{milli}m")), Some(milli));
         }
     }

@@ -1,16 +1,16 @@
-//! Lines of an answer that goes on and on.
+//! Lines of a streamed response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Incoming};
 
-/// Lines of a body, as they come.
+/// Lines of a streamed body.
 #[derive(Debug)]
 pub struct Lines {
     body: Incoming,
     buffer: Vec<u8>,
-    /// Where the next line begins in the buffer, and up to where no line ends.
+    /// Start of the next line in the buffer, and the end of the part without a line break.
     from: usize,
     looked: usize,
 }
@@ -25,7 +25,8 @@ impl Lines {
         }
     }
 
-    /// The next line without its end; none at the end of the body. What is left at the end is a line too.
+    /// Returns the next line without its line break, or `None` at the end of the body. Text after the last line break is a
+    /// line too.
     ///
     /// # Errors
     /// When the connection breaks.
@@ -50,13 +51,13 @@ impl Lines {
         }
     }
 
-    /// Whether a whole line is there without waiting.
+    /// Whether a whole line is buffered.
     pub fn has_line(&self) -> bool {
         self.buffer[self.looked..].contains(&b'\n')
     }
 }
 
-/// The next piece of a body.
+/// Returns the next data frame of a body.
 pub(crate) async fn frame(body: &mut Incoming) -> Result<Option<hyper::body::Bytes>, hyper::Error> {
     loop {
         let next =

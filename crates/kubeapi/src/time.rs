@@ -1,18 +1,18 @@
-//! Times as Kubernetes writes them (RFC 3339), as microseconds since 1970.
+//! Kubernetes times (RFC 3339) as microseconds since 1970.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY: i64 = 86_400;
 
-/// Now, in microseconds since 1970.
+/// Returns the current time, in microseconds since 1970.
 pub fn now_micros() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Days since 1970 of a date.
+/// Returns the days since 1970 of a date.
 fn days(year: i64, month: i64, day: i64) -> i64 {
-    // Years begin in March here, so that the day that comes and goes is the last one.
+    // Years start in March here, so that the leap day is the last day of a year.
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let of_era = year.rem_euclid(400);
@@ -20,7 +20,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// The date of a day since 1970.
+/// Returns the date of a day since 1970.
 fn date(day: i64) -> (i64, i64, i64) {
     let day = day + 719_468;
     let era = day.div_euclid(146_097);
@@ -32,7 +32,7 @@ fn date(day: i64) -> (i64, i64, i64) {
     (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// `2026-11-17T02:26:56Z`, with or without a fraction; none if it is not a time.
+/// Parses `2026-11-17T02:26:56Z`, with or without a fraction.
 pub fn parse_time(text: &str) -> Option<i64> {
     let number = |range: std::ops::Range<usize>| -> Option<i64> {
         let part = text.get(range)?;
@@ -77,7 +77,7 @@ pub fn parse_time(text: &str) -> Option<i64> {
     Some(seconds * 1_000_000 + micros)
 }
 
-/// With microseconds, as leases and events have it.
+/// Formats a time with microseconds, as in leases and events.
 pub fn micro_time(micros: i64) -> String {
     let (seconds, fraction) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
     let (year, month, day) = date(seconds.div_euclid(DAY));
@@ -86,7 +86,7 @@ pub fn micro_time(micros: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:06}Z")
 }
 
-/// In whole seconds, as most objects have it.
+/// Formats a time in whole seconds, as in most objects.
 pub fn seconds_time(micros: i64) -> String {
     let long = micro_time(micros.div_euclid(1_000_000) * 1_000_000);
     format!("{}Z", &long[..long.len() - 8])
@@ -98,7 +98,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn times_are_those_of_a_calendar() {
+    fn times_are_parsed_and_formatted() {
         assert_eq!(parse_time("1970-01-01T00:00:00Z"), Some(0));
         assert_eq!(parse_time("2026-11-17T02:26:56Z"), Some(1_794_882_416_000_000));
         assert_eq!(
@@ -117,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_come_back(micros in 0_i64..4_102_444_800_000_000) {
+        fn times_round_trip(micros in 0_i64..4_102_444_800_000_000) {
             prop_assert_eq!(parse_time(&micro_time(micros)), Some(micros));
         }
 

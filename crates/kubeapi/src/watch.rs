@@ -1,4 +1,4 @@
-//! All objects of a kind, and every change from then on.
+//! Watches the objects of a kind: a list, then every change.
 
 use std::time::Duration;
 
@@ -10,49 +10,49 @@ use crate::error::{Error, Status};
 use crate::objects::Object;
 use crate::stream::Lines;
 
-/// What is heard of the objects of a kind.
+/// A change of the objects of a kind.
 #[derive(Debug)]
 pub enum Change<T> {
-    /// All there are: whatever else was known is gone.
+    /// The list of all objects; others no longer exist.
     All(Vec<T>),
-    /// One is new, or has changed.
+    /// An object is new or has changed.
     Put(T),
-    /// One is gone; this is what it was last.
+    /// An object was deleted; this is its last state.
     Gone(T),
-    /// Nothing can be heard for now; it is tried again.
+    /// The watch failed and is retried.
     Trouble(Error),
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type", content = "object", rename_all = "UPPERCASE")]
 #[serde(bound = "T: DeserializeOwned")]
-enum Heard<T> {
+enum WatchEvent<T> {
     Added(T),
     Modified(T),
     Deleted(T),
-    Bookmark(Mark),
+    Bookmark(BookmarkObject),
     Error(Status),
 }
 
 #[derive(Deserialize)]
-struct Mark {
-    metadata: Marked,
+struct BookmarkObject {
+    metadata: BookmarkMeta,
 }
 
-/// Of a mark only the version is of interest.
+/// Metadata of a bookmark, which has only a version.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Marked {
+struct BookmarkMeta {
     resource_version: String,
 }
 
-/// Lists once, then watches; lists again where changes were missed.
+/// Lists once, then watches; lists again after missed changes.
 #[derive(Debug)]
 pub struct Watcher<T> {
     client: Client,
     path: String,
     query: String,
-    /// The version that was heard last.
+    /// The last version received.
     version: Option<String>,
     lines: Option<Lines>,
     /// Failures in a row.
@@ -60,13 +60,13 @@ pub struct Watcher<T> {
     kind: std::marker::PhantomData<fn() -> T>,
 }
 
-/// The server ends a watch after so long, so that it is spread over servers anew.
+/// Time after which the server ends a watch, in seconds, so that watches are spread over servers again.
 const WATCH_S: u32 = 290;
-/// Silence for longer than that is a line that is dead. Bookmarks come every minute.
+/// Time without data after which the connection counts as dead; bookmarks arrive every minute.
 const SILENCE: Duration = Duration::from_secs(150);
 
 impl<T: Object> Watcher<T> {
-    /// Of the objects at a path, such as `/api/v1/pods`; `query` may have selectors.
+    /// Watches the objects at a path, such as `/api/v1/pods`; `query` may have selectors.
     pub fn new(client: &Client, path: &str, query: &str) -> Self {
         Self {
             client: client.clone(),
@@ -79,14 +79,14 @@ impl<T: Object> Watcher<T> {
         }
     }
 
-    /// The next change. Waits as long as it takes.
+    /// Waits for the next change.
     pub async fn next(&mut self) -> Change<T> {
         loop {
-            let heard = match &mut self.lines {
-                Some(_) => self.hear().await,
+            let received = match &mut self.lines {
+                Some(_) => self.receive().await,
                 None => self.begin().await,
             };
-            match heard {
+            match received {
                 Ok(Some(change)) => {
                     self.failures = 0;
                     return change;
@@ -101,7 +101,7 @@ impl<T: Object> Watcher<T> {
                     let wait = Duration::from_millis(50 << self.failures.min(6));
                     self.failures += 1;
                     tokio::time::sleep(wait).await;
-                    // A line that breaks once is nothing to speak of.
+                    // A single broken connection is not reported.
                     if self.failures > 1 {
                         return Change::Trouble(error);
                     }
@@ -110,7 +110,7 @@ impl<T: Object> Watcher<T> {
         }
     }
 
-    /// Whether the next change is there already.
+    /// Whether the next change is buffered.
     pub fn is_ready(&self) -> bool {
         self.lines.as_ref().is_some_and(Lines::has_line)
     }
@@ -131,14 +131,14 @@ impl<T: Object> Watcher<T> {
         Ok(None)
     }
 
-    async fn hear(&mut self) -> Result<Option<Change<T>>, Error> {
+    async fn receive(&mut self) -> Result<Option<Change<T>>, Error> {
         let what = || format!("WATCH {}", self.path);
         let Some(lines) = &mut self.lines else {
             return Ok(None);
         };
         let line = match tokio::time::timeout(SILENCE, lines.next()).await {
             Ok(Ok(Some(line))) => line,
-            // The watch is over, as it should be from time to time.
+            // The server ended the watch, as it does from time to time.
             Ok(Ok(None)) => {
                 self.lines = None;
                 return Ok(None);
@@ -152,35 +152,35 @@ impl<T: Object> Watcher<T> {
             Err(_) => {
                 return Err(Error::Unreachable {
                     what: what(),
-                    why: "silence".to_owned(),
+                    why: format!("no data for {} s", SILENCE.as_secs()),
                 });
             }
         };
         if line.is_empty() {
             return Ok(None);
         }
-        let heard: Heard<T> = serde_json::from_slice(&line).map_err(|e| {
-            // What cannot be read will not be readable the next time: the list says how things stand.
+        let event: WatchEvent<T> = serde_json::from_slice(&line).map_err(|e| {
+            // The same event would fail again, so the next step is a new list.
             self.version = None;
             Error::Unreadable {
                 what: format!("WATCH {}", self.path),
                 why: e.to_string(),
             }
         })?;
-        Ok(match heard {
-            Heard::Added(object) | Heard::Modified(object) => {
+        Ok(match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 self.version = Some(object.meta().resource_version.clone());
                 Some(Change::Put(object))
             }
-            Heard::Deleted(object) => {
+            WatchEvent::Deleted(object) => {
                 self.version = Some(object.meta().resource_version.clone());
                 Some(Change::Gone(object))
             }
-            Heard::Bookmark(mark) => {
+            WatchEvent::Bookmark(mark) => {
                 self.version = Some(mark.metadata.resource_version);
                 None
             }
-            Heard::Error(status) => return Err(Error::Refused { what: what(), status }),
+            WatchEvent::Error(status) => return Err(Error::Refused { what: what(), status }),
         })
     }
 }

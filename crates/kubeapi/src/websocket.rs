@@ -1,83 +1,83 @@
-//! Frames of WebSocket (RFC 6455), without a socket: bytes come in, messages come out.
+//! WebSocket frames (RFC 6455) without a socket: decodes bytes into messages, and encodes messages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 
-/// The longest message that is taken. Kubernetes sends pieces of some ten kilobytes.
+/// Longest accepted message, in bytes. Kubernetes sends some ten kilobytes at a time.
 const LONGEST: usize = 16 << 20;
-/// The longest message about the connection itself, as the standard has it.
+/// Longest control message of the standard, in bytes.
 const LONGEST_CONTROL: usize = 125;
 
-/// Something the other side said.
+/// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// Text or bytes; whoever reads them knows which.
+    /// Text or bytes; the reader knows which.
     Data(Vec<u8>),
-    /// It wants to know whether we are there, and these bytes back.
+    /// A ping; the answer must contain the same bytes.
     Ping(Vec<u8>),
     /// The answer to a ping.
     Pong(Vec<u8>),
-    /// Nothing comes any more: the code, and why in words. 1005 where no code was said.
+    /// The end of the connection, with code and reason. The code is 1005 if none was sent.
     Close(u16, String),
 }
 
-/// What is not WebSocket. Nothing after it can be understood.
+/// An invalid frame. Nothing after it can be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Bits that only an agreed extension may set.
-    #[error("a frame with reserved bits, which nobody agreed on")]
+    /// Bits are set that are reserved for extensions.
+    #[error("frame has reserved bits set, but no extension was negotiated")]
     Reserved,
-    /// A kind that does not exist.
-    #[error("a frame of kind {0}; expected 0, 1, 2, 8, 9 or 10")]
+    /// Unknown kind of frame.
+    #[error("unknown frame kind {0}; expected 0, 1, 2, 8, 9 or 10")]
     Kind(u8),
-    /// Clients mask what they send, servers do not.
-    #[error("a frame that is {}", if *.0 { "masked, as only a client's are" } else { "not masked, as a client's are" })]
+    /// Clients must mask frames, servers must not.
+    #[error("frame is {}", if *.0 { "masked; expected an unmasked frame from a server" } else { "not masked; expected a masked frame from a client" })]
     Masked(bool),
-    /// A message about the connection that is long, or in pieces.
-    #[error("a ping, pong or close that is in pieces or longer than {LONGEST_CONTROL} bytes")]
+    /// A control message is too long or fragmented.
+    #[error("ping, pong or close is fragmented or longer than {LONGEST_CONTROL} bytes")]
     Control,
-    /// A piece of nothing, or a beginning within a message.
-    #[error("pieces of a message out of order")]
+    /// A continuation without a start, or a start within a message.
+    #[error("fragments of a message are out of order")]
     Order,
-    /// More than anybody should send.
-    #[error("a message of more than {LONGEST} bytes")]
+    /// The message is too long.
+    #[error("message exceeds {LONGEST} bytes")]
     Long,
-    /// A code alone has one byte, or the reason is no text.
-    #[error("a close without a whole code and a reason in UTF-8")]
+    /// The code of a close is incomplete, or its reason is not text.
+    #[error("close must have a two-byte code and a reason in UTF-8")]
     Close,
 }
 
-/// Whose frames are read.
+/// The sender of the frames that are decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// A client: what it sends is masked.
+    /// A client, which masks its frames.
     Client,
-    /// A server: what it sends is not.
+    /// A server, which does not.
     Server,
 }
 
-/// Makes messages of bytes, however they are cut.
+/// Decodes messages from bytes that arrive in any pieces.
 #[derive(Debug)]
 pub struct Frames {
     from: Side,
     buffer: Vec<u8>,
-    /// The message of which pieces have come.
+    /// Fragments of the present message.
     pieces: Option<Vec<u8>>,
 }
 
-/// The first bytes of a frame.
+/// Header of a frame.
 struct Head {
     is_last: bool,
     kind: u8,
     mask: Option<[u8; 4]>,
-    /// How many bytes it has itself, and how many follow.
+    /// Length of the header, and of the payload, in bytes.
     own: usize,
     payload: usize,
 }
 
 impl Frames {
-    /// Nothing has come yet.
+    /// Returns a decoder without data.
     pub fn new(from: Side) -> Self {
         Self {
             from,
@@ -86,15 +86,15 @@ impl Frames {
         }
     }
 
-    /// Bytes that have come.
+    /// Adds received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next message, once it is whole.
+    /// Returns the next complete message.
     ///
     /// # Errors
-    /// When that is not WebSocket.
+    /// When a frame is invalid.
     pub fn message(&mut self) -> Result<Option<Message>, FrameError> {
         loop {
             let Some(head) = self.head()? else {
@@ -158,7 +158,7 @@ impl Frames {
         }))
     }
 
-    /// A frame is whole; what it completes.
+    /// Takes a complete frame; returns the message that it completes.
     fn take(&mut self, head: &Head, payload: Vec<u8>) -> Result<Option<Message>, FrameError> {
         match (head.kind, self.pieces.take()) {
             (8.., pieces) => {
@@ -207,14 +207,14 @@ fn apply(mask: Option<[u8; 4]>, payload: &mut [u8]) {
     }
 }
 
-/// A message as one frame; a client gives a mask that nobody can foresee.
+/// Encodes a message as one frame. A client must give an unpredictable mask.
 pub fn frame(message: &Message, mask: Option<[u8; 4]>) -> Vec<u8> {
     let closing;
     let (kind, payload) = match message {
         Message::Data(bytes) => (2_u8, bytes.as_slice()),
         Message::Ping(bytes) => (9, bytes.as_slice()),
         Message::Pong(bytes) => (10, bytes.as_slice()),
-        // 1005 stands for a close without a code, and is never sent.
+        // 1005 means a close without a code, and is never sent.
         Message::Close(1005, _) => (8, [].as_slice()),
         Message::Close(code, reason) => {
             let code = code.to_be_bytes();
@@ -242,7 +242,7 @@ pub fn frame(message: &Message, mask: Option<[u8; 4]>) -> Vec<u8> {
     out
 }
 
-/// What a server has to answer to a client's key, so that it is known to speak WebSocket.
+/// Returns the answer of a server to a client's key in the handshake.
 pub fn accept(key: &str) -> String {
     let both = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
     STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, both.as_bytes()))

@@ -1,4 +1,4 @@
-//! Where the binary is that is a whole control plane.
+//! Path of the control plane binary.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -7,33 +7,33 @@ use std::sync::OnceLock;
 
 use crate::LabError;
 
-/// The script that knows how to build it, in the project's folder.
+/// Script that finds or builds the binary.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/kube-control-plane");
 
-/// The control plane's binary: the one `DOVETAIL_KUBE_BIN` names, or else the one the project's script has built, or
-/// builds now, which takes ten minutes.
+/// Returns the path of the control plane binary: the value of `DOVETAIL_KUBE_BIN`, or the one that the project's script has
+/// built or builds now, which takes about 15 minutes.
 ///
 /// # Errors
-/// When it cannot be had: no Go, no modules.
+/// If there is no binary and it cannot be built, for example without Go.
 pub fn binary() -> Result<PathBuf, LabError> {
     static FOUND: OnceLock<Result<PathBuf, LabError>> = OnceLock::new();
-    FOUND.get_or_init(ask).clone()
+    FOUND.get_or_init(find).clone()
 }
 
-/// The same, for a test: where it cannot be had there is a line that says `SKIPPED`, also when the test passes quietly.
+/// Does the same for a test: prints a line with `SKIPPED` and returns `None` if the binary is not available.
 ///
 /// # Panics
-/// When it could be had, but does not build.
+/// If the build fails.
 pub fn binary_or_skip() -> Option<PathBuf> {
     skip(binary())
 }
 
-/// What there is, or `None` and a line that says so.
-pub(crate) fn skip<T>(tried: Result<T, LabError>) -> Option<T> {
-    match tried {
-        Ok(there) => Some(there),
+/// Returns the value, or prints a line with `SKIPPED` if the control plane is not available.
+pub(crate) fn skip<T>(result: Result<T, LabError>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
         Err(e @ LabError::Unavailable(_)) => {
-            // Not with `eprintln`: the test runner keeps what a passing test says with it to itself.
+            // Not with `eprintln`, whose output the test runner hides when the test passes.
             let _ = writeln!(std::io::stderr(), "SKIPPED: {e}");
             None
         }
@@ -41,27 +41,30 @@ pub(crate) fn skip<T>(tried: Result<T, LabError>) -> Option<T> {
     }
 }
 
-fn ask() -> Result<PathBuf, LabError> {
+fn find() -> Result<PathBuf, LabError> {
     if let Some(path) = std::env::var_os("DOVETAIL_KUBE_BIN").map(PathBuf::from) {
-        let why = format!("DOVETAIL_KUBE_BIN names {}, which is no file", path.display());
-        return path.is_file().then_some(path).ok_or(LabError::Unavailable(why));
+        let reason = format!("DOVETAIL_KUBE_BIN: \"{}\" is not a file", path.display());
+        return path
+            .is_file()
+            .then_some(path)
+            .ok_or(LabError::Unavailable(reason));
     }
-    let none = |e| LabError::Unavailable(format!("no Kubernetes control plane: {SCRIPT}: {e}"));
+    let unavailable = |e| LabError::Unavailable(format!("no Kubernetes control plane: {SCRIPT}: {e}"));
     let mut script = Command::new(SCRIPT)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(none)?;
-    // What it says while it builds is passed on at once: that takes minutes.
+        .map_err(unavailable)?;
+    // Messages of the script are printed at once, because a build takes minutes.
     let mut last = String::new();
     for line in BufReader::new(script.stderr.take().expect("piped")).lines() {
-        last = line.map_err(none)?;
+        last = line.map_err(unavailable)?;
         if !last.starts_with("SKIPPED") {
             let _ = writeln!(std::io::stderr(), "{last}");
         }
     }
-    let output = script.wait_with_output().map_err(none)?;
+    let output = script.wait_with_output().map_err(unavailable)?;
     match output.status.code() {
         Some(0) => Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())),
         Some(3) => Err(LabError::Unavailable(

@@ -1,4 +1,4 @@
-//! Who speaks to the API server: keys and certificates of an authority that lives as long as the lab.
+//! Identities of API clients: keys and certificates of the lab's own authority.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ use rcgen::{
 
 use crate::LabError;
 
-/// The authority that the API server believes, and that its own certificate is from.
+/// Certificate authority that the API server trusts and that signed its own certificate.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
 }
 
-/// A user by certificate: what it is called, and in which groups.
+/// A user with a client certificate.
 #[derive(Clone)]
 pub struct Identity {
-    /// The user's name.
+    /// User name.
     pub user: String,
     /// Certificate in PEM.
     pub certificate: String,
-    /// Its private key in PEM.
+    /// Private key in PEM.
     pub key: String,
 }
 
@@ -38,23 +38,23 @@ impl fmt::Debug for Identity {
     }
 }
 
-fn bad(what: &str) -> impl Fn(rcgen::Error) -> LabError {
-    let what = what.to_owned();
+fn certificate_error(name: &str) -> impl Fn(rcgen::Error) -> LabError {
+    let name = name.to_owned();
     move |e| LabError::Certificate {
-        what: what.clone(),
-        why: e.to_string(),
+        name: name.clone(),
+        reason: e.to_string(),
     }
 }
 
-/// The attribute "organization" spelled as a number: names here have one value for each attribute, and a user can be
-/// in two groups.
+/// The attribute "organization" by object identifier. `rcgen` allows one value for each attribute, so a user with two groups
+/// has one under each spelling.
 const ORGANIZATION: [u64; 4] = [2, 5, 4, 10];
 
 impl Authority {
-    /// A new one.
+    /// Creates an authority with a new key.
     ///
     /// # Errors
-    /// When no key can be made.
+    /// If no key can be generated.
     pub fn new() -> Result<Self, LabError> {
         let key = new_key()?;
         let mut params = CertificateParams::default();
@@ -64,37 +64,38 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let signed = params
             .self_signed(&key)
-            .map_err(bad("the authority's certificate"))?;
+            .map_err(certificate_error("certificate of the authority"))?;
         Ok(Self {
             certificate: signed.pem(),
             issuer: Issuer::new(params, key),
         })
     }
 
-    /// Its certificate in PEM.
+    /// Returns its certificate in PEM.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// A certificate for a server on this machine.
+    /// Creates a certificate for servers on this machine.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// If it cannot be signed.
     pub fn server(&self) -> Result<Identity, LabError> {
         let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
-        let params = CertificateParams::new(names.to_vec()).map_err(bad("the server's names"))?;
+        let params =
+            CertificateParams::new(names.to_vec()).map_err(certificate_error("names of the server"))?;
         self.sign("kubelab-server", &[], params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// A certificate for a user in at most two groups.
+    /// Creates a certificate for a user in at most two groups.
     ///
     /// # Errors
-    /// When there are more groups, or it cannot be made.
+    /// If there are more groups or it cannot be signed.
     pub fn user(&self, user: &str, groups: &[&str]) -> Result<Identity, LabError> {
         if groups.len() > 2 {
             return Err(LabError::Certificate {
-                what: format!("the certificate of {user}"),
-                why: format!("{} groups, where two have room", groups.len()),
+                name: format!("certificate of {user}"),
+                reason: format!("{} groups exceed the maximum of 2", groups.len()),
             });
         }
         self.sign(
@@ -127,7 +128,7 @@ impl Authority {
         let key = new_key()?;
         let signed = params
             .signed_by(&key, &self.issuer)
-            .map_err(bad(&format!("the certificate of {user}")))?;
+            .map_err(certificate_error(&format!("certificate of {user}")))?;
         Ok(Identity {
             user: user.to_owned(),
             certificate: signed.pem(),
@@ -136,9 +137,9 @@ impl Authority {
     }
 }
 
-/// A new key; also for the tokens of service accounts, which may be signed with elliptic curves.
+/// Generates a key. Tokens of service accounts are signed with one too, since they allow elliptic curves.
 pub(crate) fn new_key() -> Result<KeyPair, LabError> {
-    KeyPair::generate().map_err(bad("a new key"))
+    KeyPair::generate().map_err(certificate_error("new key"))
 }
 
 #[cfg(test)]
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_in_two_groups_at_most() {
+    fn a_user_has_at_most_two_groups() {
         let authority = Authority::new().unwrap();
         let both = authority.user("eve", &["blue", "green"]).unwrap();
         assert!(both.certificate.starts_with("-----BEGIN CERTIFICATE-----"));
@@ -154,7 +155,7 @@ mod tests {
         let error = authority.user("eve", &["blue", "green", "red"]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the certificate of eve: 3 groups, where two have room"
+            "certificate of eve: 3 groups exceed the maximum of 2"
         );
     }
 }

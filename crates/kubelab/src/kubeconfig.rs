@@ -1,4 +1,4 @@
-//! Files with which a client finds the API server and says who it is.
+//! Kubeconfig files.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::LabError;
 use crate::identity::Identity;
 
-/// Writes the file for this identity, with its keys beside it; the authority's certificate is there already.
+/// Writes the kubeconfig of an identity and its key files; the authority's certificate is in the folder already.
 pub(crate) fn write(folder: &Path, port: u16, identity: &Identity) -> Result<PathBuf, LabError> {
     let name: String = identity
         .user
@@ -17,8 +17,8 @@ pub(crate) fn write(folder: &Path, port: u16, identity: &Identity) -> Result<Pat
         .collect();
     let [certificate, key, config] =
         ["pem", "key", "kubeconfig"].map(|end| folder.join(format!("{name}.{end}")));
-    private(&certificate, &identity.certificate)?;
-    private(&key, &identity.key)?;
+    write_private(&certificate, &identity.certificate)?;
+    write_private(&key, &identity.key)?;
     let text = format!(
         "apiVersion: v1
 kind: Config
@@ -44,12 +44,12 @@ current-context: kubelab
         certificate = certificate.display(),
         key = key.display(),
     );
-    private(&config, &text)?;
+    write_private(&config, &text)?;
     Ok(config)
 }
 
-/// A file that only its owner reads; replaced whole, since others may read it at this moment.
-pub(crate) fn private(path: &Path, text: &str) -> Result<(), LabError> {
+/// Writes a file that only its owner can read. It is replaced atomically, because other processes may be reading it.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), LabError> {
     let new = path.with_extension("new");
     OpenOptions::new()
         .write(true)

@@ -1,7 +1,8 @@
-//! One stand-in for the kubelets of all nodes: pods that are bound run, end and go, and the API server hears of it.
+//! One simulated kubelet for all nodes: it runs, ends and removes the pods that are bound to them, and reports that to the API
+//! server.
 //!
-//! What a pod does is in its annotations, which are looked at whenever it changes: after [`RUN_SECONDS`] it ends with
-//! [`EXIT_CODE`], whatever its restart policy. Without a time it runs until it is deleted, or until it is given an exit code.
+//! The annotations of a pod set what it does, and may change while it runs: after [`RUN_SECONDS`] it ends with
+//! [`EXIT_CODE`], whatever its restart policy is. Without a run time it runs until it is deleted or gets an exit code.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,29 +20,29 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::nodes::set_ready;
-use crate::pods::{Act, Behaviour, Pods, Seen, Stage, Uid};
+use crate::pods::{Behaviour, PodAction, PodView, Pods, Stage, Uid};
 
-/// The annotation with how long a pod runs.
+/// Annotation with the run time of a pod, in seconds.
 pub const RUN_SECONDS: &str = "kubelab/run-seconds";
-/// The annotation with what its containers end with.
+/// Annotation with the exit code of its containers.
 pub const EXIT_CODE: &str = "kubelab/exit-code";
 
-/// The stand-in. It ends with the value; pods stay as they are.
+/// The simulated kubelet. It ends when the value is dropped; pods keep their state.
 #[derive(Debug)]
 pub struct Kubelet {
-    orders: mpsc::UnboundedSender<Order>,
+    commands: mpsc::UnboundedSender<NodeCommand>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What it has done so far.
+/// Numbers of pods that the kubelet has handled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Pods that came to run.
+    /// Pods that started to run.
     pub started: u64,
     /// Pods whose containers ended.
     pub ended: u64,
-    /// Pods that were taken off their node.
+    /// Pods that were removed from their node.
     pub removed: u64,
 }
 
@@ -50,53 +51,55 @@ struct Shared {
     started: AtomicU64,
     ended: AtomicU64,
     removed: AtomicU64,
-    /// What the API server would not have.
-    refused: Mutex<Vec<String>>,
+    /// Requests that the API server rejected, with the reason.
+    rejected: Mutex<Vec<String>>,
 }
 
 #[derive(Debug)]
-enum Order {
-    Dead(String, bool),
-    End,
+enum NodeCommand {
+    SetDead(String, bool),
+    Shutdown,
 }
 
 impl Kubelet {
-    /// Starts it on a thread of its own.
+    /// Starts the kubelet in its own thread.
     ///
     /// # Panics
-    /// When the system has no thread for it.
+    /// If no thread can be started.
     pub fn start(client: Client, behaviour: Behaviour) -> Self {
-        let (orders, heard) = mpsc::unbounded_channel();
+        let (commands, receiver) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::default());
-        let theirs = Arc::clone(&shared);
+        let thread_shared = Arc::clone(&shared);
         let body = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime
-                .expect("a runtime for the kubelets")
-                .block_on(stand_in(client, behaviour, heard, theirs));
+            runtime.expect("a runtime for the kubelets").block_on(run(
+                client,
+                behaviour,
+                receiver,
+                thread_shared,
+            ));
         };
         let thread = std::thread::Builder::new()
             .name("kubelets".to_owned())
             .spawn(body);
         Self {
-            orders,
+            commands,
             shared,
             thread: Some(thread.expect("a thread for the kubelets")),
         }
     }
 
-    /// From now on nothing happens on this node: pods that are bound to it do not start, those that are deleted do not
-    /// go, and it sends no heartbeats.
+    /// Makes a node fail: pods that are bound to it do not start, deleted pods stay, and it sends no heartbeats.
     pub fn kill_node(&self, node: &str) {
-        let _ = self.orders.send(Order::Dead(node.to_owned(), true));
+        let _ = self.commands.send(NodeCommand::SetDead(node.to_owned(), true));
     }
 
-    /// The node is back, as after a network that was cut, and says that it is ready.
+    /// Makes a node work again, as after a network failure, and reports it ready.
     pub fn revive_node(&self, node: &str) {
-        let _ = self.orders.send(Order::Dead(node.to_owned(), false));
+        let _ = self.commands.send(NodeCommand::SetDead(node.to_owned(), false));
     }
 
-    /// What it has done so far.
+    /// Returns the numbers of pods that the kubelet has handled.
     pub fn counts(&self) -> Counts {
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
         Counts {
@@ -106,15 +109,15 @@ impl Kubelet {
         }
     }
 
-    /// What the API server would not have, and why; empty as long as all is well.
-    pub fn refused(&self) -> Vec<String> {
-        self.shared.refused().clone()
+    /// Returns the requests that the API server rejected, with the reason; empty if there were no errors.
+    pub fn rejected(&self) -> Vec<String> {
+        self.shared.rejected().clone()
     }
 }
 
 impl Drop for Kubelet {
     fn drop(&mut self) {
-        let _ = self.orders.send(Order::End);
+        let _ = self.commands.send(NodeCommand::Shutdown);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -122,18 +125,18 @@ impl Drop for Kubelet {
 }
 
 impl Shared {
-    fn refused(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    fn rejected(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.rejected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes how an act went; whether it need not be tried again.
-    fn note(&self, act: Act, done: Result<(), Error>) -> bool {
-        match done {
+    /// Records the result of an action and returns whether it is complete, so that it is not tried again.
+    fn record(&self, action: PodAction, result: Result<(), Error>) -> bool {
+        match result {
             Ok(()) => {
-                let count = match act {
-                    Act::Run => &self.started,
-                    Act::End { .. } => &self.ended,
-                    Act::Remove => &self.removed,
+                let count = match action {
+                    PodAction::Run => &self.started,
+                    PodAction::End { .. } => &self.ended,
+                    PodAction::Remove => &self.removed,
                 };
                 count.fetch_add(1, Ordering::Relaxed);
                 true
@@ -141,99 +144,99 @@ impl Shared {
             Err(e) if e.is_not_found() => true,
             Err(e) if e.is_passing() || e.is_conflict() => false,
             Err(e) => {
-                self.refused().push(e.to_string());
+                self.rejected().push(e.to_string());
                 true
             }
         }
     }
 }
 
-async fn stand_in(
+async fn run(
     client: Client,
     behaviour: Behaviour,
-    mut orders: mpsc::UnboundedReceiver<Order>,
+    mut commands: mpsc::UnboundedReceiver<NodeCommand>,
     shared: Arc<Shared>,
 ) {
     let started = Instant::now();
     let limit = behaviour.requests.max(1);
     let heartbeat = behaviour.heartbeat;
     let mut pods = Pods::new(behaviour);
-    let mut acts: JoinSet<(Uid, Act, Result<(), Error>)> = JoinSet::new();
-    // A watch that is waited for beside other things would begin anew each time one of those comes first.
-    let (tell, mut changes) = mpsc::channel(1024);
+    let mut actions: JoinSet<(Uid, PodAction, Result<(), Error>)> = JoinSet::new();
+    // In a task of its own: a watch inside `select!` would start again whenever another branch completes first.
+    let (sender, mut changes) = mpsc::channel(1024);
     let mut watcher = Watcher::<Pod>::new(&client, "/api/v1/pods", "fieldSelector=spec.nodeName!=");
-    let watching = tokio::spawn(async move { while tell.send(watcher.next().await).await.is_ok() {} });
-    let (dead_tell, dead) = tokio::sync::watch::channel(BTreeSet::new());
-    let beating = heartbeat.map(|every| tokio::spawn(beat(client.clone(), every, dead)));
+    let watch_task = tokio::spawn(async move { while sender.send(watcher.next().await).await.is_ok() {} });
+    let (dead_sender, dead) = tokio::sync::watch::channel(BTreeSet::new());
+    let heartbeat_task = heartbeat.map(|every| tokio::spawn(send_heartbeats(client.clone(), every, dead)));
     let mut addresses = 0;
     loop {
-        while acts.len() < limit
-            && let Some((uid, seen, act)) = pods.take(started.elapsed())
+        while actions.len() < limit
+            && let Some((uid, pod, action)) = pods.take(started.elapsed())
         {
             addresses += 1;
             let client = client.clone();
-            acts.spawn(async move {
-                let done = carry_out(&client, &uid, &seen, act, addresses).await;
-                (uid, act, done)
+            actions.spawn(async move {
+                let result = perform(&client, &uid, &pod, action, addresses).await;
+                (uid, action, result)
             });
         }
         let wait = match pods.next() {
-            Some(due) if acts.len() < limit => due.saturating_sub(started.elapsed()),
+            Some(due) if actions.len() < limit => due.saturating_sub(started.elapsed()),
             _ => Duration::from_secs(3600),
         };
         tokio::select! {
-            Some(change) = changes.recv() => see(&mut pods, started.elapsed(), change),
-            Some(Ok((uid, act, done))) = acts.join_next() => {
-                let well = shared.note(act, done);
-                pods.done(started.elapsed(), &uid, act, well);
+            Some(change) = changes.recv() => apply(&mut pods, started.elapsed(), change),
+            Some(Ok((uid, action, result))) = actions.join_next() => {
+                let is_complete = shared.record(action, result);
+                pods.finish(started.elapsed(), &uid, action, is_complete);
             }
-            order = orders.recv() => match order {
-                Some(Order::Dead(node, dead)) => {
+            command = commands.recv() => match command {
+                Some(NodeCommand::SetDead(node, dead)) => {
                     pods.set_dead(&node, dead);
-                    dead_tell.send_modify(|set| {
+                    dead_sender.send_modify(|set| {
                         if dead { set.insert(node.clone()) } else { set.remove(&node) };
                     });
                     if !dead && let Err(e) = set_ready(&client, &node, true).await {
-                        shared.refused().push(e.to_string());
+                        shared.rejected().push(e.to_string());
                     }
                 }
-                Some(Order::End) | None => break,
+                Some(NodeCommand::Shutdown) | None => break,
             },
             () = tokio::time::sleep(wait) => {}
         }
     }
-    watching.abort();
-    if let Some(beating) = beating {
-        beating.abort();
+    watch_task.abort();
+    if let Some(task) = heartbeat_task {
+        task.abort();
     }
 }
 
-fn see(pods: &mut Pods, now: Duration, change: Change<Pod>) {
+fn apply(pods: &mut Pods, now: Duration, change: Change<Pod>) {
     match change {
         Change::All(all) => {
             pods.keep_only(&all.iter().map(|p| p.metadata.uid.clone()).collect());
             for pod in all {
-                pods.see(now, &pod.metadata.uid, seen(&pod));
+                pods.update(now, &pod.metadata.uid, view(&pod));
             }
         }
-        Change::Put(pod) => pods.see(now, &pod.metadata.uid, seen(&pod)),
-        Change::Gone(pod) => pods.gone(&pod.metadata.uid),
+        Change::Put(pod) => pods.update(now, &pod.metadata.uid, view(&pod)),
+        Change::Gone(pod) => pods.remove(&pod.metadata.uid),
         Change::Trouble(_) => {}
     }
 }
 
-/// The grace period of a pod that names none.
+/// Default grace period of a pod, in seconds.
 const GRACE_S: i64 = 30;
 
-fn seen(pod: &Pod) -> Seen {
-    let note = |key: &str| pod.metadata.annotations.get(key);
-    let exit_code = note(EXIT_CODE).and_then(|c| c.parse().ok());
-    let runs = note(RUN_SECONDS)
+fn view(pod: &Pod) -> PodView {
+    let annotation = |key: &str| pod.metadata.annotations.get(key);
+    let exit_code = annotation(EXIT_CODE).and_then(|c| c.parse().ok());
+    let run_time = annotation(RUN_SECONDS)
         .and_then(|s| s.parse().ok())
         .and_then(|s| Duration::try_from_secs_f64(s).ok());
     let grace = pod.spec.termination_grace_period_seconds.unwrap_or(GRACE_S);
     let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
-    Seen {
+    PodView {
         namespace: pod.metadata.namespace.clone(),
         name: pod.metadata.name.clone(),
         node: pod.spec.node_name.clone(),
@@ -243,26 +246,32 @@ fn seen(pod: &Pod) -> Seen {
             "Succeeded" | "Failed" => Stage::Ended,
             _ => Stage::Running,
         },
-        deleted: pod.metadata.deletion_timestamp.as_ref().map(|_| grace),
-        runs: runs.or(exit_code.map(|_: i32| Duration::ZERO)),
+        deletion_grace: pod.metadata.deletion_timestamp.as_ref().map(|_| grace),
+        run_time: run_time.or(exit_code.map(|_: i32| Duration::ZERO)),
         exit_code: exit_code.unwrap_or(0),
     }
 }
 
-async fn carry_out(client: &Client, uid: &str, seen: &Seen, act: Act, address: u32) -> Result<(), Error> {
-    let path = format!("/api/v1/namespaces/{}/pods/{}", seen.namespace, seen.name);
-    let status = match act {
-        Act::Run => running(seen, address),
-        Act::End { code } => ended(seen, code),
-        Act::Remove => {
-            let at_once = DeleteOptions {
+async fn perform(
+    client: &Client,
+    uid: &str,
+    pod: &PodView,
+    action: PodAction,
+    address: u32,
+) -> Result<(), Error> {
+    let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+    let status = match action {
+        PodAction::Run => running_status(pod, address),
+        PodAction::End { code } => ended_status(pod, code),
+        PodAction::Remove => {
+            let options = DeleteOptions {
                 grace_period_seconds: Some(0),
                 ..DeleteOptions::of(uid)
             };
-            return client.delete(&path, &at_once).await;
+            return client.delete(&path, &options).await;
         }
     };
-    // Only this pod, not one that has come by its name since.
+    // The UID restricts the patch to this pod: another may have been created with its name.
     let patch = json!({"metadata": {"uid": uid}, "status": status});
     client
         .patch::<IgnoredAny>(&format!("{path}/status"), Patch::Strategic, &patch)
@@ -271,8 +280,8 @@ async fn carry_out(client: &Client, uid: &str, seen: &Seen, act: Act, address: u
 }
 
 fn conditions(is_ready: bool, reason: &str, now: &str) -> Value {
-    let is = if is_ready { "True" } else { "False" };
-    let one = |kind: &str, status: &str, reason: &str| {
+    let ready = if is_ready { "True" } else { "False" };
+    let condition = |kind: &str, status: &str, reason: &str| {
         let mut condition = json!({"type": kind, "status": status, "lastTransitionTime": now});
         if !reason.is_empty() {
             condition["reason"] = json!(reason);
@@ -280,17 +289,17 @@ fn conditions(is_ready: bool, reason: &str, now: &str) -> Value {
         condition
     };
     json!([
-        one("Initialized", "True", ""),
-        one("Ready", is, reason),
-        one("ContainersReady", is, reason)
+        condition("Initialized", "True", ""),
+        condition("Ready", ready, reason),
+        condition("ContainersReady", ready, reason)
     ])
 }
 
-fn running(seen: &Seen, address: u32) -> Value {
+fn running_status(pod: &PodView, address: u32) -> Value {
     let now = seconds_time(now_micros());
     let [_, a, b, c] = address.to_be_bytes();
     let ip = format!("10.{a}.{b}.{c}");
-    let containers: Vec<Value> = seen
+    let containers: Vec<Value> = pod
         .containers
         .iter()
         .map(|name| {
@@ -302,15 +311,15 @@ fn running(seen: &Seen, address: u32) -> Value {
         "conditions": conditions(true, "", &now), "containerStatuses": containers})
 }
 
-fn ended(seen: &Seen, code: i32) -> Value {
+fn ended_status(pod: &PodView, code: i32) -> Value {
     let now = seconds_time(now_micros());
     let (phase, reason) = if code == 0 {
         ("Succeeded", "Completed")
     } else {
         ("Failed", "Error")
     };
-    let why = if code == 0 { "PodCompleted" } else { "PodFailed" };
-    let containers: Vec<Value> = seen
+    let condition_reason = if code == 0 { "PodCompleted" } else { "PodFailed" };
+    let containers: Vec<Value> = pod
         .containers
         .iter()
         .map(|name| {
@@ -319,11 +328,15 @@ fn ended(seen: &Seen, code: i32) -> Value {
                 "restartCount": 0, "state": {"terminated": end}})
         })
         .collect();
-    json!({"phase": phase, "conditions": conditions(false, why, &now), "containerStatuses": containers})
+    json!({"phase": phase, "conditions": conditions(false, condition_reason, &now), "containerStatuses": containers})
 }
 
-/// Renews the lease of every node that is not dead, and says that it is ready where it was given up on.
-async fn beat(client: Client, every: Duration, dead: tokio::sync::watch::Receiver<BTreeSet<String>>) {
+/// Renews the lease of every node that is not dead, and reports nodes ready again whose state is unknown.
+async fn send_heartbeats(
+    client: Client,
+    every: Duration,
+    dead: tokio::sync::watch::Receiver<BTreeSet<String>>,
+) {
     loop {
         let nodes = client.list::<Node>("/api/v1/nodes", "").await;
         let nodes: List<Node> = match nodes {
@@ -342,7 +355,7 @@ async fn beat(client: Client, every: Duration, dead: tokio::sync::watch::Receive
                 "metadata": {"name": name, "namespace": "kube-node-lease"},
                 "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": micro_time(now_micros())}});
             let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}");
-            // One that is missed is made up for by the next.
+            // The next heartbeat makes up for a failed one.
             let _ = client.apply::<IgnoredAny>(&path, "kubelab", &lease).await;
             let mut conditions = node.status.conditions.iter();
             if conditions.any(|c| c.kind == "Ready" && c.status == "Unknown") {
@@ -357,29 +370,29 @@ async fn beat(client: Client, every: Duration, dead: tokio::sync::watch::Receive
 mod tests {
     use super::*;
 
-    fn pod(annotations: &Value, status: &Value) -> Seen {
+    fn pod(annotations: &Value, status: &Value) -> PodView {
         let pod = json!({"metadata": {"name": "a", "annotations": annotations},
             "spec": {"nodeName": "n1", "containers": [{"name": "main"}]}, "status": status});
-        seen(&serde_json::from_value(pod).unwrap())
+        view(&serde_json::from_value(pod).unwrap())
     }
 
     #[test]
-    fn what_a_pod_does_is_in_its_annotations() {
+    fn annotations_set_run_time_and_exit_code() {
         let pending = json!({"phase": "Pending"});
-        let runs = |annotations| {
-            let seen = pod(&annotations, &pending);
-            (seen.runs, seen.exit_code)
+        let end = |annotations| {
+            let pod = pod(&annotations, &pending);
+            (pod.run_time, pod.exit_code)
         };
-        assert_eq!(runs(json!({})), (None, 0));
-        let half = Some(Duration::from_millis(1500));
-        assert_eq!(runs(json!({RUN_SECONDS: "1.5"})), (half, 0));
-        assert_eq!(runs(json!({RUN_SECONDS: "1.5", EXIT_CODE: "7"})), (half, 7));
-        assert_eq!(runs(json!({EXIT_CODE: "7"})), (Some(Duration::ZERO), 7));
-        assert_eq!(runs(json!({RUN_SECONDS: "soon", EXIT_CODE: "x"})), (None, 0));
+        assert_eq!(end(json!({})), (None, 0));
+        let run_time = Some(Duration::from_millis(1500));
+        assert_eq!(end(json!({RUN_SECONDS: "1.5"})), (run_time, 0));
+        assert_eq!(end(json!({RUN_SECONDS: "1.5", EXIT_CODE: "7"})), (run_time, 7));
+        assert_eq!(end(json!({EXIT_CODE: "7"})), (Some(Duration::ZERO), 7));
+        assert_eq!(end(json!({RUN_SECONDS: "soon", EXIT_CODE: "x"})), (None, 0));
     }
 
     #[test]
-    fn phases_are_stages() {
+    fn the_phase_sets_the_stage() {
         let stage = |phase: &str| pod(&json!({}), &json!({"phase": phase})).stage;
         assert_eq!(stage("Pending"), Stage::Pending);
         assert_eq!(stage("Running"), Stage::Running);

@@ -1,8 +1,6 @@
-//! The control plane as a value.
+//! A control plane as a value.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,35 +9,37 @@ use std::time::{Duration, Instant};
 use dovetail_kubeapi::{Client, Config};
 use rustls::ClientConfig;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
+use crate::arguments::Arguments;
 use crate::binary::{binary, skip};
+use crate::component::{Component, ComponentProcess};
+use crate::folder::Folder;
+use crate::http::{self, Response};
 use crate::identity::{Authority, Identity, new_key};
-use crate::line::Line;
 use crate::nodes::{NodeShape, create_nodes};
-use crate::part::{Component, Part};
-use crate::plain::{self, Answer};
-use crate::settings::{Scheduler, Settings};
+use crate::ports::Ports;
+use crate::proxy::Proxy;
+use crate::settings::Settings;
 use crate::{LabError, kubeconfig};
 
-/// A control plane. It ends with the value, and with the process.
+/// A Kubernetes control plane. Its processes end when the value is dropped or this process ends.
 #[derive(Debug)]
 pub struct Lab {
-    // Goes first, so that no process is left when the folder goes.
-    components: Mutex<BTreeMap<Part, Component>>,
+    // The first field, so that the processes have ended when the folder is removed.
+    processes: Mutex<BTreeMap<Component, ComponentProcess>>,
     ports: Ports,
     authority: Authority,
     admin: Identity,
     admin_tls: Arc<ClientConfig>,
-    names: AtomicU64,
+    next_namespace: AtomicU64,
     folder: Folder,
 }
 
-/// How long a component may take until it is ready, on a machine that is busy with others.
+/// Longest time until a component is ready; generous, because the machine may be busy.
 const READY_WITHIN: Duration = Duration::from_secs(180);
 
-/// One control plane for all tests of a program, each in a namespace of its own; with the gang API, without controllers.
-/// `None` and a line that says `SKIPPED` where it cannot be had.
+/// Returns the control plane that all tests of a program share, each in its own namespace. It has the gang API and no
+/// controllers. Prints a line with `SKIPPED` and returns `None` if the binary is not available.
 pub fn shared() -> Option<&'static Lab> {
     static LAB: OnceLock<Option<Lab>> = OnceLock::new();
     LAB.get_or_init(|| Lab::start_or_skip(&Settings::default().with_gangs()))
@@ -47,27 +47,28 @@ pub fn shared() -> Option<&'static Lab> {
 }
 
 impl Lab {
-    /// Starts it and waits until every component is ready.
+    /// Starts a control plane and waits until all components are ready.
     ///
     /// # Errors
-    /// When the binary cannot be had, or a component does not start.
+    /// If the binary is not available or a component does not start.
     pub fn start(settings: &Settings) -> Result<Self, LabError> {
         let binary = binary()?;
         let mut tries = 3;
         loop {
             tries -= 1;
             match Self::try_start(&binary, settings) {
-                // A port that was free a moment ago may be taken by now.
-                Err(LabError::Part { log, .. }) if tries > 0 && log.contains("address already in use") => {}
-                tried => return tried,
+                // Another process may have taken a port since it was chosen.
+                Err(LabError::Component { log, .. })
+                    if tries > 0 && log.contains("address already in use") => {}
+                result => return result,
             }
         }
     }
 
-    /// The same, for a test: `None` and a line that says `SKIPPED` where it cannot be had.
+    /// Does the same for a test: prints a line with `SKIPPED` and returns `None` if the binary is not available.
     ///
     /// # Panics
-    /// When it could be had, but does not start.
+    /// If the binary is available but a component does not start.
     pub fn start_or_skip(settings: &Settings) -> Option<Self> {
         skip(Self::start(settings))
     }
@@ -75,37 +76,41 @@ impl Lab {
     fn try_start(binary: &Path, settings: &Settings) -> Result<Self, LabError> {
         let authority = Authority::new()?;
         let admin = authority.user("kubelab-admin", &["system:masters"])?;
-        let admin_tls = plain::tls(&authority, &admin).map_err(|why| LabError::Certificate {
-            what: "the administrator's certificate".to_owned(),
-            why,
+        let admin_tls = http::tls(&authority, &admin).map_err(|e| LabError::Certificate {
+            name: "certificate of the administrator".to_owned(),
+            reason: e.to_string(),
         })?;
         let lab = Self {
-            components: Mutex::default(),
+            processes: Mutex::default(),
             ports: Ports::free()?,
             authority,
             admin,
             admin_tls,
-            names: AtomicU64::new(1),
+            next_namespace: AtomicU64::new(1),
             folder: Folder::new()?,
         };
         lab.write_keys()?;
-        let config = kubeconfig::write(lab.folder(), lab.ports.api, &lab.admin)?;
-        let config = config.display().to_string();
-        let mut parts = vec![
-            (Part::Etcd, lab.etcd_args()),
-            (Part::ApiServer, lab.api_server_args(settings)),
+        let kubeconfig = kubeconfig::write(lab.folder(), lab.ports.api, &lab.admin)?;
+        let arguments = Arguments {
+            folder: lab.folder(),
+            ports: &lab.ports,
+            kubeconfig: &kubeconfig,
+            settings,
+        };
+        let mut components = vec![
+            (Component::Etcd, arguments.etcd()),
+            (Component::ApiServer, arguments.api_server()),
         ];
         if !settings.controllers.is_empty() {
-            parts.push((Part::ControllerManager, lab.controllers_args(settings, &config)));
+            components.push((Component::ControllerManager, arguments.controller_manager()));
         }
         if let Some(scheduler) = &settings.scheduler {
-            let args = lab.scheduler_args(settings, scheduler, &config)?;
-            parts.push((Part::Scheduler, args));
+            components.push((Component::Scheduler, arguments.scheduler(scheduler)?));
         }
-        for (part, args) in parts {
-            let component = Component::new(part, binary, lab.folder(), args);
-            lab.components().insert(part, component);
-            lab.launch(part)?;
+        for (component, args) in components {
+            let process = ComponentProcess::new(component, binary, lab.folder(), args);
+            lab.processes().insert(component, process);
+            lab.launch(component)?;
         }
         Ok(lab)
     }
@@ -120,141 +125,23 @@ impl Lab {
             ("service-accounts.key", &accounts.serialize_pem()),
             ("service-accounts.pub", &accounts.public_key_pem()),
         ] {
-            kubeconfig::private(&self.path(name), text)?;
+            kubeconfig::write_private(&self.folder().join(name), text)?;
         }
         Ok(())
     }
 
-    fn etcd_args(&self) -> Vec<String> {
-        vec![
-            format!("--data-dir={}", self.path("etcd").display()),
-            format!("--client-url=http://127.0.0.1:{}", self.ports.etcd),
-            format!("--peer-url=http://127.0.0.1:{}", self.ports.etcd_peers),
-        ]
+    fn processes(&self) -> MutexGuard<'_, BTreeMap<Component, ComponentProcess>> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn api_server_args(&self, settings: &Settings) -> Vec<String> {
-        let accounts = self.path("service-accounts");
-        let mut args = vec![
-            format!("--etcd-servers=http://127.0.0.1:{}", self.ports.etcd),
-            "--advertise-address=127.0.0.1".to_owned(),
-            format!("--client-ca-file={}", self.path("ca.pem").display()),
-            format!("--service-account-key-file={}.pub", accounts.display()),
-            format!("--service-account-signing-key-file={}.key", accounts.display()),
-            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-            "--authorization-mode=RBAC".to_owned(),
-            "--anonymous-auth=false".to_owned(),
-            // Nobody makes default service accounts, and nobody takes taints off new nodes.
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
-            "--endpoint-reconciler-type=none".to_owned(),
-            "--allow-privileged=true".to_owned(),
-            // Names of nodes are known to nobody.
-            "--kubelet-preferred-address-types=InternalIP".to_owned(),
-            format!(
-                "--kubelet-client-certificate={}",
-                self.path("kubelab-admin.pem").display()
-            ),
-            format!(
-                "--kubelet-client-key={}",
-                self.path("kubelab-admin.key").display()
-            ),
-            // What is measured here is the scheduler, not what the server thinks fair.
-            "--enable-priority-and-fairness=false".to_owned(),
-            "--max-requests-inflight=4000".to_owned(),
-            "--max-mutating-requests-inflight=4000".to_owned(),
-            "--shutdown-delay-duration=0s".to_owned(),
-            // Those who watch would keep it from ending for a minute.
-            "--shutdown-watch-termination-grace-period=1s".to_owned(),
-            "--profiling=false".to_owned(),
-        ];
-        args.extend(self.serving(self.ports.api));
-        args.extend(gates(settings));
-        if !settings.runtime_config.is_empty() {
-            args.push(format!("--runtime-config={}", settings.runtime_config.join(",")));
-        }
-        args.extend(settings.api_server.iter().cloned());
-        args
-    }
-
-    fn controllers_args(&self, settings: &Settings, config: &str) -> Vec<String> {
-        let mut args = vec![
-            format!("--controllers={}", settings.controllers.join(",")),
-            format!("--kubeconfig={config}"),
-            format!(
-                "--service-account-private-key-file={}",
-                self.path("service-accounts.key").display()
-            ),
-            format!("--root-ca-file={}", self.path("ca.pem").display()),
-            "--kube-api-qps=5000".to_owned(),
-            "--kube-api-burst=5000".to_owned(),
-            "--leader-elect=false".to_owned(),
-        ];
-        args.extend(self.asking(config));
-        args.extend(self.serving(self.ports.controllers));
-        args.extend(gates(settings));
-        args.extend(settings.controller_manager.iter().cloned());
-        args
-    }
-
-    fn scheduler_args(
-        &self,
-        settings: &Settings,
-        scheduler: &Scheduler,
-        config: &str,
-    ) -> Result<Vec<String>, LabError> {
-        let file = self.path("kube-scheduler.yaml");
-        let rate = scheduler.requests_per_second;
-        let text = format!(
-            "apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection:
-  kubeconfig: {config}
-  qps: {rate}
-  burst: {rate}
-leaderElection:
-  leaderElect: false
-{}",
-            scheduler.configuration
-        );
-        kubeconfig::private(&file, &text)?;
-        let mut args = vec![format!("--config={}", file.display())];
-        args.extend(self.asking(config));
-        args.extend(self.serving(self.ports.scheduler));
-        args.extend(gates(settings));
-        Ok(args)
-    }
-
-    /// Whom a component asks about its own visitors.
-    fn asking(&self, config: &str) -> [String; 3] {
-        [
-            format!("--authentication-kubeconfig={config}"),
-            format!("--authorization-kubeconfig={config}"),
-            format!("--client-ca-file={}", self.path("ca.pem").display()),
-        ]
-    }
-
-    fn serving(&self, port: u16) -> [String; 4] {
-        [
-            "--bind-address=127.0.0.1".to_owned(),
-            format!("--secure-port={port}"),
-            format!("--tls-cert-file={}", self.path("server.pem").display()),
-            format!("--tls-private-key-file={}", self.path("server.key").display()),
-        ]
-    }
-
-    fn components(&self) -> MutexGuard<'_, BTreeMap<Part, Component>> {
-        self.components.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Does something with a component.
+    /// Calls a function with the process of a component.
     ///
     /// # Panics
-    /// When this lab is without it.
-    fn with<T>(&self, part: Part, act: impl FnOnce(&mut Component) -> T) -> T {
-        match self.components().get_mut(&part) {
-            Some(component) => act(component),
-            None => panic!("this lab is without {part}"),
+    /// If this lab does not have the component.
+    fn with<T>(&self, component: Component, f: impl FnOnce(&mut ComponentProcess) -> T) -> T {
+        match self.processes().get_mut(&component) {
+            Some(process) => f(process),
+            None => panic!("this lab has no {component}"),
         }
     }
 
@@ -262,14 +149,16 @@ leaderElection:
     /// ready.
     ///
     /// # Errors
-    /// When it does not become ready.
-    pub fn launch(&self, part: Part) -> Result<(), LabError> {
-        self.with(part, Component::launch)?;
+    /// If it does not become ready.
+    pub fn launch(&self, component: Component) -> Result<(), LabError> {
+        self.with(component, ComponentProcess::launch)?;
         let deadline = Instant::now() + READY_WITHIN;
-        while !self.is_ready(part) {
-            self.with(part, |component| match component.ended() {
-                Some(how) => Err(component.error(format!("ended ({how})"))),
-                None if Instant::now() > deadline => Err(component.error("does not become ready")),
+        while !self.is_ready(component) {
+            self.with(component, |process| match process.exit_status() {
+                Some(status) => Err(process.error(format!("ended ({status})"))),
+                None if Instant::now() > deadline => {
+                    Err(process.error(format!("was not ready after {} s", READY_WITHIN.as_secs())))
+                }
                 None => Ok(()),
             })?;
             std::thread::sleep(Duration::from_millis(20));
@@ -277,118 +166,115 @@ leaderElection:
         Ok(())
     }
 
-    /// Asks a component to end, and waits until it has.
-    pub fn stop(&self, part: Part) {
-        self.with(part, Component::stop);
+    /// Ends a component with `SIGTERM` and waits until it has ended.
+    pub fn stop(&self, component: Component) {
+        self.with(component, ComponentProcess::stop);
     }
 
-    /// Ends a component at once, as a crash would.
-    pub fn kill(&self, part: Part) {
-        self.with(part, Component::kill);
+    /// Kills a component, like a crash.
+    pub fn kill(&self, component: Component) {
+        self.with(component, ComponentProcess::kill);
     }
 
     /// Stops a component and starts it again.
     ///
     /// # Errors
-    /// When it does not become ready.
-    pub fn restart(&self, part: Part) -> Result<(), LabError> {
-        self.stop(part);
-        self.launch(part)
+    /// If it does not become ready.
+    pub fn restart(&self, component: Component) -> Result<(), LabError> {
+        self.stop(component);
+        self.launch(component)
     }
 
-    /// Whether a component says that it is ready.
-    pub fn is_ready(&self, part: Part) -> bool {
-        let (port, path) = match part {
-            Part::Etcd => return plain::is_healthy(self.ports.etcd),
-            Part::ApiServer => (self.ports.api, "/readyz"),
-            Part::ControllerManager => (self.ports.controllers, "/healthz"),
-            Part::Scheduler => (self.ports.scheduler, "/readyz"),
+    /// Returns whether a component reports that it is ready.
+    pub fn is_ready(&self, component: Component) -> bool {
+        let (port, path) = match component {
+            Component::Etcd => return http::is_healthy(self.ports.etcd),
+            Component::ApiServer => (self.ports.api, "/readyz"),
+            Component::ControllerManager => (self.ports.controllers, "/healthz"),
+            Component::Scheduler => (self.ports.scheduler, "/readyz"),
         };
-        plain::request(&self.admin_tls, port, "GET", path, None).is_ok_and(|answer| answer.status == 200)
+        http::request(&self.admin_tls, port, "GET", path, None).is_ok_and(|response| response.status == 200)
     }
 
-    /// CPU time a component has used so far, over all its launches.
-    pub fn cpu(&self, part: Part) -> Duration {
-        self.with(part, |component| component.cpu())
+    /// Returns the CPU time that a component has used in all of its launches.
+    pub fn cpu(&self, component: Component) -> Duration {
+        self.with(component, |process| process.cpu())
     }
 
-    /// The process of a component, while it runs.
-    pub fn process(&self, part: Part) -> Option<u32> {
-        self.with(part, |component| component.id())
+    /// Returns the process ID of a component, or `None` while it does not run.
+    pub fn process(&self, component: Component) -> Option<u32> {
+        self.with(component, |process| process.id())
     }
 
-    /// The components of this lab.
-    pub fn parts(&self) -> Vec<Part> {
-        self.components().keys().copied().collect()
+    /// Returns the components of this lab.
+    pub fn components(&self) -> Vec<Component> {
+        self.processes().keys().copied().collect()
     }
 
-    /// The end of a component's log.
-    pub fn log_tail(&self, part: Part) -> String {
-        self.with(part, |component| component.tail())
+    /// Returns the last lines of a component's log.
+    pub fn log_tail(&self, component: Component) -> String {
+        self.with(component, |process| process.log_tail())
     }
 
-    /// Where the API is.
+    /// Returns the URL of the API server.
     pub fn url(&self) -> String {
         format!("https://127.0.0.1:{}", self.ports.api)
     }
 
-    /// The port of the API.
+    /// Returns the port of the API server.
     pub fn port(&self) -> u16 {
         self.ports.api
     }
 
-    /// The folder with keys, logs and data. It goes with the lab, unless `KUBELAB_KEEP` is set.
+    /// Returns the folder with keys, logs and data. It is removed with the lab unless `KUBELAB_KEEP` is set.
     pub fn folder(&self) -> &Path {
         &self.folder.path
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder().join(name)
-    }
-
-    /// The authority that the API server believes.
+    /// Returns the certificate authority that the API server trusts.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// Who may do everything.
+    /// Returns the identity that may do everything.
     pub fn admin(&self) -> &Identity {
         &self.admin
     }
 
-    /// A file with which a client speaks as this identity.
+    /// Writes a kubeconfig for an identity and returns its path.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If the file cannot be written.
     pub fn kubeconfig(&self, identity: &Identity) -> Result<PathBuf, LabError> {
         kubeconfig::write(self.folder(), self.ports.api, identity)
     }
 
-    /// A client that speaks as the administrator.
+    /// Returns an API client of the administrator.
     ///
     /// # Panics
-    /// When the keys that were made here are none.
+    /// If the keys are invalid.
     pub fn client(&self) -> Client {
         self.client_as(&self.admin)
     }
 
-    /// A client that speaks as this identity.
+    /// Returns an API client of an identity.
     ///
     /// # Panics
-    /// When its keys are none.
+    /// If its keys are invalid.
     pub fn client_as(&self, identity: &Identity) -> Client {
         self.client_at(&self.url(), identity)
     }
 
-    /// A line to the API server that can be cut, and a client of the administrator at its end.
+    /// Starts a proxy to the API server whose connections can be cut, and returns it with an administrator's client that
+    /// connects through it.
     ///
     /// # Errors
-    /// When there is no port to be had.
-    pub fn line(&self) -> Result<(Line, Client), LabError> {
-        let line = Line::to(self.ports.api).map_err(LabError::file(Path::new("127.0.0.1:0")))?;
-        let url = format!("https://127.0.0.1:{}", line.port());
+    /// If no port is free.
+    pub fn proxy(&self) -> Result<(Proxy, Client), LabError> {
+        let proxy = Proxy::to(self.ports.api).map_err(LabError::file(Path::new("127.0.0.1:0")))?;
+        let url = format!("https://127.0.0.1:{}", proxy.port());
         let client = self.client_at(&url, &self.admin);
-        Ok((line, client))
+        Ok((proxy, client))
     }
 
     fn client_at(&self, url: &str, identity: &Identity) -> Client {
@@ -396,20 +282,20 @@ leaderElection:
         let authority = self.authority.certificate().as_bytes();
         match Config::new(url, Some(authority), Some(keys)) {
             Ok(config) => Client::new(config),
-            Err(e) => panic!("the keys of {}: {e}", identity.user),
+            Err(e) => panic!("keys of {}: {e}", identity.user),
         }
     }
 
-    /// Makes nodes that are ready, called by the prefix and a number from 0; many at a time.
+    /// Creates nodes that are ready, named by the prefix and a number from 0.
     ///
     /// # Errors
-    /// When the API server refuses one.
+    /// If the API server rejects one.
     pub fn create_nodes(&self, prefix: &str, count: usize, shape: &NodeShape) -> Result<(), LabError> {
         let nodes: Vec<_> = (0..count)
             .map(|i| (format!("{prefix}{i}"), shape.clone()))
             .collect();
-        // On a thread of its own, since whoever asks may be inside a runtime.
-        let made = std::thread::scope(|scope| {
+        // In a thread of its own, because the caller may be inside a runtime.
+        let result = std::thread::scope(|scope| {
             let task = || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 runtime
@@ -419,122 +305,53 @@ leaderElection:
             };
             scope.spawn(task).join()
         });
-        let made = made.unwrap_or_else(|_| Err("the thread has panicked".to_owned()));
-        made.map_err(|why| failed("POST", "/api/v1/nodes", why))
+        let result = result.unwrap_or_else(|_| Err("the thread panicked".to_owned()));
+        result.map_err(|reason| request_error("POST", "/api/v1/nodes", reason))
     }
 
-    /// One plain request as the administrator; a patch is a merge patch.
+    /// Sends one request as the administrator. A `PATCH` is a merge patch.
     ///
     /// # Errors
-    /// When there is no answer.
-    pub fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer, LabError> {
-        plain::request(&self.admin_tls, self.ports.api, method, path, body)
-            .map_err(|why| failed(method, path, why))
+    /// If there is no response.
+    pub fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Response, LabError> {
+        http::request(&self.admin_tls, self.ports.api, method, path, body)
+            .map_err(|e| request_error(method, path, e))
     }
 
-    /// One plain request as someone else.
+    /// Sends one request as another identity.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no response.
     pub fn request_as(
         &self,
         identity: &Identity,
         method: &str,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Answer, LabError> {
-        plain::tls(&self.authority, identity)
-            .and_then(|tls| plain::request(&tls, self.ports.api, method, path, body))
-            .map_err(|why| failed(method, path, why))
+    ) -> Result<Response, LabError> {
+        http::tls(&self.authority, identity)
+            .and_then(|tls| http::request(&tls, self.ports.api, method, path, body))
+            .map_err(|e| request_error(method, path, e))
     }
 
-    /// Makes a namespace that no other test of this lab has; its name starts with the prefix.
+    /// Creates a namespace for one test and returns its name, which is the prefix and a number.
     ///
     /// # Errors
-    /// When the API server does not make it.
+    /// If the API server rejects it.
     pub fn namespace(&self, prefix: &str) -> Result<String, LabError> {
-        let name = format!("{prefix}-{}", self.names.fetch_add(1, Ordering::Relaxed));
+        let name = format!("{prefix}-{}", self.next_namespace.fetch_add(1, Ordering::Relaxed));
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        let answer = self.request("POST", "/api/v1/namespaces", Some(&body))?;
-        match answer.status {
+        let response = self.request("POST", "/api/v1/namespaces", Some(&body))?;
+        match response.status {
             201 => Ok(name),
-            _ => Err(failed("POST", "/api/v1/namespaces", answer.body.to_string())),
+            _ => Err(request_error("POST", "/api/v1/namespaces", response.body)),
         }
     }
 }
 
-fn failed(method: &str, path: &str, why: String) -> LabError {
+fn request_error(method: &str, path: &str, reason: impl ToString) -> LabError {
     LabError::Request {
         request: format!("{method} {path}"),
-        why,
-    }
-}
-
-fn gates(settings: &Settings) -> Option<String> {
-    let gates = &settings.feature_gates;
-    (!gates.is_empty()).then(|| format!("--feature-gates={}", gates.join(",")))
-}
-
-/// Ports on loopback that were free a moment ago.
-#[derive(Debug)]
-struct Ports {
-    etcd: u16,
-    etcd_peers: u16,
-    api: u16,
-    controllers: u16,
-    scheduler: u16,
-}
-
-impl Ports {
-    fn free() -> Result<Self, LabError> {
-        let no_port = LabError::file(Path::new("127.0.0.1:0"));
-        // All are held until the last is found, so that they differ.
-        let held: Result<Vec<_>, _> = (0..5).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
-        let ports: Result<Vec<_>, _> = held
-            .map_err(&no_port)?
-            .iter()
-            .map(|l| l.local_addr().map(|a| a.port()))
-            .collect();
-        let ports = ports.map_err(&no_port)?;
-        Ok(Self {
-            etcd: ports[0],
-            etcd_peers: ports[1],
-            api: ports[2],
-            controllers: ports[3],
-            scheduler: ports[4],
-        })
-    }
-}
-
-/// Where a lab keeps everything. A lab in a static is never dropped: then the last process to end takes the folder
-/// with it, which it does only where it finds the mark.
-#[derive(Debug)]
-struct Folder {
-    path: PathBuf,
-    _temporary: Option<TempDir>,
-}
-
-/// The file that says that a folder may be removed.
-const MARK: &str = ".kubelab";
-
-impl Folder {
-    fn new() -> Result<Self, LabError> {
-        let at = std::env::temp_dir();
-        let made = tempfile::Builder::new()
-            .prefix("kubelab-")
-            .tempdir_in(&at)
-            .map_err(LabError::file(&at))?;
-        if std::env::var_os("KUBELAB_KEEP").is_some() {
-            return Ok(Self {
-                path: made.keep(),
-                _temporary: None,
-            });
-        }
-        let mark = made.path().join(MARK);
-        fs::write(&mark, "").map_err(LabError::file(&mark))?;
-        Ok(Self {
-            path: made.path().to_owned(),
-            _temporary: Some(made),
-        })
+        reason: reason.to_string(),
     }
 }

@@ -1,8 +1,8 @@
-//! Real nodes: a kubelet and a containerd each, which run containers on this machine. They need root, a few packages and
-//! control groups of version 1 as tried, so a test skips where there is no such thing.
+//! Nodes with a real kubelet and containerd, which run containers on this machine. They need root, a few packages and control
+//! groups of version 1; tests skip on machines without these.
 //!
-//! Each runs in namespaces of its own (`tests/kubernetes/node.go`): when it ends, or this process does, its processes, mounts
-//! and interfaces are gone with it, and settings of the whole machine were never touched.
+//! Each node runs in its own namespaces (`tests/kubernetes/node.go`): its processes, mounts and network interfaces end with it
+//! or with this process, and settings of the whole machine are not changed.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,17 +12,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::machine_support::cni_plugins;
 use crate::{Lab, LabError, binary};
 
-/// The image that every real node has: busybox under all its names. Nothing is ever pulled.
+/// Image that every real node has: busybox under all applet names. No images are pulled.
 pub const BUSYBOX: &str = "kubelab.test/busybox:1";
 
-/// How long a node may take until it is ready, on a machine that is busy with others.
+/// Longest time until a node is ready; generous, because the machine may be busy.
 const READY_WITHIN: Duration = Duration::from_secs(180);
-/// How long its processes may take to end.
+/// Longest time for its processes to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// A node with a real kubelet. It ends with the value, and with the process.
+/// A node with a real kubelet. It ends when the value is dropped or this process ends.
 #[derive(Debug)]
 pub struct Machine {
     name: String,
@@ -31,17 +32,17 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts nodes with these names and feature gates of their kubelets, and waits until they are ready; `None` and a line that
-    /// says `SKIPPED` where this machine cannot have them. They have to end before the lab does.
+    /// Starts nodes with these names and kubelet feature gates and waits until they are ready. Prints a line with `SKIPPED` and
+    /// returns `None` if this machine does not support them. The nodes must be dropped before the lab.
     ///
     /// # Panics
-    /// When this machine could have them, but one does not start.
+    /// If this machine supports nodes but one does not start.
     pub fn start_or_skip(lab: &Lab, nodes: &[(&str, &str)]) -> Option<Vec<Self>> {
-        let cni = match cni_if_able() {
+        let cni = match cni_plugins() {
             Ok(cni) => cni,
-            Err(why) => {
-                // Not with `eprintln`: the test runner keeps what a passing test says with it to itself.
-                let _ = writeln!(std::io::stderr(), "SKIPPED: no real kubelet: {why}");
+            Err(reason) => {
+                // Not with `eprintln`, whose output the test runner hides when the test passes.
+                let _ = writeln!(std::io::stderr(), "SKIPPED: no real kubelet: {reason}");
                 return None;
             }
         };
@@ -54,8 +55,8 @@ impl Machine {
             }
             Ok(machines)
         };
-        let started: Result<_, LabError> = start();
-        Some(started.unwrap_or_else(|e| panic!("{e}")))
+        let result: Result<_, LabError> = start();
+        Some(result.unwrap_or_else(|e| panic!("{e}")))
     }
 
     fn launch(lab: &Lab, (name, gates): (&str, &str), number: usize, cni: &Path) -> Result<Self, LabError> {
@@ -74,7 +75,7 @@ impl Machine {
             .arg(format!("--kubeconfig={}", lab.kubeconfig(lab.admin())?.display()))
             .arg(format!("--client-ca={}", lab.folder().join("ca.pem").display()))
             .arg(format!("--cni={}", cni.display()))
-            // It ends when its input does.
+            // The node ends when its standard input does.
             .stdin(Stdio::piped())
             .stdout(other)
             .stderr(log)
@@ -94,9 +95,11 @@ impl Machine {
             if conditions.is_some_and(|all| all.iter().any(is_ready)) {
                 return Ok(());
             }
-            let why = match self.child.try_wait() {
-                Ok(Some(how)) => format!("ended ({how})"),
-                _ if Instant::now() > deadline => "does not become ready".to_owned(),
+            let reason = match self.child.try_wait() {
+                Ok(Some(status)) => format!("ended ({status})"),
+                _ if Instant::now() > deadline => {
+                    format!("was not ready after {} s", READY_WITHIN.as_secs())
+                }
                 _ => {
                     std::thread::sleep(Duration::from_millis(50));
                     continue;
@@ -104,41 +107,41 @@ impl Machine {
             };
             return Err(LabError::Machine {
                 name: self.name.clone(),
-                why,
+                reason,
                 log: self.logs(),
             });
         }
     }
 
-    /// What it is called.
+    /// Returns the name of the node.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The process that keeps it.
+    /// Returns the ID of the process that runs the node.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Has it offer so many GPUs, as a device plugin would.
+    /// Sets the number of GPUs of the node, like a device plugin.
     ///
     /// # Errors
-    /// When the API server does not take it.
+    /// If the API server rejects it.
     pub fn set_gpus(&self, lab: &Lab, count: u32) -> Result<(), LabError> {
         let path = format!("/api/v1/nodes/{}/status", self.name);
-        let has = json!({"nvidia.com/gpu": count.to_string()});
-        let patch = json!({"status": {"capacity": has, "allocatable": has}});
-        let answer = lab.request("PATCH", &path, Some(&patch))?;
-        match answer.status {
+        let resources = json!({"nvidia.com/gpu": count.to_string()});
+        let patch = json!({"status": {"capacity": resources, "allocatable": resources}});
+        let response = lab.request("PATCH", &path, Some(&patch))?;
+        match response.status {
             200 => Ok(()),
             _ => Err(LabError::Request {
                 request: format!("PATCH {path}"),
-                why: answer.body.to_string(),
+                reason: response.body.to_string(),
             }),
         }
     }
 
-    /// The ends of its logs.
+    /// Returns the last lines of its logs.
     pub fn logs(&self) -> String {
         let own = self.folder.with_extension("log");
         let logs = [
@@ -170,81 +173,4 @@ impl Drop for Machine {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-}
-
-/// Where the plugins of the network are, if this machine can have nodes at all.
-fn cni_if_able() -> Result<&'static Path, String> {
-    if !rustix::process::geteuid().is_root() {
-        return Err("it needs root".to_owned());
-    }
-    let folders: Vec<PathBuf> = std::env::var_os("PATH")
-        .map(|path| std::env::split_paths(&path).collect())
-        .unwrap_or_default();
-    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    let find = |program: &str| {
-        let mut places = folders.iter().chain(&system).map(|folder| folder.join(program));
-        places.find(|path| path.is_file())
-    };
-    for (program, package) in [
-        ("containerd", "containerd"),
-        ("ctr", "containerd"),
-        ("runc", "runc"),
-        ("ip", "iproute2"),
-        ("unshare", "util-linux"),
-        ("busybox", "busybox-static"),
-    ] {
-        find(program).ok_or_else(|| format!("{program} is not installed (apt-get install {package})"))?;
-    }
-    let busybox = find("busybox")
-        .and_then(|path| fs::read(path).ok())
-        .unwrap_or_default();
-    if [&b"/ld-linux"[..], b"/ld-musl"]
-        .iter()
-        .any(|l| busybox.windows(l.len()).any(|w| w == *l))
-    {
-        return Err("busybox needs libraries (apt-get install busybox-static)".to_owned());
-    }
-    let plugins = ["/usr/lib/cni", "/opt/cni/bin"].map(Path::new);
-    let has = |folder: &&Path| {
-        ["bridge", "host-local", "loopback"]
-            .iter()
-            .all(|p| folder.join(p).is_file())
-    };
-    let cni = plugins.into_iter().find(has).ok_or_else(|| {
-        "plugins of the network are not installed (apt-get install containernetworking-plugins)".to_owned()
-    })?;
-    control_groups()?;
-    let tried = Command::new("unshare")
-        .args([
-            "--mount", "--pid", "--net", "--uts", "--ipc", "--fork", "mount", "-t", "proc", "proc", "/proc",
-        ])
-        .output()
-        .map_err(|e| format!("unshare: {e}"))?;
-    match tried.status.success() {
-        true => Ok(cni),
-        false => Err(format!(
-            "no namespaces: {}",
-            String::from_utf8_lossy(&tried.stderr).trim()
-        )),
-    }
-}
-
-fn control_groups() -> Result<(), String> {
-    let top = Path::new("/sys/fs/cgroup");
-    if top.join("cgroup.controllers").exists() {
-        // The kubelet and containerd both know version 2, but here it was never tried.
-        return match std::env::var_os("KUBELAB_CGROUP2") {
-            Some(_) => Ok(()),
-            None => Err("control groups of version 2 were not tried; KUBELAB_CGROUP2=1 tries".to_owned()),
-        };
-    }
-    for name in ["cpu", "cpuset", "memory", "devices", "pids"] {
-        let group = top
-            .join(name)
-            .join(format!("kubelab-probe-{}", std::process::id()));
-        fs::create_dir(&group)
-            .and_then(|()| fs::remove_dir(&group))
-            .map_err(|e| format!("no control groups: {}: {e}", group.display()))?;
-    }
-    Ok(())
 }

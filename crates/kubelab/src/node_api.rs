@@ -1,5 +1,5 @@
-//! The part of a kubelet that the API server calls, over HTTPS: logs of containers, as a test puts them there, and commands,
-//! which are processes on this machine.
+//! Simulated kubelet API that the API server calls over HTTPS: container logs, whose text tests provide, and commands, which
+//! run as processes on this machine.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,96 +12,101 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::node_exec::{self, Asked};
+use crate::node_exec::{self, ExecRequest};
 use crate::{Identity, LabError};
 
-/// What pods have printed, by namespace and name, and whether they have ended.
+/// Log text by namespace and pod name, and whether the pod has ended.
 type Logs = Arc<Mutex<BTreeMap<(String, String), (String, bool)>>>;
 
-/// The kubelets of all nodes that have its port.
+/// Serves the kubelet API of all nodes that have its port.
 #[derive(Debug)]
 pub struct NodeApi {
     logs: Logs,
-    is_old: Arc<AtomicBool>,
+    is_pre_1_30: Arc<AtomicBool>,
     port: u16,
 }
 
-/// How often a log that is followed is looked at.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval between reads of a log that is followed.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-fn locked(logs: &Logs) -> MutexGuard<'_, BTreeMap<(String, String), (String, bool)>> {
+fn lock(logs: &Logs) -> MutexGuard<'_, BTreeMap<(String, String), (String, bool)>> {
     logs.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl NodeApi {
-    /// Listens on loopback with this certificate, until the process ends.
+    /// Listens on loopback with this certificate until the process ends.
     ///
     /// # Errors
-    /// When the certificate or the socket is not to be had.
+    /// If the certificate is invalid or no port is free.
     pub fn start(server: &Identity) -> Result<Self, LabError> {
-        let bad = |why: String| LabError::Certificate {
-            what: "the kubelet's certificate".to_owned(),
-            why,
+        let invalid = |reason: String| LabError::Certificate {
+            name: "certificate of the kubelet".to_owned(),
+            reason,
         };
         let chain: Vec<_> = CertificateDer::pem_slice_iter(server.certificate.as_bytes())
             .collect::<Result<_, _>>()
-            .map_err(|e| bad(e.to_string()))?;
-        let key = PrivateKeyDer::from_pem_slice(server.key.as_bytes()).map_err(|e| bad(e.to_string()))?;
+            .map_err(|e| invalid(e.to_string()))?;
+        let key = PrivateKeyDer::from_pem_slice(server.key.as_bytes()).map_err(|e| invalid(e.to_string()))?;
         let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|e| bad(e.to_string()))?
+            .map_err(|e| invalid(e.to_string()))?
             .with_no_client_auth()
             .with_single_cert(chain, key)
-            .map_err(|e| bad(e.to_string()))?;
+            .map_err(|e| invalid(e.to_string()))?;
         let failed = |e: std::io::Error| LabError::Request {
             request: "listen on 127.0.0.1".to_owned(),
-            why: e.to_string(),
+            reason: e.to_string(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
-        let (logs, is_old) = (Logs::default(), Arc::new(AtomicBool::new(false)));
-        let (theirs, config) = (Arc::clone(&logs), Arc::new(config));
-        let old = Arc::clone(&is_old);
+        let api = Self {
+            logs: Logs::default(),
+            is_pre_1_30: Arc::new(AtomicBool::new(false)),
+            port,
+        };
+        let (logs, config) = (Arc::clone(&api.logs), Arc::new(config));
+        let is_pre_1_30 = Arc::clone(&api.is_pre_1_30);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (logs, config, old) = (Arc::clone(&theirs), Arc::clone(&config), Arc::clone(&old));
-                std::thread::spawn(move || drop(answer(stream, config, &logs, &old)));
+                let (logs, config) = (Arc::clone(&logs), Arc::clone(&config));
+                let is_pre_1_30 = Arc::clone(&is_pre_1_30);
+                std::thread::spawn(move || drop(respond(stream, config, &logs, &is_pre_1_30)));
             }
         });
-        Ok(Self { logs, is_old, port })
+        Ok(api)
     }
 
-    /// The port, for `status.daemonEndpoints` of nodes.
+    /// Returns the port, for `status.daemonEndpoints` of nodes.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// From now on commands are run as by a kubelet before Kubernetes 1.30, which knows no end of what they read.
-    pub fn be_old(&self, is_old: bool) {
-        self.is_old.store(is_old, Ordering::Relaxed);
+    /// Makes it run commands like a kubelet before Kubernetes 1.30, which cannot signal the end of standard input.
+    pub fn set_pre_1_30(&self, is_pre_1_30: bool) {
+        self.is_pre_1_30.store(is_pre_1_30, Ordering::Relaxed);
     }
 
-    /// The pod prints something.
+    /// Appends text to the log of a pod.
     pub fn print(&self, namespace: &str, pod: &str, text: &str) {
-        let mut logs = locked(&self.logs);
+        let mut logs = lock(&self.logs);
         let (log, _) = logs.entry((namespace.to_owned(), pod.to_owned())).or_default();
         log.push_str(text);
     }
 
-    /// The pod prints nothing more: whoever follows its log has all of it.
+    /// Ends the log of a pod: clients that follow it get the rest and then the end.
     pub fn end(&self, namespace: &str, pod: &str) {
-        let mut logs = locked(&self.logs);
+        let mut logs = lock(&self.logs);
         logs.entry((namespace.to_owned(), pod.to_owned())).or_default().1 = true;
     }
 }
 
-/// Answers one request: `GET /containerLogs/NAMESPACE/POD/CONTAINER`, with `follow=true` until the pod has ended, or
-/// `GET /exec/NAMESPACE/POD/CONTAINER`, which becomes WebSocket.
-fn answer(
+/// Responds to one request: `GET /containerLogs/NAMESPACE/POD/CONTAINER`, with `follow=true` until the pod has ended, or
+/// `GET /exec/NAMESPACE/POD/CONTAINER`, which becomes a WebSocket.
+fn respond(
     stream: TcpStream,
     config: Arc<ServerConfig>,
     logs: &Logs,
-    is_old: &AtomicBool,
+    is_pre_1_30: &AtomicBool,
 ) -> std::io::Result<()> {
     let connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
     let mut stream = BufReader::new(StreamOwned::new(connection, stream));
@@ -122,8 +127,8 @@ fn answer(
     let key = match parts.as_slice() {
         ["containerLogs", namespace, pod, _] => ((*namespace).to_owned(), (*pod).to_owned()),
         ["exec", namespace, pod, container] if headers.contains_key("sec-websocket-key") => {
-            let asked = Asked::new([namespace, pod, container], query, &headers);
-            return node_exec::serve(stream, &asked, is_old.load(Ordering::Relaxed));
+            let request = ExecRequest::new([namespace, pod, container], query, &headers);
+            return node_exec::serve(stream, &request, is_pre_1_30.load(Ordering::Relaxed));
         }
         _ => return refuse(stream.get_mut(), "404 Not Found", path),
     };
@@ -132,7 +137,7 @@ fn answer(
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n")?;
     let mut sent = 0;
     loop {
-        let (text, over) = locked(logs).get(&key).cloned().unwrap_or_default();
+        let (text, has_ended) = lock(logs).get(&key).cloned().unwrap_or_default();
         if text.len() > sent {
             let piece = &text.as_bytes()[sent..];
             write!(stream, "{:x}\r\n", piece.len())?;
@@ -140,10 +145,10 @@ fn answer(
             stream.write_all(b"\r\n")?;
             stream.flush()?;
             sent = text.len();
-        } else if over || !follow {
+        } else if has_ended || !follow {
             break;
         } else {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
     stream.write_all(b"0\r\n\r\n")?;
@@ -152,8 +157,8 @@ fn answer(
     stream.flush()
 }
 
-fn refuse<S: Read + Write>(stream: &mut S, status: &str, what: &str) -> std::io::Result<()> {
-    let body = format!("{what}: there are only logs here, and commands over WebSocket\n");
+fn refuse<S: Read + Write>(stream: &mut S, status: &str, path: &str) -> std::io::Result<()> {
+    let body = format!("{path}: expected a path of container logs, or of a command over WebSocket\n");
     write!(
         stream,
         "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",

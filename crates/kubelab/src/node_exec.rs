@@ -1,4 +1,4 @@
-//! A command in a container that does not exist: a process on this machine, spoken to over WebSocket as a kubelet is.
+//! Commands in simulated containers: each runs as a process on this machine and is served over WebSocket, like a kubelet does.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 type Stream = BufReader<StreamOwned<ServerConnection, TcpStream>>;
 
-/// What is asked for.
-pub(crate) struct Asked {
+/// A request to run a command in a container.
+pub(crate) struct ExecRequest {
     /// Namespace, pod and container.
-    place: [String; 3],
+    container: [String; 3],
     command: Vec<String>,
     stdin: bool,
     tty: bool,
@@ -27,22 +27,22 @@ pub(crate) struct Asked {
     protocols: Vec<String>,
 }
 
-/// How long nothing is looked at but the socket.
-const LOOK: Duration = Duration::from_millis(2);
+/// Read timeout of the socket, after which the output of the process is forwarded.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-impl Asked {
-    pub(crate) fn new(place: [&str; 3], query: &str, headers: &BTreeMap<String, String>) -> Self {
-        let of = |name: &str| -> Vec<String> {
+impl ExecRequest {
+    pub(crate) fn new(container: [&str; 3], query: &str, headers: &BTreeMap<String, String>) -> Self {
+        let parameter = |name: &str| -> Vec<String> {
             let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-            let mine = pairs.filter(|(key, _)| *key == name);
-            mine.map(|(_, value)| plain(value)).collect()
+            let matching = pairs.filter(|(key, _)| *key == name);
+            matching.map(|(_, value)| unescape(value)).collect()
         };
         let header = |name: &str| headers.get(name).cloned().unwrap_or_default();
         Self {
-            place: place.map(str::to_owned),
-            command: of("command"),
-            stdin: of("input") == ["1"],
-            tty: of("tty") == ["1"],
+            container: container.map(str::to_owned),
+            command: parameter("command"),
+            stdin: parameter("input") == ["1"],
+            tty: parameter("tty") == ["1"],
             key: header("sec-websocket-key"),
             protocols: header("sec-websocket-protocol")
                 .split(',')
@@ -52,8 +52,8 @@ impl Asked {
     }
 }
 
-/// An escaped part of an address, as it was.
-fn plain(text: &str) -> String {
+/// Decodes a query parameter.
+fn unescape(text: &str) -> String {
     let (mut out, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, more @ ..] = rest {
         rest = more;
@@ -73,20 +73,20 @@ fn plain(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// What the process does, from threads that read what it prints.
-enum Heard {
+/// Output of the process, from the threads that read it.
+enum ProcessOutput {
     Printed(Channel, Vec<u8>),
-    /// One of its outputs is at its end.
-    Silent,
+    /// One of its outputs has ended.
+    Ended,
 }
 
-/// A process, and the ways to it.
+/// A running command with its standard streams.
 struct Process {
     child: Child,
     stdin: Option<Input>,
-    heard: mpsc::Receiver<Heard>,
-    /// Outputs that are not at their end.
-    open: usize,
+    output: mpsc::Receiver<ProcessOutput>,
+    /// Number of outputs that have not ended.
+    open_outputs: usize,
     terminal: Option<File>,
 }
 
@@ -104,28 +104,28 @@ impl Input {
     }
 }
 
-fn listen(channel: Channel, mut from: impl Read + Send + 'static, tell: mpsc::Sender<Heard>) {
+fn forward(channel: Channel, mut from: impl Read + Send + 'static, to: mpsc::Sender<ProcessOutput>) {
     std::thread::spawn(move || {
         let mut bytes = vec![0; 8192];
-        // The end of a terminal is an error.
+        // A terminal reports its end as an error.
         while let Ok(count @ 1..) = from.read(&mut bytes) {
-            let _ = tell.send(Heard::Printed(channel, bytes[..count].to_vec()));
+            let _ = to.send(ProcessOutput::Printed(channel, bytes[..count].to_vec()));
         }
-        let _ = tell.send(Heard::Silent);
+        let _ = to.send(ProcessOutput::Ended);
     });
 }
 
 impl Process {
-    fn start(asked: &Asked) -> std::io::Result<Self> {
-        let none = std::io::Error::other("no command");
-        let (program, words) = asked.command.split_first().ok_or(none)?;
-        let [namespace, pod, container] = &asked.place;
+    fn start(request: &ExecRequest) -> std::io::Result<Self> {
+        let missing = std::io::Error::other("missing command");
+        let (program, words) = request.command.split_first().ok_or(missing)?;
+        let [namespace, pod, container] = &request.container;
         let mut command = Command::new(program);
         command
             .args(words)
             .env("KUBELAB_CONTAINER", format!("{namespace}/{pod}/{container}"));
-        let (tell, heard) = mpsc::channel();
-        if asked.tty {
+        let (sender, output) = mpsc::channel();
+        if request.tty {
             let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
             grantpt(&master)?;
             unlockpt(&master)?;
@@ -134,19 +134,19 @@ impl Process {
             let side = || File::options().read(true).write(true).open(&path);
             command.stdin(side()?).stdout(side()?).stderr(side()?);
             let child = command.spawn()?;
-            // Our own ends of it are closed with the command, so that the terminal has an end.
+            // Closes our copies of the terminal, so that it ends with the process.
             drop(command);
             let terminal = File::from(master);
-            listen(Channel::Stdout, terminal.try_clone()?, tell);
+            forward(Channel::Stdout, terminal.try_clone()?, sender);
             return Ok(Self {
                 child,
                 stdin: Some(Input::Terminal(terminal.try_clone()?)),
-                heard,
-                open: 1,
+                output,
+                open_outputs: 1,
                 terminal: Some(terminal),
             });
         }
-        let input = if asked.stdin {
+        let input = if request.stdin {
             Stdio::piped()
         } else {
             Stdio::null()
@@ -157,25 +157,25 @@ impl Process {
             .stderr(Stdio::piped())
             .spawn()?;
         if let Some(out) = child.stdout.take() {
-            listen(Channel::Stdout, out, tell.clone());
+            forward(Channel::Stdout, out, sender.clone());
         }
         if let Some(err) = child.stderr.take() {
-            listen(Channel::Stderr, err, tell);
+            forward(Channel::Stderr, err, sender);
         }
         Ok(Self {
             stdin: child.stdin.take().map(Input::Pipe),
             child,
-            heard,
-            open: 2,
+            output,
+            open_outputs: 2,
             terminal: None,
         })
     }
 
-    /// A message of the client.
-    fn told(&mut self, message: &[u8]) {
+    /// Handles a message of the client.
+    fn receive(&mut self, message: &[u8]) {
         match message {
             [0, bytes @ ..] => {
-                // A process that reads no more is no mistake.
+                // The process may have closed its standard input.
                 let _ = self.stdin.as_mut().map(|to| to.write(bytes));
             }
             [4, size @ ..] => {
@@ -199,49 +199,50 @@ impl Process {
     }
 }
 
-/// Speaks WebSocket until the command is over, or the client is gone.
-pub(crate) fn serve(mut stream: Stream, asked: &Asked, is_old: bool) -> std::io::Result<()> {
-    let known: &[&str] = match is_old {
+/// Serves the WebSocket until the command has ended or the client has disconnected.
+pub(crate) fn serve(mut stream: Stream, request: &ExecRequest, is_pre_1_30: bool) -> std::io::Result<()> {
+    let supported: &[&str] = match is_pre_1_30 {
         true => &["v4.channel.k8s.io"],
         false => &["v5.channel.k8s.io", "v4.channel.k8s.io"],
     };
-    let protocol = known.iter().find(|p| asked.protocols.iter().any(|a| a == *p));
+    let protocol = supported
+        .iter()
+        .find(|p| request.protocols.iter().any(|a| a == *p));
     let protocol = protocol.copied().unwrap_or_default();
-    let answer = format!(
+    let response = format!(
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {}\r\n\
          Sec-WebSocket-Protocol: {protocol}\r\n\r\n",
-        accept(&asked.key)
+        accept(&request.key)
     );
     let mut frames = Frames::new(Side::Client);
     frames.feed(stream.buffer());
     let stream = stream.get_mut();
-    stream.write_all(answer.as_bytes())?;
-    // As kubelets do, to show that the line is open.
-    say(stream, &Message::Data(vec![Channel::Stdout as u8]))?;
-    say(stream, &Message::Ping(b"there?".to_vec()))?;
-    let status = match Process::start(asked) {
+    stream.write_all(response.as_bytes())?;
+    // Kubelets send an empty message to show that the connection works.
+    send(stream, &Message::Data(vec![Channel::Stdout as u8]))?;
+    send(stream, &Message::Ping(b"ping".to_vec()))?;
+    let status = match Process::start(request) {
         Ok(mut process) => {
-            stream.sock.set_read_timeout(Some(LOOK))?;
-            let ended = speak(stream, &mut frames, &mut process);
-            if ended.is_err() {
+            stream.sock.set_read_timeout(Some(POLL_INTERVAL))?;
+            if exchange(stream, &mut frames, &mut process).is_err() {
                 let _ = process.child.kill();
             }
-            let ended = process.child.wait()?;
-            outcome(ended.code().unwrap_or(-1))
+            let exit_status = process.child.wait()?;
+            command_status(exit_status.code().unwrap_or(-1))
         }
         Err(error) => json!({"metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500,
-            "message": format!("{}: {error}", asked.command.join(" "))}),
+            "message": format!("{}: {error}", request.command.join(" "))}),
     };
     let mut last = vec![Channel::Status as u8];
     last.extend(status.to_string().into_bytes());
-    say(stream, &Message::Data(last))?;
-    say(stream, &Message::Close(1000, String::new()))?;
+    send(stream, &Message::Data(last))?;
+    send(stream, &Message::Close(1000, String::new()))?;
     stream.conn.send_close_notify();
     stream.flush()
 }
 
-/// How a kubelet says with what a command ended.
-fn outcome(code: i32) -> Value {
+/// Returns the status object in which a kubelet reports the exit code of a command.
+fn command_status(code: i32) -> Value {
     match code {
         0 => json!({"metadata": {}, "status": "Success"}),
         code => json!({"metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
@@ -250,22 +251,26 @@ fn outcome(code: i32) -> Value {
     }
 }
 
-fn say(stream: &mut impl Write, message: &Message) -> std::io::Result<()> {
+fn send(stream: &mut impl Write, message: &Message) -> std::io::Result<()> {
     stream.write_all(&frame(message, None))?;
     stream.flush()
 }
 
-/// Passes on what is said in both directions until the process prints no more.
-fn speak<S: Read + Write>(stream: &mut S, frames: &mut Frames, process: &mut Process) -> std::io::Result<()> {
+/// Forwards messages in both directions until all outputs of the process have ended.
+fn exchange<S: Read + Write>(
+    stream: &mut S,
+    frames: &mut Frames,
+    process: &mut Process,
+) -> std::io::Result<()> {
     let mut bytes = vec![0; 8192];
-    while process.open > 0 {
-        while let Ok(heard) = process.heard.try_recv() {
-            match heard {
-                Heard::Silent => process.open -= 1,
-                Heard::Printed(channel, printed) => {
+    while process.open_outputs > 0 {
+        while let Ok(output) = process.output.try_recv() {
+            match output {
+                ProcessOutput::Ended => process.open_outputs -= 1,
+                ProcessOutput::Printed(channel, printed) => {
                     let mut message = vec![channel as u8];
                     message.extend(printed);
-                    say(stream, &Message::Data(message))?;
+                    send(stream, &Message::Data(message))?;
                 }
             }
         }
@@ -281,8 +286,8 @@ fn speak<S: Read + Write>(stream: &mut S, frames: &mut Frames, process: &mut Pro
         }
         while let Some(message) = frames.message().map_err(std::io::Error::other)? {
             match message {
-                Message::Data(message) => process.told(&message),
-                Message::Ping(bytes) => say(stream, &Message::Pong(bytes))?,
+                Message::Data(message) => process.receive(&message),
+                Message::Ping(bytes) => send(stream, &Message::Pong(bytes))?,
                 Message::Pong(_) => {}
                 Message::Close(..) => return Err(std::io::ErrorKind::ConnectionAborted.into()),
             }
@@ -296,10 +301,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_stands_in_the_address() {
+    fn a_request_is_parsed_from_the_query() {
         let query = "command=sh&command=-c&command=echo+a%26b%20%25&input=1&output=1&tty=0";
-        let asked = Asked::new(["space", "pod", "main"], query, &BTreeMap::new());
-        assert_eq!(asked.command, ["sh", "-c", "echo a&b %"]);
-        assert!(asked.stdin && !asked.tty);
+        let request = ExecRequest::new(["space", "pod", "main"], query, &BTreeMap::new());
+        assert_eq!(request.command, ["sh", "-c", "echo a&b %"]);
+        assert!(request.stdin && !request.tty);
     }
 }

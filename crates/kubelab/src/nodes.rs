@@ -1,4 +1,4 @@
-//! Nodes that are an object and nothing else.
+//! Node objects without machines.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,30 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// What a node has.
+/// Resources, labels and kubelet address of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeShape {
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// What the GPUs are called.
+    /// Resource name of the GPUs.
     pub gpu_resource: String,
-    /// Cores.
+    /// CPU cores.
     pub cpu: u32,
-    /// Memory.
+    /// Memory, in GiB.
     pub memory_gib: u32,
-    /// How many pods it takes.
+    /// Maximum number of pods.
     pub pods: u32,
-    /// Labels beside its name.
+    /// Labels besides its hostname.
     pub labels: BTreeMap<String, String>,
-    /// Where the API server reaches its kubelet, on loopback.
+    /// Port of its kubelet on loopback, for the API server.
     pub kubelet_port: Option<u16>,
-    /// Features its kubelet declares.
+    /// Features that its kubelet declares.
     pub features: Vec<String>,
 }
 
 impl NodeShape {
-    /// So many GPUs, with 12 cores and 128 GiB for each, as servers of our time have them; a node without GPUs has as
-    /// much as one with one.
+    /// Returns a shape with this many GPUs and 12 cores and 128 GiB of memory for each. A node without GPUs has the cores and
+    /// memory of a node with one.
     pub fn with_gpus(gpus: u32) -> Self {
         Self {
             gpus,
@@ -44,7 +44,7 @@ impl NodeShape {
         }
     }
 
-    /// With a kubelet that the API server can ask for logs, and whose commands it leaves to it.
+    /// Sets the kubelet that the API server connects to for logs and commands.
     #[must_use]
     pub fn with_kubelet(mut self, api: &crate::NodeApi) -> Self {
         self.kubelet_port = Some(api.port());
@@ -52,14 +52,14 @@ impl NodeShape {
         self
     }
 
-    /// With a label more.
+    /// Adds a label.
     #[must_use]
     pub fn with_label(mut self, key: &str, value: &str) -> Self {
         self.labels.insert(key.to_owned(), value.to_owned());
         self
     }
 
-    /// The node as an object, ready to take pods.
+    /// Returns the node object, ready for pods.
     pub fn node(&self, name: &str) -> Value {
         let mut labels = self.labels.clone();
         labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
@@ -74,7 +74,7 @@ impl NodeShape {
         if let Some(port) = self.kubelet_port {
             node["status"]["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": port}});
             node["status"]["declaredFeatures"] = json!(self.features);
-            // Nobody resolves names of nodes that do not exist.
+            // Names of nodes without machines do not resolve.
             node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "127.0.0.1"}]);
         }
         node
@@ -92,40 +92,40 @@ fn ready(is_ready: bool) -> Value {
         "lastTransitionTime": now})
 }
 
-/// How many nodes are made at the same time.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 16;
 
-/// Makes these nodes, many at a time.
+/// Creates nodes with concurrent requests.
 ///
 /// # Errors
-/// When the API server refuses one.
+/// If the API server rejects one.
 pub async fn create_nodes(client: &Client, nodes: &[(String, NodeShape)]) -> Result<(), Error> {
     let mut tasks = JoinSet::new();
     for (name, shape) in nodes {
         let (client, node) = (client.clone(), shape.node(name));
         tasks.spawn(async move { client.post("/api/v1/nodes", &node).await });
         if tasks.len() >= AT_ONCE {
-            joined(&mut tasks).await?;
+            join_one(&mut tasks).await?;
         }
     }
     while !tasks.is_empty() {
-        joined(&mut tasks).await?;
+        join_one(&mut tasks).await?;
     }
     Ok(())
 }
 
-async fn joined(tasks: &mut JoinSet<Result<(), Error>>) -> Result<(), Error> {
+async fn join_one(tasks: &mut JoinSet<Result<(), Error>>) -> Result<(), Error> {
     match tasks.join_next().await {
-        Some(Ok(made)) => made,
-        Some(Err(e)) => panic!("making a node: {e}"),
+        Some(Ok(result)) => result,
+        Some(Err(e)) => panic!("create node: {e}"),
         None => Ok(()),
     }
 }
 
-/// Says whether a node is ready, as its kubelet would.
+/// Sets the `Ready` condition of a node, like its kubelet.
 ///
 /// # Errors
-/// When the API server refuses.
+/// If the API server rejects it.
 pub async fn set_ready(client: &Client, node: &str, is_ready: bool) -> Result<(), Error> {
     let patch = json!({"status": {"conditions": [ready(is_ready)]}});
     client

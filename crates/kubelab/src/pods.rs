@@ -1,36 +1,36 @@
-//! What a kubelet would do next with each pod, without a clock and without a connection: pods are seen, acts fall due.
+//! State machine of the simulated kubelet, without clock and network: takes pod updates and returns the actions that are due.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How pods fare on nodes that do not exist.
+/// Timing of pods on simulated nodes.
 #[derive(Debug, Clone)]
 pub struct Behaviour {
-    /// From the binding until a pod runs: images, mounts, containers.
-    pub starts_after: Duration,
-    /// From the deletion of a running pod until its containers have ended; no more than its grace period.
-    pub ends_after: Duration,
-    /// How many requests are under way at the same time.
+    /// Time from the binding until a pod runs.
+    pub start_delay: Duration,
+    /// Time from the deletion of a running pod until its containers have ended, at most its grace period.
+    pub stop_delay: Duration,
+    /// Maximum number of concurrent requests.
     pub requests: usize,
-    /// How often nodes say that they are alive. Only the node lifecycle controller listens: without it, never.
+    /// Interval of the nodes' heartbeats. Only the node lifecycle controller needs them; `None` sends none.
     pub heartbeat: Option<Duration>,
 }
 
 impl Default for Behaviour {
     fn default() -> Self {
         Self {
-            starts_after: Duration::ZERO,
-            ends_after: Duration::from_millis(100),
+            start_delay: Duration::ZERO,
+            stop_delay: Duration::from_millis(100),
             requests: 32,
             heartbeat: None,
         }
     }
 }
 
-/// Which pod: its name can be taken by another later, this number cannot.
+/// UID of a pod: unlike its name, no other pod gets it later.
 pub(crate) type Uid = String;
 
-/// How far a pod has come. It only ever goes on.
+/// Phase of a pod, in order: it never goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Pending,
@@ -38,48 +38,50 @@ pub(crate) enum Stage {
     Ended,
 }
 
-/// What is known of a pod from the outside.
+/// State of a pod as the API server shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct PodView {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) node: String,
     pub(crate) containers: Vec<String>,
     pub(crate) stage: Stage,
-    /// How long it may take to end, if it was told to.
-    pub(crate) deleted: Option<Duration>,
-    /// How long it runs; without it, for ever.
-    pub(crate) runs: Option<Duration>,
+    /// Grace period, if the pod is being deleted.
+    pub(crate) deletion_grace: Option<Duration>,
+    /// Run time; `None` runs until it is deleted.
+    pub(crate) run_time: Option<Duration>,
     pub(crate) exit_code: i32,
 }
 
-/// What there is to do.
+/// Next action for a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Act {
-    /// Its containers run now.
+pub(crate) enum PodAction {
+    /// Report that its containers run.
     Run,
-    /// Its containers have ended.
+    /// Report that its containers have ended.
     End {
-        /// With this code.
+        /// Exit code.
         code: i32,
     },
-    /// Nothing is left of it on the node.
+    /// Delete the pod object.
     Remove,
 }
 
-/// What a shell says of a process that was told to end.
+/// Exit code of a process that was ended by `SIGTERM`.
 const TERMINATED: i32 = 128 + 15;
-/// How long to wait before something that failed is tried again.
+/// Delay before a failed action is tried again.
 const PAUSE: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 struct Pod {
-    seen: Seen,
-    /// When it came to this stage, and when its deletion was seen.
+    view: PodView,
+    /// When it reached its stage.
     since: Duration,
+    /// When its deletion was observed.
     deleted_at: Option<Duration>,
-    /// An act is under way; or it failed, and is not tried again before.
+    /// Whether an action is being performed.
     busy: bool,
+    /// Earliest time of the next action, after one failed.
     not_before: Duration,
     due: Option<Duration>,
 }
@@ -90,7 +92,7 @@ pub(crate) struct Pods {
     behaviour: Behaviour,
     pods: BTreeMap<Uid, Pod>,
     queue: BTreeSet<(Duration, Uid)>,
-    /// Nodes on which nothing happens any more.
+    /// Nodes that have failed.
     dead: BTreeSet<String>,
 }
 
@@ -102,34 +104,34 @@ impl Pods {
         }
     }
 
-    /// A pod as it is, or as it was a moment ago.
-    pub(crate) fn see(&mut self, now: Duration, uid: &str, seen: Seen) {
+    /// Updates a pod; the view may be older than the last action.
+    pub(crate) fn update(&mut self, now: Duration, uid: &str, view: PodView) {
         match self.pods.get_mut(uid) {
             None => {
                 let pod = Pod {
                     since: now,
-                    deleted_at: seen.deleted.map(|_| now),
+                    deleted_at: view.deletion_grace.map(|_| now),
                     busy: false,
                     not_before: now,
                     due: None,
-                    seen,
+                    view,
                 };
                 self.pods.insert(uid.to_owned(), pod);
             }
             Some(pod) => {
-                pod.deleted_at = pod.deleted_at.or(seen.deleted.map(|_| now));
-                if seen.stage > pod.seen.stage {
+                pod.deleted_at = pod.deleted_at.or(view.deletion_grace.map(|_| now));
+                if view.stage > pod.view.stage {
                     pod.since = now;
                 }
-                let stage = seen.stage.max(pod.seen.stage);
-                pod.seen = Seen { stage, ..seen };
+                let stage = view.stage.max(pod.view.stage);
+                pod.view = PodView { stage, ..view };
             }
         }
         self.plan(uid);
     }
 
-    /// A pod is there no more.
-    pub(crate) fn gone(&mut self, uid: &str) {
+    /// Removes a pod that no longer exists.
+    pub(crate) fn remove(&mut self, uid: &str) {
         if let Some(pod) = self.pods.remove(uid)
             && let Some(due) = pod.due
         {
@@ -137,39 +139,39 @@ impl Pods {
         }
     }
 
-    /// Only these are there.
-    pub(crate) fn keep_only(&mut self, there: &BTreeSet<Uid>) {
+    /// Removes all pods but these.
+    pub(crate) fn keep_only(&mut self, existing: &BTreeSet<Uid>) {
         let gone: Vec<Uid> = self
             .pods
             .keys()
-            .filter(|u| !there.contains(*u))
+            .filter(|u| !existing.contains(*u))
             .cloned()
             .collect();
         for uid in gone {
-            self.gone(&uid);
+            self.remove(&uid);
         }
     }
 
-    /// From now on nothing happens on this node, or everything again.
+    /// Makes a node fail or work again.
     pub(crate) fn set_dead(&mut self, node: &str, dead: bool) {
         if dead {
             self.dead.insert(node.to_owned());
         } else {
             self.dead.remove(node);
         }
-        let there: Vec<Uid> = self.pods.keys().cloned().collect();
-        for uid in there {
+        let all: Vec<Uid> = self.pods.keys().cloned().collect();
+        for uid in all {
             self.plan(&uid);
         }
     }
 
-    /// When the next act falls due.
+    /// Returns when the next action is due.
     pub(crate) fn next(&self) -> Option<Duration> {
         self.queue.first().map(|(due, _)| *due)
     }
 
-    /// An act that is due; the pod is busy with it until it is done.
-    pub(crate) fn take(&mut self, now: Duration) -> Option<(Uid, Seen, Act)> {
+    /// Returns an action that is due. The pod gets no other until [`finish`](Self::finish).
+    pub(crate) fn take(&mut self, now: Duration) -> Option<(Uid, PodView, PodAction)> {
         if self.next()? > now {
             return None;
         }
@@ -177,27 +179,27 @@ impl Pods {
         let pod = self.pods.get_mut(&uid)?;
         pod.due = None;
         pod.busy = true;
-        let act = next_act(pod, &self.behaviour)?.1;
-        Some((uid, pod.seen.clone(), act))
+        let action = next_action(pod, &self.behaviour)?.1;
+        Some((uid, pod.view.clone(), action))
     }
 
-    /// An act has been done, or could not be.
-    pub(crate) fn done(&mut self, now: Duration, uid: &str, act: Act, well: bool) {
+    /// Records that an action was completed or has failed.
+    pub(crate) fn finish(&mut self, now: Duration, uid: &str, action: PodAction, is_complete: bool) {
         let Some(pod) = self.pods.get_mut(uid) else {
             return;
         };
         pod.busy = false;
-        let stage = match act {
-            Act::Run => Stage::Running,
-            Act::End { .. } => Stage::Ended,
-            Act::Remove => pod.seen.stage,
+        let stage = match action {
+            PodAction::Run => Stage::Running,
+            PodAction::End { .. } => Stage::Ended,
+            PodAction::Remove => pod.view.stage,
         };
-        match (well, act) {
+        match (is_complete, action) {
             (false, _) => pod.not_before = now + PAUSE,
-            // It goes when it is seen to be gone; a finalizer may hold it.
-            (true, Act::Remove) => pod.not_before = Duration::MAX,
-            (true, _) if stage > pod.seen.stage => {
-                pod.seen.stage = stage;
+            // The pod is removed here when the API server reports it deleted; a finalizer may delay that.
+            (true, PodAction::Remove) => pod.not_before = Duration::MAX,
+            (true, _) if stage > pod.view.stage => {
+                pod.view.stage = stage;
                 pod.since = now;
             }
             (true, _) => {}
@@ -212,10 +214,10 @@ impl Pods {
         if let Some(due) = pod.due.take() {
             self.queue.remove(&(due, uid.to_owned()));
         }
-        if pod.busy || pod.not_before == Duration::MAX || self.dead.contains(&pod.seen.node) {
+        if pod.busy || pod.not_before == Duration::MAX || self.dead.contains(&pod.view.node) {
             return;
         }
-        if let Some((due, _)) = next_act(pod, &self.behaviour) {
+        if let Some((due, _)) = next_action(pod, &self.behaviour) {
             let due = due.max(pod.not_before);
             pod.due = Some(due);
             self.queue.insert((due, uid.to_owned()));
@@ -223,23 +225,24 @@ impl Pods {
     }
 }
 
-/// What comes next for a pod, and when.
-fn next_act(pod: &Pod, behaviour: &Behaviour) -> Option<(Duration, Act)> {
-    let seen = &pod.seen;
-    if let (Some(at), Some(grace)) = (pod.deleted_at, seen.deleted) {
-        return Some(match seen.stage {
+/// Returns the next action for a pod and when it is due.
+fn next_action(pod: &Pod, behaviour: &Behaviour) -> Option<(Duration, PodAction)> {
+    let view = &pod.view;
+    if let (Some(at), Some(grace)) = (pod.deleted_at, view.deletion_grace) {
+        return Some(match view.stage {
             Stage::Running => (
-                at + behaviour.ends_after.min(grace),
-                Act::End { code: TERMINATED },
+                at + behaviour.stop_delay.min(grace),
+                PodAction::End { code: TERMINATED },
             ),
-            Stage::Pending | Stage::Ended => (at.max(pod.since), Act::Remove),
+            Stage::Pending | Stage::Ended => (at.max(pod.since), PodAction::Remove),
         });
     }
-    match seen.stage {
-        Stage::Pending => Some((pod.since + behaviour.starts_after, Act::Run)),
+    match view.stage {
+        Stage::Pending => Some((pod.since + behaviour.start_delay, PodAction::Run)),
         Stage::Running => {
-            let code = seen.exit_code;
-            seen.runs.map(|runs| (pod.since + runs, Act::End { code }))
+            let code = view.exit_code;
+            view.run_time
+                .map(|run_time| (pod.since + run_time, PodAction::End { code }))
         }
         Stage::Ended => None,
     }
@@ -251,112 +254,112 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    fn seen(stage: Stage) -> Seen {
-        Seen {
+    fn view(stage: Stage) -> PodView {
+        PodView {
             namespace: "space".to_owned(),
             name: "a".to_owned(),
             node: "n1".to_owned(),
             containers: vec!["main".to_owned()],
             stage,
-            deleted: None,
-            runs: None,
+            deletion_grace: None,
+            run_time: None,
             exit_code: 0,
         }
     }
 
     fn pods() -> Pods {
         Pods::new(Behaviour {
-            starts_after: 2 * S,
-            ends_after: 5 * S,
+            start_delay: 2 * S,
+            stop_delay: 5 * S,
             ..Behaviour::default()
         })
     }
 
-    /// The next act, done at the moment it is due.
-    fn act(pods: &mut Pods, well: bool) -> Option<(Duration, Act)> {
+    /// Finishes the next action at the moment when it is due.
+    fn act(pods: &mut Pods, is_complete: bool) -> Option<(Duration, PodAction)> {
         let now = pods.next()?;
-        let (uid, _, act) = pods.take(now).unwrap();
-        pods.done(now, &uid, act, well);
-        Some((now, act))
+        let (uid, _, action) = pods.take(now).unwrap();
+        pods.finish(now, &uid, action, is_complete);
+        Some((now, action))
     }
 
     #[test]
-    fn a_pod_runs_for_as_long_as_it_says_and_ends_with_its_code() {
+    fn a_pod_ends_after_its_run_time_with_its_exit_code() {
         let mut pods = pods();
-        let job = Seen {
-            runs: Some(10 * S),
+        let job = PodView {
+            run_time: Some(10 * S),
             exit_code: 3,
-            ..seen(Stage::Pending)
+            ..view(Stage::Pending)
         };
-        pods.see(S, "u", job.clone());
-        assert_eq!(pods.take(2 * S), None, "not before it is due");
-        assert_eq!(act(&mut pods, true), Some((3 * S, Act::Run)));
-        // What was seen comes late: the pod does not go back.
-        pods.see(4 * S, "u", job);
-        assert_eq!(act(&mut pods, true), Some((13 * S, Act::End { code: 3 })));
+        pods.update(S, "u", job.clone());
+        assert_eq!(pods.take(2 * S), None, "not due yet");
+        assert_eq!(act(&mut pods, true), Some((3 * S, PodAction::Run)));
+        // A late update does not set the pod back.
+        pods.update(4 * S, "u", job);
+        assert_eq!(act(&mut pods, true), Some((13 * S, PodAction::End { code: 3 })));
         assert_eq!(act(&mut pods, true), None);
     }
 
     #[test]
-    fn a_pod_without_a_time_runs_until_it_is_given_one() {
+    fn a_pod_without_a_run_time_runs_until_it_gets_one() {
         let mut pods = pods();
-        pods.see(S, "u", seen(Stage::Running));
+        pods.update(S, "u", view(Stage::Running));
         assert_eq!(act(&mut pods, true), None);
-        let told = Seen {
-            runs: Some(Duration::ZERO),
-            ..seen(Stage::Running)
+        let ending = PodView {
+            run_time: Some(Duration::ZERO),
+            ..view(Stage::Running)
         };
-        pods.see(9 * S, "u", told);
-        assert_eq!(act(&mut pods, true), Some((S, Act::End { code: 0 })));
+        pods.update(9 * S, "u", ending);
+        assert_eq!(act(&mut pods, true), Some((S, PodAction::End { code: 0 })));
     }
 
     #[test]
-    fn a_pod_that_is_deleted_ends_before_it_goes() {
+    fn a_deleted_pod_ends_before_it_is_removed() {
         let mut pods = pods();
-        pods.see(S, "u", seen(Stage::Running));
-        let deleted = |grace| Seen {
-            deleted: Some(grace),
-            ..seen(Stage::Running)
+        pods.update(S, "u", view(Stage::Running));
+        let deleted = |grace| PodView {
+            deletion_grace: Some(grace),
+            ..view(Stage::Running)
         };
-        pods.see(2 * S, "u", deleted(30 * S));
-        pods.see(4 * S, "u", deleted(30 * S));
-        assert_eq!(act(&mut pods, true), Some((7 * S, Act::End { code: 143 })));
-        assert_eq!(act(&mut pods, true), Some((7 * S, Act::Remove)));
-        assert_eq!(act(&mut pods, true), None, "once is enough");
-        pods.gone("u");
-        pods.see(20 * S, "v", deleted(S));
+        pods.update(2 * S, "u", deleted(30 * S));
+        pods.update(4 * S, "u", deleted(30 * S));
+        assert_eq!(act(&mut pods, true), Some((7 * S, PodAction::End { code: 143 })));
+        assert_eq!(act(&mut pods, true), Some((7 * S, PodAction::Remove)));
+        assert_eq!(act(&mut pods, true), None, "removed once");
+        pods.remove("u");
+        pods.update(20 * S, "v", deleted(S));
         assert_eq!(
             act(&mut pods, true),
-            Some((21 * S, Act::End { code: 143 })),
-            "its grace period is shorter"
+            Some((21 * S, PodAction::End { code: 143 })),
+            "the grace period is shorter than the stop delay"
         );
     }
 
     #[test]
-    fn what_fails_is_tried_again_after_a_pause() {
+    fn a_failed_action_is_tried_again_after_a_pause() {
         let mut pods = pods();
-        pods.see(S, "u", seen(Stage::Pending));
-        assert_eq!(act(&mut pods, false), Some((3 * S, Act::Run)));
-        assert_eq!(act(&mut pods, true), Some((3 * S + PAUSE, Act::Run)));
+        pods.update(S, "u", view(Stage::Pending));
+        assert_eq!(act(&mut pods, false), Some((3 * S, PodAction::Run)));
+        assert_eq!(act(&mut pods, true), Some((3 * S + PAUSE, PodAction::Run)));
     }
 
     #[test]
-    fn nothing_happens_on_a_dead_node() {
+    fn a_dead_node_performs_no_actions() {
         let mut pods = pods();
         pods.set_dead("n1", true);
-        pods.see(S, "u", seen(Stage::Pending));
+        pods.update(S, "u", view(Stage::Pending));
         assert_eq!(act(&mut pods, true), None);
         pods.set_dead("n1", false);
-        assert_eq!(act(&mut pods, true), Some((3 * S, Act::Run)));
+        assert_eq!(act(&mut pods, true), Some((3 * S, PodAction::Run)));
     }
 
     #[test]
-    fn a_pod_that_is_gone_leaves_nothing_behind() {
+    fn a_removed_pod_leaves_no_state() {
         let mut pods = pods();
-        pods.see(S, "u", seen(Stage::Pending));
-        let (uid, _, act) = pods.take(9 * S).unwrap();
+        pods.update(S, "u", view(Stage::Pending));
+        let (uid, _, action) = pods.take(9 * S).unwrap();
         pods.keep_only(&BTreeSet::new());
-        pods.done(9 * S, &uid, act, true);
+        pods.finish(9 * S, &uid, action, true);
         assert_eq!(pods.next(), None);
         assert!(pods.pods.is_empty());
     }

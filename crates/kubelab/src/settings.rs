@@ -1,28 +1,28 @@
-//! What a lab is made of.
+//! Settings of a lab.
 
-/// Which components run, and how. The default is etcd and the API server, and nothing of alpha or beta.
+/// Components of a lab and their options. The default is etcd and the API server without alpha and beta features.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// Feature gates of all components, as `GenericWorkload=true`.
+    /// Feature gates of all components, such as `GenericWorkload=true`.
     pub feature_gates: Vec<String>,
-    /// Versions of the API that are off without a word, as `scheduling.k8s.io/v1alpha2=true`.
+    /// API versions to enable that are off by default, such as `scheduling.k8s.io/v1alpha2=true`.
     pub runtime_config: Vec<String>,
-    /// What the API server is told beside the rest.
+    /// Additional arguments of the API server.
     pub api_server: Vec<String>,
-    /// Controllers that run, as `job-controller`; without any there is no controller manager.
+    /// Controllers to run, such as `job-controller`; if empty, there is no controller manager.
     pub controllers: Vec<String>,
-    /// What the controller manager is told beside the rest.
+    /// Additional arguments of the controller manager.
     pub controller_manager: Vec<String>,
-    /// The upstream scheduler, where it is wanted.
+    /// Options of the upstream scheduler, if it runs.
     pub scheduler: Option<Scheduler>,
 }
 
-/// How the upstream scheduler runs.
+/// Options of the upstream scheduler.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
-    /// How many requests a second it may make; its own default of 50 would be the limit of every measurement.
+    /// Requests per second to the API server. The upstream default of 50 would limit every measurement.
     pub requests_per_second: u32,
-    /// What stands in its configuration beside the connection, as YAML: `profiles:` and so on.
+    /// YAML of its configuration apart from the connection, such as `profiles:`.
     pub configuration: String,
 }
 
@@ -36,7 +36,7 @@ impl Default for Scheduler {
 }
 
 impl Settings {
-    /// With the gang API of Kubernetes 1.36 (`PodGroup` and `Workload`), which is alpha.
+    /// Enables the gang API of Kubernetes 1.36 (`PodGroup` and `Workload`), which is alpha.
     #[must_use]
     pub fn with_gangs(mut self) -> Self {
         self.feature_gates
@@ -46,14 +46,14 @@ impl Settings {
         self
     }
 
-    /// With these controllers.
+    /// Adds controllers.
     #[must_use]
     pub fn with_controllers(mut self, names: &[&str]) -> Self {
         self.controllers.extend(names.iter().map(|n| (*n).to_owned()));
         self
     }
 
-    /// With the upstream scheduler.
+    /// Adds the upstream scheduler.
     #[must_use]
     pub fn with_scheduler(mut self, scheduler: Scheduler) -> Self {
         self.scheduler = Some(scheduler);

@@ -1,5 +1,4 @@
-//! The tools people use, as the control plane's binary has them: kubectl and Helm of the versions the tests are for, whatever
-//! is installed.
+//! kubectl and Helm from the control plane binary, in the versions that the tests are written for.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,10 +6,10 @@ use std::process::{Command, Output};
 use crate::{Lab, LabError, binary};
 
 impl Lab {
-    /// `kubectl` with these arguments, as the administrator.
+    /// Runs `kubectl` with these arguments as the administrator.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn kubectl(&self, args: &[&str]) -> Result<Output, LabError> {
         let binary = binary()?;
         let mut command = Command::new(&binary);
@@ -24,10 +23,10 @@ impl Lab {
         output(command, &binary)
     }
 
-    /// Helm with these arguments, as the administrator.
+    /// Runs Helm with these arguments as the administrator.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn helm(&self, args: &[&str]) -> Result<Output, LabError> {
         let config = self.kubeconfig(self.admin())?.display().to_string();
         helm(
@@ -37,10 +36,10 @@ impl Lab {
     }
 }
 
-/// Helm with these arguments, for what it does without a cluster; it keeps its own files in this folder.
+/// Runs Helm with these arguments and without a cluster; its own files are kept in the folder.
 ///
 /// # Errors
-/// When it cannot be started, or the binary cannot be had.
+/// If the binary is not available or cannot be started.
 pub fn helm(folder: &Path, args: &[&str]) -> Result<Output, LabError> {
     let binary = binary()?;
     let mut command = Command::new(&binary);

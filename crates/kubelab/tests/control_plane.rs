@@ -1,4 +1,4 @@
-//! The control plane is a real one, and its processes come and go as they are told.
+//! The control plane is a real one, and its processes can be stopped, killed and started again.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use dovetail_kubeapi::List;
-use dovetail_kubelab::{Lab, Part, Settings, binary_or_skip, shared};
+use dovetail_kubelab::{Component, Lab, Settings, binary_or_skip, shared};
 use serde_json::{Value, json};
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
+fn until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
+    while !holds() {
+        assert!(Instant::now() < deadline, "timeout: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -23,19 +23,19 @@ fn pod(name: &str) -> Value {
 }
 
 fn create(lab: &Lab, path: &str, body: &Value) -> Value {
-    let answer = lab.request("POST", path, Some(body)).unwrap();
-    assert_eq!(answer.status, 201, "{}", answer.body);
-    answer.body
+    let response = lab.request("POST", path, Some(body)).unwrap();
+    assert_eq!(response.status, 201, "{}", response.body);
+    response.body
 }
 
 fn get(lab: &Lab, path: &str) -> Value {
-    let answer = lab.request("GET", path, None).unwrap();
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    answer.body
+    let response = lab.request("GET", path, None).unwrap();
+    assert_eq!(response.status, 200, "{}", response.body);
+    response.body
 }
 
 #[test]
-fn an_object_that_is_created_is_there_in_the_version_that_was_built() {
+fn a_created_object_exists_and_the_server_has_the_built_version() {
     let Some(lab) = shared() else { return };
     let space = lab.namespace("objects").unwrap();
     let pods = format!("/api/v1/namespaces/{space}/pods");
@@ -45,7 +45,7 @@ fn an_object_that_is_created_is_there_in_the_version_that_was_built() {
 }
 
 #[test]
-fn a_user_may_do_what_it_was_given_and_no_more() {
+fn a_user_has_only_the_rights_that_a_role_grants() {
     let Some(lab) = shared() else { return };
     let space = lab.namespace("rights").unwrap();
     let pods = format!("/api/v1/namespaces/{space}/pods");
@@ -57,30 +57,30 @@ fn a_user_may_do_what_it_was_given_and_no_more() {
     let role = json!({"metadata": {"name": "look"}, "rules": [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]});
     create(lab, &format!("{rights}/roles"), &role);
-    let given = json!({"metadata": {"name": "green-looks"},
+    let binding = json!({"metadata": {"name": "green-looks"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "look"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "green"}]});
-    create(lab, &format!("{rights}/rolebindings"), &given);
-    until("eve may look", || status("GET", &pods, None) == 200);
+    create(lab, &format!("{rights}/rolebindings"), &binding);
+    until("eve may list pods", || status("GET", &pods, None) == 200);
     assert_eq!(status("POST", &pods, Some(&pod("a"))), 403);
     assert_eq!(status("GET", "/api/v1/pods", None), 403);
 }
 
 #[test]
-fn whoever_shows_no_certificate_of_the_authority_is_nobody() {
+fn a_certificate_of_another_authority_is_rejected() {
     let Some(lab) = shared() else { return };
     let other = dovetail_kubelab::Authority::new().unwrap();
     let impostor = other.user("kubelab-admin", &["system:masters"]).unwrap();
-    let answer = lab.request_as(&impostor, "GET", "/api/v1/pods", None);
-    assert!(answer.is_err() || answer.unwrap().status == 401);
+    let response = lab.request_as(&impostor, "GET", "/api/v1/pods", None);
+    assert!(response.is_err() || response.unwrap().status == 401);
 }
 
 #[test]
-fn a_binding_says_where_and_its_annotations_and_labels_go_to_the_pod() {
+fn a_binding_sets_node_annotations_and_labels_of_the_pod() {
     let Some(lab) = shared() else { return };
     let space = lab.namespace("binding").unwrap();
     let pods = format!("/api/v1/namespaces/{space}/pods");
-    let made = create(lab, &pods, &pod("a"));
+    let created = create(lab, &pods, &pod("a"));
     let binding = |uid: &str| {
         json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "a", "uid": uid,
             "annotations": {"lab/gpus": "0,1"}, "labels": {"mine": "still", "job": "7"}},
@@ -93,9 +93,9 @@ fn a_binding_says_where_and_its_annotations_and_labels_go_to_the_pod() {
         409,
         "another pod of that name"
     );
-    let uid = made["metadata"]["uid"].as_str().unwrap();
+    let uid = created["metadata"]["uid"].as_str().unwrap();
     assert_eq!(post(uid), 201);
-    assert_eq!(post(uid), 409, "it is bound");
+    assert_eq!(post(uid), 409, "already bound");
     let bound = get(lab, &format!("{pods}/a"));
     assert_eq!(bound["spec"]["nodeName"], "n1");
     assert_eq!(bound["metadata"]["annotations"]["lab/gpus"], "0,1");
@@ -103,24 +103,24 @@ fn a_binding_says_where_and_its_annotations_and_labels_go_to_the_pod() {
 }
 
 #[test]
-fn the_gang_api_is_there_when_it_is_asked_for() {
+fn the_gang_api_is_available_if_enabled() {
     let Some(lab) = shared() else { return };
     let space = lab.namespace("gang").unwrap();
     let groups = format!("/apis/scheduling.k8s.io/v1alpha2/namespaces/{space}/podgroups");
     let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"},
         "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}}});
-    let made = create(lab, &groups, &group);
-    assert_eq!(made["spec"]["schedulingPolicy"]["gang"]["minCount"], 4);
+    let created = create(lab, &groups, &group);
+    assert_eq!(created["spec"]["schedulingPolicy"]["gang"]["minCount"], 4);
     let mut member = pod("a");
     member["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});
     let pods = format!("/api/v1/namespaces/{space}/pods");
     create(lab, &pods, &member);
-    let there = get(lab, &format!("{pods}/a"));
-    assert_eq!(there["spec"]["schedulingGroup"], json!({"podGroupName": "g"}));
+    let stored = get(lab, &format!("{pods}/a"));
+    assert_eq!(stored["spec"]["schedulingGroup"], json!({"podGroupName": "g"}));
 }
 
 #[test]
-fn devices_of_a_claim_are_given_by_writing_its_status() {
+fn writing_the_status_of_a_claim_allocates_its_devices() {
     let Some(lab) = shared() else { return };
     let space = lab.namespace("devices").unwrap();
     let api = "/apis/resource.k8s.io/v1";
@@ -142,50 +142,53 @@ fn devices_of_a_claim_are_given_by_writing_its_status() {
     let asking = create(lab, &format!("/api/v1/namespaces/{space}/pods"), &asking);
 
     let patch = |path: &str, body: &Value| {
-        let answer = lab.request("PATCH", path, Some(body)).unwrap();
-        (answer.status, answer.body)
+        let response = lab.request("PATCH", path, Some(body)).unwrap();
+        (response.status, response.body)
     };
     let protect = json!({"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}});
     assert_eq!(patch(&format!("{claims}/c"), &protect).0, 200);
     let on_n1 = json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]});
-    let given = json!({"status": {
+    let allocation = json!({"status": {
         "allocation": {"nodeSelector": on_n1, "devices": {"results": [
             {"request": "gpu", "driver": "gpu.lab", "pool": "n1", "device": "gpu-0"}]}},
         "reservedFor": [{"resource": "pods", "name": "a", "uid": asking["metadata"]["uid"]}]}});
-    let (status, body) = patch(&format!("{claims}/c/status"), &given);
+    let (status, body) = patch(&format!("{claims}/c/status"), &allocation);
     assert_eq!(status, 200, "{body}");
     assert_eq!(
         body["status"]["allocation"]["devices"],
-        given["status"]["allocation"]["devices"]
+        allocation["status"]["allocation"]["devices"]
     );
-    assert_eq!(body["status"]["reservedFor"], given["status"]["reservedFor"]);
+    assert_eq!(body["status"]["reservedFor"], allocation["status"]["reservedFor"]);
 }
 
 #[test]
-fn objects_outlive_an_api_server_that_is_killed_and_all_ends_with_the_lab() {
+fn objects_survive_a_killed_api_server_and_all_processes_end_with_the_lab() {
     let Some(lab) = Lab::start_or_skip(&Settings::default()) else {
         return;
     };
     let space = lab.namespace("killed").unwrap();
     let pods = format!("/api/v1/namespaces/{space}/pods");
     let before = create(&lab, &pods, &pod("a"));
-    let used = lab.cpu(Part::ApiServer);
+    let used = lab.cpu(Component::ApiServer);
     assert!(used > Duration::ZERO);
-    let first = lab.process(Part::ApiServer).unwrap();
-    lab.kill(Part::ApiServer);
+    let first = lab.process(Component::ApiServer).unwrap();
+    lab.kill(Component::ApiServer);
     assert!(lab.request("GET", "/version", None).is_err());
-    assert_eq!(lab.process(Part::ApiServer), None);
-    lab.launch(Part::ApiServer).unwrap();
-    assert_ne!(lab.process(Part::ApiServer).unwrap(), first);
+    assert_eq!(lab.process(Component::ApiServer), None);
+    lab.launch(Component::ApiServer).unwrap();
+    assert_ne!(lab.process(Component::ApiServer).unwrap(), first);
     let after = get(&lab, &format!("{pods}/a"));
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
-    assert!(lab.cpu(Part::ApiServer) > used, "time of launches before counts");
-    lab.kill(Part::Etcd);
-    lab.launch(Part::Etcd).unwrap();
-    lab.restart(Part::ApiServer).unwrap();
+    assert!(
+        lab.cpu(Component::ApiServer) > used,
+        "CPU time of earlier launches counts"
+    );
+    lab.kill(Component::Etcd);
+    lab.launch(Component::Etcd).unwrap();
+    lab.restart(Component::ApiServer).unwrap();
     get(&lab, &format!("{pods}/a"));
 
-    let processes: Vec<u32> = lab.parts().iter().filter_map(|p| lab.process(*p)).collect();
+    let processes: Vec<u32> = lab.components().iter().filter_map(|p| lab.process(*p)).collect();
     assert_eq!(processes.len(), 2);
     let folder = lab.folder().to_owned();
     drop(lab);
@@ -196,7 +199,7 @@ fn objects_outlive_an_api_server_that_is_killed_and_all_ends_with_the_lab() {
 }
 
 #[test]
-fn a_component_ends_with_whoever_started_it_and_takes_a_marked_folder_along() {
+fn a_component_ends_with_its_parent_and_removes_a_marked_folder() {
     let Some(binary) = binary_or_skip() else { return };
     for marked in [true, false] {
         let folder = tempfile::tempdir().unwrap();
@@ -213,9 +216,11 @@ fn a_component_ends_with_whoever_started_it_and_takes_a_marked_folder_along() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // The last files it makes at its start: whatever is made while the folder goes would keep it.
-        let made = ["snap/db", "wal/0.tmp"].map(|file| folder.path().join("etcd/member").join(file));
-        until("there is data", || made.iter().all(|file| file.exists()));
+        // The last files of its start: a file created while the folder is being removed would keep the folder.
+        let files = ["snap/db", "wal/0.tmp"].map(|file| folder.path().join("etcd/member").join(file));
+        until("etcd has written its files", || {
+            files.iter().all(|file| file.exists())
+        });
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(folder.path().exists(), !marked);
@@ -223,32 +228,32 @@ fn a_component_ends_with_whoever_started_it_and_takes_a_marked_folder_along() {
 }
 
 #[test]
-fn a_component_that_does_not_start_says_why() {
+fn a_component_that_does_not_start_reports_why() {
     if binary_or_skip().is_none() {
         return;
     }
-    let wrong = Settings {
+    let invalid = Settings {
         api_server: vec!["--no-such-flag".to_owned()],
         ..Settings::default()
     };
-    let error = Lab::start(&wrong).unwrap_err().to_string();
+    let error = Lab::start(&invalid).unwrap_err().to_string();
     assert!(error.contains("kube-apiserver ended"), "{error}");
     assert!(error.contains("unknown flag: --no-such-flag"), "{error}");
 }
 
 #[test]
-fn a_list_has_everything_that_was_written_before() {
+fn a_list_contains_everything_written_before() {
     let Some(lab) = shared() else { return };
     let space = lab.namespace("lists").unwrap();
     let pods = format!("/api/v1/namespaces/{space}/pods");
     let client = lab.client();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.unwrap().block_on(async {
-        // A leader that takes over must see what the one before has bound a moment ago.
+        // A new leader must see the pods that the previous one bound a moment ago.
         for i in 0..200 {
-            let made: Value = client.create(&pods, &pod(&format!("p{i}"))).await.unwrap();
+            let created: Value = client.create(&pods, &pod(&format!("p{i}"))).await.unwrap();
             let list: List<Value> = client.list(&pods, "").await.unwrap();
-            let has = |p: &Value| p["metadata"]["uid"] == made["metadata"]["uid"];
+            let has = |p: &Value| p["metadata"]["uid"] == created["metadata"]["uid"];
             assert!(list.items.iter().any(has), "pod {i} of {}", list.items.len());
         }
     });

@@ -1,4 +1,4 @@
-//! Pods that are bound to nodes which are only an object run, end and go as on real ones.
+//! Pods on simulated nodes run, end and are removed like on real ones.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use dovetail_kubelab::{
-    Behaviour, EXIT_CODE, Kubelet, Lab, NodeShape, Part, RUN_SECONDS, Scheduler, Settings,
+    Behaviour, Component, EXIT_CODE, Kubelet, Lab, NodeShape, RUN_SECONDS, Scheduler, Settings,
 };
 use serde_json::{Value, json};
 
-/// A lab with ten nodes of eight GPUs and without controllers, for all tests that need no more.
+/// Returns a lab with ten nodes of eight GPUs and without controllers, for the tests that need no more.
 fn lab() -> Option<&'static (Lab, Kubelet)> {
     static LAB: OnceLock<Option<(Lab, Kubelet)>> = OnceLock::new();
     let start = || {
@@ -22,103 +22,108 @@ fn lab() -> Option<&'static (Lab, Kubelet)> {
     LAB.get_or_init(start).as_ref()
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
+fn until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
+    while !holds() {
+        assert!(Instant::now() < deadline, "timeout: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-fn ask(lab: &Lab, method: &str, path: &str, body: Option<&Value>) -> Value {
-    let answer = lab.request(method, path, body).unwrap();
-    assert!(answer.status < 300, "{method} {path}: {}", answer.body);
-    answer.body
+fn request(lab: &Lab, method: &str, path: &str, body: Option<&Value>) -> Value {
+    let response = lab.request(method, path, body).unwrap();
+    assert!(response.status < 300, "{method} {path}: {}", response.body);
+    response.body
 }
 
-/// A pod that asks for GPUs, bound to a node at once.
+/// Creates a pod with GPUs, binds it to a node and returns its path.
 fn bound(lab: &Lab, space: &str, name: &str, node: &str, annotations: &Value) -> String {
     let pods = format!("/api/v1/namespaces/{space}/pods");
     let pod = json!({"metadata": {"name": name, "annotations": annotations}, "spec": {"restartPolicy": "Never",
         "containers": [{"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}});
-    ask(lab, "POST", &pods, Some(&pod));
+    request(lab, "POST", &pods, Some(&pod));
     let binding = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": node}});
-    ask(lab, "POST", &format!("{pods}/{name}/binding"), Some(&binding));
+    request(lab, "POST", &format!("{pods}/{name}/binding"), Some(&binding));
     format!("{pods}/{name}")
 }
 
 fn phase(lab: &Lab, pod: &str) -> String {
-    ask(lab, "GET", pod, None)["status"]["phase"]
+    request(lab, "GET", pod, None)["status"]["phase"]
         .as_str()
         .unwrap()
         .to_owned()
 }
 
 #[test]
-fn a_pod_runs_and_ends_as_its_annotations_say() {
+fn a_pod_runs_and_ends_as_its_annotations_specify() {
     let Some((lab, kubelet)) = lab() else { return };
     let space = lab.namespace("ends").unwrap();
-    let well = bound(lab, &space, "well", "n0", &json!({RUN_SECONDS: "0.5"}));
-    let badly = bound(
+    let succeeds = bound(lab, &space, "succeeds", "n0", &json!({RUN_SECONDS: "0.5"}));
+    let fails = bound(
         lab,
         &space,
-        "badly",
+        "fails",
         "n1",
         &json!({RUN_SECONDS: "0.5", EXIT_CODE: "7"}),
     );
-    let on = bound(lab, &space, "on", "n2", &json!({}));
-    until("one succeeds", || phase(lab, &well) == "Succeeded");
-    until("one fails", || phase(lab, &badly) == "Failed");
-    until("one runs", || phase(lab, &on) == "Running");
-    let failed = ask(lab, "GET", &badly, None);
+    let runs = bound(lab, &space, "runs", "n2", &json!({}));
+    until("one pod succeeds", || phase(lab, &succeeds) == "Succeeded");
+    until("one pod fails", || phase(lab, &fails) == "Failed");
+    until("one pod runs", || phase(lab, &runs) == "Running");
+    let failed = request(lab, "GET", &fails, None);
     let end = &failed["status"]["containerStatuses"][0]["state"]["terminated"];
     assert_eq!(end["exitCode"], 7);
-    let running = ask(lab, "GET", &on, None);
-    let is = |kind: &str| {
+    let running = request(lab, "GET", &runs, None);
+    let has_condition = |kind: &str| {
         let all = running["status"]["conditions"].as_array().unwrap();
         all.iter().any(|c| c["type"] == kind && c["status"] == "True")
     };
-    assert!(is("Ready") && is("PodScheduled"), "{running}");
+    assert!(
+        has_condition("Ready") && has_condition("PodScheduled"),
+        "{running}"
+    );
     assert_ne!(running["status"]["podIP"], Value::Null);
-    // It is told to end while it runs.
-    let told = json!({"metadata": {"annotations": {EXIT_CODE: "0"}}});
-    ask(lab, "PATCH", &on, Some(&told));
-    until("it ends", || phase(lab, &on) == "Succeeded");
-    assert_eq!(kubelet.refused(), [""; 0]);
+    // A running pod ends when it gets an exit code.
+    let patch = json!({"metadata": {"annotations": {EXIT_CODE: "0"}}});
+    request(lab, "PATCH", &runs, Some(&patch));
+    until("the running pod succeeds", || phase(lab, &runs) == "Succeeded");
+    assert_eq!(kubelet.rejected(), [""; 0]);
 }
 
 #[test]
-fn a_pod_that_is_deleted_goes_when_its_containers_have_ended() {
+fn a_deleted_pod_is_removed_when_its_containers_have_ended() {
     let Some((lab, _)) = lab() else { return };
     let space = lab.namespace("goes").unwrap();
     let pod = bound(lab, &space, "a", "n3", &json!({}));
-    until("it runs", || phase(lab, &pod) == "Running");
-    let going = ask(lab, "DELETE", &pod, None);
-    assert_ne!(going["metadata"]["deletionTimestamp"], Value::Null);
-    until("it is gone", || {
+    until("the pod runs", || phase(lab, &pod) == "Running");
+    let deleted = request(lab, "DELETE", &pod, None);
+    assert_ne!(deleted["metadata"]["deletionTimestamp"], Value::Null);
+    until("the pod is removed", || {
         lab.request("GET", &pod, None).unwrap().status == 404
     });
 }
 
 #[test]
-fn nothing_happens_on_a_node_that_was_killed_until_it_is_back() {
+fn pods_of_a_dead_node_do_not_change_until_it_is_revived() {
     let Some((lab, kubelet)) = lab() else { return };
     let space = lab.namespace("dead").unwrap();
     kubelet.kill_node("n4");
     let waits = bound(lab, &space, "waits", "n4", &json!({}));
     let runs = bound(lab, &space, "runs", "n5", &json!({}));
-    until("the other runs", || phase(lab, &runs) == "Running");
-    ask(lab, "DELETE", &waits, None);
+    until("the pod on the other node runs", || {
+        phase(lab, &runs) == "Running"
+    });
+    request(lab, "DELETE", &waits, None);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(phase(lab, &waits), "Pending");
     kubelet.revive_node("n4");
-    until("it is gone", || {
+    until("the pod is removed", || {
         lab.request("GET", &waits, None).unwrap().status == 404
     });
 }
 
 #[test]
-fn an_api_server_that_is_away_for_a_while_misses_nothing() {
+fn the_kubelet_continues_after_an_outage_of_the_api_server() {
     let Some(lab) = Lab::start_or_skip(&Settings::default()) else {
         return;
     };
@@ -126,18 +131,18 @@ fn an_api_server_that_is_away_for_a_while_misses_nothing() {
     let kubelet = Kubelet::start(lab.client(), Behaviour::default());
     let space = lab.namespace("away").unwrap();
     let pod = bound(&lab, &space, "a", "n0", &json!({RUN_SECONDS: "1"}));
-    until("it runs", || phase(&lab, &pod) == "Running");
-    lab.kill(Part::ApiServer);
+    until("the pod runs", || phase(&lab, &pod) == "Running");
+    lab.kill(Component::ApiServer);
     std::thread::sleep(Duration::from_millis(1500));
-    lab.launch(Part::ApiServer).unwrap();
-    until("it succeeds", || phase(&lab, &pod) == "Succeeded");
+    lab.launch(Component::ApiServer).unwrap();
+    until("the pod succeeds", || phase(&lab, &pod) == "Succeeded");
     let other = bound(&lab, &space, "b", "n0", &json!({RUN_SECONDS: "0"}));
-    until("the next succeeds", || phase(&lab, &other) == "Succeeded");
-    assert_eq!(kubelet.refused(), [""; 0]);
+    until("the next pod succeeds", || phase(&lab, &other) == "Succeeded");
+    assert_eq!(kubelet.rejected(), [""; 0]);
 }
 
 #[test]
-fn upstream_runs_a_gang_of_a_job_from_end_to_end_and_notices_a_dead_node() {
+fn upstream_runs_a_gang_job_to_completion_and_detects_a_dead_node() {
     let mut settings = Settings::default()
         .with_gangs()
         .with_controllers(&[
@@ -166,31 +171,31 @@ fn upstream_runs_a_gang_of_a_job_from_end_to_end_and_notices_a_dead_node() {
         "parallelism": 4, "template": {"metadata": {"annotations": {RUN_SECONDS: "1"}}, "spec": {"restartPolicy": "Never",
             "containers": [{"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}}}});
     let jobs = format!("/apis/batch/v1/namespaces/{space}/jobs");
-    ask(&lab, "POST", &jobs, Some(&job));
+    request(&lab, "POST", &jobs, Some(&job));
     until("the job is complete", || {
-        ask(&lab, "GET", &format!("{jobs}/train"), None)["status"]["succeeded"] == 4
+        request(&lab, "GET", &format!("{jobs}/train"), None)["status"]["succeeded"] == 4
     });
-    let pods = ask(&lab, "GET", &format!("/api/v1/namespaces/{space}/pods"), None);
+    let pods = request(&lab, "GET", &format!("/api/v1/namespaces/{space}/pods"), None);
     let first = &pods["items"][0];
     assert_ne!(first["spec"]["schedulingGroup"]["podGroupName"], Value::Null);
 
     let ready = |node: &str| {
-        let node = ask(&lab, "GET", &format!("/api/v1/nodes/{node}"), None);
+        let node = request(&lab, "GET", &format!("/api/v1/nodes/{node}"), None);
         let all = node["status"]["conditions"].as_array().unwrap();
         let ready = all.iter().find(|c| c["type"] == "Ready").unwrap();
         ready["status"].as_str().unwrap().to_owned()
     };
     kubelet.kill_node("n4");
-    until("nothing is known of the node", || ready("n4") == "Unknown");
-    until("it is known of the others", || ready("n3") == "True");
+    until("the node is unknown", || ready("n4") == "Unknown");
+    until("the other node is ready", || ready("n3") == "True");
     kubelet.revive_node("n4");
-    until("the node is back", || ready("n4") == "True");
-    ask(&lab, "DELETE", &format!("/api/v1/namespaces/{space}"), None);
-    until("the namespace is empty and gone", || {
+    until("the node is ready again", || ready("n4") == "True");
+    request(&lab, "DELETE", &format!("/api/v1/namespaces/{space}"), None);
+    until("the namespace is removed", || {
         lab.request("GET", &format!("/api/v1/namespaces/{space}"), None)
             .unwrap()
             .status
             == 404
     });
-    assert_eq!(kubelet.refused(), [""; 0]);
+    assert_eq!(kubelet.rejected(), [""; 0]);
 }

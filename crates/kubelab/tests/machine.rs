@@ -1,4 +1,4 @@
-//! Real nodes leave nothing behind, however they end.
+//! Real nodes clean up however they end.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use dovetail_kubelab::{BUSYBOX, Lab, Machine, Settings};
 use serde_json::json;
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
+fn until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(90);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
+    while !holds() {
+        assert!(Instant::now() < deadline, "timeout: {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Control groups of a node, in every hierarchy.
+/// Returns the control groups of a node in all hierarchies.
 fn groups(keeper: u32) -> Vec<PathBuf> {
     let top = Path::new("/sys/fs/cgroup");
     let hierarchies = std::fs::read_dir(top).unwrap().map(|entry| entry.unwrap().path());
@@ -27,7 +27,7 @@ fn groups(keeper: u32) -> Vec<PathBuf> {
     all.filter(|group| group.exists()).collect()
 }
 
-/// What runs in these control groups, and in those below.
+/// Returns the processes in these control groups and their children.
 fn running(groups: &[PathBuf]) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
     let mut left = groups.to_vec();
@@ -40,7 +40,7 @@ fn running(groups: &[PathBuf]) -> BTreeSet<u32> {
     found
 }
 
-/// What a kubelet would set for the whole machine, the interfaces, and what is mounted.
+/// Returns the kernel settings that a kubelet changes, the network interfaces and the mounts of this machine.
 fn machine() -> (Vec<String>, BTreeSet<String>, String) {
     let settings = [
         "vm/overcommit_memory",
@@ -51,7 +51,7 @@ fn machine() -> (Vec<String>, BTreeSet<String>, String) {
     let settings = settings.map(|name| std::fs::read_to_string(format!("/proc/sys/{name}")).unwrap());
     let links = std::fs::read_dir("/sys/class/net").unwrap();
     let links = links.map(|l| l.unwrap().file_name().to_string_lossy().into_owned());
-    // Others on this machine may have such links, too.
+    // Other tests on this machine may have such links.
     let links = links.filter(|l| !l.starts_with("kl")).collect();
     (
         settings.to_vec(),
@@ -60,24 +60,27 @@ fn machine() -> (Vec<String>, BTreeSet<String>, String) {
     )
 }
 
-/// A container that ignores that it is told to end.
+/// Starts a container that ignores `SIGTERM` and returns the processes of its pod.
 fn stubborn(lab: &Lab, node: &Machine) -> BTreeSet<u32> {
     let space = lab.namespace("stubborn").unwrap();
     let pods = format!("/api/v1/namespaces/{space}/pods");
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"nodeName": node.name(),
         "containers": [{"name": "main", "image": BUSYBOX, "command": ["sh", "-c", "trap '' TERM; while true; do sleep 1; done"]}]}});
     assert_eq!(lab.request("POST", &pods, Some(&pod)).unwrap().status, 201);
-    until("it runs", || {
+    until("the pod runs", || {
         let pod = lab.request("GET", &format!("{pods}/a"), None).unwrap().body;
         pod["status"]["phase"] == "Running"
     });
     let found = running(&groups(node.process()));
-    assert!(found.len() >= 2, "the pause and the shell: {found:?}");
+    assert!(
+        found.len() >= 2,
+        "expected the pause process and the shell: {found:?}"
+    );
     found
 }
 
 #[test]
-fn a_node_is_gone_with_all_that_ran_on_it_whether_it_ends_or_is_killed() {
+fn a_node_leaves_no_processes_whether_it_ends_or_is_killed() {
     let Some(lab) = Lab::start_or_skip(&Settings::default()) else {
         return;
     };
@@ -85,7 +88,7 @@ fn a_node_is_gone_with_all_that_ran_on_it_whether_it_ends_or_is_killed() {
     let Some(mut nodes) = Machine::start_or_skip(&lab, &[("one", "")]) else {
         return;
     };
-    let gone = |pids: &BTreeSet<u32>| {
+    let have_ended = |pids: &BTreeSet<u32>| {
         pids.iter()
             .all(|pid| !Path::new(&format!("/proc/{pid}")).exists())
     };
@@ -97,12 +100,12 @@ fn a_node_is_gone_with_all_that_ran_on_it_whether_it_ends_or_is_killed() {
             .exists()
     );
     drop(node);
-    assert!(gone(&pids), "{pids:?}");
+    assert!(have_ended(&pids), "{pids:?}");
     assert_eq!(groups(keeper), Vec::<PathBuf>::new());
     assert_eq!(machine(), before);
     assert!(!lab.folder().join("one").exists());
 
-    // Killed, it cannot clean up, but the kernel does, and the next node takes its control groups away.
+    // A killed node cannot clean up: the kernel does, and the next node removes its control groups.
     let node = Machine::start_or_skip(&lab, &[("two", "")])
         .unwrap()
         .pop()
@@ -110,9 +113,9 @@ fn a_node_is_gone_with_all_that_ran_on_it_whether_it_ends_or_is_killed() {
     let (keeper, pids) = (node.process(), stubborn(&lab, &node));
     let process = rustix::process::Pid::from_raw(i32::try_from(keeper).unwrap()).unwrap();
     rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
-    until("all that ran on it is gone", || gone(&pids));
+    until("the node's processes have ended", || have_ended(&pids));
     drop(node);
-    until("its wire is gone", || {
+    until("the node's network link is removed", || {
         !Path::new("/sys/class/net")
             .join(format!("kl{}-0", lab.port()))
             .exists()

@@ -1,4 +1,4 @@
-//! Which GPUs, CPUs and memory a job (or a group of jobs) holds.
+//! The GPUs, CPU and memory that a job holds.
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -6,12 +6,12 @@ use smallvec::SmallVec;
 use crate::gpu_set::GpuSet;
 use crate::ids::NodeId;
 
-/// What is held on one node.
+/// What a job holds on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeShare {
     /// The node.
     pub node: NodeId,
-    /// Its GPU slots.
+    /// GPU slots of the node.
     pub gpus: GpuSet,
     /// CPU, in milli-cores.
     pub cpu_milli: u32,
@@ -19,7 +19,7 @@ pub struct NodeShare {
     pub memory_mib: u64,
 }
 
-/// Everything a job holds, node by node in ascending order of nodes.
+/// Everything a job holds, node by node in ascending order.
 #[derive(Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Allocation {
@@ -28,7 +28,7 @@ pub struct Allocation {
 }
 
 impl Clone for Allocation {
-    /// Most jobs are on one node, and every launch copies what they hold.
+    /// Copies without a loop in the common case of one node, because every launch copies an allocation.
     fn clone(&self) -> Self {
         match self.shares.as_slice() {
             [only] => Self::on_one(only.clone()),
@@ -40,25 +40,25 @@ impl Clone for Allocation {
 }
 
 impl Allocation {
-    /// All of it on one node.
+    /// Returns an allocation on one node.
     pub fn on_one(share: NodeShare) -> Self {
         Self {
             shares: SmallVec::from_buf([share]),
         }
     }
 
-    /// All GPUs together.
+    /// Returns the number of GPUs.
     pub fn gpus(&self) -> u32 {
         self.shares.iter().map(|s| s.gpus.count()).sum()
     }
 
-    /// How many nodes it spans.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
         self.shares.len()
     }
 
-    /// Whether each bundle of so many GPUs is on one node: all nodes hold whole bundles, but for one that also holds what
-    /// is left over.
+    /// Whether each bundle of `gpus` GPUs is on one node: all nodes hold whole bundles, except one that also holds the
+    /// remainder.
     pub fn is_in_bundles_of(&self, gpus: u32) -> bool {
         if gpus <= 1 {
             return true;

@@ -1,21 +1,21 @@
-//! What the engine wants done. Each command names a generation, so a late or repeated answer is harmless.
+//! Commands: what the engine wants done. Each command names an attempt, so a late or repeated answer is harmless.
 
 use serde::{Deserialize, Serialize};
 
 use crate::allocation::Allocation;
-use crate::ids::{Generation, JobId, NodeId};
+use crate::ids::{AttemptKey, JobKey, NodeId};
 use crate::reason::Reason;
 
 /// Why a running job is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopReason {
-    /// Jobs ahead of it in line need its GPUs.
+    /// Jobs ahead of it in the queue need its GPUs.
     Preempted,
-    /// It goes on at once on other GPUs.
+    /// It restarts at once on other GPUs.
     Moved,
-    /// It goes on at once on more or fewer GPUs.
+    /// It restarts at once on more or fewer GPUs.
     Resized,
-    /// A node it ran on is gone.
+    /// A node it ran on was lost.
     NodeLost(NodeId),
     /// Its owner cancelled it.
     Cancelled,
@@ -27,36 +27,39 @@ pub enum Command {
     /// Start the job on these GPUs, which are free now.
     Launch {
         /// The job.
-        job: JobId,
-        /// The number of this launch.
-        generation: Generation,
-        /// Where.
+        job: JobKey,
+        /// The attempt to start.
+        #[serde(alias = "generation")]
+        attempt: AttemptKey,
+        /// Its GPUs, CPU and memory.
         allocation: Allocation,
     },
-    /// Give the running job this CPU and memory beside the GPUs it has; it is not stopped for it. A node does so before
-    /// anything it is told later, and within one decision what gets less comes before what gets more.
+    /// Give the running job this CPU and memory beside its GPUs, without stopping it. A node carries this out before any
+    /// later command, and within one decision jobs that get less precede those that get more.
     Resize {
         /// The job.
-        job: JobId,
-        /// The launch that runs.
-        generation: Generation,
-        /// The same GPUs, with what is beside them from now on.
+        job: JobKey,
+        /// The attempt that runs.
+        #[serde(alias = "generation")]
+        attempt: AttemptKey,
+        /// The same GPUs, with the new CPU and memory.
         allocation: Allocation,
     },
-    /// Stop the job and answer with `Stopped` when its GPUs are free.
+    /// Stop the job, and answer with `Stopped` when its GPUs are free.
     Stop {
         /// The job.
-        job: JobId,
-        /// The launch to stop.
-        generation: Generation,
-        /// Why.
+        job: JobKey,
+        /// The attempt to stop.
+        #[serde(alias = "generation")]
+        attempt: AttemptKey,
+        /// Why it is stopped.
         reason: StopReason,
     },
-    /// The job will never run here.
+    /// Report that the job will never run.
     Reject {
         /// The job.
-        job: JobId,
-        /// Why.
+        job: JobKey,
+        /// Why it will not.
         reason: Reason,
     },
 }

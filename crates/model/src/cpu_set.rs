@@ -1,4 +1,4 @@
-//! A set of CPUs of one node, by the numbers the operating system gives them.
+//! A set of CPUs of one node, by the numbers of the operating system.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,29 +6,29 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// CPUs of one node. Written as Linux writes lists of CPUs: `0-11,24-35`.
+/// A set of CPUs of one node. Its text is a list as Linux writes it: `0-11,24-35`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CpuSet {
-    /// Bits; the last word is not zero, so that equal sets are equal words.
+    /// Bits; the last word is not zero, so that equal sets have equal words.
     words: SmallVec<[u64; 2]>,
 }
 
 impl CpuSet {
-    /// CPU numbers lie below this.
+    /// CPU numbers are below this.
     pub const LIMIT: u32 = 1 << 16;
 
-    /// CPUs `first` to `first + count - 1`.
+    /// Returns the CPUs `first` to `first + count - 1`.
     pub fn range(first: u32, count: u32) -> Self {
         (first..first + count).collect()
     }
 
-    /// How many are in the set.
+    /// Returns the number of CPUs.
     pub fn count(&self) -> u32 {
         self.words.iter().map(|w| w.count_ones()).sum()
     }
 
-    /// Whether none is.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
@@ -58,7 +58,7 @@ impl CpuSet {
         }
     }
 
-    /// Takes all CPUs of `other` out.
+    /// Removes all CPUs of `other`.
     pub fn remove(&mut self, other: &CpuSet) {
         for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
             *mine &= !theirs;
@@ -66,7 +66,7 @@ impl CpuSet {
         self.trim();
     }
 
-    /// The CPUs that are in both.
+    /// Returns the CPUs that are in both sets.
     pub fn common(&self, other: &CpuSet) -> CpuSet {
         let words = self.words.iter().zip(&other.words).map(|(a, b)| a & b);
         let mut common = CpuSet {
@@ -76,12 +76,12 @@ impl CpuSet {
         common
     }
 
-    /// The `count` lowest CPUs of this set; fewer if there are not so many.
+    /// Returns the `count` lowest CPUs of this set, or all if it has fewer.
     pub fn lowest(&self, count: u32) -> CpuSet {
         self.iter().take(count as usize).collect()
     }
 
-    /// The CPUs, lowest first.
+    /// Returns the CPUs, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.words.iter().enumerate().flat_map(|(i, word)| {
             let bits = std::iter::successors(Some(*word), |w| Some(w & w.wrapping_sub(1)));
@@ -124,10 +124,17 @@ impl fmt::Display for CpuSet {
     }
 }
 
-impl FromStr for CpuSet {
-    type Err = String;
+/// A text that is not a list of CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid CPU list {part:?}: expected CPU numbers such as `0-11,24-35`, from 0 to {max}", max = CpuSet::LIMIT - 1)]
+pub struct CpuSetError {
+    part: String,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for CpuSet {
+    type Err = CpuSetError;
+
+    fn from_str(text: &str) -> Result<Self, CpuSetError> {
         let mut set = Self::default();
         for part in text.split(',').map(str::trim).filter(|_| !text.trim().is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -135,10 +142,8 @@ impl FromStr for CpuSet {
             match (number(first), number(last)) {
                 (Some(first), Some(last)) if first <= last => (first..=last).for_each(|cpu| set.insert(cpu)),
                 _ => {
-                    let most = Self::LIMIT - 1;
-                    return Err(format!(
-                        "found {part:?}, expected CPUs such as 0-11,24-35, from 0 to {most}"
-                    ));
+                    let part = part.to_owned();
+                    return Err(CpuSetError { part });
                 }
             }
         }
@@ -147,9 +152,9 @@ impl FromStr for CpuSet {
 }
 
 impl TryFrom<String> for CpuSet {
-    type Error = String;
+    type Error = CpuSetError;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, CpuSetError> {
         text.parse()
     }
 }
@@ -165,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_and_written_as_linux_writes_them() {
+    fn lists_are_parsed_and_printed_as_linux_writes_them() {
         for text in ["", "0", "0-11,24-35", "3,5,7-8", "63-64", "127-128,65535"] {
             let set: CpuSet = text.parse().unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(set.to_string(), text);
@@ -181,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_that_hold_the_same_are_equal() {
+    fn sets_with_the_same_cpus_are_equal() {
         let mut set = CpuSet::range(60, 10);
         set.remove(&CpuSet::range(64, 6));
         assert_eq!(set, CpuSet::range(60, 4));

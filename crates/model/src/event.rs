@@ -1,21 +1,21 @@
-//! Facts that happened. The engine learns of the world through these alone.
+//! Events: everything the engine learns about the world.
 
 use serde::{Deserialize, Serialize};
 
 use crate::allocation::Allocation;
-use crate::ids::{FenceId, Generation, JobId, NodeId};
+use crate::ids::{AttemptKey, JobKey, NodeConstraintId, NodeId};
 use crate::job::JobSpec;
 use crate::topology::NodeSpec;
 use crate::units::{Rate, Time, Work};
 
-/// What a job has had so far. An order that counts service goes on counting from here.
+/// The service a job received in earlier attempts. An order that counts service continues from here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Past {
+pub struct JobHistory {
     /// Time it held GPUs.
     pub held: Time,
-    /// GPU-time (GPUs × microseconds) it used.
+    /// GPU time it used, in GPU-microseconds.
     pub gpu_time: i128,
-    /// Work that is done and kept.
+    /// Work that is done and saved.
     pub done: Work,
     /// How often it was stopped with work left.
     pub preemptions: u32,
@@ -23,118 +23,127 @@ pub struct Past {
     pub first_start: Option<Time>,
 }
 
-/// A job that lived before.
+/// A job that was known to an earlier engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Returned {
-    /// The job, with an id of its own.
+pub struct RestoredJob {
+    /// The job, with a key of its own.
     pub spec: JobSpec,
-    /// What it had so far.
-    pub past: Past,
-    /// Where it was found.
-    pub holds: Option<(Generation, Allocation)>,
+    /// The service it received so far.
+    #[serde(alias = "past")]
+    pub history: JobHistory,
+    /// The attempt and the GPUs with which it was found running.
+    pub holds: Option<(AttemptKey, Allocation)>,
 }
 
-/// How a process of a job ended.
+/// How an attempt of a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// All its work is done.
     Completed,
-    /// It failed for good.
+    /// It failed and is not started again.
     Failed,
 }
 
-/// A fact that happened. A journal of (time, event) is all it takes to rebuild the engine.
+/// An event. The journal of all events and their times is sufficient to rebuild the engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// A job came in.
+    /// A job was submitted.
     Submitted(JobSpec),
-    /// A job that lived before came back in line; or it was found on these GPUs, launched so many times, and runs on there
-    /// if nobody else has them.
-    Returned(Box<Returned>),
-    /// Its owner does not want it any more.
+    /// A job known to an earlier engine is queued again; or, if it was found running and no other job holds its GPUs, it
+    /// continues there.
+    #[serde(alias = "Returned")]
+    Restored(Box<RestoredJob>),
+    /// The owner of a job cancelled it.
     Cancelled {
         /// The job.
-        job: JobId,
+        job: JobKey,
     },
-    /// A launch has taken effect: the job makes progress from now on.
+    /// A launch took effect: the job makes progress from now on.
     Started {
         /// The job.
-        job: JobId,
-        /// The launch this answers.
-        generation: Generation,
-        /// How fast it runs.
+        job: JobKey,
+        /// The attempt that started.
+        #[serde(alias = "generation")]
+        attempt: AttemptKey,
+        /// Its speed.
         rate: Rate,
     },
-    /// A running job told how far it is and how fast it goes on.
+    /// A running job reported its progress and speed.
     Progressed {
         /// The job.
-        job: JobId,
-        /// The launch that runs.
-        generation: Generation,
+        job: JobKey,
+        /// The attempt that runs.
+        #[serde(alias = "generation")]
+        attempt: AttemptKey,
         /// All work done so far.
         done: Work,
-        /// How fast it runs from now on.
+        /// Its speed from now on.
         rate: Rate,
     },
     /// A job ended by itself.
     Exited {
         /// The job.
-        job: JobId,
-        /// The launch that ended.
-        generation: Generation,
-        /// How.
+        job: JobKey,
+        /// The attempt that ended.
+        #[serde(alias = "generation")]
+        attempt: AttemptKey,
+        /// How it ended.
         outcome: Outcome,
     },
-    /// A job that was told to stop has stopped (or was lost with its node), and its GPUs are free.
+    /// A stopping job has stopped, or was lost with its node, and its GPUs are free.
     Stopped {
         /// The job.
-        job: JobId,
-        /// The launch that ended.
-        generation: Generation,
-        /// Work that is kept: what a checkpoint holds.
+        job: JobKey,
+        /// The attempt that ended.
+        #[serde(alias = "generation")]
+        attempt: AttemptKey,
+        /// Work that is saved in a checkpoint.
         done: Work,
     },
-    /// A node joined, or came back with the same id.
+    /// A node joined, or returned with the same id.
     NodeUp {
         /// Its id; the next free one for a new node.
         node: NodeId,
         /// What it has.
         spec: NodeSpec,
     },
-    /// A node is gone, with everything on it.
+    /// A node was lost, with everything on it.
     NodeDown {
         /// The node.
         node: NodeId,
     },
-    /// A node takes no new jobs; those on it run on.
+    /// A node accepts no new jobs; those on it continue.
     NodeDraining {
         /// The node.
         node: NodeId,
     },
-    /// A draining node takes jobs again.
+    /// A draining node accepts jobs again.
     NodeResumed {
         /// The node.
         node: NodeId,
     },
-    /// So much of a node is not there for jobs: others use it, or it is broken. Nobody is stopped for it; what is held is
-    /// withheld as soon as it is free.
-    NodeWithheld {
+    /// A part of a node is unavailable: taken by others, or broken. No job is stopped for it; what jobs hold becomes
+    /// unavailable as soon as it is free.
+    #[serde(alias = "NodeWithheld")]
+    NodeUnavailable {
         /// The node.
         node: NodeId,
-        /// GPUs, whichever they are.
+        /// Number of GPUs, whichever they are.
         gpus: u32,
         /// CPU, in milli-cores.
         cpu_milli: u32,
         /// Memory, in MiB.
         memory_mib: u64,
     },
-    /// These nodes and no others are within a fence. Nobody is stopped for it.
-    Fenced {
-        /// The fence; its number is below [`FenceId::MOST`].
-        fence: FenceId,
-        /// The nodes.
+    /// The nodes of a node constraint changed. No job is stopped for it.
+    #[serde(alias = "Fenced")]
+    NodeConstraintSet {
+        /// The node constraint; its number is below [`NodeConstraintId::MAX_COUNT`].
+        #[serde(alias = "fence")]
+        constraint: NodeConstraintId,
+        /// All its nodes.
         nodes: Vec<NodeId>,
     },
-    /// The moment named by `wake_at` has come.
+    /// The moment returned by `wake_at` has passed.
     Wake,
 }

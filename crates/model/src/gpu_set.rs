@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// GPU slots of one node as bits; one word for up to 64 GPUs, more for a pool without nodes.
+/// GPU slots of one node as bits; one word for up to 64 GPUs, more for a cluster that is one large pool.
 #[derive(Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GpuSet {
@@ -11,7 +11,7 @@ pub struct GpuSet {
 }
 
 impl Clone for GpuSet {
-    /// Words are copied, not cloned one by one: sets of slots are copied for every launch.
+    /// Copies the words as a slice, because every launch copies such sets.
     fn clone(&self) -> Self {
         Self {
             words: SmallVec::from_slice(&self.words),
@@ -20,14 +20,14 @@ impl Clone for GpuSet {
 }
 
 impl GpuSet {
-    /// No GPU, of a node with `slots` of them.
+    /// Returns the empty set for a node with `slots` GPUs.
     pub fn empty(slots: u32) -> Self {
         Self {
             words: SmallVec::from_elem(0, (slots as usize).div_ceil(64).max(1)),
         }
     }
 
-    /// All GPUs of a node with `slots` of them.
+    /// Returns the set of all GPUs of a node with `slots` GPUs.
     pub fn full(slots: u32) -> Self {
         let mut set = Self::empty(slots);
         for (i, word) in set.words.iter_mut().enumerate() {
@@ -37,12 +37,12 @@ impl GpuSet {
         set
     }
 
-    /// How many are in the set.
+    /// Returns the number of slots.
     pub fn count(&self) -> u32 {
         self.words.iter().map(|w| w.count_ones()).sum()
     }
 
-    /// Whether none is.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|w| *w == 0)
     }
@@ -54,7 +54,7 @@ impl GpuSet {
             .is_some_and(|w| w >> (slot % 64) & 1 == 1)
     }
 
-    /// Adds one slot, which must lie inside the node.
+    /// Adds one slot, which must exist on the node.
     pub fn insert(&mut self, slot: u32) {
         self.words[slot as usize / 64] |= 1 << (slot % 64);
     }
@@ -68,7 +68,7 @@ impl GpuSet {
             .all(|(i, w)| w & !self.words.get(i).copied().unwrap_or(0) == 0)
     }
 
-    /// Whether the two share a slot.
+    /// Whether the sets have a slot in common.
     pub fn intersects(&self, other: &GpuSet) -> bool {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
@@ -80,14 +80,14 @@ impl GpuSet {
         }
     }
 
-    /// Takes all slots of `other` out.
+    /// Removes all slots of `other`.
     pub fn remove(&mut self, other: &GpuSet) {
         for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
             *mine &= !theirs;
         }
     }
 
-    /// The `count` lowest slots of this set; fewer if there are not so many.
+    /// Returns the `count` lowest slots of this set, or all if it has fewer.
     pub fn lowest(&self, count: u32) -> GpuSet {
         let mut taken = GpuSet {
             words: SmallVec::from_elem(0, self.words.len()),
@@ -114,7 +114,7 @@ impl GpuSet {
         taken
     }
 
-    /// The slots, lowest first.
+    /// Returns the slots, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.words.iter().enumerate().flat_map(|(i, word)| {
             let mut rest = *word;
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pool_larger_than_a_word_works_like_a_small_node() {
+    fn sets_larger_than_one_word_work_like_small_ones() {
         let mut free = GpuSet::full(130);
         assert_eq!(free.count(), 130);
         let taken = free.lowest(70);

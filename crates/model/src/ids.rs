@@ -5,11 +5,11 @@ use std::ops::{Index, IndexMut};
 
 use serde::{Deserialize, Serialize};
 
-/// A small dense integer that names one thing of one kind.
+/// A small dense integer that identifies one item of one kind.
 pub trait Id: Copy + Ord {
-    /// The id with this position in its table.
+    /// Returns the id with this position in its table.
     fn from_index(index: usize) -> Self;
-    /// The position in the table.
+    /// Returns the position in the table.
     fn index(self) -> usize;
 }
 
@@ -22,7 +22,7 @@ macro_rules! id {
 
         impl Id for $name {
             fn from_index(index: usize) -> Self {
-                Self(u32::try_from(index).expect("fewer than four thousand million ids"))
+                Self(u32::try_from(index).expect("there are fewer than 2^32 ids"))
             }
             fn index(self) -> usize {
                 self.0 as usize
@@ -38,45 +38,45 @@ macro_rules! id {
 }
 
 id!(
-    /// A job, numbered in the order of submission. Ties between jobs are always broken by it.
-    JobId
+    /// The engine's handle of a job, numbered in order of submission. Ties between jobs are always broken by it.
+    JobKey
 );
 id!(
-    /// A machine.
+    /// A node.
     NodeId
 );
 id!(
-    /// A place above the machines in the topology: a rack, a switch, a pod of racks.
+    /// A place above the nodes in the topology: a rack, a switch, a group of racks.
     ZoneId
 );
 id!(
-    /// A kind of GPU ("V100").
+    /// A GPU type ("V100").
     GpuTypeId
 );
 id!(
-    /// A set of nodes, to which jobs can be confined.
-    FenceId
+    /// A set of nodes to which jobs can be limited.
+    NodeConstraintId
 );
 id!(
-    /// A tenant: a team, a virtual cluster.
+    /// A tenant: the owner of jobs, such as a team with a virtual cluster.
     TenantId
 );
 id!(
-    /// A person.
+    /// A user.
     UserId
 );
 id!(
     /// A model with a profile ("resnet50").
     ModelId
 );
-impl FenceId {
-    /// So many are told apart at a time.
-    pub const MOST: u32 = 64;
+impl NodeConstraintId {
+    /// The most node constraints at a time.
+    pub const MAX_COUNT: u32 = 64;
 }
 
 id!(
-    /// How often a job has been launched. A command or answer for an older generation is ignored.
-    Generation
+    /// The engine's handle of an attempt: how often the job has been launched. An answer for an older attempt is ignored.
+    AttemptKey
 );
 
 /// A vector indexed by one kind of id.
@@ -98,33 +98,33 @@ impl<I, T> Default for IdVec<I, T> {
 }
 
 impl<I: Id, T> IdVec<I, T> {
-    /// Appends an item and returns the id it got.
+    /// Appends an item and returns its id.
     pub fn push(&mut self, item: T) -> I {
         self.items.push(item);
         I::from_index(self.items.len() - 1)
     }
 
-    /// The item, or nothing if there is no such id.
+    /// Returns the item, if the id exists.
     pub fn get(&self, id: I) -> Option<&T> {
         self.items.get(id.index())
     }
 
-    /// The item, to change it.
+    /// Returns the item for modification, if the id exists.
     pub fn get_mut(&mut self, id: I) -> Option<&mut T> {
         self.items.get_mut(id.index())
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// All items with their ids, in order.
+    /// Returns all items with their ids, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (I, &T)> + ExactSizeIterator {
         self.items
             .iter()
@@ -132,19 +132,19 @@ impl<I: Id, T> IdVec<I, T> {
             .map(|(i, item)| (I::from_index(i), item))
     }
 
-    /// All items, in order.
+    /// Returns all items, in order.
     pub fn values(&self) -> std::slice::Iter<'_, T> {
         self.items.iter()
     }
 
-    /// All items, to change them.
+    /// Returns all items for modification, in order.
     pub fn values_mut(&mut self) -> std::slice::IterMut<'_, T> {
         self.items.iter_mut()
     }
 }
 
 impl<I: Id, T: Default> IdVec<I, T> {
-    /// The item at `id`; the table grows with defaults until it has one.
+    /// Returns the item at `id`; the table is extended with defaults up to it.
     pub fn entry(&mut self, id: I) -> &mut T {
         if id.index() >= self.items.len() {
             self.items.resize_with(id.index() + 1, T::default);

@@ -1,29 +1,29 @@
-//! A job as it is submitted: what it asks for and what is known of it.
+//! A job as it is submitted: what it asks for, and what is known about it.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{FenceId, GpuTypeId, JobId, ModelId, TenantId, UserId};
+use crate::ids::{GpuTypeId, JobKey, ModelId, NodeConstraintId, TenantId, UserId};
 use crate::sensitivity::{Sensitivity, Share};
 use crate::stages::Stages;
 use crate::units::{Rate, Time, Work};
 
-/// How speed grows with GPUs, relative to the speed on the GPUs asked for.
+/// Speed as a function of the number of GPUs, relative to the speed on the GPUs asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Scaling {
-    /// Twice the GPUs, twice the speed.
+    /// Speed is proportional to the number of GPUs.
     #[default]
     Linear,
-    /// Amdahl's law: this share of an iteration, in millionths, runs in parallel.
+    /// Amdahl's law.
     Amdahl {
-        /// The parallel share, in millionths.
+        /// The part of an iteration that runs in parallel, in millionths.
         parallel_ppm: u32,
     },
 }
 
 impl Scaling {
-    /// The speed on `gpus` GPUs relative to the speed on `asked`.
+    /// Returns the speed on `gpus` GPUs relative to the speed on `asked`.
     pub fn rate(self, gpus: u32, asked: u32) -> Rate {
         if gpus == asked || asked == 0 {
             return Rate::FULL;
@@ -39,61 +39,58 @@ impl Scaling {
     }
 }
 
-/// What a scheduler is told about a job. What is true but unknown, such as the real run time, is not in here.
+/// What a scheduler knows about a job. What is true but unknown, such as the real run time, is not in here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
-    /// Its id, dense in order of submission.
-    pub id: JobId,
-    /// The tenant that pays.
+    /// Its key, dense in order of submission.
+    pub id: JobKey,
+    /// The tenant to which its use is charged.
     pub tenant: TenantId,
-    /// The person who submitted it.
+    /// The user who submitted it.
     pub user: UserId,
-    /// Larger is more urgent.
+    /// Priority; larger is more urgent.
     pub priority: i32,
-    /// The gang: so many GPUs at once, or nothing.
+    /// GPUs of the gang, all of which it needs at once.
     pub gpus: u32,
-    /// GPUs that have to be on one node: the gang comes in bundles of so many, and what is left over is one more.
+    /// GPUs of one task, which must be on one node; what is left of the gang after whole tasks is one more task.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub gpus_per_task: u32,
-    /// The share of each GPU, in milli-GPU.
-    pub gpu_milli: u32,
-    /// Elastic jobs run on as few as this.
+    /// The fewest GPUs on which an elastic job runs.
     pub min_gpus: u32,
-    /// Elastic jobs run on as many as this.
+    /// The most GPUs on which an elastic job runs.
     pub max_gpus: u32,
-    /// Only this kind of GPU.
+    /// Required GPU type.
     pub gpu_type: Option<GpuTypeId>,
-    /// Only on these nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fence: Option<FenceId>,
-    /// Only on what others leave: it stands behind every job of its kind of tenant that is not spare, whatever the order says.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub spare: bool,
-    /// CPU wanted for each GPU, in milli-cores.
+    /// Nodes the job is limited to.
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "fence")]
+    pub constraint: Option<NodeConstraintId>,
+    /// Whether it runs only on what other jobs leave: it is behind all other jobs of its class, whatever the order says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not", alias = "spare")]
+    pub best_effort: bool,
+    /// CPU per GPU, in milli-cores.
     pub cpu_milli_per_gpu: u32,
-    /// Memory wanted for each GPU, in MiB.
+    /// Memory per GPU, in MiB.
     pub memory_mib_per_gpu: u64,
-    /// Memory it fills on each of its GPUs, in MiB; zero where that is not known.
+    /// Memory used on each GPU, in MiB; zero if unknown.
     #[serde(default)]
     pub gpu_memory_mib: u64,
-    /// The model, where its profile is known.
+    /// The model, if it has a profile.
     pub model: Option<ModelId>,
-    /// Stages of an iteration, where they were measured.
+    /// Stages of an iteration, if they were measured.
     pub stages: Option<Stages>,
-    /// How fast it runs with how much CPU and memory, where that was measured. One for all jobs of a model.
+    /// Speed as a function of CPU and memory, if it was measured. Jobs of one model share it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitivity: Option<Arc<Sensitivity>>,
-    /// How speed grows with GPUs.
+    /// Speed as a function of the number of GPUs.
     pub scaling: Scaling,
     /// When it was submitted.
     pub submit: Time,
-    /// The work the scheduler may count on: the truth, an estimate, or nothing, as the run's knowledge says.
+    /// Work that the scheduler assumes: the truth, an estimate or nothing, depending on the knowledge of the run.
     pub expected: Option<Work>,
-    /// When it should be done.
+    /// When it should have ended.
     pub deadline: Option<Time>,
 }
 
-/// Most jobs can be cut anywhere.
 fn one() -> u32 {
     1
 }
@@ -103,16 +100,8 @@ fn is_one(gpus: &u32) -> bool {
 }
 
 impl JobSpec {
-    /// CPU and memory beside each GPU that would make it fastest; what it asks for where it was not measured.
-    pub fn wish(&self) -> Share {
-        match &self.sensitivity {
-            Some(sensitivity) => sensitivity.ideal(),
-            None => Share::new(self.cpu_milli_per_gpu, self.memory_mib_per_gpu),
-        }
-    }
-
-    /// A job of one GPU that is submitted at the epoch and of which nothing else is known.
-    pub fn new(id: JobId, gpus: u32) -> Self {
+    /// Returns a job of `gpus` GPUs that is submitted at the epoch and about which nothing else is known.
+    pub fn new(id: JobKey, gpus: u32) -> Self {
         Self {
             id,
             tenant: TenantId(0),
@@ -120,12 +109,11 @@ impl JobSpec {
             priority: 0,
             gpus,
             gpus_per_task: 1,
-            gpu_milli: 1000,
             min_gpus: gpus,
             max_gpus: gpus,
             gpu_type: None,
-            fence: None,
-            spare: false,
+            constraint: None,
+            best_effort: false,
             cpu_milli_per_gpu: 0,
             memory_mib_per_gpu: 0,
             gpu_memory_mib: 0,
@@ -138,6 +126,14 @@ impl JobSpec {
             deadline: None,
         }
     }
+
+    /// Returns the CPU and memory per GPU with which it is fastest; what it asks for if that was not measured.
+    pub fn preferred_share(&self) -> Share {
+        match &self.sensitivity {
+            Some(sensitivity) => sensitivity.ideal(),
+            None => Share::new(self.cpu_milli_per_gpu, self.memory_mib_per_gpu),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -145,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amdahl_is_monotone_and_bounded() {
+    fn speed_by_amdahls_law_is_monotone_and_bounded() {
         let scaling = Scaling::Amdahl {
             parallel_ppm: 900_000,
         };

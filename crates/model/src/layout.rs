@@ -1,32 +1,32 @@
-//! Who uses which resource when, while jobs interleave their stages on the same GPUs: the drawing of a period.
+//! The timeline of one period of jobs that interleave their stages on the same GPUs: which job uses which resource when.
 //!
-//! The phases are those of [`period_us`](crate::stages::period_us), gone on with until they repeat. Where storage and CPU were
-//! measured as one stage, that stage may stretch over two phases: it is on storage in the first and on the CPU in the
-//! second, while the next job's is on storage already. So no resource ever has two users.
+//! The phases are those of [`period_us`](crate::stages::period_us), continued until they repeat. Where storage and CPU were
+//! measured as one stage, that stage may extend over two phases: it uses storage in the first and the CPU in the second,
+//! while the stage of the next job already uses storage. So no resource ever has two users.
 
 use serde::{Deserialize, Serialize};
 
 use crate::stages::{Ordering, Stages};
 
-/// What a stage uses.
+/// A resource that a stage uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Resource {
-    /// Reading data.
+    /// Storage, for reading data.
     Storage,
-    /// Preparing it.
+    /// CPU, for preparing data.
     Cpu,
-    /// Computing.
+    /// GPU, for computing.
     Gpu,
-    /// Exchanging gradients.
+    /// Network, for exchanging gradients.
     Network,
 }
 
 impl Resource {
-    /// All of them, in the order of an iteration.
+    /// All resources, in the order of an iteration.
     pub const ALL: [Resource; 4] = [Resource::Storage, Resource::Cpu, Resource::Gpu, Resource::Network];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Storage => "storage",
@@ -37,67 +37,67 @@ impl Resource {
     }
 }
 
-/// One member on one resource for a while, inside the period.
+/// An interval of the period in which one member uses one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Use {
-    /// Which of the members.
+pub struct ResourceUse {
+    /// Index of the member.
     pub member: usize,
-    /// What it uses.
+    /// The resource.
     pub resource: Resource,
-    /// From when, in microseconds since the period began.
+    /// Start, in microseconds since the period began.
     pub start_us: f64,
-    /// Until when.
+    /// End, in microseconds since the period began.
     pub end_us: f64,
 }
 
-/// One period of a group.
+/// The timeline of one period of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Layout {
-    /// The members in the order in which they follow each other.
+    /// The members, in the order in which they are offset.
     pub order: Vec<usize>,
-    /// The period the model counts with, without contention.
+    /// The period of the model, without contention, in microseconds.
     pub period_us: f64,
-    /// The period that is drawn. It is the same, but for some groups of four: there the model takes four phases from the
-    /// beginning, which are shorter than those that follow.
+    /// The period of this timeline, in microseconds. It differs from the model only for some groups of four, where the model
+    /// uses the first four phases, which are shorter than later ones.
     pub steady_us: f64,
-    /// Who uses what when; a stage that goes on over the end of the period is cut there, and its rest is at the beginning.
-    pub uses: Vec<Use>,
+    /// All uses of resources; a stage that extends beyond the end of the period is split, and its rest is at the beginning.
+    pub uses: Vec<ResourceUse>,
 }
 
-/// How a group takes turns.
+/// How the stages of a group are interleaved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// One job, by itself.
+enum Interleaving {
+    /// One job alone.
     Alone,
-    /// Four slots, a stage apart; data may stretch over two phases.
+    /// Four slots, one stage apart; data stages may extend over two phases.
     Phases,
-    /// A pair, one loading while the other computes.
+    /// A pair, one of which loads while the other computes.
     Turns,
-    /// Four slots, a stage apart, each stage in a phase of its own.
+    /// Four slots, one stage apart, with each stage in a phase of its own.
     FourPhases,
 }
 
-/// The period of one to four members, drawn, with the order of members that gives it.
+/// Returns the timeline of the period of one to four members, in their best or worst order.
 pub fn layout(members: &[Stages], ordering: Ordering) -> Layout {
-    let mut found: Option<(f64, Vec<usize>, Way)> = None;
+    let mut found: Option<(f64, Vec<usize>, Interleaving)> = None;
     for order in orders(members.len()) {
-        for way in ways(members) {
-            let period = period(members, &order, *way);
+        for interleaving in interleavings(members) {
+            let period = period(members, &order, *interleaving);
             let better = found.as_ref().is_none_or(|(known, ..)| match ordering {
                 Ordering::Best => period < *known,
                 Ordering::Worst => period > *known,
             });
             if better {
-                found = Some((period, order.clone(), *way));
+                found = Some((period, order.clone(), *interleaving));
             }
         }
     }
-    let (period_us, order, way) = found.expect("a group has at least one member");
-    let (from, steady_us, mut uses) = match way {
-        Way::Alone => alone(&members[0]),
-        Way::Phases => by_phases(members, &order),
-        Way::Turns => by_turns(members, &order),
-        Way::FourPhases => by_four_phases(members, &order),
+    let (period_us, order, interleaving) = found.expect("a group has at least one member");
+    let (from, steady_us, mut uses) = match interleaving {
+        Interleaving::Alone => alone(&members[0]),
+        Interleaving::Phases => by_phases(members, &order),
+        Interleaving::Turns => by_turns(members, &order),
+        Interleaving::FourPhases => by_four_phases(members, &order),
     };
     for one in &mut uses {
         one.start_us = (one.start_us - from).max(0.0);
@@ -105,7 +105,7 @@ pub fn layout(members: &[Stages], ordering: Ordering) -> Layout {
     }
     uses.retain(|u| u.end_us > u.start_us);
     uses.sort_by(|a, b| {
-        let key = |u: &Use| (u.resource, u.member);
+        let key = |u: &ResourceUse| (u.resource, u.member);
         a.start_us.total_cmp(&b.start_us).then(key(a).cmp(&key(b)))
     });
     Layout {
@@ -116,7 +116,7 @@ pub fn layout(members: &[Stages], ordering: Ordering) -> Layout {
     }
 }
 
-/// All orders of so many members.
+/// Returns all permutations of `count` members.
 fn orders(count: usize) -> Vec<Vec<usize>> {
     let mut orders = vec![vec![]];
     for _ in 0..count {
@@ -130,22 +130,23 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
     orders
 }
 
-fn ways(members: &[Stages]) -> &'static [Way] {
+/// Returns the ways in which these members can be interleaved.
+fn interleavings(members: &[Stages]) -> &'static [Interleaving] {
     match members {
-        [_] => &[Way::Alone],
-        _ if members.iter().all(|m| m.four) => &[Way::FourPhases],
-        [_, _] => &[Way::Phases, Way::Turns],
-        _ => &[Way::Phases],
+        [_] => &[Interleaving::Alone],
+        _ if members.iter().all(|m| m.four) => &[Interleaving::FourPhases],
+        [_, _] => &[Interleaving::Phases, Interleaving::Turns],
+        _ => &[Interleaving::Phases],
     }
 }
 
-/// The period as the model counts it.
-fn period(members: &[Stages], order: &[usize], way: Way) -> f64 {
-    match way {
-        Way::Alone => f64::from(members[0].iteration_us),
-        Way::FourPhases => by_four_phases(members, order).1,
-        Way::Turns => by_turns(members, order).1,
-        Way::Phases => {
+/// Returns the period of the model.
+fn period(members: &[Stages], order: &[usize], interleaving: Interleaving) -> f64 {
+    match interleaving {
+        Interleaving::Alone => f64::from(members[0].iteration_us),
+        Interleaving::FourPhases => by_four_phases(members, order).1,
+        Interleaving::Turns => by_turns(members, order).1,
+        Interleaving::Phases => {
             let end = phase_ends(members, order, 8);
             let same = |i: &usize| {
                 let (now, before) = (end[i + 4] - end[*i], end[i + 3] - end[i - 1]);
@@ -157,9 +158,9 @@ fn period(members: &[Stages], order: &[usize], way: Way) -> f64 {
     }
 }
 
-/// Four slots, each a stage behind the one before: in each phase the network of one job, the GPU of the next and the
-/// data of the third, which may have begun a phase earlier, go on at the same time. Phase `i` lasts from `[i]` to
-/// `[i + 1]`.
+/// Returns the ends of phases of four slots, each one stage behind the previous one: in each phase the network stage of one
+/// job, the GPU stage of the next and the data stage of the third, which may have begun one phase earlier, run at the same
+/// time. Phase `i` lasts from `[i]` to `[i + 1]`.
 fn phase_ends(members: &[Stages], order: &[usize], phases: usize) -> Vec<f64> {
     let stage = |slot: usize, stage: usize| order.get(slot % 4).map(|m| time(&members[*m], stage));
     let mut end = vec![0.0];
@@ -178,11 +179,11 @@ fn time(member: &Stages, stage: usize) -> f64 {
     f64::from(member.times_us[stage])
 }
 
-/// Where the period begins, how long it is, and everything around it.
-type Drawn = (f64, f64, Vec<Use>);
+/// Start of the period, its length, and the uses of resources around it.
+type Timeline = (f64, f64, Vec<ResourceUse>);
 
-/// One after the other; where the stages together are longer than the iteration, later ones begin earlier.
-fn alone(member: &Stages) -> Drawn {
+/// Runs stages in sequence; where their sum exceeds the iteration, later ones begin earlier.
+fn alone(member: &Stages) -> Timeline {
     let resources: &[Resource] = match member.four {
         true => &Resource::ALL,
         false => &[Resource::Storage, Resource::Gpu, Resource::Network],
@@ -200,10 +201,10 @@ fn alone(member: &Stages) -> Drawn {
     (0.0, period, uses)
 }
 
-/// Phases after which they repeat, for any stages; a multiple of four, so that slots are where they were.
+/// Number of phases after which they repeat, for any stages; a multiple of four, so that slots are aligned.
 const SETTLED: usize = 400;
 
-fn by_phases(members: &[Stages], order: &[usize]) -> Drawn {
+fn by_phases(members: &[Stages], order: &[usize]) -> Timeline {
     let end = phase_ends(members, order, SETTLED + 4);
     let mut uses = Vec::new();
     for i in SETTLED - 4..=SETTLED + 4 {
@@ -217,7 +218,7 @@ fn by_phases(members: &[Stages], order: &[usize]) -> Drawn {
         }
         if let Some(member) = order.get((i + 3) % 4) {
             let (start, stop) = (end[i - 1], end[i - 1] + time(&members[*member], 0));
-            // Phases of a pair may end before they begin; nobody else wants the data path then.
+            // Phases of a pair may end before they begin; no other job uses the data path then.
             let change = if end[i] < start { stop } else { end[i].min(stop) };
             uses.push(used(*member, Resource::Storage, start, change));
             uses.push(used(*member, Resource::Cpu, change, stop));
@@ -227,7 +228,7 @@ fn by_phases(members: &[Stages], order: &[usize]) -> Drawn {
     (from, to - from, uses)
 }
 
-fn by_turns(members: &[Stages], order: &[usize]) -> Drawn {
+fn by_turns(members: &[Stages], order: &[usize]) -> Timeline {
     let (a, b) = (order[0], order[1]);
     let compute = |m: usize| time(&members[m], 1) + time(&members[m], 2);
     let first = time(&members[a], 0).max(compute(b));
@@ -252,7 +253,7 @@ fn by_turns(members: &[Stages], order: &[usize]) -> Drawn {
     (0.0, first + second, uses)
 }
 
-fn by_four_phases(members: &[Stages], order: &[usize]) -> Drawn {
+fn by_four_phases(members: &[Stages], order: &[usize]) -> Timeline {
     let mut uses = Vec::new();
     let mut from = 0.0;
     for i in 0..4 {
@@ -268,8 +269,8 @@ fn by_four_phases(members: &[Stages], order: &[usize]) -> Drawn {
     (0.0, from, uses)
 }
 
-fn used(member: usize, resource: Resource, start_us: f64, end_us: f64) -> Use {
-    Use {
+fn used(member: usize, resource: Resource, start_us: f64, end_us: f64) -> ResourceUse {
+    ResourceUse {
         member,
         resource,
         start_us,
@@ -282,7 +283,7 @@ mod tests {
     use super::*;
     use crate::stages::period_us;
 
-    /// Groups of two to four out of stages that differ in what they wait for.
+    /// Returns groups of one to four members whose stages are bound by different resources.
     fn groups(four: bool) -> Vec<Vec<Stages>> {
         let times = [
             [514, 14, 0, 9],
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn no_resource_has_two_users_and_the_period_is_that_of_the_model() {
+    fn no_resource_has_two_users_and_the_period_matches_the_model() {
         for group in groups(false).into_iter().chain(groups(true)) {
             for ordering in [Ordering::Best, Ordering::Worst] {
                 let drawn = layout(&group, ordering);
@@ -322,12 +323,13 @@ mod tests {
                 order.sort_unstable();
                 assert_eq!(order, (0..group.len()).collect::<Vec<_>>());
                 for resource in Resource::ALL {
-                    let mut uses: Vec<&Use> = drawn.uses.iter().filter(|u| u.resource == resource).collect();
+                    let mut uses: Vec<&ResourceUse> =
+                        drawn.uses.iter().filter(|u| u.resource == resource).collect();
                     uses.sort_by(|a, b| a.start_us.total_cmp(&b.start_us));
                     for pair in uses.windows(2) {
                         assert!(
                             pair[0].end_us <= pair[1].start_us + 1e-6,
-                            "{} twice in {group:?}, {ordering:?}: {pair:?}",
+                            "{} has two users in {group:?}, {ordering:?}: {pair:?}",
                             resource.name()
                         );
                     }
@@ -337,11 +339,11 @@ mod tests {
     }
 
     #[test]
-    fn a_member_does_one_stage_at_a_time_and_all_of_each() {
+    fn a_member_runs_all_of_its_stages_one_at_a_time() {
         for group in groups(false).into_iter().chain(groups(true)) {
             let drawn = layout(&group, Ordering::Best);
             for (member, stages) in group.iter().enumerate() {
-                let mut uses: Vec<&Use> = drawn.uses.iter().filter(|u| u.member == member).collect();
+                let mut uses: Vec<&ResourceUse> = drawn.uses.iter().filter(|u| u.member == member).collect();
                 uses.sort_by(|a, b| a.start_us.total_cmp(&b.start_us));
                 assert!(
                     uses.windows(2).all(|p| p[0].end_us <= p[1].start_us + 1e-6),

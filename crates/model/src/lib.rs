@@ -1,7 +1,7 @@
-//! The words every other crate speaks: ids, units, the cluster, jobs, events, commands and reasons.
+//! The types shared by all crates: ids, units, the cluster, jobs, events, commands and reasons.
 //!
-//! Nothing here decides, waits or talks to anyone. Amounts are integers ([`units`]), ids are types ([`ids`]), and
-//! every "no" is a value with numbers in it ([`reason::Reason`]).
+//! Nothing here takes decisions or performs input and output. Amounts are integers ([`units`]), ids are types ([`ids`]),
+//! and every refusal is a value with numbers in it ([`reason::Reason`]).
 
 pub mod allocation;
 pub mod change;
@@ -18,6 +18,7 @@ pub mod reason;
 pub mod run;
 pub mod sensitivity;
 pub mod sharing;
+pub mod span;
 pub mod stages;
 pub mod suggest;
 pub mod topology;
@@ -27,14 +28,17 @@ pub use allocation::{Allocation, NodeShare};
 pub use change::Change;
 pub use command::{Command, StopReason};
 pub use cpu_set::CpuSet;
-pub use event::{Event, Outcome, Past, Returned};
+pub use event::{Event, JobHistory, Outcome, RestoredJob};
 pub use gpu_set::GpuSet;
-pub use ids::{FenceId, Generation, GpuTypeId, IdVec, JobId, ModelId, NodeId, TenantId, UserId, ZoneId};
+pub use ids::{
+    AttemptKey, GpuTypeId, IdVec, JobKey, ModelId, NodeConstraintId, NodeId, TenantId, UserId, ZoneId,
+};
 pub use job::{JobSpec, Scaling};
 pub use numa::NumaDomain;
-pub use reason::{Reason, Words};
+pub use reason::{NameLookup, Reason};
 pub use sensitivity::{Sensitivity, Share};
-pub use sharing::{Slowdowns, Speeds, Terms};
+pub use sharing::{SharingTerms, Slowdowns, Speeds};
+pub use span::parse_span;
 pub use stages::Stages;
 pub use topology::{ClusterSpec, NodeSpec, Zone};
 pub use units::{Rate, Time, Work};

@@ -1,22 +1,22 @@
-//! Which CPUs of a node a job gets: those of one NUMA domain where that is possible.
+//! Choosing the CPUs of a job on a node: from one NUMA domain where that is possible.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_set::CpuSet;
 use crate::gpu_set::GpuSet;
 
-/// CPUs of a node that are near to each other, and the GPUs near to them.
+/// CPUs of a node that are close to each other, and the GPUs close to them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NumaDomain {
-    /// Its CPUs.
+    /// CPUs of the domain.
     pub cpus: CpuSet,
-    /// GPU slots that hang on it.
+    /// GPU slots of the domain.
     #[serde(default)]
     pub gpus: GpuSet,
 }
 
 impl NumaDomain {
-    /// A node cut into `domains` equal parts, CPUs and GPUs in the order of their numbers.
+    /// Divides a node into `domains` equal domains, with CPUs and GPUs in the order of their numbers.
     pub fn equal(domains: u32, cpus: u32, gpus: u32) -> Vec<Self> {
         let cut = |all: u32, i: u32| (u64::from(all) * u64::from(i) / u64::from(domains)) as u32;
         let domain = |i| {
@@ -31,13 +31,13 @@ impl NumaDomain {
     }
 }
 
-/// `count` of the free CPUs, domain by domain; none if there are not so many.
+/// Chooses `count` of the free CPUs, by domain; returns none if fewer are free.
 ///
-/// All come from the fullest domain that still has enough: the one with the fewest free CPUs, so that large gaps stay
-/// whole. If none has enough they are taken from the fullest domain, then from the next. Among equals the first domain
-/// goes first, and inside a domain the lowest CPU.
+/// All CPUs are taken from the fullest domain that still has enough, the one with the fewest free CPUs, to leave large gaps
+/// in other domains intact. If no domain has enough, they are taken from the fullest domain, then from the next. Ties are
+/// broken in favour of the first domain, and within a domain the lowest CPUs are taken.
 ///
-/// Domains in `near` (those of the GPUs a job runs on) come before all others; with none given this is Synergy's rule.
+/// Domains in `near` (those of the job's GPUs) precede all others; with an empty `near` this is Synergy's rule.
 pub fn choose_cpus(free: &[CpuSet], count: u32, near: &[usize]) -> Option<CpuSet> {
     let (near, far): (Vec<_>, Vec<_>) = (0..free.len()).partition(|i| near.contains(i));
     let mut chosen = CpuSet::default();
@@ -50,7 +50,7 @@ pub fn choose_cpus(free: &[CpuSet], count: u32, near: &[usize]) -> Option<CpuSet
     (left == 0).then_some(chosen)
 }
 
-/// Up to `count` CPUs of these domains.
+/// Takes up to `count` CPUs of these domains.
 fn from_domains(free: &[CpuSet], mut domains: Vec<usize>, count: u32) -> CpuSet {
     domains.sort_by_key(|i| free[*i].count());
     if let Some(whole) = domains.iter().find(|i| free[**i].count() >= count) {
@@ -64,10 +64,9 @@ fn from_domains(free: &[CpuSet], mut domains: Vec<usize>, count: u32) -> CpuSet 
     chosen
 }
 
-/// The CPUs of one node and which of them are free: what an agent keeps to bind jobs to CPUs.
+/// The CPUs of one node and which of them are free. An agent uses it to bind jobs to CPUs.
 ///
-/// Who asks first and in which order decides who gets which CPU, and nothing else, so two ledgers that saw the same
-/// launches say the same.
+/// The result depends only on the order of requests, so two ledgers with the same history agree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuLedger {
     domains: Vec<NumaDomain>,
@@ -75,19 +74,19 @@ pub struct CpuLedger {
 }
 
 impl CpuLedger {
-    /// A node on which every CPU is free.
+    /// Returns the ledger of a node on which every CPU is free.
     pub fn new(domains: Vec<NumaDomain>) -> Self {
         let free = domains.iter().map(|d| d.cpus.clone()).collect();
         Self { domains, free }
     }
 
-    /// How many CPUs are free.
+    /// Returns the number of free CPUs.
     pub fn free(&self) -> u32 {
         self.free.iter().map(CpuSet::count).sum()
     }
 
-    /// Takes so many whole CPUs for a job on these GPUs; none if there are not so many. With `affinity` the domains of
-    /// the GPUs come first.
+    /// Takes `count` whole CPUs for a job on these GPUs; returns none if fewer are free. With `affinity`, the domains of
+    /// the GPUs are used first.
     pub fn take(&mut self, count: u32, gpus: &GpuSet, affinity: bool) -> Option<CpuSet> {
         let is_near = |i: &usize| affinity && self.domains[*i].gpus.intersects(gpus);
         let near: Vec<usize> = (0..self.domains.len()).filter(is_near).collect();
@@ -96,7 +95,7 @@ impl CpuLedger {
         Some(chosen)
     }
 
-    /// Gives CPUs back, each to its own domain. CPUs the node does not have are not kept.
+    /// Returns CPUs to their domains. CPUs that the node does not have are ignored.
     pub fn give_back(&mut self, cpus: &CpuSet) {
         for (free, domain) in self.free.iter_mut().zip(&self.domains) {
             free.add(&domain.cpus.common(cpus));
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fullest_domain_that_fits() {
+    fn the_fullest_domain_with_enough_cpus_is_chosen() {
         chosen(&["0-11", "12-15", "24-30"], 4, &[], "[12-15]");
         chosen(&["0-11", "12-15", "24-30"], 5, &[], "[24-28]");
         chosen(&["0-11", "12-15", "24-30"], 12, &[], "[0-11]");
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn where_none_fits_the_fullest_is_emptied_first() {
+    fn without_a_large_enough_domain_the_fullest_is_emptied_first() {
         chosen(&["0-11", "12-15", "24-30"], 13, &[], "[0-1,12-15,24-30]");
         chosen(&["0-11", "12-15", "24-30"], 23, &[], "[0-15,24-30]");
         chosen(&["0-11", "12-15", "24-30"], 24, &[], "none");
@@ -142,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn domains_of_the_gpus_come_first() {
+    fn domains_of_the_gpus_are_used_first() {
         chosen(&["0-11", "12-15", "24-30"], 4, &[0], "[0-3]");
         chosen(&["0-11", "12-15", "24-30"], 6, &[1], "[12-15,24-25]");
         chosen(&["0-11", "12-15", "24-30"], 6, &[1, 2], "[24-29]");
     }
 
     #[test]
-    fn equal_domains_share_what_there_is() {
+    fn a_node_is_divided_into_equal_domains() {
         let domains = NumaDomain::equal(2, 24, 8);
         assert_eq!(domains[1].cpus.to_string(), "12-23");
         assert_eq!(domains[1].gpus.iter().collect::<Vec<_>>(), [4, 5, 6, 7]);
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ledger_binds_a_job_near_its_gpus() {
+    fn a_ledger_takes_cpus_near_the_gpus() {
         let mut ledger = CpuLedger::new(NumaDomain::equal(2, 24, 8));
         let mut gpus = GpuSet::empty(8);
         gpus.insert(5);

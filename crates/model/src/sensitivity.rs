@@ -1,14 +1,14 @@
-//! How fast a job runs with how much CPU and memory beside each GPU (Synergy, OSDI'22).
+//! Speed of a job as a function of CPU and memory per GPU (Synergy, OSDI'22).
 //!
-//! A [`Sensitivity`] is a grid of measured points. Between them speed is interpolated, below them it falls to nothing at
-//! nothing, above them it stays. Speeds never fall when there is more, so there is a least share for every speed.
+//! A [`Sensitivity`] is a grid of measured points. Speed is interpolated between them, decreases to zero below them and is
+//! constant above them. More CPU or memory never makes a job slower, so every speed has a least share.
 
 use serde::{Deserialize, Serialize};
 
 use crate::allocation::Allocation;
 use crate::units::Rate;
 
-/// CPU and memory beside one GPU.
+/// An amount of CPU and memory, usually per GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Share {
     /// CPU, in milli-cores.
@@ -18,7 +18,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// This much of everything.
+    /// Returns this much CPU and memory.
     pub const fn new(cpu_milli: u32, memory_mib: u64) -> Self {
         Self {
             cpu_milli,
@@ -26,12 +26,12 @@ impl Share {
         }
     }
 
-    /// Whether it is at least as much as the other in both.
+    /// Whether it is at least as much as `other` of both.
     pub fn covers(self, other: Share) -> bool {
         self.cpu_milli >= other.cpu_milli && self.memory_mib >= other.memory_mib
     }
 
-    /// Both together.
+    /// Returns the sum.
     pub fn plus(self, other: Share) -> Share {
         Share::new(
             self.cpu_milli.saturating_add(other.cpu_milli),
@@ -39,7 +39,7 @@ impl Share {
         )
     }
 
-    /// What is left of it; nothing where there is less.
+    /// Returns the difference; zero where it would be negative.
     pub fn minus(self, other: Share) -> Share {
         Share::new(
             self.cpu_milli.saturating_sub(other.cpu_milli),
@@ -47,7 +47,7 @@ impl Share {
         )
     }
 
-    /// So many of them.
+    /// Returns the product with a count.
     pub fn times(self, count: u32) -> Share {
         Share::new(
             self.cpu_milli.saturating_mul(count),
@@ -55,13 +55,13 @@ impl Share {
         )
     }
 
-    /// An equal part of it, rounded down.
+    /// Returns the quotient by a count, rounded down.
     pub fn over(self, count: u32) -> Share {
         let count = count.max(1);
         Share::new(self.cpu_milli / count, self.memory_mib / u64::from(count))
     }
 
-    /// The more of each.
+    /// Returns the larger amount of each.
     pub fn at_least(self, other: Share) -> Share {
         Share::new(
             self.cpu_milli.max(other.cpu_milli),
@@ -69,7 +69,7 @@ impl Share {
         )
     }
 
-    /// The less of each.
+    /// Returns the smaller amount of each.
     pub fn at_most(self, other: Share) -> Share {
         Share::new(
             self.cpu_milli.min(other.cpu_milli),
@@ -78,8 +78,8 @@ impl Share {
     }
 }
 
-/// Speed over CPU and memory beside each GPU. [`Rate::FULL`] is the speed at which the job's work is stated: that at its
-/// proportional share of the machine it was measured on.
+/// Speed as a function of CPU and memory per GPU. [`Rate::FULL`], to which the job's work refers, is the speed with the
+/// proportional share of the machine on which it was measured.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Points", into = "Points")]
 pub struct Sensitivity {
@@ -90,48 +90,48 @@ pub struct Sensitivity {
     fingerprint: u64,
 }
 
-/// The measured points: what a file says.
+/// The measured points, as stored in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Points {
-    /// CPU beside each GPU, in milli-cores, ascending.
+    /// Amounts of CPU per GPU, in milli-cores, ascending.
     pub cpu_milli: Vec<u32>,
-    /// Memory beside each GPU, in MiB, ascending.
+    /// Amounts of memory per GPU, in MiB, ascending.
     pub memory_mib: Vec<u64>,
-    /// For each amount of CPU the speeds at each amount of memory.
+    /// For each amount of CPU, the speeds with each amount of memory.
     pub rates: Vec<Rate>,
 }
 
-/// Memory beside one GPU, at most: with it no product in here overflows.
-const MOST_MEMORY_MIB: u64 = 1 << 31;
+/// The most memory per GPU, in MiB; with it no product in this module overflows.
+const MAX_MEMORY_MIB: u64 = 1 << 31;
 
-/// Points that are no grid of speeds.
+/// Points that do not form a valid grid of speeds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SensitivityError {
-    /// There is nothing.
-    #[error("there are no points, expected at least one amount of CPU and one of memory")]
+    /// There are no points.
+    #[error("no points: expected at least one amount of CPU and one of memory")]
     Empty,
-    /// Amounts that do not ascend from above zero.
-    #[error("amounts of {0} have to ascend from above zero")]
+    /// Amounts are not positive and ascending.
+    #[error("amounts of {0} must be above zero and ascending")]
     Order(&'static str),
-    /// More memory than any machine has.
-    #[error("more than {MOST_MEMORY_MIB} MiB beside one GPU")]
+    /// An amount of memory is too large.
+    #[error("memory per GPU exceeds {MAX_MEMORY_MIB} MiB")]
     TooMuch,
-    /// Not one speed for each pair.
-    #[error("found {found} speeds, expected {expected}: one for each amount of CPU and of memory")]
+    /// The number of speeds does not match the amounts.
+    #[error("expected {expected} speeds, one for each pair of CPU and memory amounts; found {found}")]
     Count {
-        /// Speeds there are.
+        /// Number of speeds.
         found: usize,
-        /// Speeds there should be.
+        /// Expected number of speeds.
         expected: usize,
     },
-    /// More makes it slower.
-    #[error("more {what} makes it slower at {cpu_milli} milli-cores and {memory_mib} MiB")]
+    /// A larger amount has a lower speed.
+    #[error("speed must not decrease with more {what}, at {cpu_milli} milli-cores and {memory_mib} MiB")]
     Falls {
         /// CPU or memory.
         what: &'static str,
-        /// Where.
+        /// CPU of the point, in milli-cores.
         cpu_milli: u32,
-        /// Where.
+        /// Memory of the point, in MiB.
         memory_mib: u64,
     },
 }
@@ -147,7 +147,7 @@ impl TryFrom<Points> for Sensitivity {
         if points.cpu_milli[0] == 0 || !points.cpu_milli.is_sorted_by(|a, b| a < b) {
             return Err(SensitivityError::Order("CPU"));
         }
-        if points.memory_mib[columns - 1] > MOST_MEMORY_MIB {
+        if points.memory_mib[columns - 1] > MAX_MEMORY_MIB {
             return Err(SensitivityError::TooMuch);
         }
         if points.memory_mib[0] == 0 || !points.memory_mib.is_sorted_by(|a, b| a < b) {
@@ -195,7 +195,7 @@ impl From<Sensitivity> for Points {
 }
 
 impl Points {
-    /// A number that curves of different points hardly ever share (FNV-1a).
+    /// Returns a hash of the points (FNV-1a).
     fn fingerprint(&self) -> u64 {
         let cpus = self.cpu_milli.iter().map(|c| u64::from(*c));
         let rates = self.rates.iter().map(|r| u64::from(r.0));
@@ -205,7 +205,7 @@ impl Points {
         })
     }
 
-    /// The points that no other one beats: as fast or faster with no more of anything.
+    /// Returns the Pareto-optimal points: no other point is as fast with no more CPU and memory.
     fn frontier(&self) -> Vec<(Share, Rate)> {
         let all = |row: usize| {
             let cpu = self.cpu_milli[row];
@@ -228,7 +228,8 @@ impl Points {
     }
 }
 
-/// Where an amount lies on an axis: the point below (none for the origin), the point above, and how far between.
+/// The position of an amount on an axis: the point below (none for the origin), the point above, and the fraction between
+/// them.
 struct Between {
     below: Option<usize>,
     above: usize,
@@ -237,7 +238,7 @@ struct Between {
 }
 
 impl Between {
-    /// What lies that far between two values, rounded down.
+    /// Interpolates between two values at this position, rounded down.
     fn mix(&self, low: u64, high: u64) -> u64 {
         if self.part == self.whole {
             return high;
@@ -260,7 +261,7 @@ fn between<T: Copy + Into<u64>>(axis: &[T], amount: T) -> Between {
 }
 
 impl Sensitivity {
-    /// The speed with this share beside each GPU. More never makes it slower.
+    /// Returns the speed with this share per GPU. It never decreases with more CPU or memory.
     pub fn rate(&self, share: Share) -> Rate {
         let cpu = between(&self.points.cpu_milli, share.cpu_milli);
         let memory = between(&self.points.memory_mib, share.memory_mib);
@@ -272,8 +273,8 @@ impl Sensitivity {
         Rate(cpu.mix(along(cpu.below), along(Some(cpu.above))) as u32)
     }
 
-    /// The speed of a job on this allocation: that of its slowest node. What a node does not limit (zero) is counted as
-    /// `unlimited` says.
+    /// Returns the speed of a job on this allocation, which is that on its slowest node. Where a node does not limit CPU or
+    /// memory (zero), the share returned by `unlimited` counts.
     pub fn rate_on(
         &self,
         allocation: &Allocation,
@@ -296,32 +297,32 @@ impl Sensitivity {
         allocation.shares.iter().map(rate).min().unwrap_or(Rate::ZERO)
     }
 
-    /// The least share that reaches top speed.
+    /// Returns the least share with top speed.
     pub fn ideal(&self) -> Share {
         self.ideal
     }
 
-    /// The top speed.
+    /// Returns the top speed.
     pub fn top(&self) -> Rate {
         self.top
     }
 
-    /// A number that tells curves apart.
+    /// Returns a hash that distinguishes curves.
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 
-    /// The measured points that are worth their share: no other one is as fast with no more of anything.
+    /// Returns the Pareto-optimal measured points.
     pub fn steps(&self) -> &[(Share, Rate)] {
         &self.steps
     }
 
-    /// The measured points.
+    /// Returns the measured points.
     pub fn points(&self) -> &Points {
         &self.points
     }
 
-    /// The least share within `most` that is as fast as `most` is.
+    /// Returns the least share within `most` with the same speed as `most`.
     pub fn trimmed(&self, most: Share) -> Share {
         if most.covers(self.ideal) {
             return self.ideal;
@@ -329,8 +330,8 @@ impl Sensitivity {
         self.least_for(self.rate(most), most)
     }
 
-    /// The least share within `most` that reaches a speed which `most` reaches: first the least memory, then the least
-    /// CPU beside it.
+    /// Returns the least share within `most` that reaches a speed which `most` reaches: first the least memory, then the
+    /// least CPU with it.
     pub fn least_for(&self, rate: Rate, most: Share) -> Share {
         let memory_mib = least(&self.points.memory_mib, most.memory_mib, rate, |memory_mib| {
             self.rate(Share { memory_mib, ..most })
@@ -342,8 +343,8 @@ impl Sensitivity {
     }
 }
 
-/// The least number up to `most` at which speed is at least `rate`, as it is at `most`. Speed never falls, and bends only
-/// at the points of the axis.
+/// Returns the least amount up to `most` with a speed of at least `rate`, which `most` reaches. The speed is monotone and
+/// piecewise linear between the points of the axis.
 fn least<T: Copy + Into<u64>>(axis: &[T], most: u64, rate: Rate, at: impl Fn(u64) -> Rate) -> u64 {
     let inside = axis.partition_point(|p| (*p).into() < most);
     let slower = axis[..inside].partition_point(|p| at((*p).into()) < rate);
@@ -352,7 +353,7 @@ fn least<T: Copy + Into<u64>>(axis: &[T], most: u64, rate: Rate, at: impl Fn(u64
         None => (0, Rate::ZERO),
     };
     let mut high = axis[..inside].get(slower).map_or(most, |p| (*p).into());
-    // Between two points speed is all but a line, so where the line says is all but right.
+    // Speed is nearly linear between two points, so linear interpolation gives a good first guess.
     let span = u64::from(at(high).0.saturating_sub(slow.0)).max(1);
     let mut guess = low + (high - low) * u64::from(rate.0.saturating_sub(slow.0)) / span;
     while low < high {
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn between_points_speed_is_interpolated_and_beyond_them_it_stays() {
+    fn speed_is_interpolated_between_points_and_constant_beyond_them() {
         let s = example();
         assert_eq!(s.rate(Share::new(3000, 60_000)), Rate::FULL);
         assert_eq!(s.rate(Share::new(2000, 60_000)), Rate(650_000));
@@ -399,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ideal_is_the_least_share_at_top_speed() {
+    fn the_ideal_is_the_least_share_with_top_speed() {
         let s = example();
         assert_eq!(
             (s.ideal(), s.top()),
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_share_for_a_speed_is_the_first_that_has_it() {
+    fn the_least_share_for_a_speed_matches_an_exhaustive_search() {
         let s = example();
         for (cpu, memory) in [
             (24_000, 60_000),
@@ -435,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn more_never_makes_it_slower() {
+    fn speed_never_decreases_with_more_cpu_or_memory() {
         let s = example();
         for cpu in (0..30_000).step_by(371) {
             for memory in (0..80_000).step_by(1777) {
@@ -447,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_grid_is_refused() {
+    fn invalid_grids_are_rejected() {
         let points = |cpu: &[u32], rates: &[f64]| {
             Sensitivity::try_from(Points {
                 cpu_milli: cpu.to_vec(),
@@ -465,12 +466,12 @@ mod tests {
         let falls = points(&[1, 2], &[1.0, 0.9]).unwrap_err();
         assert_eq!(
             falls.to_string(),
-            "more CPU makes it slower at 2 milli-cores and 1000 MiB"
+            "speed must not decrease with more CPU, at 2 milli-cores and 1000 MiB"
         );
     }
 
     #[test]
-    fn its_points_are_all_there_is_to_save() {
+    fn a_sensitivity_is_restored_from_its_points() {
         let s = example();
         assert_eq!(Sensitivity::try_from(Points::from(s.clone())), Ok(s));
     }

@@ -1,84 +1,84 @@
-//! The terms on which jobs share GPUs, and what sharing costs them.
+//! The terms on which jobs share GPUs, and how much sharing slows them down.
 //!
-//! How much slower a job gets beside another is measured where a table says so, else it follows from the stages of
-//! both, else two jobs take turns. A policy that weighs a pair and the simulator that runs it ask the same function.
+//! The slowdown of a job beside another is taken from measurements where there are any, else derived from the stages of
+//! both, else both take turns. A policy that weighs a pair and the simulator that runs it use the same function.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ModelId;
 use crate::stages::{Contention, Ordering, Stages, shared_period_us};
 
-/// The slowdown of two jobs of which nothing is known: they take turns.
+/// Slowdown of two jobs about which nothing is known: they take turns.
 pub const TURNS: f64 = 2.0;
 
-/// The share of its speed that a job without a guarantee keeps at least beside one that has it.
-pub const LEAST_LEFT: f64 = 0.05;
+/// The least part of its speed that a job without a guarantee keeps beside a guaranteed one.
+pub const MIN_REMAINING_SPEED: f64 = 0.05;
 
-/// How fast jobs go that are on the same GPU.
+/// How fast jobs on the same GPU run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Speeds {
     /// All of them by the period of their interleaved stages.
     Interleaved,
-    /// Two at most, each by its own slowdown beside the other.
+    /// At most two, each by its own slowdown beside the other.
     Paired {
-        /// With NVIDIA's MPS, which lets kernels of both run at once.
+        /// Whether NVIDIA's MPS lets kernels of both run at once.
         mps: bool,
     },
-    /// Two at most. Jobs of priority zero and above keep their full speed; the others get what is left.
+    /// At most two. Jobs of priority zero and above keep their full speed; the others get what is left.
     Guaranteed {
-        /// With NVIDIA's MPS, which lets kernels of both run at once.
+        /// Whether NVIDIA's MPS lets kernels of both run at once.
         mps: bool,
     },
 }
 
 /// The terms on which a grouping lets jobs share GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Terms {
-    /// Jobs on one GPU at most.
-    pub most: u32,
-    /// Whether jobs may share some of their GPUs and not the others. If not, who shares shares all of them.
+pub struct SharingTerms {
+    /// The most jobs on one GPU.
+    pub max_jobs: u32,
+    /// Whether jobs may share only some of their GPUs. If not, jobs that share have the same GPUs.
     pub overlap: bool,
-    /// How fast they go.
+    /// How fast they run.
     pub speeds: Speeds,
 }
 
-impl Terms {
-    /// Nobody shares.
-    pub const ALONE: Self = Self {
-        most: 1,
+impl SharingTerms {
+    /// No job shares its GPUs.
+    pub const EXCLUSIVE: Self = Self {
+        max_jobs: 1,
         overlap: false,
         speeds: Speeds::Interleaved,
     };
 
-    /// Groups of up to four on the very same GPUs.
+    /// Groups of up to four jobs on the same GPUs.
     pub const GROUPS: Self = Self {
-        most: 4,
+        max_jobs: 4,
         overlap: false,
         speeds: Speeds::Interleaved,
     };
 }
 
-/// What decides how a job bears company.
+/// The properties of a job that determine how fast it runs beside another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member {
-    /// Its model, where that is known.
+    /// Its model, if known.
     pub model: Option<ModelId>,
-    /// How many GPUs it is on.
+    /// Number of GPUs it is on.
     pub gpus: u32,
-    /// The stages of its iterations, where they were measured.
+    /// The stages of its iterations, if they were measured.
     pub stages: Option<Stages>,
 }
 
 /// One measurement: how many times longer an iteration of one model takes beside another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Measured {
-    /// The model that gets slower.
+pub struct MeasuredSlowdown {
+    /// The model that is slowed down.
     pub of: ModelId,
     /// The model it shares with.
     pub beside: ModelId,
-    /// GPUs it was measured on.
+    /// GPUs on which it was measured.
     pub gpus: u32,
-    /// The factor, in millionths; a million is no slowdown.
+    /// The factor, in millionths; 1,000,000 is no slowdown.
     pub plain_ppm: u32,
     /// The factor with MPS, in millionths.
     pub mps_ppm: u32,
@@ -88,25 +88,25 @@ pub struct Measured {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Slowdowns {
-    measured: Vec<Measured>,
+    measured: Vec<MeasuredSlowdown>,
 }
 
-impl FromIterator<Measured> for Slowdowns {
-    fn from_iter<I: IntoIterator<Item = Measured>>(all: I) -> Self {
-        let mut measured: Vec<Measured> = all.into_iter().collect();
+impl FromIterator<MeasuredSlowdown> for Slowdowns {
+    fn from_iter<I: IntoIterator<Item = MeasuredSlowdown>>(all: I) -> Self {
+        let mut measured: Vec<MeasuredSlowdown> = all.into_iter().collect();
         measured.sort_unstable();
         Self { measured }
     }
 }
 
 impl Slowdowns {
-    /// How many times longer an iteration of each of two jobs takes beside the other; never less than one.
+    /// Returns how many times longer an iteration of each of two jobs takes beside the other; at least one.
     pub fn of_pair(&self, a: &Member, b: &Member, mps: bool, contention: &Contention) -> [f64; 2] {
         let measured = [self.find(a, b, mps), self.find(b, a, mps)];
         let modelled = match (measured, a.stages, b.stages) {
             ([Some(_), Some(_)], ..) => [TURNS; 2],
             (_, Some(x), Some(y)) => {
-                // With MPS both run at once, as far as resources go.
+                // With MPS both run at once, as far as the resources suffice.
                 let contention = if mps { &Contention::NONE } else { contention };
                 let period = shared_period_us(&[x, y], Ordering::Best, contention);
                 [x, y].map(|own| period / f64::from(own.iteration_us.max(1)))
@@ -117,40 +117,40 @@ impl Slowdowns {
         [pick(0), pick(1)]
     }
 
-    /// The share of its speed that is left to `other` beside a job that keeps all of its own: what was measured, else
-    /// as many of its iterations as each resource has time for while the guaranteed job does one, else half.
-    pub fn left_beside(&self, guaranteed: &Member, other: &Member, mps: bool) -> f64 {
+    /// Returns the part of its speed that `other` keeps beside a job that keeps all of its own: as measured, else as many
+    /// of its iterations as each resource has time for during one iteration of the guaranteed job, else half.
+    pub fn remaining_beside(&self, guaranteed: &Member, other: &Member, mps: bool) -> f64 {
         let modelled = || match (guaranteed.stages, other.stages) {
-            (Some(first), Some(second)) => left_over(&first, &second),
+            (Some(first), Some(second)) => remaining_by_stages(&first, &second),
             _ => 1.0 / TURNS,
         };
         let share = self
             .find(other, guaranteed, mps)
             .map_or_else(modelled, |slowdown| 1.0 / slowdown);
-        share.clamp(LEAST_LEFT, 1.0)
+        share.clamp(MIN_REMAINING_SPEED, 1.0)
     }
 
-    /// What was measured on as many GPUs, else on the next fewer, else on the next more.
+    /// Returns what was measured on as many GPUs, else on the next smaller number, else on the next larger one.
     fn find(&self, of: &Member, beside: &Member, mps: bool) -> Option<f64> {
         let (model, other) = (of.model?, beside.model?);
-        let key = |m: &Measured| (m.of, m.beside);
+        let key = |m: &MeasuredSlowdown| (m.of, m.beside);
         let from = self.measured.partition_point(|m| key(m) < (model, other));
-        let here = &self.measured[from..];
-        let here = &here[..here.partition_point(|m| key(m) == (model, other))];
-        let after = here.partition_point(|m| m.gpus <= of.gpus);
-        let found = here.get(after.saturating_sub(1))?;
+        let rows = &self.measured[from..];
+        let rows = &rows[..rows.partition_point(|m| key(m) == (model, other))];
+        let after = rows.partition_point(|m| m.gpus <= of.gpus);
+        let found = rows.get(after.saturating_sub(1))?;
         Some(f64::from(if mps { found.mps_ppm } else { found.plain_ppm }) / 1e6)
     }
 }
 
-/// The share of full speed at which a job fits into what an iteration of another leaves of each resource.
-fn left_over(first: &Stages, second: &Stages) -> f64 {
+/// Returns the part of full speed at which a job fits into what an iteration of another leaves of each resource.
+fn remaining_by_stages(first: &Stages, second: &Stages) -> f64 {
     let span = f64::from(first.iteration_us).max(1.0);
     let mut iterations = span / f64::from(second.iteration_us.max(1));
-    for (taken, wanted) in first.times_us.into_iter().zip(second.times_us) {
-        if wanted > 0 {
+    for (taken, needed) in first.times_us.into_iter().zip(second.times_us) {
+        if needed > 0 {
             let left = (span - f64::from(taken)).max(0.0);
-            iterations = iterations.min(left / f64::from(wanted));
+            iterations = iterations.min(left / f64::from(needed));
         }
     }
     iterations * f64::from(second.iteration_us) / span
@@ -169,8 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn measured_goes_before_modelled_and_that_before_turns() {
-        let row = |of, beside, gpus, plain_ppm, mps_ppm| Measured {
+    fn measurements_take_precedence_over_the_model_and_the_model_over_turns() {
+        let row = |of, beside, gpus, plain_ppm, mps_ppm| MeasuredSlowdown {
             of: ModelId(of),
             beside: ModelId(beside),
             gpus,
@@ -200,16 +200,16 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_guarantee_gets_what_is_left() {
+    fn a_job_without_a_guarantee_gets_what_is_left() {
         let table = Slowdowns::default();
         let busy = Stages::three(0, 100_000, 0, 100_000);
         let half = Stages::three(50_000, 50_000, 0, 100_000);
-        let left = |a, b| table.left_beside(&member(0, 1, Some(a)), &member(1, 1, Some(b)), false);
-        assert_eq!(left(busy, half), LEAST_LEFT);
+        let left = |a, b| table.remaining_beside(&member(0, 1, Some(a)), &member(1, 1, Some(b)), false);
+        assert_eq!(left(busy, half), MIN_REMAINING_SPEED);
         assert_eq!(left(half, half), 1.0);
         assert_eq!(left(half, busy), 0.5);
         assert_eq!(
-            table.left_beside(&member(0, 1, None), &member(1, 1, None), false),
+            table.remaining_beside(&member(0, 1, None), &member(1, 1, None), false),
             0.5
         );
     }

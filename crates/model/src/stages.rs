@@ -1,27 +1,27 @@
-//! Stages of a training iteration, and how long an iteration takes when jobs interleave theirs on the same GPUs.
+//! Stages of a training iteration, and the duration of an iteration when jobs interleave their stages on the same GPUs.
 //!
-//! An iteration loads data, computes on the GPU and talks to the network, one after the other. Jobs that share GPUs can
-//! be offset by a stage each, so that one loads while another computes (Muri, SIGCOMM'22). The functions here are pure
-//! and allocate nothing.
+//! An iteration loads data, computes on the GPU and uses the network, in sequence. Jobs that share GPUs can be offset by one
+//! stage each, so that one loads while another computes (Muri, SIGCOMM'22). The functions here are pure and do not
+//! allocate.
 
 use serde::{Deserialize, Serialize};
 
-/// Jobs that can share one set of GPUs: one for each resource.
+/// The most jobs that can share one set of GPUs: one for each resource.
 pub const MOST_SHARERS: usize = 4;
 
-/// Times of the stages of one iteration, alone, in microseconds.
+/// Durations of the stages of one iteration of a job that runs alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Stages {
-    /// Data, GPU and network; or storage, CPU, GPU and network when `four` is set.
+    /// Data, GPU and network, or storage, CPU, GPU and network if `four` is set; in microseconds.
     pub times_us: [u32; 4],
-    /// Whether storage and CPU are told apart. If not, data may stretch over both.
+    /// Whether storage and CPU are separate stages. If not, the data stage may use both.
     pub four: bool,
-    /// The whole iteration alone; stages may overlap a little, so it is not their sum.
+    /// The whole iteration, in microseconds; less than the sum of its stages if they overlap.
     pub iteration_us: u32,
 }
 
 impl Stages {
-    /// Three stages: data (storage and CPU together), GPU, network.
+    /// Returns three stages: data (storage and CPU together), GPU and network.
     pub fn three(data_us: u32, gpu_us: u32, network_us: u32, iteration_us: u32) -> Self {
         Self {
             times_us: [data_us, gpu_us, network_us, 0],
@@ -30,7 +30,7 @@ impl Stages {
         }
     }
 
-    /// All stage times together.
+    /// Returns the sum of all stages, in microseconds.
     pub fn sum_us(&self) -> u64 {
         self.times_us.iter().map(|t| u64::from(*t)).sum()
     }
@@ -40,33 +40,33 @@ impl Stages {
     }
 }
 
-/// Which order of the members is used.
+/// Which order of the members of a group is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ordering {
-    /// The one with the shortest period.
+    /// The order with the shortest period.
     #[default]
     Best,
-    /// The one with the longest, to see what ordering is worth.
+    /// The order with the longest period, to measure the benefit of ordering.
     Worst,
 }
 
-/// How much longer a period gets because sharing is not perfect, by number of jobs.
+/// How much longer a period is because sharing is not perfect, by number of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Contention {
-    /// The factor for one, two, three and four jobs.
+    /// Factors for one, two, three and four jobs.
     pub factors: [f64; MOST_SHARERS],
 }
 
 impl Contention {
-    /// Sharing is perfect.
+    /// No contention.
     pub const NONE: Self = Self {
         factors: [1.0; MOST_SHARERS],
     };
 }
 
 impl Default for Contention {
-    /// As measured by Muri on V100 GPUs: 1.33, 1.5 and 1.37 over a start-up factor of 1.015.
+    /// Returns the factors measured by Muri on V100 GPUs: 1.33, 1.5 and 1.37 divided by a start-up factor of 1.015.
     fn default() -> Self {
         Self {
             factors: [1.0, 1.33 / 1.015, 1.5 / 1.015, 1.37 / 1.015],
@@ -74,13 +74,13 @@ impl Default for Contention {
     }
 }
 
-/// The time of one iteration of all members together, in microseconds, without contention. A job alone takes its own
-/// iteration time; there must be one to four members.
+/// Returns the duration of one iteration of all members together, in microseconds, without contention. A single member
+/// takes its own iteration time. There must be one to four members.
 pub fn period_us(members: &[Stages], ordering: Ordering) -> f64 {
     period(members, ordering, 1.0)
 }
 
-/// [`period_us`] counted in seconds all the way, which rounds differently: as Muri's code does.
+/// Returns [`period_us`] computed in seconds, which rounds as Muri's code does.
 pub fn period_s(members: &[Stages], ordering: Ordering) -> f64 {
     period(members, ordering, 1e6)
 }
@@ -101,15 +101,15 @@ fn period(members: &[Stages], ordering: Ordering, unit_us: f64) -> f64 {
     found.unwrap_or(0.0)
 }
 
-/// The average busy share of the four resources when the members share GPUs, contention included.
+/// Returns the mean utilization of the four resources when the members share GPUs, including contention.
 pub fn efficiency(members: &[Stages], ordering: Ordering, contention: &Contention) -> f64 {
     let used: u64 = members.iter().map(Stages::sum_us).sum();
     used as f64 / (4.0 * shared_period_us(members, ordering, contention))
 }
 
-/// The period with contention, and never less than the busiest resource needs: the phases are Muri's, which are settled
-/// to a thousandth only and let data overlap with itself, so that without contention a few groups would get more done
-/// than storage and CPU have time for.
+/// Returns the period with contention, at least the time for which the busiest resource is needed. The bound matters
+/// because Muri's phases converge to a thousandth only and let data stages overlap: without contention a few groups would
+/// otherwise do more work than storage and CPU have time for.
 pub fn shared_period_us(members: &[Stages], ordering: Ordering, contention: &Contention) -> f64 {
     let period = period_us(members, ordering) * contention.factors[members.len() - 1];
     if members.len() > 1 {
@@ -119,7 +119,7 @@ pub fn shared_period_us(members: &[Stages], ordering: Ordering, contention: &Con
     }
 }
 
-/// The time for which the busiest resource is needed. Without four stages, data is loaded by two resources.
+/// Returns the time for which the busiest resource is needed. Without four stages, two resources share the data stage.
 fn busiest_us(members: &[Stages]) -> f64 {
     let four = members.iter().all(|m| m.four);
     let needed = |stage: usize| -> f64 {
@@ -129,7 +129,7 @@ fn busiest_us(members: &[Stages]) -> f64 {
     (0..4).map(needed).fold(0.0, f64::max)
 }
 
-/// Calls `visit` with every order of the first `count` places.
+/// Calls `visit` with every permutation of the first `count` positions.
 fn permute(order: &mut [usize; 4], count: usize, from: usize, visit: &mut impl FnMut(&[usize; 4])) {
     if from == count {
         return visit(order);
@@ -141,7 +141,7 @@ fn permute(order: &mut [usize; 4], count: usize, from: usize, visit: &mut impl F
     }
 }
 
-/// The period of one order. For pairs there is a second way to interleave, so it is a range.
+/// Returns the shortest and the longest period of one order. They differ only for pairs, which can interleave in two ways.
 fn period_of(members: &[Stages], order: &[usize], unit_us: f64) -> (f64, f64) {
     let stage = |slot: usize, stage: usize| order.get(slot).map(|m| members[*m].time(stage, unit_us));
     if members.iter().all(|m| m.four) {
@@ -164,8 +164,9 @@ fn period_of(members: &[Stages], order: &[usize], unit_us: f64) -> (f64, f64) {
     (by_phases, by_phases)
 }
 
-/// Four slots, each a stage behind the one before: the network of one job, the GPU of the next and the data of the
-/// third, which may have begun a phase earlier, go on at the same time. Runs until four phases take the same time twice.
+/// Simulates four slots, each one stage behind the previous one: the network stage of one job, the GPU stage of the next
+/// and the data stage of the third, which may have begun one phase earlier, run at the same time. Ends when four phases take
+/// the same time twice.
 fn phases(stage: &impl Fn(usize, usize) -> Option<f64>) -> f64 {
     let mut end = [0.0f64; 9];
     for i in 0..8 {
@@ -208,7 +209,7 @@ mod tests {
     };
 
     #[test]
-    fn periods_are_those_of_the_paper() {
+    fn periods_match_the_paper() {
         let near = |a: f64, b: f64| (a - b).abs() < 1e-6 * b;
         assert!(near(period_us(&[A2C, A2C], Ordering::Best), 542_000.0));
         assert!(near(period_us(&[A2C, A2C], Ordering::Worst), 1_028_000.0));
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_in_which_members_are_given_does_not_matter() {
+    fn the_order_of_the_arguments_does_not_matter() {
         let group = [A2C, BERT, A2C, BERT];
         let turned = [BERT, A2C, BERT, A2C];
         for ordering in [Ordering::Best, Ordering::Worst] {
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn four_stages_take_turns() {
+    fn four_stages_run_in_four_phases() {
         let stage = |t: [u32; 4]| Stages {
             times_us: t,
             four: true,

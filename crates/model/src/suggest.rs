@@ -1,6 +1,6 @@
-//! "Did you mean": the nearest names to one that is not known.
+//! Suggestions for unknown names ("did you mean ...?").
 
-/// Up to three names that are close to `word`, nearest first.
+/// Returns up to three names that are close to `word`, nearest first.
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut scored: Vec<(usize, &str)> = names
         .into_iter()
@@ -13,7 +13,7 @@ pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
     scored.into_iter().map(|(_, name)| name).take(3).collect()
 }
 
-/// Edit distance by bytes; two neighbours that changed places count once.
+/// Returns the edit distance in bytes; swapping two neighbours counts as one edit.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let same = |i: usize, j: usize| a[i].eq_ignore_ascii_case(&b[j]);
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_names_come_first_and_far_ones_not_at_all() {
+    fn near_names_are_suggested_nearest_first_and_far_names_not_at_all() {
         let names = ["fifo", "srtf", "srsf", "tiresias"];
         assert_eq!(nearest("tiresas", names), ["tiresias"]);
         assert_eq!(nearest("srt", names), ["srtf", "srsf"]);

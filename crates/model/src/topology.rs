@@ -1,4 +1,4 @@
-//! The cluster: nodes, what they have, and where they stand.
+//! The cluster: nodes, what they have, and their place in the topology.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,41 +11,41 @@ use crate::sensitivity::Share;
 pub struct Zone {
     /// Its name ("rack-3").
     pub name: String,
-    /// The zone that holds it; none at the top.
+    /// The zone that contains it; none at the top.
     pub parent: Option<ZoneId>,
 }
 
-/// A machine as it joins the cluster.
+/// A node as it joins the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSpec {
     /// Its name.
     pub name: String,
-    /// The rack or switch it hangs on.
+    /// The rack or switch it is connected to.
     pub zone: ZoneId,
-    /// The kind of its GPUs.
+    /// The type of its GPUs.
     pub gpu_type: GpuTypeId,
-    /// How many GPUs it has.
+    /// Number of GPUs.
     pub gpus: u32,
     /// CPU, in milli-cores.
     pub cpu_milli: u32,
     /// Memory, in MiB.
     pub memory_mib: u64,
-    /// Memory of each GPU, in MiB; zero where that is not known, and then there is no limit.
+    /// Memory of each GPU, in MiB; zero if unknown, which means no limit.
     #[serde(default)]
     pub gpu_memory_mib: u64,
     /// Disk bandwidth, in MB/s.
     pub disk_mbps: u32,
     /// Network bandwidth, in Mbit/s.
     pub network_mbps: u32,
-    /// GPUs in one NUMA or NVLink domain; slots `0..n` are the first domain, and so on.
+    /// GPUs of one NUMA or NVLink domain; the first `n` slots are the first domain, and so on.
     pub gpus_per_domain: u32,
-    /// NUMA domains, each with its CPUs and GPUs; none where that is not known, and then there is one.
+    /// NUMA domains, each with its CPUs and GPUs; empty if unknown, which means one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub numa: Vec<NumaDomain>,
 }
 
 impl NodeSpec {
-    /// A node with ample CPU and memory, for clusters that only say how many GPUs there are.
+    /// Returns a node with ample CPU and memory, for clusters that are described by GPUs alone.
     pub fn plain(name: impl Into<String>, gpus: u32) -> Self {
         Self {
             name: name.into(),
@@ -62,11 +62,11 @@ impl NodeSpec {
         }
     }
 
-    /// The NUMA domains; one with everything where nothing is said. Whole CPUs only.
+    /// Returns the NUMA domains; one with all whole CPUs if none are declared.
     pub fn numa_domains(&self) -> Vec<NumaDomain> {
         match self.numa.as_slice() {
             [] => NumaDomain::equal(1, self.cpu_milli / 1000, self.gpus),
-            said => said.to_vec(),
+            declared => declared.to_vec(),
         }
     }
 
@@ -75,31 +75,31 @@ impl NodeSpec {
         self.gpu_memory_mib == 0 || mib <= self.gpu_memory_mib
     }
 
-    /// What each GPU has beside it when CPU and memory are shared out in proportion to GPUs.
+    /// Returns the CPU and memory per GPU when both are divided in proportion to GPUs.
     pub fn proportional(&self) -> Share {
         let gpus = self.gpus.max(1);
         Share::new(self.cpu_milli / gpus, self.memory_mib / u64::from(gpus))
     }
 
-    /// The domain a GPU slot belongs to.
+    /// Returns the domain of a GPU slot.
     pub fn domain_of(&self, slot: u32) -> u32 {
         slot / self.gpus_per_domain.max(1)
     }
 }
 
-/// A whole cluster, as a file or `32x4` describes it.
+/// A whole cluster, as described by a file or by `32x4`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ClusterSpec {
-    /// Names of the GPU types; `GpuTypeId` counts into it.
+    /// Names of the GPU types, indexed by `GpuTypeId`.
     pub gpu_types: IdVec<GpuTypeId, String>,
     /// The tree of racks and switches.
     pub zones: IdVec<ZoneId, Zone>,
-    /// The machines.
+    /// The nodes.
     pub nodes: IdVec<NodeId, NodeSpec>,
 }
 
 impl ClusterSpec {
-    /// `nodes` equal machines with `gpus` GPUs each, in one rack.
+    /// Returns a cluster of `nodes` equal nodes with `gpus` GPUs each, in one rack.
     pub fn uniform(nodes: u32, gpus: u32) -> Self {
         let mut cluster = Self::bare("gpu");
         for i in 0..nodes {
@@ -108,7 +108,7 @@ impl ClusterSpec {
         cluster
     }
 
-    /// No nodes yet, one GPU type and one rack to put them in.
+    /// Returns a cluster without nodes, with one GPU type and one rack.
     pub fn bare(gpu_type: &str) -> Self {
         let mut cluster = Self::default();
         cluster.gpu_types.push(gpu_type.to_owned());
@@ -119,12 +119,12 @@ impl ClusterSpec {
         cluster
     }
 
-    /// All GPUs of all nodes.
+    /// Returns the number of GPUs of all nodes.
     pub fn gpus(&self) -> u32 {
         self.nodes.values().map(|n| n.gpus).sum()
     }
 
-    /// The type with this name, added if it is new.
+    /// Returns the GPU type with this name, which is added if it is new.
     pub fn gpu_type(&mut self, name: &str) -> GpuTypeId {
         let known = self
             .gpu_types

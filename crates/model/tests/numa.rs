@@ -1,10 +1,10 @@
-//! Properties of the choice of CPUs, for any domains.
+//! Properties of the choice of CPUs, over random domains.
 
 use dovetail_model::numa::{CpuLedger, choose_cpus};
 use dovetail_model::{CpuSet, GpuSet, NumaDomain};
 use proptest::prelude::*;
 
-/// Up to five domains of up to 100 CPUs, in which some numbers are missing.
+/// Generates five domains with up to 160 CPUs in total, some of whose numbers are missing.
 fn domains() -> impl Strategy<Value = Vec<CpuSet>> {
     prop::collection::vec(prop::option::weighted(0.7, 0..5usize), 0..160).prop_map(|owners| {
         let mut free = vec![CpuSet::default(); 5];
@@ -27,7 +27,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn exactly_as_many_as_asked_for_and_only_free_ones(
+    fn exactly_the_requested_number_of_free_cpus_is_chosen(
         free in domains(),
         count in 0..200u32,
         near in prop::collection::vec(0..5usize, 0..3),
@@ -38,13 +38,13 @@ proptest! {
             Some(chosen) => {
                 prop_assert_eq!(chosen.count(), count);
                 let from: u32 = free.iter().map(|f| f.common(&chosen).count()).sum();
-                prop_assert_eq!(from, count, "only what is free");
+                prop_assert_eq!(from, count, "only free CPUs are chosen");
             }
         }
     }
 
     #[test]
-    fn one_domain_where_one_has_enough_and_the_fullest_of_those(free in domains(), count in 1..60u32) {
+    fn the_fullest_domain_with_enough_cpus_is_chosen(free in domains(), count in 1..60u32) {
         let Some(chosen) = choose_cpus(&free, count, &[]) else { return Ok(()) };
         let touched = touched(&free, &chosen);
         let fitting: Vec<u32> = free.iter().map(CpuSet::count).filter(|c| *c >= count).collect();
@@ -53,7 +53,7 @@ proptest! {
                 prop_assert_eq!(touched.len(), 1);
                 prop_assert_eq!(free[touched[0]].count(), *fullest);
             }
-            // Every domain that is fuller than the last one touched was emptied.
+            // Every domain fuller than the last one used was emptied.
             None => {
                 let last = touched.iter().map(|i| free[*i].count()).max().unwrap_or(0);
                 for (i, domain) in free.iter().enumerate().filter(|(_, d)| d.count() < last) {
@@ -64,13 +64,13 @@ proptest! {
     }
 
     #[test]
-    fn near_domains_come_first(free in domains(), count in 1..60u32, near in 0..5usize) {
+    fn near_domains_are_used_first(free in domains(), count in 1..60u32, near in 0..5usize) {
         let Some(chosen) = choose_cpus(&free, count, &[near]) else { return Ok(()) };
         prop_assert_eq!(free[near].common(&chosen).count(), count.min(free[near].count()));
     }
 
     #[test]
-    fn a_ledger_never_gives_a_cpu_twice(
+    fn a_ledger_never_hands_out_a_cpu_twice(
         steps in prop::collection::vec((0..10u32, 0..8u32, any::<bool>(), any::<prop::sample::Index>()), 1..60),
         parts in 1..5u32,
     ) {
@@ -81,7 +81,7 @@ proptest! {
             gpus.insert(gpu);
             match ledger.take(count, &gpus, affinity) {
                 Some(cpus) => {
-                    prop_assert!(held.iter().all(|h| h.common(&cpus).is_empty()), "{} again", cpus);
+                    prop_assert!(held.iter().all(|h| h.common(&cpus).is_empty()), "{} are in use", cpus);
                     held.push(cpus);
                 }
                 None => {

@@ -1,56 +1,56 @@
-//! A job as OpenPAI's protocol describes it.
+//! A job of OpenPAI's protocol.
 
-use crate::node::Node;
+use crate::value::Value;
 
 /// A job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// Its name, unique for its user.
+    /// Name, unique per user.
     pub name: String,
-    /// Which version of it this is, as its author says.
+    /// Version given by its author.
     pub version: Option<String>,
-    /// Who wrote it.
+    /// Author of the file.
     pub contributor: Option<String>,
-    /// What it is for.
+    /// Description.
     pub description: Option<String>,
-    /// Images, data, scripts and outputs its roles refer to.
+    /// Images, data, scripts and outputs that roles refer to.
     pub prerequisites: Vec<Prerequisite>,
     /// Values for `<% $parameters.x %>`.
-    pub parameters: Node,
+    pub parameters: Value,
     /// Values for `<% $secrets.x %>`.
-    pub secrets: Node,
-    /// How often the whole job is tried again when it fails by its own fault.
+    pub secrets: Value,
+    /// Number of retries of the whole job after it fails by itself.
     pub retries: u32,
-    /// Its roles, in the order of the file; at least one.
+    /// Roles, in the order of the file; at least one.
     pub roles: Vec<Role>,
-    /// Variants of what is run around the commands.
+    /// Sets of commands to run before and after those of the roles.
     pub deployments: Vec<Deployment>,
-    /// The virtual cluster it goes to.
+    /// Virtual cluster to run in.
     pub virtual_cluster: String,
-    /// The variant that is chosen.
+    /// Name of the selected deployment.
     pub deployment: Option<String>,
     /// Whether all instances start together or not at all.
     pub gang: bool,
-    /// How urgent it is.
+    /// Priority class.
     pub class: PriorityClass,
-    /// Whether it gives its cells back all at once; OpenPAI reads and forgets it.
+    /// Whether the gang releases its cells all at once. OpenPAI ignores it as well.
     pub gang_release: Option<bool>,
-    /// Whether it may be downgraded instead of stopped.
+    /// Whether the job may become opportunistic instead of being preempted.
     pub lazy_preemption: Option<bool>,
-    /// Whether it may go where Kubernetes would not put it.
+    /// Whether the job may run on nodes that Kubernetes does not suggest.
     pub ignore_suggested_nodes: Option<bool>,
-    /// Storage to mount; none where nothing is said, empty for the user's own.
+    /// Storage to mount; `None` if not given, empty for the user's default.
     pub storages: Option<Vec<Storage>>,
-    /// State changes its owner wants mail about.
+    /// State changes to notify the owner of.
     pub notify: Vec<String>,
-    /// What runs beside the commands.
+    /// Runtime plugins.
     pub plugins: Vec<Plugin>,
-    /// Which program submitted it.
+    /// Program that submitted the job.
     pub submitted_from: Option<String>,
 }
 
 impl Job {
-    /// The image of a role.
+    /// Returns the image of a role.
     pub fn image(&self, role: &Role) -> Option<&Image> {
         let named = |p: &&Prerequisite| p.name == role.image;
         let mut images = self.prerequisites.iter().filter(named);
@@ -60,100 +60,100 @@ impl Job {
         })
     }
 
-    /// The variant that is chosen.
-    pub fn chosen_deployment(&self) -> Option<&Deployment> {
-        let chosen = self.deployment.as_ref()?;
-        self.deployments.iter().find(|d| d.name == *chosen)
+    /// Returns the selected deployment.
+    pub fn selected_deployment(&self) -> Option<&Deployment> {
+        let selected = self.deployment.as_ref()?;
+        self.deployments.iter().find(|d| d.name == *selected)
     }
 
-    /// Instances of all roles together.
+    /// Returns the number of instances of all roles.
     pub fn instances(&self) -> u64 {
         self.roles.iter().map(|r| u64::from(r.instances)).sum()
     }
 
-    /// GPUs of all instances together.
+    /// Returns the number of GPUs of all instances.
     pub fn gpus(&self) -> u64 {
-        let each = self.roles.iter();
-        each.map(|r| u64::from(r.instances) * u64::from(r.gpu)).sum()
+        let gpus = |role: &Role| u64::from(role.instances) * u64::from(role.gpu);
+        self.roles.iter().map(gpus).sum()
     }
 }
 
-/// Instances that do the same.
+/// A set of identical instances.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Role {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// How many instances there are, at least one.
+    /// Number of instances, at least one.
     pub instances: u32,
-    /// The attempt fails when so many have failed; none: never.
+    /// Number of failed instances that fails the attempt; `None` for no limit.
     pub min_failed: Option<u32>,
-    /// The attempt succeeds when so many have succeeded; none: when all of all roles are over.
+    /// Number of succeeded instances that completes the attempt; `None` if only the end of all instances does.
     pub min_succeeded: Option<u32>,
-    /// How often an instance is tried again; only without a gang.
+    /// Number of retries of an instance; applies only without a gang.
     pub task_retries: u32,
-    /// The name of its image.
+    /// Name of its image.
     pub image: String,
-    /// The name of its data.
+    /// Name of its data.
     pub data: Option<String>,
-    /// The name of its output.
+    /// Name of its output.
     pub output: Option<String>,
-    /// The name of its script.
+    /// Name of its script.
     pub script: Option<String>,
-    /// Other prerequisites it uses, in order.
+    /// Names of further prerequisites, in order.
     pub prerequisites: Vec<String>,
     /// Size of `/dev/shm`, in MiB.
     pub shm_mb: u64,
-    /// Whether it wants an InfiniBand device.
+    /// Whether it asks for an InfiniBand device.
     pub infiniband: bool,
-    /// GPUs for each instance.
+    /// GPUs per instance.
     pub gpu: u32,
-    /// CPU cores for each instance.
+    /// CPU cores per instance.
     pub cpu: u32,
-    /// Memory for each instance, in MiB.
+    /// Memory per instance, in MiB.
     pub memory_mb: u64,
-    /// Ports for each instance: label and how many.
+    /// Ports per instance: label and number.
     pub ports: Vec<(String, u32)>,
-    /// What is run, as written.
+    /// Commands, with their templates.
     pub commands: Vec<String>,
-    /// What it asks of the cells.
-    pub cells: CellWish,
+    /// Constraints on HiveD's cells.
+    pub cells: CellRequest,
 }
 
-/// What a role asks of HiveD's cells.
+/// Constraints of a role on HiveD's cells.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CellWish {
-    /// Only this kind of GPU.
+pub struct CellRequest {
+    /// Required GPU type.
     pub sku_type: Option<String>,
-    /// How many of the kind, as the portal reckoned.
+    /// Number of SKUs, as OpenPAI's portal computes it.
     pub sku_num: Option<u32>,
-    /// Only this pinned cell.
+    /// Required pinned cell.
     pub pinned: Option<String>,
-    /// Roles of one group start together.
+    /// Affinity group; the roles of a group start together.
     pub affinity: Option<Affinity>,
 }
 
-/// The name of a group of roles that start together.
+/// Name of a group of roles that start together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Affinity(pub String);
 
-/// How urgent a job is.
+/// Priority class of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PriorityClass {
-    /// Before all others.
+    /// Critical.
     Crit,
     /// Production.
     Prod,
-    /// What is meant where nothing is said.
+    /// Test, the default.
     Test,
-    /// Borrows what others leave idle.
+    /// Opportunistic: runs on GPUs that other virtual clusters do not use.
     Oppo,
 }
 
 impl PriorityClass {
-    /// All of them, the most urgent first.
+    /// All classes, highest priority first.
     pub const ALL: [Self; 4] = [Self::Crit, Self::Prod, Self::Test, Self::Oppo];
 
-    /// Its name.
+    /// Returns the name in job files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Crit => "crit",
@@ -163,7 +163,7 @@ impl PriorityClass {
         }
     }
 
-    /// The priority it stands for.
+    /// Returns the numeric priority.
     pub const fn priority(self) -> i32 {
         match self {
             Self::Crit => 120,
@@ -174,38 +174,38 @@ impl PriorityClass {
     }
 }
 
-/// Something a role refers to by name.
+/// Something that roles refer to by name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prerequisite {
-    /// Its name, unique for its kind.
+    /// Name, unique per kind.
     pub name: String,
-    /// What it is.
+    /// Kind, with the data of an image.
     pub kind: PrerequisiteKind,
-    /// Others it needs.
+    /// Names of other prerequisites that it requires.
     pub require: Vec<String>,
-    /// What it runs around the commands of a role.
+    /// Commands to run before and after those of a role.
     pub hooks: Hooks,
-    /// The plugin that handles it.
+    /// Plugin that handles it.
     pub plugin: Option<String>,
     /// All its keys, for templates.
-    pub keys: Node,
+    pub keys: Value,
 }
 
-/// What a prerequisite is.
+/// Kind of a prerequisite.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PrerequisiteKind {
     /// A container image.
     Image(Image),
     /// Code.
     Script,
-    /// Where results go.
+    /// Location of results.
     Output,
     /// Data.
     Data,
 }
 
 impl PrerequisiteKind {
-    /// As it is written.
+    /// Returns the name in job files.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Image(_) => "dockerimage",
@@ -219,55 +219,55 @@ impl PrerequisiteKind {
 /// A container image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// Its address.
+    /// Address.
     pub uri: String,
-    /// How to get it.
+    /// Credentials to pull it with.
     pub auth: Option<Auth>,
 }
 
-/// Who fetches an image.
+/// Credentials for an image registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Auth {
-    /// The account.
+    /// User name.
     pub username: String,
-    /// Its password, often a secret.
+    /// Password, usually a template of a secret.
     pub password: String,
-    /// The registry; none for the usual one.
+    /// Address of the registry; `None` for the default one.
     pub registry: Option<String>,
 }
 
-/// What happens when something beside the commands fails.
+/// What happens when a hook fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FailurePolicy {
     /// The instance fails.
     #[default]
     Fail,
-    /// It goes on.
+    /// The failure is ignored.
     Ignore,
 }
 
-/// When a hook is run.
+/// When a hook runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// Before the commands.
     Starts,
-    /// After them, if they succeeded.
+    /// After the commands, if they succeeded.
     Succeeds,
 }
 
-/// Commands around those of a role.
+/// Commands to run before and after those of a role.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Hooks {
-    /// Run before.
+    /// Commands to run before.
     pub before: Vec<String>,
-    /// Run after.
+    /// Commands to run after.
     pub after: Vec<String>,
     /// What happens when one fails.
     pub on_failure: FailurePolicy,
 }
 
 impl Hooks {
-    /// Commands of an event.
+    /// Returns the commands of an event.
     pub(crate) fn of(&mut self, event: Event) -> &mut Vec<String> {
         match event {
             Event::Starts => &mut self.before,
@@ -276,51 +276,51 @@ impl Hooks {
     }
 }
 
-/// A variant of what is run around the commands.
+/// A named set of commands to run before and after those of the roles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deployment {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Commands by role.
+    /// Hooks by role.
     pub roles: Vec<(String, Hooks)>,
 }
 
 /// Storage to mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Storage {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Where.
+    /// Path to mount it at.
     pub mount_path: Option<String>,
 }
 
 /// A runtime plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plugin {
-    /// A server for ssh in each instance.
+    /// An ssh server in each instance.
     Ssh {
-        /// Instances reach each other.
+        /// Whether instances can connect to each other.
         between_tasks: bool,
-        /// They wait for each other.
+        /// Whether instances wait until all can be reached.
         barrier: bool,
-        /// The owner's key is let in.
+        /// Whether users can log in with a key.
         users: bool,
     },
-    /// TensorBoard beside the first instance.
+    /// TensorBoard on the first instance.
     Tensorboard,
-    /// Commands around those of every role.
+    /// Commands to run before and after those of every role.
     Cmd(Hooks),
-    /// A repository that is cloned first.
+    /// A repository to clone before the commands.
     Git {
-        /// Where it is.
+        /// Address of the repository.
         repo: String,
-        /// Options for `git clone`.
+        /// Options of `git clone`.
         options: Vec<String>,
-        /// The folder it goes to.
+        /// Folder to clone into.
         folder: Option<String>,
-        /// What happens when that fails.
+        /// What happens when cloning fails.
         on_failure: FailurePolicy,
     },
-    /// An old way to name storage.
+    /// Storage in an older notation.
     TeamwiseStorage(Vec<String>),
 }

@@ -1,52 +1,53 @@
-//! A job file that can be shown: its secrets are not in it.
+//! Job files without their secrets.
 
-use crate::node::Node;
+use crate::value::Value;
 
-/// What stands where a secret was.
+/// Text that replaces a secret.
 pub const MASK: &str = "******";
 
-/// The tree without its secrets: all values under `secrets`, and passwords of images.
-pub fn masked(tree: &Node) -> Node {
-    let Node::Keys(keys) = tree else {
+/// Masks all values below `secrets` and the passwords of images.
+pub fn masked(tree: &Value) -> Value {
+    let Value::Map(entries) = tree else {
         return tree.clone();
     };
-    let entry = |(key, value): &(String, Node)| {
+    let entry = |(key, value): &(String, Value)| {
         let value = match key.as_str() {
-            "secrets" => covered(value),
-            "prerequisites" => without_passwords(value),
+            "secrets" => mask_all(value),
+            "prerequisites" => mask_passwords(value),
             _ => value.clone(),
         };
         (key.clone(), value)
     };
-    Node::Keys(keys.iter().map(entry).collect())
+    Value::Map(entries.iter().map(entry).collect())
 }
 
-/// The same shape, with nothing in it.
-fn covered(node: &Node) -> Node {
-    match node {
-        Node::Null => Node::Null,
-        Node::List(list) => Node::List(list.iter().map(covered).collect()),
-        Node::Keys(keys) => Node::Keys(keys.iter().map(|(k, v)| (k.clone(), covered(v))).collect()),
-        Node::Flag(_) | Node::Whole(_) | Node::Number(_) | Node::Text(_) => Node::Text(MASK.to_owned()),
+/// Masks all scalars.
+fn mask_all(value: &Value) -> Value {
+    match value {
+        Value::Null => Value::Null,
+        Value::List(list) => Value::List(list.iter().map(mask_all).collect()),
+        Value::Map(entries) => Value::Map(entries.iter().map(|(k, v)| (k.clone(), mask_all(v))).collect()),
+        Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(_) => Value::Text(MASK.to_owned()),
     }
 }
 
-fn without_passwords(node: &Node) -> Node {
-    match node {
-        Node::List(list) => Node::List(list.iter().map(without_passwords).collect()),
-        Node::Keys(keys) => {
-            let entry = |(key, value): &(String, Node)| match (key.as_str(), value) {
-                ("password", Node::Text(text)) if is_token(text) => (key.clone(), value.clone()),
-                ("password", _) => (key.clone(), covered(value)),
-                _ => (key.clone(), without_passwords(value)),
+/// Masks the values of `password`, except templates.
+fn mask_passwords(value: &Value) -> Value {
+    match value {
+        Value::List(list) => Value::List(list.iter().map(mask_passwords).collect()),
+        Value::Map(entries) => {
+            let entry = |(key, value): &(String, Value)| match (key.as_str(), value) {
+                ("password", Value::Text(text)) if is_token(text) => (key.clone(), value.clone()),
+                ("password", _) => (key.clone(), mask_all(value)),
+                _ => (key.clone(), mask_passwords(value)),
             };
-            Node::Keys(keys.iter().map(entry).collect())
+            Value::Map(entries.iter().map(entry).collect())
         }
         other => other.clone(),
     }
 }
 
-/// Whether it is a template and nothing else.
+/// Returns whether the text is a template and nothing else.
 fn is_token(text: &str) -> bool {
     let inner = text.trim().strip_prefix("<%").and_then(|t| t.strip_suffix("%>"));
     inner.is_some_and(|inner| !inner.contains("<%") && !inner.contains("%>"))
@@ -57,10 +58,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_gone_wherever_they_stand() {
+    fn secrets_and_passwords_are_masked_everywhere() {
         let text = "secrets: {a: hunter2, b: [hunter2, {c: 3}]}\nprerequisites:\n- {name: i, auth: {username: me, password: hunter2}}\n\
                     - {name: j, auth: {password: '<% $secrets.a %>'}}\nname: kept\n";
-        let tree: Node = serde_saphyr::from_str(text).unwrap();
+        let tree: Value = serde_saphyr::from_str(text).unwrap();
         let shown = serde_saphyr::to_string(&masked(&tree)).unwrap();
         assert!(!shown.contains("hunter2") && !shown.contains('3'), "{shown}");
         assert!(

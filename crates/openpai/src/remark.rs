@@ -1,24 +1,25 @@
-//! What is said about a place in a file.
+//! Messages about a position in a job file.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A sentence about a place in a file: what is wrong there, or what was left out.
+/// A message about a position in a job file: a mistake, or something that is ignored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Remark {
-    /// The key, from the top: `taskRoles.worker.commands[0]`.
+    /// Path of the key from the top of the file, such as `taskRoles.worker.commands[0]`.
     pub path: String,
-    /// What is to be said.
-    pub what: String,
+    /// Text of the message.
+    #[serde(alias = "what")]
+    pub message: String,
 }
 
 impl Remark {
-    /// A remark about a place.
-    pub fn new(path: impl Into<String>, what: impl Into<String>) -> Self {
+    /// Creates a message about a position.
+    pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             path: path.into(),
-            what: what.into(),
+            message: message.into(),
         }
     }
 }
@@ -30,19 +31,19 @@ impl fmt::Display for Remark {
         } else {
             &self.path
         };
-        write!(f, "{path}: {}", self.what)
+        write!(f, "{path}: {}", self.message)
     }
 }
 
-/// Everything that is wrong with a file.
+/// All mistakes of a job file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.lines())]
 pub struct Faults(pub Vec<Remark>);
 
 impl Faults {
-    /// One fault.
-    pub(crate) fn one(path: &str, what: impl Into<String>) -> Self {
-        Self(vec![Remark::new(path, what)])
+    /// Returns a single mistake.
+    pub(crate) fn one(path: &str, message: impl Into<String>) -> Self {
+        Self(vec![Remark::new(path, message)])
     }
 
     fn lines(&self) -> String {

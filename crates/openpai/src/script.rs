@@ -1,25 +1,25 @@
-//! What an instance of a role runs: its commands, with what its deployment, its prerequisites and the plugins put around
-//! them, as one script that stops at the first command that fails.
+//! The shell script of a role: its commands, surrounded by those of deployment, prerequisites and plugins. It stops at the
+//! first command that fails.
 
 use std::collections::BTreeMap;
 
-use crate::job::{FailurePolicy, Hooks, Job, Plugin, Prerequisite, Role};
-use crate::node::Node;
+use crate::job::{FailurePolicy, Job, Plugin, Prerequisite, Role};
 use crate::remark::Remark;
 use crate::template::{Scope, render};
+use crate::value::Value;
 
-/// What an instance of a role runs.
+/// The shell script of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Script {
-    /// The text, for `bash -c`. Tokens of secrets stand in it.
+    /// Text for `bash -c`. It contains the templates of secrets.
     pub text: String,
-    /// The secrets it uses, by the name in their token.
+    /// Secrets that it uses, by the name in their template.
     pub secrets: BTreeMap<String, String>,
-    /// Tokens that name nothing; they stand in the text as they are.
+    /// Templates that refer to nothing; they are unchanged in the text.
     pub unknown: Vec<Remark>,
 }
 
-/// The script of a role.
+/// Returns the script of a role.
 pub fn script(job: &Job, role: &Role) -> Script {
     let mut writer = Writer {
         scope: scope(job, role),
@@ -28,73 +28,36 @@ pub fn script(job: &Job, role: &Role) -> Script {
             ..Script::default()
         },
     };
-    let used: Vec<(usize, &Prerequisite)> = role
-        .prerequisites
-        .iter()
-        .filter_map(|name| {
-            job.prerequisites
-                .iter()
-                .enumerate()
-                .find(|(_, p)| p.name == *name)
-        })
-        .collect();
+    let find = |name: &String| {
+        let mut all = job.prerequisites.iter().enumerate();
+        all.find(|(_, p)| p.name == *name)
+    };
+    let used: Vec<(usize, &Prerequisite)> = role.prerequisites.iter().filter_map(find).collect();
     for (i, plugin) in job.plugins.iter().enumerate() {
-        let path = format!("extras.com.microsoft.pai.runtimeplugin[{i}]");
-        match plugin {
-            Plugin::Git {
-                repo,
-                options,
-                folder,
-                on_failure,
-            } => {
-                let line = clone_line(repo, options, folder.as_deref());
-                writer.block(&path, &[line], *on_failure);
-            }
-            Plugin::Cmd(hooks) => writer.block(&path, &hooks.before, hooks.on_failure),
-            Plugin::Ssh { .. } | Plugin::Tensorboard | Plugin::TeamwiseStorage(_) => {}
-        }
+        writer.before_plugin(i, plugin);
     }
     for (i, prerequisite) in &used {
         let hooks = &prerequisite.hooks;
         writer.block(&format!("prerequisites[{i}]"), &hooks.before, hooks.on_failure);
     }
-    let around = job.chosen_deployment().and_then(|d| {
-        let found = d.roles.iter().find(|(name, _)| *name == role.name);
-        found.map(|(_, hooks)| hooks)
-    });
-    let none = Hooks::default();
-    let around = around.unwrap_or(&none);
-    let chosen = job.deployment.as_deref().unwrap_or_default();
-    let path = format!("deployments.{chosen}.taskRoles.{}", role.name);
-    writer.block(
-        &format!("{path}.preCommands"),
-        &around.before,
-        FailurePolicy::Fail,
-    );
-    writer.block(
-        &format!("taskRoles.{}.commands", role.name),
-        &role.commands,
-        FailurePolicy::Fail,
-    );
-    writer.block(
-        &format!("{path}.postCommands"),
-        &around.after,
-        FailurePolicy::Fail,
-    );
+    writer.role(job, role);
     for (i, prerequisite) in used.iter().rev() {
         let hooks = &prerequisite.hooks;
         writer.block(&format!("prerequisites[{i}]"), &hooks.after, hooks.on_failure);
     }
     for (i, plugin) in job.plugins.iter().enumerate().rev() {
         if let Plugin::Cmd(hooks) = plugin {
-            let path = format!("extras.com.microsoft.pai.runtimeplugin[{i}]");
-            writer.block(&path, &hooks.after, hooks.on_failure);
+            writer.block(&plugin_path(i), &hooks.after, hooks.on_failure);
         }
     }
     writer.script
 }
 
-/// What templates of a role may name.
+fn plugin_path(index: usize) -> String {
+    format!("extras.com.microsoft.pai.runtimeplugin[{index}]")
+}
+
+/// Returns what templates of a role can refer to.
 fn scope<'a>(job: &'a Job, role: &Role) -> Scope<'a> {
     let named = |name: &Option<String>, kind: &str| {
         let name = name.as_ref()?;
@@ -104,7 +67,7 @@ fn scope<'a>(job: &'a Job, role: &Role) -> Scope<'a> {
             .find(|p| p.name == *name && p.kind.name() == kind);
         found.map(|p| &p.keys)
     };
-    let present = |node: &'a Node| (*node != Node::Null).then_some(node);
+    let present = |node: &'a Value| (*node != Value::Null).then_some(node);
     Scope {
         roots: [
             ("parameters", present(&job.parameters)),
@@ -116,18 +79,52 @@ fn scope<'a>(job: &'a Job, role: &Role) -> Scope<'a> {
     }
 }
 
+/// Collects the script.
 struct Writer<'a> {
     scope: Scope<'a>,
     script: Script,
 }
 
 impl Writer<'_> {
+    /// Writes the commands that a plugin runs before those of a role.
+    fn before_plugin(&mut self, index: usize, plugin: &Plugin) {
+        let path = plugin_path(index);
+        match plugin {
+            Plugin::Git {
+                repo,
+                options,
+                folder,
+                on_failure,
+            } => {
+                let line = clone_line(repo, options, folder.as_deref());
+                self.block(&path, &[line], *on_failure);
+            }
+            Plugin::Cmd(hooks) => self.block(&path, &hooks.before, hooks.on_failure),
+            Plugin::Ssh { .. } | Plugin::Tensorboard | Plugin::TeamwiseStorage(_) => {}
+        }
+    }
+
+    /// Writes the commands of a role, surrounded by those of the selected deployment.
+    fn role(&mut self, job: &Job, role: &Role) {
+        let deployment = job.selected_deployment();
+        let hooks = deployment.and_then(|d| d.roles.iter().find(|(name, _)| *name == role.name));
+        let hooks = hooks.map(|(_, hooks)| hooks.clone()).unwrap_or_default();
+        let selected = job.deployment.as_deref().unwrap_or_default();
+        let path = format!("deployments.{selected}.taskRoles.{}", role.name);
+        let commands = format!("taskRoles.{}.commands", role.name);
+        let fail = FailurePolicy::Fail;
+        self.block(&format!("{path}.preCommands"), &hooks.before, fail);
+        self.block(&commands, &role.commands, fail);
+        self.block(&format!("{path}.postCommands"), &hooks.after, fail);
+    }
+
+    /// Writes lines, whose templates are reported below `path`.
     fn block(&mut self, path: &str, lines: &[String], on_failure: FailurePolicy) {
         if lines.is_empty() {
             return;
         }
         if on_failure == FailurePolicy::Ignore {
-            // A subshell of its own, so that the first failure ends the block and nothing else.
+            // In a subshell, the first failure ends the block and not the script.
             self.script.text.push_str("set +e\n(\nset -e\n");
         }
         for (i, line) in lines.iter().enumerate() {
@@ -135,11 +132,11 @@ impl Writer<'_> {
             self.script.text.push_str(&rendered.text);
             self.script.text.push('\n');
             self.script.secrets.extend(rendered.secrets);
-            let here = format!("{path}[{i}]");
+            let line_path = format!("{path}[{i}]");
             let remarks = rendered
                 .unknown
                 .into_iter()
-                .map(|what| Remark::new(here.clone(), what));
+                .map(|message| Remark::new(line_path.clone(), message));
             self.script.unknown.extend(remarks);
         }
         if on_failure == FailurePolicy::Ignore {
@@ -148,13 +145,13 @@ impl Writer<'_> {
     }
 }
 
-/// The line that clones a repository.
+/// Returns the command that clones a repository.
 fn clone_line(repo: &str, options: &[String], folder: Option<&str>) -> String {
     let mut line = "git clone".to_owned();
-    let words = options.iter().map(String::as_str).chain([repo]).chain(folder);
-    for word in words {
+    let args = options.iter().map(String::as_str).chain([repo]).chain(folder);
+    for arg in args {
         line.push_str(" '");
-        line.push_str(&word.replace('\'', r"'\''"));
+        line.push_str(&arg.replace('\'', r"'\''"));
         line.push('\'');
     }
     line

@@ -1,35 +1,36 @@
-//! Templates in commands: `<% $parameters.x %>`, `$data`, `$script`, `$output`, `$secrets`, with a list index: `a[0]`.
+//! Templates in commands: `<% $parameters.x %>`, `$data`, `$script`, `$output` and `$secrets`, with indices as in `a[0]`.
 //!
-//! Secrets are looked up but not written into the text: their tokens stay, in one spelling, until the job is launched.
+//! Secrets are looked up but not written into the text. Their templates remain, in canonical form, until an instance is
+//! started.
 
 use std::collections::BTreeMap;
 
-use crate::node::Node;
+use crate::value::Value;
 
-/// What stands before the name of a secret in a text that is ready but for its secrets.
+/// Text before the name of a secret in a rendered command.
 pub const SECRET_OPEN: &str = "<% $secrets.";
-/// What stands after it.
+/// Text after the name of a secret.
 pub const SECRET_CLOSE: &str = " %>";
 
-/// What names in templates stand for.
+/// What templates can refer to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope<'a> {
-    /// The name of a root without its `$`, and its value; none where the role has no such thing.
-    pub(crate) roots: [(&'static str, Option<&'a Node>); 5],
+    /// Name without `$`, and value; `None` if the job or role does not define it.
+    pub(crate) roots: [(&'static str, Option<&'a Value>); 5],
 }
 
-/// A text with its values filled in.
+/// A rendered text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Rendered {
-    /// The text; tokens that name nothing stand as they were.
+    /// The text. Templates that refer to nothing are unchanged.
     pub(crate) text: String,
-    /// Secrets it uses, by the name in their token.
+    /// Secrets that it uses, by the name in their template.
     pub(crate) secrets: BTreeMap<String, String>,
-    /// What is wrong with tokens that name nothing.
+    /// Messages about templates that refer to nothing.
     pub(crate) unknown: Vec<String>,
 }
 
-/// Fills in what the tokens of a text name.
+/// Renders the templates of a text.
 pub(crate) fn render(text: &str, scope: &Scope<'_>) -> Rendered {
     let mut rendered = Rendered::default();
     let mut rest = text;
@@ -52,8 +53,8 @@ pub(crate) fn render(text: &str, scope: &Scope<'_>) -> Rendered {
                 }
                 None => rendered.text.push_str(&value),
             },
-            Err(what) => {
-                rendered.unknown.push(format!("`{token}`: {what}"));
+            Err(message) => {
+                rendered.unknown.push(format!("`{token}`: {message}"));
                 rendered.text.push_str(token);
             }
         }
@@ -63,28 +64,50 @@ pub(crate) fn render(text: &str, scope: &Scope<'_>) -> Rendered {
     rendered
 }
 
-/// The value of a name such as `$data.uri[0]`, and the name in one spelling.
-fn look_up(name: &str, scope: &Scope<'_>) -> Result<(String, String), String> {
-    let steps = steps(name).ok_or(
-        "is not a name; expected one such as $parameters.x, $data.uri[0], $script.name, $output.uri or $secrets.x",
-    )?;
+/// Why a template cannot be rendered.
+#[derive(Debug, thiserror::Error)]
+enum TemplateError {
+    #[error(
+        "invalid reference: expected one such as $parameters.x, $data.uri[0], $script.name, $output.uri or $secrets.x"
+    )]
+    Invalid,
+    #[error("unknown reference: expected $parameters, $data, $script, $output or $secrets")]
+    UnknownRoot,
+    #[error("the {owner} has no {root}")]
+    Undefined { owner: &'static str, root: String },
+    #[error("unknown reference: expected one of {0}")]
+    UnknownKey(String),
+    #[error("${path} is a list of length {length}")]
+    List { path: String, length: usize },
+    #[error("${path} is a list of length {length}: expected an index, as in ${path}[0]")]
+    NoIndex { path: String, length: usize },
+    #[error("${0} is empty")]
+    Empty(String),
+    #[error("${0} is a single value")]
+    Scalar(String),
+}
+
+/// Returns the value of a reference such as `$data.uri[0]`, and the reference in canonical form.
+fn look_up(reference: &str, scope: &Scope<'_>) -> Result<(String, String), TemplateError> {
+    let steps = steps(reference).ok_or(TemplateError::Invalid)?;
     let Some((Step::Key(root), below)) = steps.split_first() else {
-        return Err("names nothing".to_owned());
+        return Err(TemplateError::Invalid);
     };
     let known = scope.roots.iter().find(|(name, _)| name == root);
-    let Some((_, value)) = known else {
-        return Err("expected $parameters, $data, $script, $output or $secrets".to_owned());
-    };
-    let mut value = value.ok_or_else(|| match *root {
-        "parameters" | "secrets" => format!("the job has no {root}"),
-        _ => format!("the role has no {root}"),
+    let (_, value) = known.ok_or(TemplateError::UnknownRoot)?;
+    let mut value = value.ok_or_else(|| TemplateError::Undefined {
+        owner: match *root {
+            "parameters" | "secrets" => "job",
+            _ => "role",
+        },
+        root: (*root).to_owned(),
     })?;
     let mut path = (*root).to_owned();
     for step in below {
         let next = match step {
             Step::Key(key) => value.get(key),
             Step::Index(index) => match value {
-                Node::List(list) => list.get(*index),
+                Value::List(list) => list.get(*index),
                 _ => None,
             },
         };
@@ -94,23 +117,29 @@ fn look_up(name: &str, scope: &Scope<'_>) -> Result<(String, String), String> {
             Step::Index(index) => path.push_str(&format!("[{index}]")),
         }
     }
-    let shown = value.shown().ok_or_else(|| match value {
-        Node::List(list) => format!("${path} is a list of {}; one of them is ${path}[0]", list.len()),
+    let text = value.to_text().ok_or_else(|| match value {
+        Value::List(list) => TemplateError::NoIndex {
+            path: path.clone(),
+            length: list.len(),
+        },
         _ => missing(&path, value),
     })?;
-    Ok((path, shown))
+    Ok((path, text))
 }
 
-/// What there is where something else was looked for.
-fn missing(path: &str, value: &Node) -> String {
+/// Returns the error for a reference below `value` that does not exist.
+fn missing(path: &str, value: &Value) -> TemplateError {
     match value {
-        Node::Keys(keys) if !keys.is_empty() => {
-            let names: Vec<String> = keys.iter().map(|(k, _)| format!("${path}.{k}")).collect();
-            format!("there is no such value; known are {}", names.join(", "))
+        Value::Map(entries) if !entries.is_empty() => {
+            let names: Vec<String> = entries.iter().map(|(k, _)| format!("${path}.{k}")).collect();
+            TemplateError::UnknownKey(names.join(", "))
         }
-        Node::List(list) => format!("${path} is a list of {}", list.len()),
-        Node::Null | Node::Keys(_) => format!("${path} is empty"),
-        _ => format!("${path} is a single value"),
+        Value::List(list) => TemplateError::List {
+            path: path.to_owned(),
+            length: list.len(),
+        },
+        Value::Null | Value::Map(_) => TemplateError::Empty(path.to_owned()),
+        _ => TemplateError::Scalar(path.to_owned()),
     }
 }
 
@@ -120,10 +149,10 @@ enum Step<'a> {
     Index(usize),
 }
 
-/// `$data.uri[0]` as data, uri, 0.
-fn steps(name: &str) -> Option<Vec<Step<'_>>> {
+/// Splits `$data.uri[0]` into data, uri and 0.
+fn steps(reference: &str) -> Option<Vec<Step<'_>>> {
     let mut steps = Vec::new();
-    for part in name.strip_prefix('$')?.split('.') {
+    for part in reference.strip_prefix('$')?.split('.') {
         let (key, mut indices) = match part.find('[') {
             Some(at) => part.split_at(at),
             None => (part, ""),
@@ -148,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    fn node(text: &str) -> Node {
+    fn node(text: &str) -> Value {
         serde_saphyr::from_str(text).unwrap()
     }
 
@@ -195,16 +224,16 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_stays_and_is_named() {
+    fn an_unknown_reference_is_left_unchanged_and_reported() {
         for (text, part) in [
-            ("<% $parameters.nope %>", "known are $parameters.model"),
+            ("<% $parameters.nope %>", "expected one of $parameters.model"),
             ("<% $parameters.many %>", "$parameters.many[0]"),
-            ("<% $parameters.many[2] %>", "a list of 2"),
+            ("<% $parameters.many[2] %>", "a list of length 2"),
             ("<% $parameters.model.size %>", "a single value"),
             ("<% $script.uri %>", "the role has no script"),
             ("<% $nothing.x %>", "expected $parameters"),
-            ("<% parameters.x %>", "is not a name"),
-            ("<% $parameters.many[ %>", "is not a name"),
+            ("<% parameters.x %>", "invalid reference"),
+            ("<% $parameters.many[ %>", "invalid reference"),
             ("echo <% $parameters.model", "without"),
         ] {
             let rendered = check(text);
@@ -217,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_found_but_not_shown() {
+    fn secrets_are_looked_up_but_not_rendered() {
         let rendered = check("login <%$secrets.key%> <% $secrets.more[1] %>");
         assert_eq!(rendered.text, "login <% $secrets.key %> <% $secrets.more[1] %>");
         assert_eq!(rendered.secrets["key"], "hunter2");
@@ -226,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "(<%|%>|\\$|parameters|data|\\.|\\[|\\]|0|[a-z ]|\\PC){0,40}") {
+        fn no_text_causes_a_panic(text in "(<%|%>|\\$|parameters|data|\\.|\\[|\\]|0|[a-z ]|\\PC){0,40}") {
             let rendered = check(&text);
             if !text.contains("<%") {
                 prop_assert_eq!(rendered.text, text);

@@ -1,4 +1,4 @@
-//! Job files: what is read, what is refused, and that every mistake is named at once.
+//! Parsing of job files: valid files, and the messages about all mistakes of invalid ones.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -55,7 +55,7 @@ extras:
 "#;
 
 #[test]
-fn a_file_is_read_whole() {
+fn all_keys_of_a_file_are_read() {
     let parsed = parse(JOB, Mode::Strict).unwrap();
     let job = &parsed.job;
     assert_eq!(
@@ -77,7 +77,7 @@ fn a_file_is_read_whole() {
     assert_eq!(
         (worker.min_failed, worker.min_succeeded),
         (Some(2), Some(4)),
-        "all must succeed where nothing is said"
+        "by default all instances must succeed"
     );
     assert_eq!((ps.instances, ps.min_failed, ps.min_succeeded), (1, None, None));
     assert_eq!((worker.shm_mb, ps.shm_mb, worker.infiniband), (1024, 512, true));
@@ -88,7 +88,7 @@ fn a_file_is_read_whole() {
 }
 
 #[test]
-fn a_script_has_everything_around_the_commands_in_order() {
+fn hooks_surround_the_commands_of_a_script_in_order() {
     let job = parse(JOB, Mode::Strict).unwrap().job;
     let script = script(&job, &job.roles[0]);
     let expected = r"set -e
@@ -152,134 +152,138 @@ fn a_hook_that_may_fail_does_not_stop_the_commands() {
 }
 
 #[test]
-fn every_mistake_is_named_by_its_path_with_what_is_accepted() {
-    for (right, wrong, said) in [
+fn a_mistake_is_reported_with_its_path_and_what_is_expected() {
+    for (valid, invalid, message) in [
         (
             "protocolVersion: 2",
             "protocolVersion: 1",
-            "protocolVersion: found 1, expected 2",
+            "protocolVersion: expected protocol version 2, found 1",
         ),
         (
             "name: two_roles",
             "name: two roles",
-            "name: found \"two roles\", expected up to 255",
+            "name: expected up to 255 letters, digits, `_` and `-`, found \"two roles\"",
         ),
-        ("type: job", "type: task", "type: found \"task\", expected job"),
+        ("type: job", "type: task", "type: expected job, found \"task\""),
         (
             "jobRetryCount: 2",
             "jobRetry: 2",
-            "jobRetry: unknown key (did you mean jobRetryCount?)",
+            "jobRetry: unknown key (did you mean `jobRetryCount`?)",
         ),
-        ("jobRetryCount: 2", "jobRetryCount: -1", "jobRetryCount: found -1"),
+        (
+            "jobRetryCount: 2",
+            "jobRetryCount: -1",
+            "jobRetryCount: expected an integer from 0 to 65535, found -1",
+        ),
         (
             "  worker:\n    instances",
             "  1st:\n    instances",
-            "taskRoles.1st: is no name of a role",
+            "taskRoles.1st: invalid role name",
         ),
         (
             "  worker:\n    instances",
             "  a.b:\n    instances",
-            "taskRoles.a.b: is no name of a role",
+            "taskRoles.a.b: invalid role name",
         ),
         (
             "dockerImage: image\n    data",
             "dockerImage: imgae\n    data",
-            "taskRoles.worker.dockerImage: there is no prerequisite of type dockerimage imgae (did you mean image?); known are image",
+            "taskRoles.worker.dockerImage: unknown prerequisite of type dockerimage `imgae` (did you mean `image`?); expected one of image",
         ),
         (
             "data: cifar",
             "data: image",
-            "taskRoles.worker.data: there is no prerequisite of type data image; known are cifar",
+            "taskRoles.worker.data: unknown prerequisite of type data `image`; expected one of cifar",
         ),
         (
             "prerequisites: [setup]",
             "prerequisites: [stup]",
-            "taskRoles.worker.prerequisites[0]: there is no prerequisite stup",
+            "taskRoles.worker.prerequisites[0]: unknown prerequisite `stup`",
         ),
         (
             "instances: 4",
             "instances: 0",
-            "taskRoles.worker.instances: found 0, expected a whole number from 1",
+            "taskRoles.worker.instances: expected an integer from 1 to 1048576, found 0",
         ),
         (
             "gpu: 2,",
             "gpu: 0.5,",
-            "taskRoles.worker.resourcePerInstance.gpu: found 0.5",
+            "taskRoles.worker.resourcePerInstance.gpu: expected an integer from 0 to 1048576, found 0.5",
         ),
         (
             "gpu: 2,",
             "",
-            "taskRoles.worker.resourcePerInstance.gpu: is missing; expected a whole number",
+            "taskRoles.worker.resourcePerInstance.gpu: missing: expected an integer",
         ),
         (
             "minFailedInstances: 2}",
             "minFailedInstances: -2}",
-            "taskRoles.worker.completion.minFailedInstances: found -2",
+            "taskRoles.worker.completion.minFailedInstances: expected an integer from -1",
         ),
         (
             "$parameters.epochs",
             "$parameters.epoch",
-            "taskRoles.worker.commands[1]: `<% $parameters.epoch %>`: there is no such value; known are $parameters.epochs",
+            "taskRoles.worker.commands[1]: `<% $parameters.epoch %>`: unknown reference: expected one of $parameters.epochs",
         ),
         (
             "deployment: prod",
             "deployment: test",
-            "defaults.deployment: there is no deployment test; known are prod",
+            "defaults.deployment: unknown deployment `test`; expected one of prod",
         ),
         (
             "{worker: {preCommands",
             "{wrker: {preCommands",
-            "deployments[0].taskRoles.wrker: there is no task role wrker (did you mean worker?)",
+            "deployments[0].taskRoles.wrker: unknown task role `wrker` (did you mean `worker`?)",
         ),
         (
             "jobPriorityClass: oppo",
             "jobPriorityClass: urgent",
-            "extras.hivedScheduler.jobPriorityClass: found \"urgent\", expected crit, prod, test or oppo",
+            "extras.hivedScheduler.jobPriorityClass: expected crit, prod, test or oppo, found \"urgent\"",
         ),
         (
             "skuType: V100",
             "skuType: V100, pinnedCellId: c",
-            "both skuType and pinnedCellId",
+            "skuType and pinnedCellId exclude each other",
         ),
         (
             "gangAllocation: false",
             "gangAllocation: 3",
-            "extras.gangAllocation: found 3, expected true or false",
+            "extras.gangAllocation: expected true or false, found 3",
         ),
         (
             "plugin: git",
             "plugin: gti",
-            "extras.com.microsoft.pai.runtimeplugin[0].plugin: found \"gti\", expected ssh",
+            "extras.com.microsoft.pai.runtimeplugin[0].plugin: expected ssh, tensorboard, cmd, git or teamwise_storage, found \"gti\"",
         ),
         (
             "event: taskStarts",
             "event: starts",
-            "prerequisites[2].callbacks[0].event: found \"starts\"",
+            "prerequisites[2].callbacks[0].event: expected taskStarts or taskSucceeds, found \"starts\"",
         ),
         (
             "- {type: data",
             "- {type: dta",
-            "prerequisites[1].type: found \"dta\"",
+            "prerequisites[1].type: expected dockerimage, data, script or output, found \"dta\"",
         ),
         (
             "ports: {sync: 2}",
             "ports: {sync: many}",
-            "taskRoles.worker.resourcePerInstance.ports.sync: found \"many\"",
+            "taskRoles.worker.resourcePerInstance.ports.sync: expected an integer from 0 to 1024, found \"many\"",
         ),
         (
             "commands: [serve]",
             "orders: [serve]",
-            "taskRoles.ps.commands: is missing",
+            "taskRoles.ps.commands: missing: expected a list of commands",
         ),
     ] {
-        assert!(JOB.contains(right), "{right}");
-        let error = parse(&JOB.replace(right, wrong), Mode::Strict).unwrap_err();
-        assert!(error.to_string().contains(said), "{wrong}: {error}");
+        assert!(JOB.contains(valid), "{valid}");
+        let error = parse(&JOB.replace(valid, invalid), Mode::Strict).unwrap_err();
+        assert!(error.to_string().contains(message), "{invalid}: {error}");
     }
 }
 
 #[test]
-fn all_mistakes_are_said_at_once() {
+fn all_mistakes_are_reported_at_once() {
     let text = JOB
         .replace("type: job", "type: x")
         .replace("instances: 4", "instances: none")
@@ -298,30 +302,30 @@ fn all_mistakes_are_said_at_once() {
 }
 
 #[test]
-fn leniently_what_is_not_known_is_left_out_and_said() {
+fn lenient_mode_ignores_unknown_keys_with_a_remark() {
     let text = JOB
         .replace("jobRetryCount: 2", "jobRetry: 2")
         .replace("$parameters.epochs", "$parameters.epoch");
     let parsed = parse(&text, Mode::Lenient).unwrap();
     assert_eq!(parsed.job.retries, 0);
-    let said: Vec<String> = parsed.remarks.iter().map(ToString::to_string).collect();
+    let remarks: Vec<String> = parsed.remarks.iter().map(ToString::to_string).collect();
     assert!(
-        said[0].starts_with("jobRetry: unknown key") && said[0].ends_with("ignored"),
-        "{said:?}"
+        remarks[0].starts_with("jobRetry: unknown key") && remarks[0].ends_with("ignored"),
+        "{remarks:?}"
     );
     assert!(
-        said[1].contains("<% $parameters.epoch %>") && said[1].ends_with("stays in the text as it is"),
-        "{said:?}"
+        remarks[1].contains("<% $parameters.epoch %>") && remarks[1].ends_with("left unchanged"),
+        "{remarks:?}"
     );
     let script = script(&parsed.job, &parsed.job.roles[0]);
     assert!(script.text.contains("--epochs <% $parameters.epoch %>"));
     assert!(
         parse("protocolVersion: 2", Mode::Lenient).is_err(),
-        "no roles, no job"
+        "a job needs roles in both modes"
     );
 }
 
-/// All samples are read strictly; the pieces that make up each are pinned.
+/// All sample files are valid in strict mode; a snapshot summarizes them.
 #[test]
 fn all_sample_files_are_read() {
     let Some(folder) = dovetail_testkit::shared(env!("CARGO_MANIFEST_DIR"), "pai") else {
@@ -359,14 +363,14 @@ fn all_sample_files_are_read() {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "\\PC{0,200}") {
+    fn no_text_causes_a_panic(text in "\\PC{0,200}") {
         let _ = parse_all(&text, Mode::Strict);
         let _ = parse_all(&text, Mode::Lenient);
     }
 
-    /// A good file with some of its lines changed is read or refused with a path, and what is read has a script.
+    /// A valid file with changed lines is either parsed or rejected with at least one message. A parsed job has a script.
     #[test]
-    fn changed_files_are_read_or_refused(changes in prop::collection::vec((0..60_usize, 0..4_u8, "[a-z0-9:{}<%$. -]{0,12}"), 1..5)) {
+    fn changed_files_are_parsed_or_rejected(changes in prop::collection::vec((0..60_usize, 0..4_u8, "[a-z0-9:{}<%$. -]{0,12}"), 1..5)) {
         let mut lines: Vec<String> = JOB.lines().map(str::to_owned).collect();
         for (at, how, text) in changes {
             let at = at % lines.len();

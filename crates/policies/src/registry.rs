@@ -1,31 +1,48 @@
-//! Every part there is, with what people want to know before they choose it.
+//! All parts, with what a user wants to know before choosing one, and how each is built from its text.
+//!
+//! The module of each kind lists its parts in `ALL`. Command line, docs, property tests and shell completion take their
+//! lists from here.
 
-use dovetail_engine::{Admission, Discipline, Grouping, Knowledge, Order, Placement, Sizing, Tenancy};
+use dovetail_engine::{
+    Admission, Discipline, Feature, Grouping, Knowledge, Part, Placement, QueueOrder, Sizing, Tenancy,
+};
 use dovetail_model::suggest::nearest;
 
-use crate::knobs::{Knob, Knobs, PartSpec, PolicyError};
+use crate::error::PolicyError;
+use crate::knobs::{Knob, Knobs, PartSpec};
 
-/// What kind of part it is.
+/// The kind of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Who gets in.
+    /// Which jobs are admitted to the queue.
     Admission,
-    /// Who is next.
+    /// Which job is next.
     Order,
-    /// How the line is walked.
+    /// What happens when the next job does not fit.
     Discipline,
-    /// How wide.
+    /// How many GPUs, and how much CPU and memory a job gets.
     Sizing,
-    /// Who shares.
+    /// Which jobs share GPUs.
     Grouping,
-    /// Which GPUs.
+    /// Which GPUs a job gets.
     Placement,
-    /// What a tenant may use.
+    /// What each tenant may use.
     Tenancy,
 }
 
 impl Kind {
-    /// As flags and errors call it.
+    /// All kinds, in the order in which they are listed.
+    pub const ALL: [Self; 7] = [
+        Self::Order,
+        Self::Discipline,
+        Self::Admission,
+        Self::Sizing,
+        Self::Grouping,
+        Self::Placement,
+        Self::Tenancy,
+    ];
+
+    /// Its name in flags and errors.
     pub fn name(self) -> &'static str {
         match self {
             Self::Admission => "admission",
@@ -39,66 +56,66 @@ impl Kind {
     }
 }
 
-/// How a part is built from its knobs.
+/// Builds a part from its knobs.
 pub type Build<T> = fn(&Knobs) -> Result<Box<T>, PolicyError>;
 
-/// What people want to know of a part, and how to build it.
+/// A part in the registry.
 #[derive(Debug)]
 pub struct Entry<T: ?Sized> {
     /// Its name.
     pub name: &'static str,
-    /// One sentence.
+    /// What it does, in one sentence.
     pub what: &'static str,
-    /// The paper or the rule it comes from.
+    /// The paper or rule it comes from.
     pub source: &'static str,
-    /// For an order: the key, smaller first. For others: the rule in short.
+    /// For an order: the sort key, smaller first. For other parts: the rule in short.
     pub key: &'static str,
-    /// What it must know of remaining work.
-    pub knowledge: Knowledge,
-    /// Its knobs, the most useful first.
+    /// Parts that it is combined with unless the user names others. Of several of one kind the first is taken that
+    /// preempts if and only if the preset does.
+    pub companions: &'static [(Kind, &'static str)],
+    /// Its knobs, the most useful one first.
     pub knobs: &'static [Knob],
     /// Builds it.
     pub build: Build<T>,
 }
 
-/// An [`Entry`] without the builder, to list parts of all kinds.
+/// An [`Entry`] without its builder, for lists of parts of all kinds.
 #[derive(Debug, Clone, Copy)]
 pub struct Listing {
     /// The kind.
     pub kind: Kind,
     /// Its name.
     pub name: &'static str,
-    /// One sentence.
+    /// What it does, in one sentence.
     pub what: &'static str,
-    /// The paper or the rule it comes from.
+    /// The paper or rule it comes from.
     pub source: &'static str,
-    /// The ordering key, or the rule in short.
+    /// The sort key, or the rule in short.
     pub key: &'static str,
-    /// What it must know of remaining work.
+    /// What it needs to know of remaining work.
     pub knowledge: Knowledge,
     /// Its knobs.
     pub knobs: &'static [Knob],
 }
 
-impl<T: ?Sized> Entry<T> {
+impl<T: Part + ?Sized> Entry<T> {
+    /// Builds the part with the default of each knob; `None` where a knob has no useful default.
+    fn with_defaults(&self, kind: Kind) -> Option<Box<T>> {
+        let knobs = Knobs::new(kind.name(), self.knobs, &PartSpec::named(self.name));
+        (self.build)(&knobs.ok()?).ok()
+    }
+
     fn listing(&self, kind: Kind) -> Listing {
-        let Self {
-            name,
-            what,
-            source,
-            key,
-            knowledge,
-            knobs,
-            ..
-        } = *self;
         Listing {
             kind,
-            name,
-            what,
-            source,
-            key,
-            knowledge,
-            knobs,
+            name: self.name,
+            what: self.what,
+            source: self.source,
+            key: self.key,
+            knowledge: self
+                .with_defaults(kind)
+                .map_or(Knowledge::None, |part| part.knowledge()),
+            knobs: self.knobs,
         }
     }
 }
@@ -106,7 +123,7 @@ impl<T: ?Sized> Entry<T> {
 /// All admissions.
 pub const ADMISSIONS: &[Entry<dyn Admission>] = crate::admission::ALL;
 /// All orders.
-pub const ORDERS: &[Entry<dyn Order>] = crate::order::ALL;
+pub const ORDERS: &[Entry<dyn QueueOrder>] = crate::order::ALL;
 /// All disciplines.
 pub const DISCIPLINES: &[Entry<dyn Discipline>] = crate::discipline::ALL;
 /// All sizings.
@@ -118,40 +135,79 @@ pub const PLACEMENTS: &[Entry<dyn Placement>] = crate::placement::ALL;
 /// All tenancies.
 pub const TENANCIES: &[Entry<dyn Tenancy>] = crate::tenancy::ALL;
 
-/// Every part of every kind.
-pub fn all() -> Vec<Listing> {
-    fn list<T: ?Sized>(kind: Kind, entries: &'static [Entry<T>]) -> impl Iterator<Item = Listing> {
-        entries.iter().map(move |e| e.listing(kind))
+/// Lists all parts of one kind.
+pub fn of_kind(kind: Kind) -> Vec<Listing> {
+    fn list<T: Part + ?Sized>(kind: Kind, entries: &[Entry<T>]) -> Vec<Listing> {
+        entries.iter().map(|entry| entry.listing(kind)).collect()
     }
-    list(Kind::Order, ORDERS)
-        .chain(list(Kind::Discipline, DISCIPLINES))
-        .chain(list(Kind::Admission, ADMISSIONS))
-        .chain(list(Kind::Sizing, SIZINGS))
-        .chain(list(Kind::Grouping, GROUPINGS))
-        .chain(list(Kind::Placement, PLACEMENTS))
-        .chain(list(Kind::Tenancy, TENANCIES))
-        .collect()
+    match kind {
+        Kind::Admission => list(kind, ADMISSIONS),
+        Kind::Order => list(kind, ORDERS),
+        Kind::Discipline => list(kind, DISCIPLINES),
+        Kind::Sizing => list(kind, SIZINGS),
+        Kind::Grouping => list(kind, GROUPINGS),
+        Kind::Placement => list(kind, PLACEMENTS),
+        Kind::Tenancy => list(kind, TENANCIES),
+    }
 }
 
-/// Builds one part by name.
+/// Lists all parts of all kinds.
+pub fn all() -> Vec<Listing> {
+    Kind::ALL.into_iter().flat_map(of_kind).collect()
+}
+
+/// Builds one part from its text.
 ///
 /// # Errors
 /// Names the part or knob that does not exist, with the nearest that do.
-pub fn build<T: ?Sized>(
+pub fn build<T: ?Sized>(kind: Kind, entries: &'static [Entry<T>], text: &str) -> Result<Box<T>, PolicyError> {
+    let spec: PartSpec = text.parse()?;
+    let entry = find(kind, entries, &spec.name)?;
+    (entry.build)(&Knobs::new(kind.name(), entry.knobs, &spec)?)
+}
+
+fn find<T: ?Sized>(
     kind: Kind,
     entries: &'static [Entry<T>],
+    name: &str,
+) -> Result<&'static Entry<T>, PolicyError> {
+    let entry = entries.iter().find(|entry| entry.name == name);
+    entry.ok_or_else(|| PolicyError::Unknown {
+        kind: kind.name(),
+        name: name.to_owned(),
+        near: nearest(name, entries.iter().map(|entry| entry.name))
+            .into_iter()
+            .map(str::to_owned)
+            .collect(),
+    })
+}
+
+/// The companions of one kind that the part with this text declares.
+pub(crate) fn companions<T: ?Sized>(
+    entries: &'static [Entry<T>],
     text: &str,
-) -> Result<(Box<T>, Knowledge), PolicyError> {
-    let spec: PartSpec = text.parse()?;
-    let Some(entry) = entries.iter().find(|e| e.name == spec.name) else {
-        let near = nearest(&spec.name, entries.iter().map(|e| e.name));
-        let near = near.into_iter().map(str::to_owned).collect();
-        return Err(PolicyError::Unknown {
-            kind: kind.name(),
-            name: spec.name,
-            near,
-        });
-    };
-    let knobs = Knobs::new(kind.name(), entry.knobs, &spec)?;
-    Ok(((entry.build)(&knobs)?, entry.knowledge))
+    kind: Kind,
+) -> impl Iterator<Item = &'static str> {
+    let name = text.split(':').next().unwrap_or_default().trim();
+    let entry = entries.iter().find(|entry| entry.name == name);
+    let companions = entry.map_or(&[][..], |entry| entry.companions);
+    companions
+        .iter()
+        .filter(move |(of, _)| *of == kind)
+        .map(|(_, part)| *part)
+}
+
+/// Names of the parts that provide a feature, with the default of each knob.
+pub(crate) fn providers(feature: Feature) -> Vec<&'static str> {
+    fn names<T: Part + ?Sized>(kind: Kind, entries: &[Entry<T>], feature: Feature) -> Vec<&'static str> {
+        let provides = |entry: &&Entry<T>| {
+            let part = entry.with_defaults(kind);
+            part.is_some_and(|part| part.provides().contains(&feature))
+        };
+        entries.iter().filter(provides).map(|entry| entry.name).collect()
+    }
+    match feature.provider() {
+        "grouping" => names(Kind::Grouping, GROUPINGS, feature),
+        _ => names(Kind::Discipline, DISCIPLINES, feature),
+    }
 }

@@ -8,7 +8,7 @@ mod highs;
 #[path = "../../solve/tests/programs/tally.rs"]
 mod tally;
 
-use dovetail_model::{ClusterSpec, JobId, JobSpec, Share};
+use dovetail_model::{ClusterSpec, JobKey, JobSpec, Share};
 use dovetail_policies::sizing::opt::{BUDGET, Weight, cluster_program};
 use dovetail_testkit::shared;
 use dovetail_workload::{Format, SensitivityTable, TraceJob, read};
@@ -24,7 +24,7 @@ const TRACES: [&str; 3] = [
 fn spec(job: &TraceJob) -> JobSpec {
     JobSpec {
         sensitivity: job.sensitivity.clone(),
-        ..JobSpec::new(JobId(0), job.gpus)
+        ..JobSpec::new(JobKey(0), job.gpus)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dovetail_engine::{Clock, Engine};
-use dovetail_model::{ClusterSpec, Command, Event, Generation, JobId, JobSpec, Outcome, Rate, Time, Work};
+use dovetail_model::{AttemptKey, ClusterSpec, Command, Event, JobKey, JobSpec, Outcome, Rate, Time, Work};
 use dovetail_policies::{Overrides, build, presets};
 
 const GPUS: u32 = 4;
@@ -11,7 +11,7 @@ const GPUS: u32 = 4;
 struct Play {
     engine: Engine,
     now: Time,
-    running: BTreeMap<JobId, Generation>,
+    running: BTreeMap<JobKey, AttemptKey>,
 }
 
 impl Play {
@@ -26,24 +26,24 @@ impl Play {
 
     fn submit(&mut self, id: u32, spare: bool, seconds: u32) {
         let spec = JobSpec {
-            spare,
+            best_effort: spare,
             submit: self.now,
             expected: Some(Work::from_secs_f64(f64::from(seconds))),
-            ..JobSpec::new(JobId(id), GPUS)
+            ..JobSpec::new(JobKey(id), GPUS)
         };
         self.engine.handle(self.now, Event::Submitted(spec));
         self.carry_out();
     }
 
     fn end(&mut self, id: u32) {
-        let job = JobId(id);
-        let generation = self.running.remove(&job).expect("it runs");
+        let job = JobKey(id);
+        let attempt = self.running.remove(&job).expect("it runs");
         let outcome = Outcome::Completed;
         self.engine.handle(
             self.now,
             Event::Exited {
                 job,
-                generation,
+                attempt,
                 outcome,
             },
         );
@@ -63,23 +63,15 @@ impl Play {
     fn carry_out(&mut self) {
         while let Some(command) = self.engine.poll() {
             let event = match command {
-                Command::Launch { job, generation, .. } => {
-                    self.running.insert(job, generation);
+                Command::Launch { job, attempt, .. } => {
+                    self.running.insert(job, attempt);
                     let rate = Rate::FULL;
-                    Event::Started {
-                        job,
-                        generation,
-                        rate,
-                    }
+                    Event::Started { job, attempt, rate }
                 }
-                Command::Stop { job, generation, .. } => {
+                Command::Stop { job, attempt, .. } => {
                     self.running.remove(&job);
                     let done = Work(0);
-                    Event::Stopped {
-                        job,
-                        generation,
-                        done,
-                    }
+                    Event::Stopped { job, attempt, done }
                 }
                 Command::Resize { .. } => continue,
                 Command::Reject { job, reason } => panic!("job {job} is refused: {reason}"),
@@ -98,18 +90,18 @@ fn whoever_is_not_spare_comes_first_under_every_policy() {
         assert_eq!(play.after(1), [0], "{}", preset.name);
         // It came earlier, is shorter, and has had nothing so far.
         play.submit(1, true, 10);
-        if play.running.contains_key(&JobId(1)) {
+        if play.running.contains_key(&JobKey(1)) {
             // Policies that share GPUs find room for it at once.
             continue;
         }
         play.submit(2, false, 500);
         play.after(1);
-        if play.running.contains_key(&JobId(0)) {
+        if play.running.contains_key(&JobKey(0)) {
             play.end(0);
         }
         assert_eq!(play.after(1), [2], "{}", preset.name);
         play.end(2);
-        while !play.running.contains_key(&JobId(1)) {
+        while !play.running.contains_key(&JobKey(1)) {
             let other = *play.after(400).first().expect("somebody runs");
             if other != 1 {
                 play.end(other);

@@ -61,7 +61,7 @@ fn text(engine: &Engine) -> String {
 
 /// Jobs that wait although what their tenants are guaranteed has room for them.
 fn wronged(engine: &Engine, shares: &BTreeMap<TenantId, u32>) -> Vec<String> {
-    let guaranteed = |j: &&Job| j.spec.priority >= 0 && j.stage == dovetail_engine::job::Stage::Active;
+    let guaranteed = |j: &&Job| j.spec.priority >= 0 && j.stage == dovetail_engine::job::Stage::Admitted;
     let held = |tenant: TenantId| -> u32 {
         let jobs = engine
             .jobs()
@@ -88,7 +88,7 @@ proptest! {
         chaos: Option<u64>,
     ) {
         let mut history = with_borrowers(history);
-        history.manner.chaos = chaos;
+        history.behaviour.chaos = chaos;
         run(&history);
     }
 
@@ -99,14 +99,14 @@ proptest! {
     ) {
         let history = with_borrowers(history);
         let world = run(&history);
-        let cut = cut.index(world.ops().len());
+        let cut = cut.index(world.calls().len());
         let mut original = history.engine();
-        replay(&mut original, &world.ops()[..cut]).map_err(TestCaseError::fail)?;
+        replay(&mut original, &world.calls()[..cut]).map_err(TestCaseError::fail)?;
         let snapshot: Snapshot = serde_json::from_str(&text(&original)).unwrap();
         let mut restored = Engine::restore(snapshot, history.policy.build().0).unwrap();
         prop_assert_eq!(restored.check(), Ok(()));
-        replay(&mut original, &world.ops()[cut..]).map_err(TestCaseError::fail)?;
-        replay(&mut restored, &world.ops()[cut..]).map_err(TestCaseError::fail)?;
+        replay(&mut original, &world.calls()[cut..]).map_err(TestCaseError::fail)?;
+        replay(&mut restored, &world.calls()[cut..]).map_err(TestCaseError::fail)?;
         prop_assert_eq!(text(&restored), text(&original));
     }
 

@@ -1,13 +1,13 @@
-//! What the scheduler and the agents on its nodes say to each other, over gRPC.
+//! The gRPC protocol between the server and the agents on its nodes.
 //!
-//! The messages are in `proto/dovetail/v1/agent.proto`, which says what each of them means.
+//! Messages are defined and documented in `proto/dovetail/v1/agent.proto`.
 
 /// Version 1 of the protocol.
 #[allow(
     missing_docs,
     clippy::all,
     unreachable_pub,
-    reason = "generated from the .proto file, which has the words"
+    reason = "generated from the .proto file, which documents the messages"
 )]
 pub mod v1 {
     tonic::include_proto!("dovetail.v1");

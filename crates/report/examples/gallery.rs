@@ -8,7 +8,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use dovetail_model::run::{ClusterSize, JobRow, RunRecord, Segment, Summary, TenantSummary, TimelinePoint};
-use dovetail_model::{JobId, NodeId, Time, Work};
+use dovetail_model::{JobKey, NodeId, Time, Work};
 use dovetail_report::stats::{jct_s, quantile, wait_s};
 use dovetail_report::{
     BarSeries, LineChart, Series, grouped_bars, html_with, lines, write_comparison, write_run,
@@ -212,7 +212,7 @@ fn place(free_at: &mut [[i64; SLOTS]], spec: &Job, job: usize, now: i64, segment
             .for_each(|s| free_at[node][*s as usize] = now + spec.work);
         let (start, end) = (Time::from_secs(now), Time::from_secs(now + spec.work));
         segments.push(Segment {
-            job: JobId(job as u32),
+            job: JobKey(job as u32),
             node: NodeId(node as u32),
             slots,
             start,
@@ -233,7 +233,7 @@ fn record(
         .iter()
         .enumerate()
         .map(|(i, job)| JobRow {
-            job: JobId(i as u32),
+            job: JobKey(i as u32),
             gpus: job.gpus as u32,
             work: Work(job.work as u64 * 1_000_000),
             submit: Time::from_secs(job.submit),

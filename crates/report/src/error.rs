@@ -1,30 +1,30 @@
-//! What can go wrong with files, said so that the reader can mend it.
+//! Errors in files, with what is needed to fix them.
 
 use std::path::{Path, PathBuf};
 
 /// A file could not be written, read or understood.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// The system refused.
+    /// The operating system reported an error.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {
-        /// What was tried: "read", "write", "create the directory".
+        /// The operation: "read", "write", "create the directory".
         action: &'static str,
-        /// On which path.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A file that belongs to a run is not there.
-    #[error("{}: there is no such file; expected {expected}. `dovetail simulate --out DIR` writes it", path.display())]
+    /// A file that belongs to a run is missing.
+    #[error("{}: no such file: expected {expected}; `dovetail simulate --out DIR` writes it", path.display())]
     Missing {
         /// The file.
         path: PathBuf,
-        /// What should be in it.
+        /// Its expected content.
         expected: &'static str,
     },
-    /// A file is there, but something in it is not as it should be.
-    #[error("{}:{line}: {field}: found {found}; accepted is {accepted}", path.display())]
+    /// A file has invalid content.
+    #[error("{}:{line}: {field}: found {found}, expected {accepted}", path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
@@ -32,9 +32,9 @@ pub enum ReportError {
         line: u64,
         /// The column or key.
         field: String,
-        /// What stands there.
+        /// The value found.
         found: String,
-        /// What may stand there.
+        /// The accepted values.
         accepted: String,
     },
 }
@@ -46,7 +46,7 @@ impl ReportError {
     }
 }
 
-/// Text from a file for an error message: quoted, and cut where it is long.
+/// Returns text from a file for an error message: quoted, and truncated if long.
 pub(crate) fn quoted(found: &str) -> String {
     const MOST: usize = 60;
     if found.chars().count() <= MOST {

@@ -1,4 +1,4 @@
-//! What people look at after a run: files, figures and one self-contained HTML page.
+//! Results of a run: files, figures and one self-contained HTML page.
 //!
 //! Everything here is a pure function of [`RunRecord`](dovetail_model::run::RunRecord)s; only [`files`] touches the
 //! disk. The same input always gives the same bytes, no number ever prints as `NaN`, and nothing refers to the network.

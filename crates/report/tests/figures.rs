@@ -124,7 +124,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn wild_runs_give_well_formed_pages_and_the_same_bytes_again(
+    fn extreme_runs_give_well_formed_pages_and_the_same_bytes_again(
         records in prop::collection::vec(wild(), 1..4),
         title in ".*",
     ) {
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn wild_lines_and_bars_are_well_formed(
+    fn extreme_lines_and_bars_are_well_formed(
         names in prop::collection::vec(".*", 1..5),
         points in prop::collection::vec((any::<f64>(), any::<f64>()), 0..20),
         kind in prop::sample::select(vec![

@@ -24,7 +24,7 @@ fn jobs_csv_is_what_scripts_expect() {
 }
 
 #[test]
-fn a_run_comes_back_as_it_was() {
+fn a_run_is_read_as_it_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let written = write_run(&dir.path().join("new/run"), &tiny()).unwrap();
     assert_eq!(read_run(&dir.path().join("new/run")).unwrap(), tiny());
@@ -51,7 +51,7 @@ fn a_run_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_comparison_comes_back_in_its_order() {
+fn a_comparison_is_read_in_its_order() {
     let dir = tempfile::tempdir().unwrap();
     let records: Vec<RunRecord> = ["srtf", "fifo", "fifo", "../x"]
         .into_iter()
@@ -72,7 +72,7 @@ fn a_comparison_comes_back_in_its_order() {
 }
 
 #[test]
-fn complaints_say_where_what_and_what_instead() {
+fn errors_name_the_place_the_value_and_what_is_accepted() {
     let check = |file: &str, content: &str, expected: &str| {
         let dir = tempfile::tempdir().unwrap();
         write_run(dir.path(), &tiny()).unwrap();
@@ -84,50 +84,50 @@ fn complaints_say_where_what_and_what_instead() {
     check(
         "jobs.csv",
         "job_id,tenant,gpus,submit_s,first_start_s,finish_s,preemptions\na,b,two,0,,,0\n",
-        "jobs.csv:2: column gpus: found \"two\"; accepted is a whole number from 0 to 4294967295",
+        "jobs.csv:2: column gpus: found \"two\", expected a whole number from 0 to 4294967295",
     );
     check(
         "jobs.csv",
         "job_id,tenant,gpus,submit_s,first_start_s,finish_s,preemptions\na,b,1,0,,,0\nc,d,1,soon,,,0\n",
-        "jobs.csv:3: column submit_s: found \"soon\"; accepted is a number of seconds within ±1,000,000,000,000, such \
+        "jobs.csv:3: column submit_s: found \"soon\", expected a number of seconds within ±1,000,000,000,000, such \
          as 300 or 0.5",
     );
     check(
         "jobs.csv",
         "job,tenant\n",
-        "jobs.csv:1: column job_id: found no such column among \"job,tenant\"; accepted is a header with \
+        "jobs.csv:1: column job_id: found no such column among \"job,tenant\", expected a header with \
          job_id,tenant,gpus,submit_s,first_start_s,finish_s,preemptions",
     );
     check(
         "segments.csv",
         "job_position,node,slots,start_s,end_s\n1,0,0;1,0,1\n",
-        "segments.csv:2: column slots: found \"0;1\"; accepted is GPU numbers of the node separated by spaces, such as \
+        "segments.csv:2: column slots: found \"0;1\", expected GPU numbers of the node separated by spaces, such as \
          0 1 2 3",
     );
     check(
         "timeline.csv",
         "start_s,end_s,busy_gpus,up_gpus\n0,1,inf,2\n",
-        "timeline.csv:2: column busy_gpus: found \"inf\"; accepted is a finite number",
+        "timeline.csv:2: column busy_gpus: found \"inf\", expected a finite number",
     );
     check(
         "nodes.csv",
         "node,gpus\n1,4\n",
-        "nodes.csv:2: column node: found \"1\"; accepted is 0, as nodes go up by one",
+        "nodes.csv:2: column node: found \"1\", expected 0, as nodes go up by one",
     );
 }
 
 #[test]
-fn a_directory_that_is_no_run_says_what_makes_one() {
+fn the_error_for_a_directory_without_a_run_names_the_missing_file() {
     let error = read_run(Path::new("no/such/run")).unwrap_err().to_string();
     assert_eq!(
         error,
-        "no/such/run/summary.json: there is no such file; expected the summary of a run, a JSON object. \
+        "no/such/run/summary.json: no such file: expected the summary of a run, a JSON object; \
          `dovetail simulate --out DIR` writes it"
     );
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_named() {
+fn the_error_for_an_unwritable_path_names_it() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "").unwrap();
     let error = write_run(&dir.path().join("file/run"), &tiny())
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn wild_runs_can_be_written_and_tamed_ones_come_back(mut record in wild()) {
+    fn extreme_runs_are_written_and_bounded_ones_read_back(mut record in wild()) {
         let dir = tempfile::tempdir().unwrap();
         write_run(dir.path(), &record).unwrap();
         tame(&mut record);
@@ -178,7 +178,7 @@ proptest! {
     }
 }
 
-/// Brings a wild run into the bounds that files accept.
+/// Limits an extreme run to what files accept.
 fn tame(record: &mut RunRecord) {
     let near = |time: &mut Time| time.0 %= 1_000_000_000_000_000_000;
     let finite = |value: &mut f64| *value = if value.is_finite() { *value } else { 0.0 };

@@ -1,4 +1,4 @@
-//! The sharing anomaly: how much longer a tenant waits in a cluster it shares than in one of its own of the same size.
+//! The sharing anomaly: how much longer a tenant's jobs wait in a shared cluster than in a private one of the same size.
 
 use std::collections::BTreeMap;
 
@@ -6,41 +6,41 @@ use dovetail_model::Time;
 use dovetail_model::run::{JobRow, RunRecord};
 use serde::Serialize;
 
-/// How one tenant fares in a shared cluster beside its private one. Times are means over its jobs unless they say else.
+/// One tenant in a shared cluster compared with its private one. Times are means over its jobs unless noted otherwise.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Anomaly {
     /// The tenant.
     pub tenant: String,
-    /// Its jobs that finished in both.
+    /// Number of its jobs that finished in both clusters.
     pub jobs: u64,
-    /// Of those, jobs that waited longer in the shared cluster.
+    /// Number of those that waited longer in the shared cluster.
     pub later: u64,
-    /// Jobs that finished in its private cluster, but not in the shared one.
+    /// Number of jobs that finished in the private cluster, but not in the shared one.
     pub lost: u64,
-    /// Waiting in its private cluster: all time beyond the run time alone, restarts too.
+    /// Wait in the private cluster: all time beyond the run time alone, including restarts.
     pub private_wait_s: f64,
-    /// Waiting in the shared cluster.
+    /// Wait in the shared cluster.
     pub shared_wait_s: f64,
-    /// The most any of its jobs waited longer.
+    /// Largest additional wait of any of its jobs.
     pub worst_job_s: f64,
-    /// How often its jobs were stopped with work left, in the shared cluster, for each job.
+    /// Preemptions per job in the shared cluster.
     pub preemptions_per_job: f64,
 }
 
 impl Anomaly {
-    /// Waiting in the shared cluster beyond that in the private one; below zero where sharing helps.
+    /// Returns the wait in the shared cluster beyond that in the private one; negative where sharing helps.
     pub fn extra_s(&self) -> f64 {
         self.shared_wait_s - self.private_wait_s
     }
 
-    /// Whether there is one: it waits longer by more than its preemptions cost, or jobs are lost.
+    /// Returns whether there is an anomaly: jobs wait longer by more than their preemptions cost, or do not finish.
     pub fn is_one(&self, restart_cost: Time) -> bool {
         self.lost > 0 || self.extra_s() > self.preemptions_per_job * restart_cost.as_secs_f64()
     }
 }
 
 /// Compares a run of a shared cluster with the run of one tenant's private cluster, job by job by their names in the
-/// trace. Only jobs that count are looked at.
+/// trace. Only jobs that `counts` accepts are compared.
 pub fn sharing_anomaly(
     tenant: &str,
     shared: &RunRecord,
@@ -76,20 +76,20 @@ pub fn sharing_anomaly(
     anomaly
 }
 
-/// Completion time beyond the run time alone.
+/// Returns the completion time beyond the run time alone.
 fn delay(row: &JobRow) -> Option<Time> {
     row.jct().map(|jct| jct - Time(row.work.0 as i64))
 }
 
 #[cfg(test)]
 mod tests {
-    use dovetail_model::{JobId, Work};
+    use dovetail_model::{JobKey, Work};
 
     use super::*;
 
     fn record(waits_s: &[(&str, Option<i64>)]) -> RunRecord {
         let row = |(i, (_, wait)): (usize, &(&str, Option<i64>))| JobRow {
-            job: JobId(i as u32),
+            job: JobKey(i as u32),
             gpus: 1,
             work: Work(1_000_000),
             submit: Time(0),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_never_ends_in_the_shared_cluster_is_an_anomaly() {
+    fn a_job_that_never_finishes_in_the_shared_cluster_is_an_anomaly() {
         let (private, shared) = (record(&[("a", Some(10))]), record(&[("a", None)]));
         let found = sharing_anomaly("t", &shared, &private, &|_| true);
         assert_eq!((found.jobs, found.lost), (0, 1));

@@ -1,30 +1,30 @@
-//! Muri's blocking index: how long waiting jobs have waited, over the run time they have left.
+//! Muri's blocking index: how long queued jobs have waited, relative to their remaining run time.
 //!
-//! At each moment it is the mean over waiting jobs of (time without GPUs so far) / (remaining run time alone), zero where
-//! none waits. While a job waits its ratio grows by the same amount in each microsecond, so the sum over all of them is
-//! kept as a value and a slope, and a job costs something only when it begins or ends to wait. All sums are integers:
-//! what a job brings in is taken out to the last bit, however long the run.
+//! At each moment it is the mean over queued jobs of (time without GPUs) / (remaining run time alone), zero if no job is
+//! queued. While a job is queued its ratio grows linearly, so the sum over all jobs is kept as a value and a slope, and
+//! there is work only when a job starts or stops waiting. All sums are integers: exactly what a job adds is subtracted
+//! again, however long the run.
 
 use dovetail_model::{Time, Work};
 
-/// One, in the unit of the sums: fine enough for jobs of years, and small enough for a million of them in an `i128`.
+/// The value one in the unit of the sums: fine enough for jobs of years, small enough for a million of them in an `i128`.
 const ONE: u64 = 1 << 60;
 
-/// The sums over waiting jobs, and the index integrated over time.
+/// Sums over queued jobs, and the index integrated over time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Blocking {
     now: Time,
     jobs: u32,
-    /// The jobs' ratios together, now.
+    /// Sum of the jobs' ratios now.
     ratios: i128,
-    /// How much that grows in a microsecond.
+    /// Growth of that sum per microsecond.
     slope: i128,
     /// Index × microseconds so far.
     integral: f64,
 }
 
 impl Blocking {
-    /// Time passes.
+    /// Advances the time.
     pub(crate) fn advance(&mut self, now: Time) {
         let span = now.0 - self.now.0;
         self.now = now;
@@ -37,7 +37,7 @@ impl Blocking {
         self.ratios += growth;
     }
 
-    /// A job begins to wait that has been without GPUs for this long in all, and has this much left to do.
+    /// A job starts waiting that has been without GPUs for `waited` in total, and has `left` to do.
     pub(crate) fn enter(&mut self, waited: Time, left: Work) {
         let slope = slope(left);
         self.jobs += 1;
@@ -45,7 +45,7 @@ impl Blocking {
         self.ratios += slope * i128::from(waited.0);
     }
 
-    /// It waits no more; `waited` has grown by the time in between.
+    /// The job stops waiting; `waited` has grown by the time in between.
     pub(crate) fn leave(&mut self, waited: Time, left: Work) {
         let slope = slope(left);
         self.jobs -= 1;
@@ -53,7 +53,7 @@ impl Blocking {
         self.ratios -= slope * i128::from(waited.0);
     }
 
-    /// Index × microseconds since the start.
+    /// Returns index × microseconds since the start.
     pub(crate) fn integral(&self) -> f64 {
         self.integral
     }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_index_is_the_mean_of_waits_over_what_is_left() {
+    fn the_index_is_the_mean_of_wait_over_remaining_time() {
         let mut blocking = Blocking::default();
         let (short, long) = (Work(10_000_000), Work(40_000_000));
         blocking.enter(Time::ZERO, short);

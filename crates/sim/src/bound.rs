@@ -8,10 +8,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A job: when it comes, how long it runs, on how many GPUs. In seconds.
+/// A job: submission time, run time and width. Times in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BoundJob {
-    /// Time of submission.
+    /// Submission time.
     pub submit_s: f64,
     /// Run time at full speed.
     pub duration_s: f64,
@@ -19,7 +19,7 @@ pub struct BoundJob {
     pub gpus: u32,
 }
 
-/// The bound on the mean completion time in seconds. Jobs wider than the cluster do not count; zero without jobs.
+/// Returns the bound on the mean completion time in seconds. Jobs wider than the cluster are ignored; zero without jobs.
 pub fn lower_bound_avg_jct(jobs: &[BoundJob], gpus: u32) -> f64 {
     let mut jobs: Vec<BoundJob> = jobs
         .iter()
@@ -45,7 +45,7 @@ pub fn lower_bound_avg_jct(jobs: &[BoundJob], gpus: u32) -> f64 {
 /// Serves one busy period that starts with job `first`, adds what it proves beyond run times, and returns the first
 /// job after it.
 fn busy_period(jobs: &[BoundJob], first: usize, speed: f64, more: &mut f64) -> usize {
-    // (area, index): smallest area first; bits of a positive float sort like the float.
+    // (area, index), smallest area first; the bits of a positive float sort like the float.
     let area = |i: usize| jobs[i].duration_s * f64::from(jobs[i].gpus);
     let mut ready: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     let mut left: Vec<f64> = Vec::new();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_a_job_takes_its_run_time() {
+    fn a_job_alone_takes_its_run_time() {
         assert_eq!(lower_bound_avg_jct(&[job(5.0, 10.0, 1)], 4), 10.0);
         assert_eq!(lower_bound_avg_jct(&[], 4), 0.0);
         assert_eq!(lower_bound_avg_jct(&[job(0.0, 10.0, 8)], 4), 0.0);

@@ -1,4 +1,4 @@
-//! What a run is made of besides its workload and policy.
+//! Configuration of a run, besides its workload and policy.
 
 use dovetail_engine::{Clock, Knowledge};
 use dovetail_model::stages::{Contention, Ordering};
@@ -12,91 +12,92 @@ use crate::speed::SpeedModel;
 /// Quirks of a reference system that are not decisions: how progress is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compat {
-    /// None: exact completion times.
+    /// No quirks: exact completion times.
     #[default]
     Exact,
-    /// Blox: only whole rounds of progress count, at this speed, so completions fall on the grid.
+    /// Blox: only whole rounds of progress count, at this speed, so completions fall on round boundaries.
     Blox {
         /// Progress per time.
         speed: Rate,
     },
-    /// Muri's simulator: iterations between events, each interval less a start-up time.
+    /// Muri's simulator: iterations between events, each interval reduced by a start-up time.
     Muri(MuriTime),
-    /// Synergy's simulator: whole iterations for a whole round, credited when it begins.
+    /// Synergy's simulator: the whole iterations of a round, credited when it begins.
     Synergy {
-        /// Jobs run at the speed of their proportional share whatever they have.
+        /// Whether jobs run at the speed of their proportional share whatever they hold.
         fair: bool,
     },
 }
 
-/// Who slows whom down in Muri's simulator.
+/// Which jobs slow each other down in Muri's simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MuriTime {
-    /// Nobody: jobs have their GPUs to themselves, and ends that are nearly equal are one event.
+    /// None: jobs have exclusive GPUs, and nearly equal completion times are one event.
     Alone,
-    /// Nobody, and only ends that are equal are one event.
+    /// None, and only equal completion times are one event.
     Queues,
     /// Groups take the period of their interleaving.
     Groups {
-        /// Whether the line is by attained service, not by what is left: it decides whose end others are merged with.
+        /// Whether the queue is ordered by attained service, not by remaining work: it decides with which completion
+        /// others are merged.
         attained: bool,
     },
     /// Guaranteed jobs are not slowed down; opportunistic ones fill the gaps of those they share GPUs with.
     Guaranteed,
 }
 
-/// How a run goes.
+/// Configuration of a run.
 #[derive(Debug, Clone)]
 pub struct SimConfig {
-    /// The machines.
+    /// The cluster.
     pub cluster: ClusterSpec,
-    /// When decisions are taken.
+    /// When decisions are made.
     pub clock: Clock,
-    /// What the policy may know of remaining work; none is what the policy needs.
+    /// What the policy may know of remaining work; `None` for what the policy needs.
     pub knowledge: Option<Knowledge>,
-    /// Standard deviation of the logarithm of estimates around the truth, for knowledge `estimate`.
+    /// Standard deviation of the logarithm of estimates around the true value, for knowledge `estimate`.
     pub estimate_error: f64,
-    /// Time from a launch to the first progress when a job was started before.
+    /// Time from a launch to the first progress of a job that was started before.
     pub restart_cost: Time,
-    /// How often a job writes a checkpoint if its trace does not say; none keeps all work, even on a lost node.
+    /// Checkpoint interval of jobs whose trace has none; `None` keeps all work, even on a lost node.
     pub checkpoint: Option<Time>,
-    /// Time each checkpoint takes.
+    /// Duration of each checkpoint.
     pub checkpoint_cost: Time,
-    /// Whether a job that is told to stop saves its work first; else it loses what it did since its last checkpoint, and
-    /// all of it if it writes none.
+    /// Whether a job that is asked to stop saves its work first; otherwise it loses the work since its last checkpoint,
+    /// or all of it if it writes none.
     pub saves_on_stop: bool,
-    /// How fast jobs run where.
+    /// Speed of jobs by allocation.
     pub speeds: SpeedModel,
-    /// How much longer an iteration gets on shared GPUs.
+    /// How much longer an iteration takes on shared GPUs.
     pub contention: Contention,
-    /// Memory a model fills on each GPU, in MiB, for jobs whose trace does not say; zero where it is not known.
+    /// Memory a model uses on each GPU, in MiB, for jobs whose trace has none; zero where unknown.
     pub gpu_memory: IdVec<ModelId, u64>,
-    /// What was measured of pairs of models on shared GPUs.
+    /// Measured slowdowns of pairs of models on shared GPUs.
     pub slowdowns: Slowdowns,
-    /// How jobs on shared GPUs are offset.
+    /// How jobs on shared GPUs are offset in time.
     pub interleaving: Ordering,
-    /// When nodes go down.
+    /// Node failures.
     pub failures: Failures,
-    /// Seed of everything random.
+    /// Seed of all random draws.
     pub seed: u64,
-    /// Average only over jobs at these positions of the workload, both ends included.
+    /// Averages cover only jobs at these positions of the workload, both ends included.
     pub track: Option<(u32, u32)>,
-    /// End the run as soon as all tracked jobs are done, even if others still run or come.
+    /// Whether the run ends as soon as all tracked jobs have finished, even if others still run or arrive.
     pub stop_after_tracked: bool,
-    /// Check every invariant after every step.
+    /// Whether every invariant is checked after every step.
     pub check: bool,
-    /// How many pieces of the GPU timeline are kept.
+    /// Maximum number of pieces of the GPU timeline.
     pub segments: usize,
-    /// Keep what the cluster is like at every moment at which something happens.
+    /// Whether the state of the cluster is recorded at every event.
     pub moments: bool,
     /// Quirks of a reference system.
     pub compat: Compat,
-    /// What Synergy's profiles say of each job; empty but for its compat.
+    /// Each job's data from Synergy's profiles; empty except under its compat mode.
     pub synergy: Vec<SynergyFacts>,
 }
 
 impl SimConfig {
-    /// A plain run on this cluster: events clock, no restart cost, no failures.
+    /// Returns a plain run on this cluster: events clock, no restart cost, no failures.
     pub fn new(cluster: ClusterSpec) -> Self {
         Self {
             cluster,
@@ -125,46 +126,46 @@ impl SimConfig {
     }
 }
 
-/// Why a run could not be made, or did not hold its promises.
+/// Why a run could not be made, or broke an invariant.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum SimError {
-    /// The policy needs to know more than it is told.
-    #[error("policy `{policy}` needs to know remaining run times, but the run's knowledge is {given}")]
+    /// The policy needs more knowledge than the run gives.
+    #[error("policy `{policy}` needs remaining run times, but the run's knowledge is {given}")]
     NotEnoughKnowledge {
         /// The policy.
         policy: String,
-        /// What it needs.
+        /// Required knowledge.
         needs: &'static str,
-        /// What it gets.
+        /// Knowledge of the run.
         given: &'static str,
     },
     /// The workload has no jobs, or none inside `--track`.
     #[error("{0}")]
     Empty(String),
-    /// The engine broke a promise.
+    /// The engine broke an invariant.
     #[error("invariant broken at {at_s:.6} s: {what}")]
     Invariant {
-        /// When.
+        /// Simulated time, in seconds.
         at_s: f64,
-        /// What.
+        /// The violation.
         what: String,
     },
-    /// A policy asked to be woken at the same moment again and again.
+    /// A policy asked to be woken at the same moment repeatedly.
     #[error(
-        "policy `{policy}` makes no progress at {at_s:.6} s: it asks to be woken at the same moment for ever"
+        "policy `{policy}` makes no progress at {at_s:.6} s: it repeatedly asks to be woken at the same moment"
     )]
     Stuck {
         /// The policy.
         policy: String,
-        /// When.
+        /// Simulated time, in seconds.
         at_s: f64,
     },
-    /// The combination cannot be had.
+    /// The combination is not supported.
     #[error("{0}")]
     Unsupported(String),
 }
 
-/// A level of knowledge by name.
+/// Returns the name of a level of knowledge.
 pub fn knowledge_name(knowledge: Knowledge) -> &'static str {
     match knowledge {
         Knowledge::None => "none",

@@ -1,4 +1,4 @@
-//! When nodes go down: from a list, or drawn from a seeded process.
+//! Node failures: from a list, or drawn from a seeded process.
 
 use dovetail_model::{NodeId, Time};
 use rand::{Rng, SeedableRng};
@@ -8,47 +8,47 @@ use thiserror::Error;
 /// One outage of one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Outage {
-    /// From when.
+    /// Start.
     pub down: Time,
     /// The node.
     pub node: NodeId,
-    /// Until when; none is for ever.
+    /// End; `None` if the node does not return.
     pub up: Option<Time>,
 }
 
-/// Outages to come.
+/// Outages of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Failures {
-    /// Outages that are known.
+    /// Listed outages.
     pub outages: Vec<Outage>,
-    /// Mean time between failures of one node; none for no random failures.
+    /// Mean time between failures of one node; `None` for no random failures.
     pub mtbf: Option<Time>,
-    /// How long a random failure takes to mend.
+    /// Duration of a random failure.
     pub repair: Time,
 }
 
-/// What is wrong with a failure file.
+/// An invalid line of a failure file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{file}:{line}: field {field}: found `{found}`, expected {expected}")]
 pub struct FailureFileError {
     /// The file.
     pub file: String,
-    /// The line, from one.
+    /// Line number, from one.
     pub line: usize,
     /// The column.
     pub field: &'static str,
-    /// What was there.
+    /// The value found.
     pub found: String,
-    /// What would be accepted.
+    /// The accepted values.
     pub expected: String,
 }
 
 impl Failures {
-    /// Reads lines of `node,down_s,up_s`; a header and an empty `up_s` (never comes back) are fine. `node` is a name
-    /// or a number.
+    /// Parses lines of `node,down_s,up_s`. A header is allowed, and an empty `up_s` if the node does not return. `node` is a
+    /// name or a number.
     ///
     /// # Errors
-    /// Names file, line, field and what would be accepted.
+    /// Names the file, line, field and accepted values.
     pub fn parse(text: &str, file: &str, node_names: &[String]) -> Result<Vec<Outage>, FailureFileError> {
         let mut outages = Vec::new();
         for (i, line) in text.lines().enumerate() {
@@ -111,7 +111,7 @@ impl Failures {
     }
 }
 
-/// Random outages, one node after the other in time.
+/// Draws random outages, one node after the other in time.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     generator: ChaCha8Rng,
@@ -131,7 +131,7 @@ impl Process {
         })
     }
 
-    /// The next outage of a node that is up at `now`.
+    /// Draws the next outage of a node that is up at `now`.
     pub(crate) fn next(&mut self, node: NodeId, now: Time) -> Outage {
         let uniform = (self.generator.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         let life = -libm::log(1.0 - uniform) * self.mtbf.0 as f64;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_and_mistakes_are_named() {
+    fn files_are_parsed_and_errors_name_the_field() {
         assert_eq!(
             check("node,down_s,up_s\nnode-1,20,30\n0,10,\n"),
             "2 outages, first down at Time(10000000)"

@@ -1,7 +1,7 @@
 //! The simulator: the engine driven by virtual time.
 //!
-//! It never changes a decision. It turns the engine's commands into later events, knows the truth about every job
-//! (how long it really runs, how fast on which GPUs), and lets out as much of it as the run's knowledge says.
+//! It never changes a decision. It turns the engine's commands into later events, knows the true run time and speed of
+//! every job, and reveals as much of that as the run's knowledge allows.
 
 pub mod anomaly;
 mod blocking;

@@ -1,15 +1,15 @@
-//! From outcomes to figures.
+//! Metrics from outcomes.
 
 use dovetail_model::fairness::fair_time;
 use dovetail_model::run::{ClusterSize, JobRow, RunRecord, Summary, TenantSummary};
-use dovetail_model::{JobId, Time};
+use dovetail_model::{JobKey, Time};
 use dovetail_workload::{JobLabel, Workload};
 
 use crate::bound::{BoundJob, lower_bound_avg_jct};
 use crate::config::{SimConfig, SimError};
 use crate::run::Outcomes;
 
-/// Makes the record of a run.
+/// Returns the record of a run.
 pub(crate) fn record(
     outcomes: &Outcomes,
     workload: &Workload,
@@ -88,11 +88,11 @@ fn row(i: usize, outcomes: &Outcomes, workload: &Workload, gpus: u32) -> JobRow 
     let rho = truth.finish.map(|finish| {
         let fair = fair_time(job.work.as_secs_f64(), job.gpus, truth.contention, gpus);
         let rho = (finish - job.submit).as_secs_f64() / fair.max(1e-6);
-        // Six digits after the point: what files hold is what was computed.
+        // Six decimals: files hold exactly what was computed.
         (rho * 1e6).round() / 1e6
     });
     JobRow {
-        job: JobId(i as u32),
+        job: JobKey(i as u32),
         gpus: job.gpus,
         work: job.work,
         submit: job.submit,
@@ -133,7 +133,7 @@ fn fill_times(summary: &mut Summary, rows: &[JobRow]) {
     summary.preemptions = rows.iter().map(|r| u64::from(r.preemptions)).sum();
 }
 
-/// Finish-time fairness over all jobs that finished.
+/// Returns finish-time fairness over all jobs that finished.
 fn fill_fairness(summary: &mut Summary, rows: &[JobRow]) {
     let mut rho: Vec<f64> = rows.iter().filter_map(|r| r.rho).collect();
     summary.worst_ftf = rho.iter().copied().fold(0.0, f64::max);
@@ -195,13 +195,13 @@ fn tenants<'a>(
         .collect()
 }
 
-/// Median, 95th and 99th percentile, by linear interpolation between the closest ranks; zeros without values. The
-/// values change places.
+/// Returns median, 95th and 99th percentile, by linear interpolation between the closest ranks; zeros without values.
+/// Reorders the values.
 pub fn quantiles(values: &mut [f64]) -> [f64; 3] {
     if values.is_empty() {
         return [0.0; 3];
     }
-    // Ranks from `end` on are in their places as far as they matter; `next` is the value of rank `end` + 1.
+    // Ranks from `end` on are final as far as they matter; `next` is the value of rank `end` + 1.
     let (mut end, mut next) = (values.len(), f64::NAN);
     let mut take = |q: f64| {
         let at = q * (values.len() - 1) as f64;

@@ -1,18 +1,18 @@
 //! The event loop: commands of the engine become later events.
 
+mod attempts;
 mod leases;
 mod outages;
+mod recording;
 mod speeds;
 mod steps;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-use dovetail_engine::{Clock, Engine, Explanation, Knowledge, Policy};
-use dovetail_model::run::{Moment, RunRecord, Segment, Solved};
-use dovetail_model::{
-    Allocation, Command, Event, Generation, JobId, NodeId, Outcome, Rate, StopReason, Time, Work,
-};
+use dovetail_engine::{Engine, Explanation, Knowledge, Policy};
+use dovetail_model::run::{Moment, RunRecord, Segment, SolverStats};
+use dovetail_model::{AttemptKey, Command, Event, JobKey, NodeId, Time};
 use dovetail_workload::Workload;
 
 use crate::blocking::Blocking;
@@ -21,36 +21,36 @@ use crate::failures::Process;
 use crate::metrics;
 use crate::sharing::Sharing;
 use crate::timeline::{Levels, Timeline};
-use crate::truth::{Doing, Teller, Truth};
+use crate::truth::{Doing, KnowledgeFilter, Truth};
 use leases::Leases;
 use steps::Steps;
 
-/// Everything that happened, to replay it: the events told to the engine and the commands it gave.
+/// Everything that happened, for a replay: the events passed to the engine and the commands it gave.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Journal {
-    /// What the engine was told, and when.
+    /// Events with their times.
     pub events: Vec<(Time, Event)>,
-    /// What the engine wanted, and when.
+    /// Commands with their times.
     pub commands: Vec<(Time, Command)>,
-    /// Jobs to ask after at every moment.
-    pub asks: BTreeSet<JobId>,
-    /// Where those are and what keeps them there, whenever the answer changes.
-    pub answers: Vec<(Time, JobId, Explanation)>,
+    /// Jobs to explain at every moment.
+    pub followed: BTreeSet<JobKey>,
+    /// Explanations of those jobs, whenever they change.
+    pub explanations: Vec<(Time, JobKey, Explanation)>,
 }
 
-/// Something that will happen. The order of the variants is the order at one moment.
+/// A future event. The order of the variants is the order of handling at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Coming {
-    End(JobId, Generation, u32),
-    Started(JobId, Generation),
+enum ScheduledEvent {
+    End(JobKey, AttemptKey, u32),
+    Started(JobKey, AttemptKey),
     NodeDown(NodeId, Time),
     NodeUp(NodeId),
 }
 
-/// Runs the workload under the policy, which needs to know at least `needs` of remaining work.
+/// Runs the workload under the policy, which needs at least `needs` of remaining work.
 ///
 /// # Errors
-/// Says what cannot be, or which promise the engine broke.
+/// If the configuration is not supported, or the engine broke an invariant.
 pub fn simulate(
     workload: &Workload,
     policy: Policy,
@@ -60,10 +60,10 @@ pub fn simulate(
     simulate_with(workload, policy, needs, config, None, &mut |_| {})
 }
 
-/// Like [`simulate`], writing a journal if one is given, and telling now and then how many jobs are done.
+/// Like [`simulate`], recording a journal if one is given, and reporting the number of finished jobs from time to time.
 ///
 /// # Errors
-/// Says what cannot be, or which promise the engine broke.
+/// If the configuration is not supported, or the engine broke an invariant.
 pub fn simulate_with(
     workload: &Workload,
     policy: Policy,
@@ -75,20 +75,17 @@ pub fn simulate_with(
     let began = std::time::Instant::now();
     let knowledge = knowledge_for(&policy.name, needs, config)?;
     if workload.jobs.is_empty() {
-        return Err(SimError::Empty(format!(
-            "{}: there are no jobs to run",
-            workload.source
-        )));
+        return Err(SimError::Empty(format!("{}: no jobs to run", workload.source)));
     }
     let mut run = Run::new(workload, policy, knowledge, config, journal);
-    run.go(progress)?;
+    run.run_to_end(progress)?;
     let mut record = metrics::record(&run.finish(), workload, config)?;
     record.summary.knowledge = knowledge_name(knowledge).to_owned();
     record.summary.wall_ms = began.elapsed().as_secs_f64() * 1000.0;
     Ok(record)
 }
 
-/// What the policy gets to know: as configured, or the truth for a policy that needs to know anything.
+/// Returns what the policy knows: as configured, or the truth for a policy that needs any knowledge.
 fn knowledge_for(policy: &str, needs: Knowledge, config: &SimConfig) -> Result<Knowledge, SimError> {
     let default = if needs == Knowledge::None {
         Knowledge::None
@@ -106,7 +103,7 @@ fn knowledge_for(policy: &str, needs: Knowledge, config: &SimConfig) -> Result<K
     Ok(given)
 }
 
-/// What the loop leaves behind, before it is made into figures.
+/// The state after the loop, from which metrics are computed.
 #[derive(Debug)]
 pub(crate) struct Outcomes {
     pub(crate) policy: String,
@@ -117,16 +114,16 @@ pub(crate) struct Outcomes {
     pub(crate) moments: Vec<Moment>,
     pub(crate) events: u64,
     pub(crate) rounds: u64,
-    pub(crate) solved: Solved,
+    pub(crate) solved: SolverStats,
 }
 
 struct Run<'a> {
     workload: &'a Workload,
     config: &'a SimConfig,
     engine: Engine,
-    teller: Teller,
+    knowledge_filter: KnowledgeFilter,
     truths: Vec<Truth>,
-    coming: BinaryHeap<Reverse<(Time, Coming)>>,
+    scheduled: BinaryHeap<Reverse<(Time, ScheduledEvent)>>,
     now: Time,
     events: u64,
     busy_gpus: u32,
@@ -138,14 +135,14 @@ struct Run<'a> {
     blocking: Blocking,
     moments: Vec<Moment>,
     process: Option<Process>,
-    /// Until when each node is down; none for those that are up.
+    /// End of each node's outage; `None` for nodes that are up.
     down: Vec<Option<Time>>,
     tracked_left: usize,
-    /// Who shares GPUs; none under a policy that never shares.
+    /// GPU sharing; `None` under a policy that never shares.
     sharing: Option<Sharing>,
-    /// Progress by iterations, where it is counted as Muri's simulator does.
+    /// Progress by iterations, where it is counted as in Muri's simulator.
     steps: Option<Steps>,
-    /// Progress by rounds, where it is counted as Synergy's simulator does.
+    /// Progress by rounds, where it is counted as in Synergy's simulator.
     leases: Option<Leases>,
     journal: Option<&'a mut Journal>,
 }
@@ -158,12 +155,12 @@ impl<'a> Run<'a> {
         config: &'a SimConfig,
         journal: Option<&'a mut Journal>,
     ) -> Self {
-        let teller = Teller::new(knowledge, config, workload);
+        let knowledge_filter = KnowledgeFilter::new(knowledge, config, workload);
         let start = workload.jobs[0].submit;
         let terms = policy.grouping.terms();
         let sharing = policy.grouping.shares().then(|| Sharing::new(terms));
         let steps = match config.compat {
-            Compat::Muri(time) => Some(Steps::new(time, workload, &teller)),
+            Compat::Muri(time) => Some(Steps::new(time, workload, &knowledge_filter)),
             Compat::Exact | Compat::Blox { .. } | Compat::Synergy { .. } => None,
         };
         let leases = matches!(config.compat, Compat::Synergy { .. }).then(Leases::default);
@@ -174,9 +171,9 @@ impl<'a> Run<'a> {
             steps,
             leases,
             engine: Engine::new(policy, config.clock),
-            teller,
+            knowledge_filter,
             truths: Vec::with_capacity(workload.jobs.len()),
-            coming: BinaryHeap::new(),
+            scheduled: BinaryHeap::new(),
             now: Time::ZERO,
             events: 0,
             busy_gpus: 0,
@@ -200,28 +197,28 @@ impl<'a> Run<'a> {
         run.engine.set_zones(config.cluster.zones.clone());
         run.engine.set_slowdowns(config.slowdowns.clone());
         for (node, spec) in config.cluster.nodes.iter() {
-            run.tell(Event::NodeUp {
+            run.report(Event::NodeUp {
                 node,
                 spec: spec.clone(),
             });
             run.up_gpus += spec.gpus;
             if let Some(outage) = run.process.as_mut().map(|p| p.next(node, Time::ZERO)) {
                 let up = outage.up.unwrap_or(Time::MAX);
-                run.coming
-                    .push(Reverse((outage.down, Coming::NodeDown(node, up))));
+                run.scheduled
+                    .push(Reverse((outage.down, ScheduledEvent::NodeDown(node, up))));
             }
         }
         for outage in &config.failures.outages {
             let up = outage.up.unwrap_or(Time::MAX);
-            run.coming
-                .push(Reverse((outage.down, Coming::NodeDown(outage.node, up))));
+            run.scheduled
+                .push(Reverse((outage.down, ScheduledEvent::NodeDown(outage.node, up))));
         }
         run
     }
 
-    fn go(&mut self, progress: &mut dyn FnMut(u64)) -> Result<(), SimError> {
+    fn run_to_end(&mut self, progress: &mut dyn FnMut(u64)) -> Result<(), SimError> {
         let mut repeated = 0;
-        while let Some(next) = self.next_moment() {
+        while let Some(next) = self.next_event_time() {
             repeated = if next == self.now { repeated + 1 } else { 0 };
             if repeated > 1000 {
                 return Err(SimError::Stuck {
@@ -229,16 +226,16 @@ impl<'a> Run<'a> {
                     at_s: self.now.as_secs_f64(),
                 });
             }
-            self.move_to(next);
-            self.happen();
+            self.advance_to(next);
+            self.handle_due_events();
             if self.config.moments && !self.truths.is_empty() {
-                self.note_moment();
+                self.record_state();
             }
-            self.ask_after_jobs();
+            self.record_explanations();
             if self.config.check {
                 self.engine.check().map_err(|what| SimError::Invariant {
                     at_s: self.now.as_secs_f64(),
-                    what,
+                    what: what.to_string(),
                 })?;
             }
             if self.events.trailing_zeros() >= 13 {
@@ -249,34 +246,33 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The next moment at which anything happens; none when all jobs are done or none will ever move again.
-    fn next_moment(&mut self) -> Option<Time> {
+    /// Returns the time of the next event; `None` when all jobs have finished or no job can ever proceed.
+    fn next_event_time(&mut self) -> Option<Time> {
         let arrival = self.workload.jobs.get(self.truths.len()).map(|j| j.submit);
         let alive = self.engine.idle().0 + self.engine.holding() > 0;
         if (arrival.is_none() && !alive) || self.tracked_left == 0 {
             return None;
         }
-        let coming = self.coming.peek().map(|Reverse((at, _))| *at);
+        let scheduled = self.scheduled.peek().map(|Reverse((at, _))| *at);
         let wake = self.engine.wake_at();
-        let foreseen = self.steps.as_ref().and_then(Steps::next_end);
+        let next_completion = self.steps.as_ref().and_then(Steps::next_end);
         let next = arrival
             .into_iter()
-            .chain(coming)
-            .chain(foreseen)
+            .chain(scheduled)
+            .chain(next_completion)
             .chain(wake)
             .min()?;
         let stuck = arrival.is_none() && self.busy_gpus == 0 && wake.is_none();
-        // With every node up that will ever be, and nothing running, only failures are to come: who waits now waits for
-        // ever.
-        if stuck && self.only_failures_coming() && self.engine.decisions() > 0 {
+        // All nodes that will ever return are up, and nothing runs: only failures are left, so queued jobs never start.
+        if stuck && self.only_failures_scheduled() && self.engine.decisions() > 0 {
             None
         } else {
             Some(next)
         }
     }
 
-    /// Time passes.
-    fn move_to(&mut self, next: Time) {
+    /// Advances the time.
+    fn advance_to(&mut self, next: Time) {
         let (idle, idle_gpus) = self.engine.idle();
         let levels = Levels {
             busy_gpus: self.busy_gpus,
@@ -295,43 +291,43 @@ impl<'a> Run<'a> {
         self.now = next;
     }
 
-    /// Everything that happens at this moment, then the engine's answer.
-    fn happen(&mut self) {
-        while let Some(Reverse((at, coming))) = self.coming.peek().copied() {
+    /// Handles all events of this moment, then lets the engine decide.
+    fn handle_due_events(&mut self) {
+        while let Some(Reverse((at, scheduled))) = self.scheduled.peek().copied() {
             if at > self.now {
                 break;
             }
-            self.coming.pop();
+            self.scheduled.pop();
             self.events += 1;
-            match coming {
-                Coming::End(job, generation, epoch) => self.end(job, generation, epoch),
-                Coming::Started(job, generation) => self.started(job, generation),
-                Coming::NodeDown(node, up) => self.node_down(node, up),
-                Coming::NodeUp(node) => self.node_up(node),
+            match scheduled {
+                ScheduledEvent::End(job, attempt, epoch) => self.end(job, attempt, epoch),
+                ScheduledEvent::Started(job, attempt) => self.started(job, attempt),
+                ScheduledEvent::NodeDown(node, up) => self.node_down(node, up),
+                ScheduledEvent::NodeUp(node) => self.node_up(node),
             }
         }
-        self.end_foreseen();
+        self.complete_due_jobs();
         while let Some(job) = self
             .workload
             .jobs
             .get(self.truths.len())
             .filter(|j| j.submit <= self.now)
         {
-            let id = JobId(self.truths.len() as u32);
+            let id = JobKey(self.truths.len() as u32);
             self.truths.push(Truth::new(job.work, self.alive_integral));
             self.blocking.enter(self.now.since(job.submit), job.work);
-            let mut spec = self.teller.spec(id, job);
+            let mut spec = self.knowledge_filter.spec(id, job);
             if self.steps.is_some() {
                 spec.expected = spec.expected.map(steps::slower_alone);
             }
             self.events += 1;
-            self.tell(Event::Submitted(spec));
+            self.report(Event::Submitted(spec));
         }
-        self.step_all();
+        self.credit_iterations();
         self.report_leases();
         if self.engine.wake_at().is_some_and(|at| at <= self.now) {
             self.events += 1;
-            self.tell(Event::Wake);
+            self.report(Event::Wake);
         }
         while let Some(command) = self.engine.poll() {
             if let Some(journal) = &mut self.journal {
@@ -340,245 +336,33 @@ impl<'a> Run<'a> {
             match command {
                 Command::Launch {
                     job,
-                    generation,
+                    attempt,
                     allocation,
-                } => self.launch(job, generation, allocation),
-                Command::Stop {
-                    job,
-                    generation,
-                    reason,
-                } => self.stop(job, generation, reason),
+                } => self.launch(job, attempt, allocation),
+                Command::Stop { job, attempt, reason } => self.stop(job, attempt, reason),
                 Command::Resize { job, allocation, .. } => self.resize(job, allocation),
                 Command::Reject { job, .. } => {
                     self.blocking
                         .leave(self.waited(job), self.truths[job.0 as usize].left);
                     let truth = &mut self.truths[job.0 as usize];
                     (truth.rejected, truth.doing) = (true, Doing::Done);
-                    self.job_is_over(job);
+                    self.remove_job(job);
                 }
             }
         }
         self.credit_leases();
         if self.steps.is_some() {
-            self.foresee();
+            self.schedule_next_completion();
         } else {
             self.update_shared_speeds();
         }
     }
 
-    /// All time a job that holds no GPUs has been without them.
-    fn waited(&self, id: JobId) -> Time {
-        let (truth, job) = (&self.truths[id.0 as usize], &self.workload.jobs[id.0 as usize]);
-        self.now.since(job.submit).since(truth.held)
-    }
-
-    /// Writes down what the cluster is like now, if that has changed; of several times at one moment the last counts.
-    fn note_moment(&mut self) {
-        let mut moment = Moment {
-            at: self.now,
-            idle_nodes: 0,
-            busy_nodes: 0,
-            full_nodes: 0,
-            idle_gpus: self.up_gpus.saturating_sub(self.busy_gpus),
-            busy_gpus: self.busy_gpus,
-            waiting: self.engine.idle().0,
-            running: self.engine.holding(),
-            finished: self.finished,
-        };
-        for (_, node) in self.engine.cluster().nodes().filter(|(_, n)| n.up) {
-            match node.free_gpus {
-                0 => moment.full_nodes += 1,
-                free if free == node.spec.gpus => moment.idle_nodes += 1,
-                _ => moment.busy_nodes += 1,
-            }
-        }
-        self.moments.pop_if(|last| last.at == moment.at);
-        let unchanged = |last: &Moment| {
-            Moment {
-                at: moment.at,
-                ..*last
-            } == moment
-        };
-        if !self.moments.last().is_some_and(unchanged) {
-            self.moments.push(moment);
-        }
-    }
-
-    /// Asks after the jobs the journal wants to know of, and writes down what is new.
-    fn ask_after_jobs(&mut self) {
-        let Some(journal) = self.journal.as_mut().filter(|j| !j.asks.is_empty()) else {
-            return;
-        };
-        for job in &journal.asks {
-            let answer = self.engine.explain(*job);
-            let last = journal.answers.iter().rev().find(|(_, other, _)| other == job);
-            if last.map_or(&Explanation::Unknown, |(_, _, last)| last) != &answer {
-                journal.answers.push((self.now, *job, answer));
-            }
-        }
-    }
-
-    fn tell(&mut self, event: Event) {
+    fn report(&mut self, event: Event) {
         if let Some(journal) = &mut self.journal {
             journal.events.push((self.now, event.clone()));
         }
         self.engine.handle(self.now, event);
-    }
-
-    fn launch(&mut self, id: JobId, generation: Generation, allocation: Allocation) {
-        let rate = self.rate_on(id, &allocation);
-        self.blocking
-            .leave(self.waited(id), self.truths[id.0 as usize].left);
-        let again = generation.0 > 1 && self.config.restart_cost > Time::ZERO;
-        let truth = &mut self.truths[id.0 as usize];
-        truth.generation = generation;
-        (truth.rate, truth.alone, truth.kept) = (rate, rate, Rate::FULL);
-        truth.launched = self.now;
-        truth.width = allocation.gpus();
-        truth.first_start.get_or_insert(self.now);
-        self.busy_gpus += match &mut self.sharing {
-            None => truth.width,
-            Some(sharing) => {
-                let (seat, idle) = sharing.join(id, &allocation);
-                truth.seat = Some(seat);
-                idle
-            }
-        };
-        if let Some(steps) = &mut self.steps {
-            steps.launched(id, allocation.clone());
-        }
-        if let Some(leases) = &mut self.leases {
-            leases.take(id, allocation.clone());
-        }
-        if self.segments.len() < self.config.segments {
-            truth.place = Some(Box::new(allocation));
-        }
-        if again {
-            truth.doing = Doing::Starting;
-            self.coming.push(Reverse((
-                self.now + self.config.restart_cost,
-                Coming::Started(id, generation),
-            )));
-        } else {
-            self.run(id, generation);
-        }
-    }
-
-    fn started(&mut self, id: JobId, generation: Generation) {
-        let truth = &self.truths[id.0 as usize];
-        if truth.generation == generation && truth.doing == Doing::Starting {
-            self.run(id, generation);
-        }
-    }
-
-    /// The job makes progress from now on.
-    fn run(&mut self, id: JobId, generation: Generation) {
-        let truth = &mut self.truths[id.0 as usize];
-        truth.doing = Doing::Running;
-        truth.since = self.now;
-        let rate = truth.rate;
-        truth.epoch += 1;
-        let epoch = truth.epoch;
-        if self.steps.is_none() && self.leases.is_none() {
-            let span = self.config.span_for(truth.left, rate);
-            self.coming.push(Reverse((
-                self.now.saturating_add(span),
-                Coming::End(id, generation, epoch),
-            )));
-        }
-        self.tell(Event::Started {
-            job: id,
-            generation,
-            rate,
-        });
-    }
-
-    fn end(&mut self, id: JobId, generation: Generation, epoch: u32) {
-        let now = self.now;
-        let truth = &mut self.truths[id.0 as usize];
-        if truth.generation != generation || truth.doing != Doing::Running || truth.epoch != epoch {
-            return;
-        }
-        if let Some(steps) = &mut self.steps {
-            steps.gone(id);
-            (truth.left, truth.since) = (Work(0), now);
-        }
-        if let Some(leases) = &mut self.leases {
-            leases.gone(id);
-        }
-        truth.stop(now, None);
-        debug_assert!(truth.left == Work(0), "a job ends when its work is done");
-        truth.doing = Doing::Done;
-        truth.finish = Some(now);
-        let submit = self.workload.jobs[id.0 as usize].submit;
-        truth.contention =
-            (self.alive_integral - truth.contention) / now.since(submit).as_secs_f64().max(1e-9);
-        self.leave_gpus(id);
-        self.finished += 1;
-        self.job_is_over(id);
-        self.close_segment(id);
-        self.tell(Event::Exited {
-            job: id,
-            generation,
-            outcome: Outcome::Completed,
-        });
-    }
-
-    fn job_is_over(&mut self, id: JobId) {
-        if self.config.stop_after_tracked && metrics::is_tracked(id.0 as usize, self.workload, self.config) {
-            self.tracked_left -= 1;
-        }
-    }
-
-    fn stop(&mut self, id: JobId, generation: Generation, reason: StopReason) {
-        let job = &self.workload.jobs[id.0 as usize];
-        let interval = job.checkpoint.or(self.config.checkpoint);
-        let unsaved = (!self.config.saves_on_stop).then(|| interval.unwrap_or(Time::MAX));
-        let lost = match reason {
-            StopReason::NodeLost(_) => interval,
-            StopReason::Preempted | StopReason::Moved | StopReason::Resized | StopReason::Cancelled => {
-                unsaved
-            }
-        };
-        if let Some(steps) = &mut self.steps {
-            steps.gone(id);
-        }
-        if let Some(leases) = &mut self.leases {
-            leases.gone(id);
-        }
-        let truth = &mut self.truths[id.0 as usize];
-        truth.stop(self.now, lost);
-        truth.preemptions += 1;
-        let work = match self.steps {
-            Some(_) => steps::slower_alone(job.work),
-            None => job.work,
-        };
-        let done = work.minus(truth.left);
-        let left = truth.left;
-        self.blocking.enter(self.waited(id), left);
-        self.leave_gpus(id);
-        self.close_segment(id);
-        self.tell(Event::Stopped {
-            job: id,
-            generation,
-            done,
-        });
-    }
-
-    fn close_segment(&mut self, id: JobId) {
-        let truth = &mut self.truths[id.0 as usize];
-        let Some(place) = truth.place.take() else { return };
-        let (start, end) = (truth.launched, self.now);
-        if end > start {
-            let piece = |share: &dovetail_model::NodeShare| Segment {
-                job: id,
-                node: share.node,
-                slots: share.gpus.iter().collect(),
-                start,
-                end,
-            };
-            self.segments.extend(place.shares.iter().map(piece));
-        }
     }
 
     fn finish(self) -> Outcomes {
@@ -591,18 +375,7 @@ impl<'a> Run<'a> {
             moments: self.moments,
             events: self.events,
             rounds: self.engine.decisions(),
-            solved: self.engine.solved(),
-        }
-    }
-}
-
-impl SimConfig {
-    /// How long this much work takes, in whole rounds where the reference counts so.
-    fn span_for(&self, left: Work, rate: Rate) -> Time {
-        let exact = rate.time_for(left);
-        match (self.compat, self.clock) {
-            (Compat::Blox { .. }, Clock::Rounds { period, .. }) => exact.next_multiple_of(period).max(period),
-            _ => exact,
+            solved: self.engine.solver_stats(),
         }
     }
 }

@@ -1,107 +1,107 @@
-//! Who shares GPUs with whom, and how fast each goes then.
+//! Which jobs share GPUs, and at what speed each runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dovetail_model::sharing::{Member, Slowdowns, Speeds, Terms};
+use dovetail_model::sharing::{Member, SharingTerms, Slowdowns, Speeds};
 use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, shared_period_us};
-use dovetail_model::{Allocation, JobId, NodeId, NodeShare, Rate};
+use dovetail_model::{Allocation, JobKey, NodeId, NodeShare, Rate};
 
 /// A GPU; where jobs share all their GPUs, the first one stands for the whole set.
-pub(crate) type Seat = (NodeId, u32);
+pub(crate) type SlotId = (NodeId, u32);
 
 /// Jobs on the same GPUs.
 #[derive(Debug)]
 pub(crate) struct Sharing {
-    terms: Terms,
-    /// Who is there, in the order they came: by GPU where allocations overlap, else by set of GPUs.
-    seats: BTreeMap<Seat, Vec<JobId>>,
+    terms: SharingTerms,
+    /// Jobs on shared GPUs, in order of their start: by GPU where allocations overlap, else by set of GPUs.
+    slots: BTreeMap<SlotId, Vec<JobKey>>,
     /// The GPUs of each job, where allocations overlap.
-    places: BTreeMap<JobId, Vec<Seat>>,
-    /// Seats where someone came or went since the last look.
-    touched: Vec<Seat>,
+    places: BTreeMap<JobKey, Vec<SlotId>>,
+    /// Slots where a job started or stopped since the last update.
+    touched: Vec<SlotId>,
 }
 
 impl Sharing {
-    pub(crate) fn new(terms: Terms) -> Self {
+    pub(crate) fn new(terms: SharingTerms) -> Self {
         Self {
             terms,
-            seats: BTreeMap::new(),
+            slots: BTreeMap::new(),
             places: BTreeMap::new(),
             touched: Vec::new(),
         }
     }
 
-    /// A job comes; tells its first GPU, and how many of its GPUs were idle.
-    pub(crate) fn join(&mut self, job: JobId, allocation: &Allocation) -> (Seat, u32) {
+    /// Adds a job; returns its first GPU, and how many of its GPUs were idle.
+    pub(crate) fn join(&mut self, job: JobKey, allocation: &Allocation) -> (SlotId, u32) {
         if !self.terms.overlap {
-            let seat = seat(allocation);
-            let was_idle = self.sit_down(job, seat);
-            return (seat, if was_idle { allocation.gpus() } else { 0 });
+            let slot = slot(allocation);
+            let was_idle = self.occupy(job, slot);
+            return (slot, if was_idle { allocation.gpus() } else { 0 });
         }
-        let on_node = |s: &NodeShare| -> Vec<Seat> { s.gpus.iter().map(|slot| (s.node, slot)).collect() };
-        let slots: Vec<Seat> = allocation.shares.iter().flat_map(on_node).collect();
-        let idle = slots.iter().filter(|slot| self.sit_down(job, **slot)).count();
+        let on_node = |s: &NodeShare| -> Vec<SlotId> { s.gpus.iter().map(|slot| (s.node, slot)).collect() };
+        let slots: Vec<SlotId> = allocation.shares.iter().flat_map(on_node).collect();
+        let idle = slots.iter().filter(|slot| self.occupy(job, **slot)).count();
         let first = slots[0];
         self.places.insert(job, slots);
         (first, idle as u32)
     }
 
-    /// A job goes that had so many GPUs; tells how many of them are idle now.
-    pub(crate) fn leave(&mut self, job: JobId, seat: Seat, gpus: u32) -> u32 {
+    /// Removes a job that had this many GPUs; returns how many of them are idle now.
+    pub(crate) fn leave(&mut self, job: JobKey, slot: SlotId, gpus: u32) -> u32 {
         match self.places.remove(&job) {
-            None => u32::from(self.get_up(job, seat)) * gpus,
-            Some(slots) => slots.iter().filter(|slot| self.get_up(job, **slot)).count() as u32,
+            None => u32::from(self.vacate(job, slot)) * gpus,
+            Some(slots) => slots.iter().filter(|slot| self.vacate(job, **slot)).count() as u32,
         }
     }
 
-    /// Whether the seat was empty before.
-    fn sit_down(&mut self, job: JobId, seat: Seat) -> bool {
-        let here = self.seats.entry(seat).or_default();
+    /// Adds a job to a slot; returns whether the slot was empty before.
+    fn occupy(&mut self, job: JobKey, slot: SlotId) -> bool {
+        let here = self.slots.entry(slot).or_default();
         here.push(job);
-        self.touched.push(seat);
+        self.touched.push(slot);
         here.len() == 1
     }
 
-    /// Whether the seat is empty now.
-    fn get_up(&mut self, job: JobId, seat: Seat) -> bool {
+    /// Removes a job from a slot; returns whether the slot is empty now.
+    fn vacate(&mut self, job: JobKey, slot: SlotId) -> bool {
         let here = self
-            .seats
-            .get_mut(&seat)
+            .slots
+            .get_mut(&slot)
             .expect("a job leaves the GPUs it was on");
         here.retain(|j| *j != job);
         let idle = here.is_empty();
         if idle {
-            self.seats.remove(&seat);
+            self.slots.remove(&slot);
         }
-        self.touched.push(seat);
+        self.touched.push(slot);
         idle
     }
 
-    /// The share of its own speed that everyone keeps on whose GPUs someone came or went. A gang waits for its slowest
-    /// GPU.
+    /// Returns the share of its exclusive speed that each job keeps on GPUs where a job started or stopped. A gang runs at
+    /// the speed of its slowest GPU.
     pub(crate) fn take_touched(
         &mut self,
         rule: &Rule<'_>,
-        guest: impl Fn(JobId) -> Guest,
-    ) -> Vec<(JobId, Rate)> {
+        guest: impl Fn(JobKey) -> Guest,
+    ) -> Vec<(JobKey, Rate)> {
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
         touched.dedup();
-        let rates = |here: &Vec<JobId>| {
+        let rates = |here: &Vec<JobKey>| {
             let guests: Vec<Guest> = here.iter().map(|id| guest(*id)).collect();
             rule.kept(&guests)
         };
-        let companies = touched.iter().filter_map(|seat| self.seats.get(seat));
+        let companies = touched.iter().filter_map(|slot| self.slots.get(slot));
         if !self.terms.overlap {
             return companies
                 .flat_map(|here| here.iter().copied().zip(rates(here)))
                 .collect();
         }
-        let jobs: BTreeSet<JobId> = companies.flatten().copied().collect();
-        let slowest = |job: JobId| {
+        let jobs: BTreeSet<JobKey> = companies.flatten().copied().collect();
+        let slowest = |job: JobKey| {
             let mut least = Rate::FULL;
-            let mut last: Option<&Vec<JobId>> = None;
-            for here in self.places[&job].iter().map(|slot| &self.seats[slot]) {
+            let mut last: Option<&Vec<JobKey>> = None;
+            for here in self.places[&job].iter().map(|slot| &self.slots[slot]) {
                 if last != Some(here) {
                     let position = here.iter().position(|j| *j == job).expect("it is on its GPUs");
                     least = least.min(rates(here)[position]);
@@ -114,21 +114,21 @@ impl Sharing {
     }
 }
 
-/// Where an allocation sits.
-pub(crate) fn seat(allocation: &Allocation) -> Seat {
+/// Returns the slot of an allocation.
+pub(crate) fn slot(allocation: &Allocation) -> SlotId {
     let first = &allocation.shares[0];
     (first.node, first.gpus.iter().next().unwrap_or(0))
 }
 
-/// What decides how fast a job is in company.
+/// What determines a job's speed on shared GPUs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guest {
     pub(crate) member: Member,
-    /// Whether it keeps its full speed where the terms guarantee that to some.
+    /// Whether it keeps its full speed where the terms guarantee that to some jobs.
     pub(crate) guaranteed: bool,
 }
 
-/// How fast jobs go that are on one GPU.
+/// The speed of jobs on one GPU.
 #[derive(Debug)]
 pub(crate) struct Rule<'a> {
     pub(crate) speeds: Speeds,
@@ -138,7 +138,7 @@ pub(crate) struct Rule<'a> {
 }
 
 impl Rule<'_> {
-    /// The share of its own speed that each keeps.
+    /// Returns the share of its exclusive speed that each job keeps.
     fn kept(&self, guests: &[Guest]) -> Vec<Rate> {
         match (self.speeds, guests) {
             (Speeds::Paired { mps }, [a, b]) => self.paired(a, b, mps).to_vec(),
@@ -160,13 +160,15 @@ impl Rule<'_> {
     }
 
     fn left(&self, guaranteed: &Guest, other: &Guest, mps: bool) -> Rate {
-        let share = self.slowdowns.left_beside(&guaranteed.member, &other.member, mps);
+        let share = self
+            .slowdowns
+            .remaining_beside(&guaranteed.member, &other.member, mps);
         Rate::from_factor(share)
     }
 }
 
-/// The share of its own speed that each member keeps. Without measured stages, or with more members than resources,
-/// members take turns.
+/// Returns the share of its exclusive speed that each member keeps. Without measured stages, or with more members than
+/// resources, members take turns.
 fn kept(members: &[Option<Stages>], contention: &Contention, ordering: Ordering) -> Vec<Rate> {
     let known: Option<Vec<Stages>> = members.iter().copied().collect();
     let turns = || vec![Rate::from_factor(1.0 / members.len() as f64); members.len()];
@@ -211,7 +213,7 @@ mod tests {
         );
     }
 
-    fn plain(_: JobId) -> Guest {
+    fn plain(_: JobKey) -> Guest {
         Guest {
             member: Member {
                 model: None,
@@ -246,59 +248,59 @@ mod tests {
     }
 
     #[test]
-    fn a_group_knows_who_comes_and_goes() {
-        let (table, mut sharing) = (Slowdowns::default(), Sharing::new(Terms::GROUPS));
+    fn a_group_follows_jobs_that_start_and_stop() {
+        let (table, mut sharing) = (Slowdowns::default(), Sharing::new(SharingTerms::GROUPS));
         let rule = rule(&table, Speeds::Interleaved);
         let place = on(&[2, 3]);
-        let ((seat, first), (_, second)) = (sharing.join(JobId(1), &place), sharing.join(JobId(2), &place));
-        assert_eq!((seat, first, second), ((NodeId(0), 2), 2, 0));
+        let ((slot, first), (_, second)) = (sharing.join(JobKey(1), &place), sharing.join(JobKey(2), &place));
+        assert_eq!((slot, first, second), ((NodeId(0), 2), 2, 0));
         let half = Rate(500_000);
         assert_eq!(
             sharing.take_touched(&rule, plain),
-            [(JobId(1), half), (JobId(2), half)]
+            [(JobKey(1), half), (JobKey(2), half)]
         );
-        assert_eq!(sharing.leave(JobId(1), seat, 2), 0);
-        assert_eq!(sharing.leave(JobId(2), seat, 2), 2);
+        assert_eq!(sharing.leave(JobKey(1), slot, 2), 0);
+        assert_eq!(sharing.leave(JobKey(2), slot, 2), 2);
         assert!(sharing.take_touched(&rule, plain).is_empty());
     }
 
     #[test]
     fn a_gang_waits_for_its_slowest_gpu_and_every_gpu_counts_once() {
-        let terms = Terms {
-            most: 2,
+        let terms = SharingTerms {
+            max_jobs: 2,
             overlap: true,
             speeds: Speeds::Paired { mps: false },
         };
         let (table, mut sharing) = (Slowdowns::default(), Sharing::new(terms));
         let rule = rule(&table, terms.speeds);
-        assert_eq!(sharing.join(JobId(1), &on(&[0, 1, 2, 3])).1, 4);
-        assert_eq!(sharing.join(JobId(2), &on(&[3, 4])).1, 1);
+        assert_eq!(sharing.join(JobKey(1), &on(&[0, 1, 2, 3])).1, 4);
+        assert_eq!(sharing.join(JobKey(2), &on(&[3, 4])).1, 1);
         let half = Rate(500_000);
         assert_eq!(
             sharing.take_touched(&rule, plain),
-            [(JobId(1), half), (JobId(2), half)]
+            [(JobKey(1), half), (JobKey(2), half)]
         );
-        assert_eq!(sharing.join(JobId(3), &on(&[4])).1, 0);
+        assert_eq!(sharing.join(JobKey(3), &on(&[4])).1, 0);
         assert_eq!(
             sharing.take_touched(&rule, plain),
-            [(JobId(2), half), (JobId(3), half)]
+            [(JobKey(2), half), (JobKey(3), half)]
         );
-        assert_eq!(sharing.leave(JobId(2), (NodeId(0), 3), 2), 0);
+        assert_eq!(sharing.leave(JobKey(2), (NodeId(0), 3), 2), 0);
         assert_eq!(
             sharing.take_touched(&rule, plain),
-            [(JobId(1), Rate::FULL), (JobId(3), Rate::FULL)]
+            [(JobKey(1), Rate::FULL), (JobKey(3), Rate::FULL)]
         );
-        assert_eq!(sharing.leave(JobId(3), (NodeId(0), 4), 1), 1);
-        assert_eq!(sharing.leave(JobId(1), (NodeId(0), 0), 4), 4);
+        assert_eq!(sharing.leave(JobKey(3), (NodeId(0), 4), 1), 1);
+        assert_eq!(sharing.leave(JobKey(1), (NodeId(0), 0), 4), 4);
     }
 
     #[test]
-    fn who_has_a_guarantee_is_not_slowed_down() {
+    fn a_guaranteed_job_is_not_slowed_down() {
         let speeds = Speeds::Guaranteed { mps: false };
         let table = Slowdowns::default();
         let guest = |guaranteed| Guest {
             guaranteed,
-            ..plain(JobId(0))
+            ..plain(JobKey(0))
         };
         let kept = |a, b| rule(&table, speeds).kept(&[guest(a), guest(b)]);
         assert_eq!(kept(true, false), [Rate::FULL, Rate(500_000)]);

@@ -1,4 +1,4 @@
-//! Ground truth about speed: what a job's allocation does to its progress.
+//! The true speed of a job on an allocation.
 
 use dovetail_model::ids::IdVec;
 use dovetail_model::{Allocation, ClusterSpec, GpuTypeId, ModelId, Rate, Time};
@@ -7,27 +7,27 @@ use dovetail_workload::TraceJob;
 /// Factors on full speed. The default is one everywhere: placement does not matter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SpeedModel {
-    /// By kind of GPU; full speed where nothing is said.
+    /// By GPU type; full speed for types that are not listed.
     pub by_gpu_type: IdVec<GpuTypeId, Rate>,
-    /// By model and kind of GPU, where it is known; goes before `by_gpu_type`.
+    /// By model and GPU type, where known; takes precedence over `by_gpu_type`.
     pub by_model: IdVec<ModelId, ModelSpeed>,
-    /// When a job spans several nodes.
+    /// Factor for a job that spans several nodes.
     pub spread: Rate,
-    /// When a job spans several racks, on top of `spread`.
+    /// Factor for a job that spans several racks, in addition to `spread`.
     pub across_racks: Rate,
 }
 
-/// What is known of one model.
+/// Factors of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelSpeed {
-    /// When it spans several nodes; goes before the general factor.
+    /// Factor for spanning several nodes; takes precedence over the general factor.
     pub spread: Option<Rate>,
-    /// By kind of GPU.
+    /// By GPU type.
     pub by_gpu_type: IdVec<GpuTypeId, Option<Rate>>,
 }
 
 impl SpeedModel {
-    /// How fast the job goes on this allocation, with a checkpoint of `cost` after every `interval` of work.
+    /// Returns the job's speed on this allocation, with a checkpoint of `cost` after every `interval` of work.
     pub fn rate(
         &self,
         job: &TraceJob,

@@ -1,29 +1,29 @@
-//! How fast the jobs of a run were together, beside how fast they could have been.
+//! The total speed of the jobs of a run, compared with the best possible one.
 //!
-//! The bound is Synergy's integer program without its integers: CPU and memory of the cluster as if it were one machine,
-//! divided among the jobs that run at that moment, so that the sum of their speeds, each times its GPUs, is largest. Nobody
-//! is slower than with its proportional share, and nobody has more beside its GPUs than their nodes have. No division among
-//! these jobs does better, since what lies between two points of a curve is a mixture of them.
+//! The bound is the linear relaxation of Synergy's integer program: CPU and memory of the cluster as one machine, divided
+//! among the jobs that run at that moment so that the sum of their speeds, each times its GPUs, is largest. No job is
+//! slower than with its proportional share, and no job has more next to its GPUs than their nodes have. No division among
+//! these jobs does better, since a value between two points of a curve is a mixture of them.
 
 use std::collections::BTreeMap;
 
-use dovetail_model::{Allocation, ClusterSpec, Command, Event, JobId, JobSpec, NodeId, Rate, Share, Time};
+use dovetail_model::{Allocation, ClusterSpec, Command, Event, JobKey, JobSpec, NodeId, Rate, Share, Time};
 use dovetail_policies::sizing::opt::{Weight, cluster_bound};
 use dovetail_workload::Workload;
 
 use crate::run::Journal;
 
-/// Speeds of all jobs, each times its GPUs, summed up over a run: GPU-hours at full speed.
+/// Speeds of all jobs, each times its GPUs, summed over a run: GPU-hours at full speed.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Speeds {
-    /// What they had.
+    /// The achieved sum.
     pub had: f64,
-    /// What no division of CPU and memory among the same jobs at the same moments is above.
+    /// Upper bound over all divisions of CPU and memory among the same jobs at the same moments.
     pub bound: f64,
 }
 
 impl Speeds {
-    /// The part of the bound that is missing.
+    /// Returns the missing fraction of the bound.
     pub fn missing(&self) -> f64 {
         if self.bound > 0.0 {
             1.0 - self.had / self.bound
@@ -33,14 +33,14 @@ impl Speeds {
     }
 }
 
-/// Bounds that were worked out, by the curves, widths and nodes of those who run.
-type Known = BTreeMap<Vec<(Option<u64>, u32, Share)>, u64>;
+/// Bounds that were computed, by the curves, widths and nodes of the running jobs.
+type BoundCache = BTreeMap<Vec<(Option<u64>, u32, Share)>, u64>;
 
-/// The speeds of a run of these jobs on this cluster, out of its journal.
+/// Returns the speeds of a run of these jobs on this cluster, from its journal.
 pub fn speeds(workload: &Workload, cluster: &ClusterSpec, journal: &Journal) -> Speeds {
     let mut sum = Speeds::default();
-    let mut held: BTreeMap<JobId, Allocation> = BTreeMap::new();
-    let mut known = Known::new();
+    let mut held: BTreeMap<JobKey, Allocation> = BTreeMap::new();
+    let mut known = BoundCache::new();
     let mut since = Time::ZERO;
     for (now, change) in changes(journal) {
         if now > since && !held.is_empty() {
@@ -58,11 +58,11 @@ pub fn speeds(workload: &Workload, cluster: &ClusterSpec, journal: &Journal) -> 
 }
 
 enum Change<'a> {
-    Has(JobId, &'a Allocation),
-    Gone(JobId),
+    Has(JobKey, &'a Allocation),
+    Gone(JobKey),
 }
 
-/// Who has what from when on, in order of time; at one moment ends come first.
+/// Returns which job has which allocation from when on, in order of time; at one moment ends come first.
 fn changes(journal: &Journal) -> Vec<(Time, Change<'_>)> {
     let ends = journal.events.iter().filter_map(|(at, event)| match event {
         Event::Exited { job, .. } => Some((*at, Change::Gone(*job))),
@@ -80,9 +80,9 @@ fn changes(journal: &Journal) -> Vec<(Time, Change<'_>)> {
     all
 }
 
-fn had(workload: &Workload, cluster: &ClusterSpec, held: &BTreeMap<JobId, Allocation>) -> u64 {
+fn had(workload: &Workload, cluster: &ClusterSpec, held: &BTreeMap<JobKey, Allocation>) -> u64 {
     let fair = |node: NodeId| cluster.nodes[node].proportional();
-    let speed = |(id, allocation): (&JobId, &Allocation)| {
+    let speed = |(id, allocation): (&JobKey, &Allocation)| {
         let curve = &workload.jobs[id.0 as usize].sensitivity;
         let rate = curve.as_ref().map_or(Rate::FULL, |c| c.rate_on(allocation, fair));
         u64::from(rate.0) * u64::from(allocation.gpus())
@@ -93,8 +93,8 @@ fn had(workload: &Workload, cluster: &ClusterSpec, held: &BTreeMap<JobId, Alloca
 fn bound(
     workload: &Workload,
     cluster: &ClusterSpec,
-    held: &BTreeMap<JobId, Allocation>,
-    known: &mut Known,
+    held: &BTreeMap<JobKey, Allocation>,
+    known: &mut BoundCache,
 ) -> u64 {
     let jobs: Vec<(JobSpec, Share)> = held
         .iter()
@@ -122,13 +122,13 @@ fn bound(
         let fair = cluster.nodes.values().map(|n| n.proportional());
         let fair = fair.reduce(Share::at_most).unwrap_or_default();
         let jobs = jobs.iter().map(|(spec, most)| (spec, *most));
-        // Only the linear bound is wanted: nothing is searched.
+        // Only the linear bound is needed: there is no search.
         let choice = cluster_bound(jobs, all, fair, Weight::Gpus, 0);
         choice.map_or(0, |c| c.bound)
     })
 }
 
-/// The most a job on these GPUs could have beside each of them, if nobody else were on their nodes.
+/// Returns the most a job on these GPUs could have next to each of them with exclusive use of their nodes.
 fn most(cluster: &ClusterSpec, allocation: &Allocation) -> Share {
     let each = allocation.shares.iter().map(|part| {
         let node = &cluster.nodes[part.node];

@@ -47,7 +47,7 @@ impl Sums {
     }
 }
 
-/// Intervals kept at most.
+/// Maximum number of intervals.
 const MOST: usize = 1024;
 
 /// Integrates levels over time.
@@ -76,7 +76,7 @@ impl Timeline {
         }
     }
 
-    /// The levels held from the last call until `now`.
+    /// Records that the levels held from the last call until `now`.
     pub(crate) fn advance(&mut self, now: Time, levels: &Levels) {
         if now > self.now {
             self.most_waiting = self.most_waiting.max(levels.waiting);
@@ -103,7 +103,7 @@ impl Timeline {
         self.current_end = Time(self.current_end.0 + self.width);
     }
 
-    /// GPU-microseconds in use, there, and in fragments, over everything.
+    /// Returns GPU-microseconds in use, in total, and in fragments, over the whole run.
     pub(crate) fn totals(&self) -> (i128, i128, i128) {
         let all = self
             .intervals
@@ -112,7 +112,7 @@ impl Timeline {
         (all.busy_gpus, all.up_gpus, all.fragmented_gpus)
     }
 
-    /// Mean and most jobs waiting, over everything.
+    /// Returns mean and maximum number of queued jobs over the whole run.
     pub(crate) fn queue(&self) -> (f64, u32) {
         let waiting = self
             .intervals
@@ -121,7 +121,7 @@ impl Timeline {
         (waiting as f64 / self.span().max(1) as f64, self.most_waiting)
     }
 
-    /// Microseconds since the start.
+    /// Returns the microseconds since the start.
     pub(crate) fn span(&self) -> i64 {
         self.now.0 - self.start.0
     }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_a_mean_over_time_and_what_lasts_no_time_does_not_count() {
+    fn the_queue_length_is_a_mean_over_time_and_ignores_instants() {
         let mut line = Timeline::new(Time::ZERO);
         let levels = |waiting| Levels {
             waiting,

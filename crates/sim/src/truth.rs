@@ -1,16 +1,16 @@
 //! The truth about each job, which the engine never sees.
 
-use crate::sharing::Seat;
+use crate::sharing::SlotId;
 use dovetail_engine::Knowledge;
 use dovetail_model::{
-    Allocation, Generation, GpuTypeId, IdVec, JobId, JobSpec, ModelId, Rate, Stages, Time, Work,
+    Allocation, AttemptKey, GpuTypeId, IdVec, JobKey, JobSpec, ModelId, Rate, Stages, Time, Work,
 };
 use dovetail_workload::stages::StageColumns;
 use dovetail_workload::{TraceJob, Workload};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// What a job is really doing.
+/// What a job is currently doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Doing {
     Nothing,
@@ -24,13 +24,13 @@ pub(crate) enum Doing {
 pub(crate) struct Truth {
     pub(crate) left: Work,
     pub(crate) doing: Doing,
-    pub(crate) generation: Generation,
+    pub(crate) attempt: AttemptKey,
     pub(crate) rate: Rate,
-    /// Its speed on its GPUs if it had them to itself.
+    /// Its speed with exclusive use of its GPUs.
     pub(crate) alone: Rate,
-    /// The share of that speed it keeps beside others.
+    /// The share of that speed it keeps next to other jobs.
     pub(crate) kept: Rate,
-    /// How often its end was foreseen; only the last time counts.
+    /// Number of times its completion was scheduled; only the last one counts.
     pub(crate) epoch: u32,
     /// Since when it makes progress at `rate`.
     pub(crate) since: Time,
@@ -43,11 +43,11 @@ pub(crate) struct Truth {
     pub(crate) finish: Option<Time>,
     pub(crate) preemptions: u32,
     pub(crate) rejected: bool,
-    /// Integral of jobs alive, at submission; then the mean over the job's life.
+    /// Integral of active jobs at submission; then the mean over the job's lifetime.
     pub(crate) contention: f64,
-    /// The GPUs it is on, while it may share them.
-    pub(crate) seat: Option<Seat>,
-    /// Where it runs, while the GPU timeline is being recorded.
+    /// The GPUs it runs on, while it may share them.
+    pub(crate) slot: Option<SlotId>,
+    /// Its allocation, while the GPU timeline is recorded.
     pub(crate) place: Option<Box<Allocation>>,
 }
 
@@ -56,7 +56,7 @@ impl Truth {
         Self {
             left: work,
             doing: Doing::Nothing,
-            generation: Generation(0),
+            attempt: AttemptKey(0),
             rate: Rate::FULL,
             alone: Rate::FULL,
             kept: Rate::FULL,
@@ -71,7 +71,7 @@ impl Truth {
             preemptions: 0,
             rejected: false,
             contention,
-            seat: None,
+            slot: None,
             place: None,
         }
     }
@@ -93,9 +93,9 @@ impl Truth {
     }
 }
 
-/// Turns trace jobs into what the engine is told, letting out as much as the knowledge says.
+/// Turns trace jobs into what the engine may know, revealing as much as the run's knowledge allows.
 #[derive(Debug)]
-pub(crate) struct Teller {
+pub(crate) struct KnowledgeFilter {
     knowledge: Knowledge,
     error: f64,
     generator: ChaCha8Rng,
@@ -104,13 +104,13 @@ pub(crate) struct Teller {
     gpu_memory: IdVec<ModelId, u64>,
 }
 
-impl Teller {
+impl KnowledgeFilter {
     pub(crate) fn new(knowledge: Knowledge, config: &crate::SimConfig, workload: &Workload) -> Self {
         let mut generator = ChaCha8Rng::seed_from_u64(config.seed);
         generator.set_stream(3);
         let find = |name: &String| {
             let known = config.cluster.gpu_types.iter().find(|(_, n)| *n == name);
-            // A kind that the cluster does not have: no node will ever match it.
+            // A GPU type that the cluster does not have: no node will match it.
             known.map_or(GpuTypeId(u32::MAX), |(id, _)| id)
         };
         let gpu_types = workload.names.gpu_types.values().map(find).collect();
@@ -124,12 +124,12 @@ impl Teller {
         }
     }
 
-    /// The stages of a job's iterations, where the trace has them.
+    /// Returns the stages of a job's iterations, where the trace has them.
     pub(crate) fn stages(&self, job: &TraceJob) -> Option<Stages> {
         self.stages.as_ref().and_then(|s| s.stages(job))
     }
 
-    pub(crate) fn spec(&mut self, id: JobId, job: &TraceJob) -> JobSpec {
+    pub(crate) fn spec(&mut self, id: JobKey, job: &TraceJob) -> JobSpec {
         let expected = match self.knowledge {
             Knowledge::None => None,
             Knowledge::Oracle => Some(job.work),
@@ -145,12 +145,11 @@ impl Teller {
             priority: job.priority,
             gpus: job.gpus,
             gpus_per_task: 1,
-            gpu_milli: job.gpu_milli,
             min_gpus: job.min_gpus.min(job.gpus),
             max_gpus: job.max_gpus.max(job.gpus),
             gpu_type: job.gpu_type.map(|t| self.gpu_types[t.0 as usize]),
-            fence: None,
-            spare: false,
+            constraint: None,
+            best_effort: false,
             cpu_milli_per_gpu: job.cpu_milli_per_gpu,
             memory_mib_per_gpu: job.memory_mib_per_gpu,
             gpu_memory_mib: match job.gpu_memory_mib {
@@ -171,7 +170,7 @@ impl Teller {
         }
     }
 
-    /// A standard normal number (Box and Muller).
+    /// Draws a standard normal number (Box and Muller).
     fn normal(&mut self) -> f64 {
         let mut uniform = || ((self.generator.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         let (a, b) = (uniform(), uniform());

@@ -1,4 +1,4 @@
-//! Nodes that go down in a simulation: when they are down, and that the run ends all the same.
+//! Node failures in a simulation: when nodes are down, and that the run still ends.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,7 +6,7 @@ use dovetail_model::{Event, NodeId, Time};
 use dovetail_sim::{Failures, Journal, Outage, SimConfig, simulate_with};
 use dovetail_testkit::Scenario;
 
-/// Runs a story under these failures; returns the finish of each job, and when nodes were seen to go down and come up.
+/// Runs a scenario under these failures; returns the finish of each job, and when nodes went down and came up.
 fn run(story: &str, failures: Failures) -> (Vec<Option<f64>>, Vec<String>) {
     let scenario: Scenario = story.parse().unwrap();
     let mut config = SimConfig::new(scenario.cluster.clone());
@@ -35,7 +35,7 @@ fn outage(node: u32, down: i64, up: Option<i64>) -> Outage {
 }
 
 #[test]
-fn a_node_with_outages_that_overlap_is_down_until_the_last_one_is_over() {
+fn a_node_with_overlapping_outages_is_down_until_the_last_one_ends() {
     let outages = vec![
         outage(0, 10, Some(20)),
         outage(0, 15, Some(30)),
@@ -52,12 +52,12 @@ fn a_node_with_outages_that_overlap_is_down_until_the_last_one_is_over() {
         failures,
     );
     assert_eq!(nodes, ["10 node 0 down", "40 node 0 up", "50 node 1 down"]);
-    // On node 0 until 10, then on node 1 until 50, then on node 0 again.
+    // Node 0 until 10, node 1 until 50, then node 0 again.
     assert_eq!(finishes, [Some(100.0)]);
 }
 
 #[test]
-fn a_run_ends_when_nothing_can_start_any_more_though_nodes_go_on_failing() {
+fn a_run_ends_when_no_job_can_start_although_nodes_keep_failing() {
     let failures = Failures {
         outages: vec![outage(0, 5, None)],
         mtbf: Some(Time::from_secs(100)),

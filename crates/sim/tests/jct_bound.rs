@@ -1,4 +1,4 @@
-//! Average JCT of `srsf`, `sjf` and `fifo-backfill` on one pool of GPUs, and the lower bound, against the table.
+//! Average JCT of `srsf`, `sjf` and `fifo-backfill` on one pool of GPUs, and the lower bound, compared with the table.
 
 use dovetail_model::{ClusterSpec, NodeSpec};
 use dovetail_policies::{Overrides, build};

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use dovetail_engine::{Clock, Engine};
 use dovetail_model::run::RunRecord;
 use dovetail_model::stages::{Contention, Ordering, efficiency};
-use dovetail_model::{ClusterSpec, Event, JobId, JobSpec, Time};
+use dovetail_model::{ClusterSpec, Event, JobKey, JobSpec, Time};
 use dovetail_policies::{Overrides, build};
 use dovetail_sim::{SimConfig, compat, simulate};
 use dovetail_testkit::shared;
 use dovetail_workload::stage_table::StageTable;
 use dovetail_workload::{Format, read};
 
-/// The name of a run of the reference, for one of our policies.
+/// Returns the name of the reference run for one of our policies.
 fn run_name(trace: &str, policy: &str) -> String {
     let (name, knobs) = policy.split_once(':').unwrap_or((policy, ""));
     let mut schedule = match name {
@@ -37,7 +37,7 @@ fn run_name(trace: &str, policy: &str) -> String {
     format!("{trace}__{schedule}")
 }
 
-/// Our run, and the end of every job in the reference's; none where the data is absent.
+/// Returns our run, and the end of every job in the reference's; `None` where the data is absent.
 fn both(trace: &str, policy: &str) -> Option<(RunRecord, BTreeMap<String, f64>)> {
     let folder = shared(env!("CARGO_MANIFEST_DIR"), "muri")?;
     let path = folder.join("runs").join(run_name(trace, policy)).join("job.csv");
@@ -55,8 +55,8 @@ fn both(trace: &str, policy: &str) -> Option<(RunRecord, BTreeMap<String, f64>)>
     Some((record, ends))
 }
 
-/// Every job ends when it does in the reference; otherwise the first that does not, in the order of the reference's
-/// ends, is named.
+/// Checks that every job ends when it does in the reference; the message names the first that does not, in the order of
+/// the reference's ends.
 fn every_job(trace: &str, policy: &str) {
     let Some((record, ends)) = both(trace, policy) else {
         return;
@@ -152,9 +152,9 @@ fn muri_ends_every_job_when_the_reference_does() {
     }
 }
 
-/// Guaranteed and opportunistic jobs share some of their GPUs there; no promise of the engine is broken for it.
+/// Guaranteed and opportunistic jobs share some of their GPUs; no invariant of the engine is broken by that.
 #[test]
-fn antman_keeps_every_promise() {
+fn antman_keeps_every_invariant() {
     let Some(folder) = shared(env!("CARGO_MANIFEST_DIR"), "muri") else {
         return;
     };
@@ -166,7 +166,7 @@ fn antman_keeps_every_promise() {
     assert!(record.summary.gpu_utilization <= 1.0);
 }
 
-/// One grouping of the reference: jobs of one width, in order of the line, and who shares.
+/// One grouping of the reference: jobs of one width, in queue order, and which of them share.
 #[derive(serde::Deserialize)]
 struct Grouped {
     num_gpu: u32,
@@ -195,7 +195,7 @@ fn groupings_are_as_good_as_those_the_reference_finds() {
         let mut grouping = policy.grouping.clone();
         let mut engine = Engine::new(policy, Clock::Events);
         for (i, model) in (0..).zip(&case.models) {
-            let mut spec = JobSpec::new(JobId(i), case.num_gpu);
+            let mut spec = JobSpec::new(JobKey(i), case.num_gpu);
             spec.stages = Some(profiles.find(model, case.num_gpu).unwrap().stages);
             engine.handle(Time::ZERO, Event::Submitted(spec));
         }
@@ -224,8 +224,8 @@ fn groupings_are_as_good_as_those_the_reference_finds() {
             "grouping {number}: {:?}",
             case.models
         );
-        // Pairs come from one matching, which is the best there is. Larger groups come from several, and which of equally
-        // good ones the first of them takes decides what the next can do.
+        // Pairs come from one matching, which is optimal. Larger groups come from several, and which of equally good ones
+        // the first of them takes determines what the next can do.
         if ours.iter().chain(&case.groups).all(|g| g.len() <= 2) {
             let (ours, theirs) = (worth(&ours), worth(&case.groups));
             assert!(

@@ -1,4 +1,4 @@
-//! Periods and efficiencies of all groups of Muri's models, against its own values.
+//! Periods and efficiencies of all groups of Muri's models, compared with its own values.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -48,7 +48,7 @@ fn every_group_has_the_reference_efficiency() {
 }
 
 #[test]
-fn phases_settle_to_the_period_but_for_some_groups_of_four() {
+fn phases_converge_to_the_period_except_for_some_groups_of_four() {
     let profiles = StageTable::default();
     let (mut groups, mut longer, mut most) = (0, 0, 1.0f64);
     for gpus in [1, 2, 4, 8, 16, 32] {
@@ -76,7 +76,7 @@ fn phases_settle_to_the_period_but_for_some_groups_of_four() {
     assert!((most - 1236.0 / 879.0).abs() < 1e-9, "{most}");
 }
 
-/// All groups of two, three and four, each once.
+/// Returns all groups of two, three and four, each once.
 fn multisets(stages: &[Stages]) -> Vec<Vec<Stages>> {
     let mut all: Vec<Vec<usize>> = (0..stages.len()).map(|i| vec![i]).collect();
     let mut groups = Vec::new();

@@ -1,18 +1,18 @@
-//! The sizing `opt`: nobody below his proportional share, no node over-allocated, and the best of what there is.
+//! The sizing `opt`: no job below its proportional share, no node over-allocated, and the best use of the rest.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 
 use dovetail_model::run::RunRecord;
-use dovetail_model::{ClusterSpec, JobId, JobSpec, Rate, Share};
+use dovetail_model::{ClusterSpec, JobKey, JobSpec, Rate, Share};
 use dovetail_policies::sizing::opt::{BUDGET, Weight, cluster_bound};
 use dovetail_policies::{Overrides, build};
 use dovetail_sim::{SimConfig, simulate};
 use dovetail_workload::{Format, SensitivityTable, Workload, read_from};
 use proptest::prelude::*;
 
-/// Models of Synergy with the time of an iteration at the proportional share.
+/// Synergy's models with the iteration time at the proportional share.
 const MODELS: [(&str, f64); 10] = [
     ("alexnet", 0.6),
     ("res18", 0.64),
@@ -57,9 +57,9 @@ fn ends(record: &RunRecord) -> Vec<f64> {
 }
 
 #[test]
-fn cpus_that_language_models_leave_go_where_they_bring_most() {
-    // Two AlexNets of 3000 s at their proportional share; what six others leave is 18 CPUs and 375 GB. The best is 12
-    // CPUs at speed 2.94 for one and 6 at 1.75 for the other, until the first is done.
+fn cpus_that_language_models_leave_are_used_where_they_gain_most() {
+    // Two AlexNets of 3000 s at their proportional share; six other jobs leave 18 CPUs and 375 GB. The optimum is 12
+    // CPUs at speed 2.94 for one and 6 at 1.75 for the other, until the first finishes.
     let mut lines = "0,alexnet,0,5000,1\n1,alexnet,0,5000,1\n".to_owned();
     (2..8).for_each(|i| lines += &format!("{i},gnmt,0,100000,1\n"));
     let ends = ends(&run(&workload(&lines), 1, "fifo-backfill", "opt"));
@@ -82,10 +82,10 @@ fn cpus_that_language_models_leave_go_where_they_bring_most() {
 }
 
 #[test]
-fn the_bound_of_a_cluster_is_met_where_one_node_is_all() {
+fn the_bound_of_a_cluster_is_reached_with_a_single_node() {
     let table = SensitivityTable::builtin("synergy-3").unwrap();
     let job = |i: u32, model: &str| {
-        let mut spec = JobSpec::new(JobId(i), 1);
+        let mut spec = JobSpec::new(JobKey(i), 1);
         spec.sensitivity = Some(Arc::clone(&table.find(model, 1, None).unwrap().sensitivity));
         spec
     };
@@ -135,9 +135,9 @@ fn every_order_can_have_it() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Jobs that all fit at once never wait: each is done no later than with its proportional share, alone.
+    /// Jobs that all fit at once never wait: each finishes no later than alone with its proportional share.
     #[test]
-    fn nobody_is_slower_than_with_the_proportional_share(
+    fn no_job_is_slower_than_with_its_proportional_share(
         jobs in prop::collection::vec((0..10usize, 300..5000u32, 0..900u32), 1..=8),
         by_jobs in any::<bool>(),
     ) {

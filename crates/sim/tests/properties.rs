@@ -1,11 +1,11 @@
-//! Promises of the simulator over random clusters, workloads, policies and failures.
+//! Invariants of the simulator over random clusters, workloads, policies and failures.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 
 use dovetail_model::run::{JobRow, RunRecord};
-use dovetail_model::{Command, Event, Generation, JobId, Rate, StopReason, Time, Work};
+use dovetail_model::{AttemptKey, Command, Event, JobKey, Rate, StopReason, Time, Work};
 use dovetail_policies::Overrides;
 use dovetail_sim::{Clock, Failures, Journal, Knowledge, Outage, SimConfig, simulate_with};
 use dovetail_testkit::any::{cases, clusters, on_grid, plain, sharing_policies, steady_policies};
@@ -13,7 +13,7 @@ use dovetail_testkit::{PolicyText, Scenario};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Runs a scenario with every check on.
+/// Runs a scenario with every check enabled.
 fn run(scenario: &Scenario, change: impl FnOnce(&mut SimConfig)) -> (RunRecord, Journal) {
     let mut config = SimConfig::new(scenario.cluster.clone());
     config.check = true;
@@ -25,20 +25,20 @@ fn run(scenario: &Scenario, change: impl FnOnce(&mut SimConfig)) -> (RunRecord, 
     (record.unwrap(), journal)
 }
 
-/// Everything but the wall time, as bytes.
+/// Returns everything except the wall time, as bytes.
 fn bytes(mut record: RunRecord) -> String {
     record.summary.wall_ms = 0.0;
     serde_json::to_string(&record).unwrap()
 }
 
-/// What the journal says of one job.
+/// The progress of one job according to the journal.
 #[derive(Debug, Clone, Copy, Default)]
 struct Account {
     done: Work,
     running: Option<(Time, Rate)>,
     /// Work that was done and lost.
     lost: Work,
-    /// Work the last launch would have brought, one microsecond before its end.
+    /// Work of the last attempt up to one microsecond before its end.
     almost: Work,
     ended: bool,
 }
@@ -50,40 +50,36 @@ impl Account {
     }
 }
 
-/// Adds up the progress of every job; `lose` sees each launch that stopped: the job, why, and the work lost.
-fn accounts(journal: &Journal, mut lose: impl FnMut(JobId, StopReason, Work)) -> BTreeMap<JobId, Account> {
-    let why = |job, generation| {
+/// Adds up the progress of every job; `lose` is called for each stopped attempt with the job, the reason, and the lost work.
+fn accounts(journal: &Journal, mut lose: impl FnMut(JobKey, StopReason, Work)) -> BTreeMap<JobKey, Account> {
+    let why = |job, attempt| {
         let stop = journal.commands.iter().find_map(|(_, command)| match command {
             Command::Stop {
                 job: j,
-                generation: g,
+                attempt: g,
                 reason,
-            } if (*j, *g) == (job, generation) => Some(*reason),
+            } if (*j, *g) == (job, attempt) => Some(*reason),
             _ => None,
         });
-        stop.expect("who stops was told to")
+        stop.expect("a stopped job was asked to stop")
     };
-    let mut accounts: BTreeMap<JobId, Account> = BTreeMap::new();
+    let mut accounts: BTreeMap<JobKey, Account> = BTreeMap::new();
     for (now, event) in &journal.events {
         match *event {
             Event::Started { job, rate, .. } => {
                 accounts.entry(job).or_default().running = Some((*now, rate));
             }
-            // What others on its GPUs do to a job is counted whenever they come or go.
+            // The effect of jobs on the same GPUs is counted whenever one starts or stops.
             Event::Progressed { job, done, rate, .. } => {
                 let account = accounts.entry(job).or_default();
                 (account.done, account.running) = (done, Some((*now, rate)));
             }
-            Event::Stopped {
-                job,
-                generation,
-                done,
-            } => {
+            Event::Stopped { job, attempt, done } => {
                 let account = accounts.entry(job).or_default();
                 let lost = account.up_to(*now).minus(done);
                 account.lost += lost;
                 (account.done, account.running) = (done, None);
-                lose(job, why(job, generation), lost);
+                lose(job, why(job, attempt), lost);
             }
             Event::Exited { job, .. } => {
                 let account = accounts.entry(job).or_default();
@@ -96,7 +92,7 @@ fn accounts(journal: &Journal, mut lose: impl FnMut(JobId, StopReason, Work)) ->
     accounts
 }
 
-/// Whether jobs may share GPUs, and so be slower than alone and yet done earlier.
+/// Returns whether jobs may share GPUs, and so be slower than alone and yet finish earlier.
 fn shares(scenario: &Scenario) -> bool {
     scenario.policy.build().0.grouping.shares()
 }
@@ -115,7 +111,7 @@ fn outages(nodes: usize) -> impl Strategy<Value = Vec<Outage>> {
     prop::collection::vec(outage, 0..8)
 }
 
-/// A scenario, outages, a restart cost and a checkpoint interval.
+/// Draws a scenario, outages, a restart cost and a checkpoint interval.
 fn with_failures() -> impl Strategy<Value = (Scenario, Vec<Outage>, i64, Option<i64>)> {
     scenarios(25).prop_flat_map(|scenario| {
         let nodes = scenario.cluster.nodes.len();
@@ -179,7 +175,7 @@ proptest! {
 
     #[test]
     fn the_same_seed_gives_the_same_bytes(scenario in scenarios(25), seed: u64) {
-        let go = || run(&scenario, |config| {
+        let run_to_end = || run(&scenario, |config| {
             config.seed = seed;
             config.knowledge = Some(Knowledge::Estimate);
             config.failures = Failures {
@@ -188,7 +184,7 @@ proptest! {
                 ..Failures::default()
             };
         });
-        let (one, two) = (go(), go());
+        let (one, two) = (run_to_end(), run_to_end());
         prop_assert_eq!(bytes(one.0), bytes(two.0));
         prop_assert_eq!(one.1, two.1);
     }
@@ -237,7 +233,7 @@ proptest! {
     }
 }
 
-/// Names for the tenants and users random jobs have.
+/// Names the tenants and users of random jobs.
 fn with_names(scenario: &Scenario) -> Scenario {
     let mut named = scenario.clone();
     named.names.tenants = ["default", "x", "y"].map(str::to_owned).into_iter().collect();
@@ -245,18 +241,18 @@ fn with_names(scenario: &Scenario) -> Scenario {
     named
 }
 
-/// Tells the journal's events to a new engine. At each moment facts are told until one answers a command that was not
-/// given yet; then the engine is asked for the next command.
+/// Replays the journal's events in a new engine. At each moment facts are handled until one answers a command that was not
+/// given yet; then the engine is polled for the next command.
 fn again(scenario: &Scenario, clock: Clock, journal: &Journal) -> Vec<(Time, Command)> {
     let mut engine = dovetail_engine::Engine::new(scenario.policy.build().0, clock);
     engine.set_zones(scenario.cluster.zones.clone());
     let mut commands: Vec<(Time, Command)> = Vec::new();
-    let mut launched: BTreeMap<JobId, Generation> = BTreeMap::new();
-    let mut stopped: BTreeMap<JobId, Generation> = BTreeMap::new();
+    let mut launched: BTreeMap<JobKey, AttemptKey> = BTreeMap::new();
+    let mut stopped: BTreeMap<JobKey, AttemptKey> = BTreeMap::new();
     let mut note = |now: Time, command: Command, commands: &mut Vec<(Time, Command)>| {
         match command {
-            Command::Launch { job, generation, .. } => drop(launched.insert(job, generation)),
-            Command::Stop { job, generation, .. } => drop(stopped.insert(job, generation)),
+            Command::Launch { job, attempt, .. } => drop(launched.insert(job, attempt)),
+            Command::Stop { job, attempt, .. } => drop(stopped.insert(job, attempt)),
             Command::Resize { .. } | Command::Reject { .. } => {}
         }
         commands.push((now, command));
@@ -273,8 +269,8 @@ fn again(scenario: &Scenario, clock: Clock, journal: &Journal) -> Vec<(Time, Com
         loop {
             let (launched, stopped): &(BTreeMap<_, _>, BTreeMap<_, _>) = &given;
             let is_due = match event {
-                Event::Started { job, generation, .. } => launched.get(job) == Some(generation),
-                Event::Stopped { job, generation, .. } => stopped.get(job) == Some(generation),
+                Event::Started { job, attempt, .. } => launched.get(job) == Some(attempt),
+                Event::Stopped { job, attempt, .. } => stopped.get(job) == Some(attempt),
                 _ => true,
             };
             if is_due {

@@ -1,4 +1,4 @@
-//! Queue length and blocking index, against a plain sum over all waiting jobs.
+//! Queue length and blocking index, compared with a plain sum over all queued jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use dovetail_sim::{SimConfig, simulate};
 use dovetail_workload::generate::{GenerateSpec, generate};
 use dovetail_workload::parse_cluster;
 
-/// Times in seconds at which each job holds GPUs, from the segments of a run without restart costs.
+/// Returns the times in seconds at which each job holds GPUs, from the segments of a run without restart costs.
 fn held(record: &RunRecord) -> BTreeMap<u32, BTreeSet<(i64, i64)>> {
     let mut held: BTreeMap<u32, BTreeSet<(i64, i64)>> = BTreeMap::new();
     for segment in &record.segments {
@@ -19,7 +19,7 @@ fn held(record: &RunRecord) -> BTreeMap<u32, BTreeSet<(i64, i64)>> {
     held
 }
 
-/// Mean waiting jobs, most waiting jobs and the blocking index.
+/// Mean number of queued jobs, their maximum, and the blocking index.
 fn by_hand(record: &RunRecord) -> (f64, u64, f64) {
     // From, to, time without GPUs at `from`, work left.
     let mut waits: Vec<(i64, i64, f64, f64)> = Vec::new();
@@ -68,7 +68,7 @@ fn by_hand(record: &RunRecord) -> (f64, u64, f64) {
 }
 
 #[test]
-fn queue_length_and_blocking_index_are_what_a_sum_over_waiting_jobs_gives() {
+fn queue_length_and_blocking_index_equal_a_sum_over_queued_jobs() {
     for (policy, seed) in [
         ("fifo", 1),
         ("fifo-backfill", 2),

@@ -1,11 +1,11 @@
-//! CPU and memory by need: what holds whatever comes, over random workloads.
+//! CPU and memory by need: invariants over random workloads.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 
 use dovetail_engine::Clock;
-use dovetail_model::{Allocation, ClusterSpec, Command, JobId, NodeId, Rate, Share, Time, Work};
+use dovetail_model::{Allocation, ClusterSpec, Command, JobKey, NodeId, Rate, Share, Time, Work};
 use dovetail_policies::{Overrides, build};
 use dovetail_sim::{Journal, SimConfig, simulate_with};
 use dovetail_workload::{JobLabel, SensitivityTable, TraceJob, Workload};
@@ -33,7 +33,7 @@ fn workload(jobs: &[Drawn]) -> Workload {
         submit += Time::from_secs(i64::from(*gap));
         let work = Work(u64::from(*work) * 1_000_000);
         let mut job = TraceJob::new(JobLabel::Number(i as u64), submit, work, *gpus);
-        // One in a while was never measured.
+        // Some models were never measured.
         let row = table.rows.get(*model);
         job.sensitivity = row.map(|row| row.sensitivity.clone());
         workload.jobs.push(job);
@@ -46,7 +46,7 @@ fn jobs() -> impl Strategy<Value = Vec<Drawn>> {
     prop::collection::vec((0_usize..13, gpus, 0_u32..400, 1_u32..4000), 1..50)
 }
 
-/// A run that is checked after every step, and its journal.
+/// Runs with all checks after every step, and returns the journal.
 fn journal(jobs: &[Drawn], preset: &str, sizing: &str, cluster: &ClusterSpec, clock: Clock) -> Journal {
     let overrides = Overrides {
         sizing: Some(sizing.to_owned()),
@@ -68,10 +68,10 @@ fn journal(jobs: &[Drawn], preset: &str, sizing: &str, cluster: &ClusterSpec, cl
     journal
 }
 
-/// Calls `look` with everything that is held, after the commands of each moment.
-fn moments(journal: &Journal, mut look: impl FnMut(Time, &BTreeMap<JobId, Allocation>)) {
-    let mut held: BTreeMap<JobId, Allocation> = BTreeMap::new();
-    let ended: BTreeMap<JobId, Time> = journal
+/// Calls `look` with all allocations after the commands of each moment.
+fn moments(journal: &Journal, mut look: impl FnMut(Time, &BTreeMap<JobKey, Allocation>)) {
+    let mut held: BTreeMap<JobKey, Allocation> = BTreeMap::new();
+    let ended: BTreeMap<JobKey, Time> = journal
         .events
         .iter()
         .filter_map(|(at, event)| match event {
@@ -98,7 +98,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn no_server_gives_more_than_it_has(
+    fn no_node_grants_more_than_it_has(
         jobs in jobs(), nodes in 2_u32..5, mixed: bool, sizing in 0_usize..3, preset in 0_usize..4, rounds: bool
     ) {
         let cluster = cluster(nodes, mixed);
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn under_tune_nobody_is_slower_than_with_its_proportional_share(
+    fn under_tune_no_job_is_slower_than_with_its_proportional_share(
         jobs in jobs(), nodes in 2_u32..5, mixed: bool, preset in 0_usize..3
     ) {
         let cluster = cluster(nodes, mixed);
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn under_tune_nothing_is_left_lying_that_would_make_someone_faster(
+    fn under_tune_nothing_is_left_unused_that_would_speed_up_a_job(
         jobs in jobs(), nodes in 1_u32..4, preset in 0_usize..3
     ) {
         let cluster = cluster(nodes, false);
@@ -181,7 +181,7 @@ proptest! {
 
 #[test]
 fn a_running_job_gets_more_and_less_cpu_without_being_stopped() {
-    // Alexnet alone has all it can use; seven others of its kind make it share, and give back when they end.
+    // AlexNet alone has all it can use; seven jobs of the same model make it share, and give back when they end.
     let alexnet = 0;
     let mut jobs = vec![(alexnet, 1, 0, 4000)];
     jobs.extend([(alexnet, 1, 1, 200); 7]);
@@ -206,8 +206,8 @@ fn a_running_job_gets_more_and_less_cpu_without_being_stopped() {
         .iter()
         .filter(|(_, c)| matches!(c, Command::Stop { .. }));
     assert_eq!(stops.count(), 0);
-    let told = journal.events.iter().any(|(_, event)| {
-        matches!(event, dovetail_model::Event::Progressed { job: JobId(0), rate, .. } if *rate != Rate::FULL)
+    let reported = journal.events.iter().any(|(_, event)| {
+        matches!(event, dovetail_model::Event::Progressed { job: JobKey(0), rate, .. } if *rate != Rate::FULL)
     });
-    assert!(told, "the engine hears of the new speed");
+    assert!(reported, "the engine is reported the new speed");
 }

@@ -11,7 +11,7 @@ use dovetail_sim::{SimConfig, compat, simulate};
 use dovetail_testkit::shared;
 use dovetail_workload::{Format, SensitivityTable, Workload, read};
 
-/// Four servers of 8 GPUs, 24 CPUs and 500 GB, as all runs of the reference have them.
+/// Four servers of 8 GPUs, 24 CPUs and 500 GB, as in all runs of the reference.
 fn cluster() -> ClusterSpec {
     let mut cluster = ClusterSpec::uniform(4, 8);
     for node in cluster.nodes.values_mut() {
@@ -20,14 +20,14 @@ fn cluster() -> ClusterSpec {
     cluster
 }
 
-/// The jobs of a run: its results are a trace in themselves.
+/// Returns the jobs of a run: its results are a trace themselves.
 fn jobs_of(path: &Path) -> Workload {
     let mut workload = read(path, Some(Format::Synergy)).unwrap_or_else(|e| panic!("{e}"));
     workload.join_sensitivity(&SensitivityTable::of_cluster(&cluster()).unwrap());
     workload
 }
 
-/// Every job that ended in the reference ends at the same time here; otherwise the first that does not is named.
+/// Checks that every job that ended in the reference ends at the same time here; the message names the first that does not.
 fn every_job(path: &Path, order: &str, sizing: &str) -> Result<usize, String> {
     let file = path.file_name().unwrap().to_string_lossy().into_owned();
     let workload = jobs_of(path);

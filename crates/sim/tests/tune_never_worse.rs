@@ -1,4 +1,4 @@
-//! On Synergy's own workloads `tune` is never behind `proportional` or `greedy`, and close to what there is to have.
+//! On Synergy's own workloads `tune` is never worse than `proportional` or `greedy`, and close to the bound.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use dovetail_sim::{Journal, SimConfig, Speeds, simulate_with, speeds};
 use dovetail_testkit::shared;
 use dovetail_workload::{Format, SensitivityTable, Workload, read};
 
-/// The traces that come with Synergy, and jobs that its generator made: on one GPU each, and on 1 to 16.
+/// The traces that come with Synergy, and jobs from its generator: on one GPU each, and on 1 to 16.
 const WORKLOADS: [(&str, &str); 5] = [
     ("static", "inputs/static_100job.csv"),
     ("dynamic", "inputs/dynamic_srtf.csv"),
@@ -26,7 +26,7 @@ fn cluster() -> ClusterSpec {
     cluster
 }
 
-/// The average JCT in hours, and speeds beside their bound.
+/// Returns the average JCT in hours, and speeds with their bound.
 fn run(workload: &Workload, order: &str, sizing: &str) -> (f64, Speeds) {
     let overrides = Overrides {
         sizing: Some(sizing.to_owned()),
@@ -47,7 +47,7 @@ fn run(workload: &Workload, order: &str, sizing: &str) -> (f64, Speeds) {
 }
 
 #[test]
-fn tune_is_never_behind_proportional_or_greedy() {
+fn tune_is_never_worse_than_proportional_or_greedy() {
     let Some(folder) = shared(env!("CARGO_MANIFEST_DIR"), "synergy") else {
         return;
     };

@@ -1,10 +1,10 @@
-//! The 0/1 knapsack, and for each chosen item what the others could have had without it.
+//! The 0/1 knapsack problem, and for each chosen item the best gain of the others without it.
 //!
-//! Where the table is small the answer is exact, by dynamic programming over capacities from both ends of the list, so
-//! that leaving out each item in turn costs one row and not a solution of its own. Where it would be large the answer
-//! is greedy by gain per weight, or the best single item if that is more: never less than half of the best there is.
+//! If the table is small the solution is exact, by dynamic programming over capacities from both ends of the list, so that
+//! leaving out each item in turn costs one row instead of a solution of its own. If the table would be large the solution is
+//! greedy by gain per weight, or the best single item if that is more: at least half of the optimum.
 
-/// One item: what it weighs and what it brings. Gains of all items together must stay below 2^63.
+/// One item. The gains of all items together must stay below 2^63.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item {
     /// Weight.
@@ -16,26 +16,26 @@ pub struct Item {
 /// Items that fit together.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Packing {
-    /// Their places in the list, rising.
+    /// Their indices, ascending.
     pub chosen: Vec<usize>,
-    /// What they bring together.
+    /// Their total gain.
     pub gain: u64,
-    /// Beside each chosen item: what all others could bring if it were not there. Never less than what the others bring
-    /// in this packing.
+    /// For each chosen item: the best gain of all others if it did not exist. At least what the others gain in this
+    /// packing.
     pub without: Vec<u64>,
-    /// Whether no packing brings more.
+    /// Whether the packing is proven optimal.
     pub exact: bool,
 }
 
-/// Items times capacities up to which the answer is exact: two tables of eight megabytes.
+/// Number of items times capacities up to which the solution is exact: two tables of eight megabytes.
 pub const EXACT_CELLS: usize = 1 << 20;
 
-/// The best items that fit into the capacity. Among equals the earlier ones are taken.
+/// Returns the best items that fit into the capacity. Ties go to earlier items.
 pub fn pack(items: &[Item], capacity: u32) -> Packing {
     pack_within(items, capacity, EXACT_CELLS)
 }
 
-/// Like [`pack`], exact up to so many cells.
+/// Like [`pack`], exact up to this many table cells.
 pub fn pack_within(items: &[Item], capacity: u32, exact_cells: usize) -> Packing {
     let weight: u64 = items.iter().map(|i| u64::from(i.weight)).sum();
     if weight <= u64::from(capacity) {
@@ -55,7 +55,7 @@ pub fn pack_within(items: &[Item], capacity: u32, exact_cells: usize) -> Packing
     packing
 }
 
-/// Everything fits: nobody stands in anybody's way.
+/// All items fit, so none takes room from another.
 fn all(items: &[Item]) -> Packing {
     let gain: u64 = items.iter().map(|i| i.gain).sum();
     Packing {
@@ -66,7 +66,7 @@ fn all(items: &[Item]) -> Packing {
     }
 }
 
-/// Best gains of the first so many items, capacity by capacity, row by row.
+/// Best gains of the first items: one row per number of items, one column per capacity.
 fn rows<'a>(items: impl Iterator<Item = &'a Item>, capacity: usize) -> Vec<Vec<u64>> {
     let mut rows = vec![vec![0; capacity + 1]];
     for item in items {
@@ -110,7 +110,7 @@ fn greedy(items: &[Item], capacity: u32) -> Packing {
     order.sort_by(|a, b| {
         let (a, b) = (&items[*a], &items[*b]);
         let left = u128::from(b.gain) * u128::from(a.weight);
-        // What weighs nothing comes first, whatever it brings: as a fraction it would be equal to everything.
+        // Weightless items come first whatever their gain: as a fraction they would equal everything.
         let weightless = (b.weight == 0).cmp(&(a.weight == 0));
         weightless.then_with(|| left.cmp(&(u128::from(a.gain) * u128::from(b.weight))))
     });
@@ -127,7 +127,7 @@ fn greedy(items: &[Item], capacity: u32) -> Packing {
     }
 }
 
-/// What fits in this order, or the best single item if it brings more.
+/// Takes what fits in this order, or the best single item if it gains more. Ignores item `but`.
 fn fill(items: &[Item], order: &[usize], capacity: u32, but: Option<usize>) -> (Vec<usize>, u64) {
     let (mut chosen, mut gain, mut room) = (Vec::new(), 0, capacity);
     let offered = || order.iter().copied().filter(|i| Some(*i) != but);

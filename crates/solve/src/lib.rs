@@ -1,7 +1,7 @@
-//! Optimisation algorithms that know nothing of jobs, nodes or time.
+//! Optimisation algorithms, independent of jobs, nodes and time.
 //!
-//! Everything here is a pure function of its arguments: no clock, no I/O, no hash order, no randomness, and integers
-//! throughout, so that the same input gives the same answer on every machine.
+//! Every function depends only on its arguments: no clock, no I/O, no hash order, no randomness, and integers throughout, so
+//! the same input gives the same result on every machine.
 
 pub mod choice;
 pub mod knapsack;

@@ -1,96 +1,97 @@
-//! What the fake cluster does with happenings and orders.
+//! How the fake cluster carries out events of a story and commands of the engine.
 
-use dovetail_model::{Allocation, Command, Event, Generation, JobId, NodeId, Outcome, Time};
+use dovetail_model::{Allocation, AttemptKey, Command, Event, JobKey, NodeId, Outcome, Time};
 
 use crate::network::Network;
-use crate::reality::Found;
-use crate::scenario::Happening;
-use crate::world::{Due, World};
+use crate::nodes::StopTarget;
+use crate::scenario::StoryEvent;
+use crate::world::{Action, World};
 
 impl World {
-    pub(crate) fn happens(&mut self, happening: Happening) {
-        match happening {
-            Happening::Submit(job) => {
+    /// Carries out an event of the story.
+    pub(crate) fn carry_out(&mut self, event: StoryEvent) {
+        match event {
+            StoryEvent::Submit(job) => {
                 let spec = self.scenario.jobs[job.0 as usize].spec(job);
-                self.tell_often(Event::Submitted(spec));
+                self.handle_repeatedly(Event::Submitted(spec));
             }
-            Happening::Cancel(job) => self.tell_often(Event::Cancelled { job }),
-            Happening::Fail(job) => {
-                if let Some((generation, _)) = self.reality.running(job) {
-                    self.end(job, generation, Outcome::Failed);
+            StoryEvent::Cancel(job) => self.handle_repeatedly(Event::Cancelled { job }),
+            StoryEvent::Fail(job) => {
+                if let Some((attempt, _)) = self.nodes.running(job) {
+                    self.end(job, attempt, Outcome::Failed);
                 }
             }
-            Happening::NodeDown(node) => {
-                self.reality.node_down(node, self.now);
-                self.tell_twice(Event::NodeDown { node });
+            StoryEvent::NodeDown(node) => {
+                self.nodes.node_down(node, self.now);
+                self.handle_twice(Event::NodeDown { node });
             }
-            Happening::NodeUp(node) => self.node_up(node),
-            Happening::Drain(node) => self.tell_twice(Event::NodeDraining { node }),
-            Happening::Resume(node) => self.tell_twice(Event::NodeResumed { node }),
-            Happening::Explain(_) => unreachable!("questions are asked at the end of the moment"),
+            StoryEvent::NodeUp(node) => self.node_up(node),
+            StoryEvent::Drain(node) => self.handle_twice(Event::NodeDraining { node }),
+            StoryEvent::Resume(node) => self.handle_twice(Event::NodeResumed { node }),
+            StoryEvent::Explain(_) => unreachable!("jobs are explained at the end of the moment"),
         }
     }
 
     fn node_up(&mut self, node: NodeId) {
-        self.reality.node_up(node);
+        self.nodes.node_up(node);
         let spec = self.scenario.cluster.nodes[node].clone();
-        self.tell_twice(Event::NodeUp { node, spec });
+        self.handle_twice(Event::NodeUp { node, spec });
     }
 
-    /// An order reaches the node.
-    pub(crate) fn order(&mut self, command: Command) {
+    /// Carries out a command that has reached the node.
+    pub(crate) fn obey(&mut self, command: Command) {
         match command {
             Command::Launch {
                 job,
-                generation,
+                attempt,
                 allocation,
             } => {
-                if self.reality.launch(job, generation, &allocation) {
-                    let delay = self.scenario.manner.start_delay;
-                    self.later(delay, Due::Begin(job, generation, allocation));
+                if self.nodes.launch(job, attempt, &allocation) {
+                    let delay = self.scenario.behaviour.start_delay;
+                    self.later(delay, Action::Begin(job, attempt, allocation));
                 }
             }
-            Command::Stop { job, generation, .. } => match self.reality.find(job, generation) {
-                Found::Running => self.later(self.scenario.manner.stop_delay, Due::Halt(job, generation)),
-                Found::Ended(outcome) => self.answer(Event::Exited {
+            Command::Stop { job, attempt, .. } => match self.nodes.stop_target(job, attempt) {
+                StopTarget::Running => {
+                    self.later(self.scenario.behaviour.stop_delay, Action::Halt(job, attempt))
+                }
+                StopTarget::Ended(outcome) => self.answer(Event::Exited {
                     job,
-                    generation,
+                    attempt,
                     outcome,
                 }),
-                Found::Nothing => self.answer(Event::Stopped {
+                StopTarget::Missing => self.answer(Event::Stopped {
                     job,
-                    generation,
-                    done: self.reality.done(job, self.now),
+                    attempt,
+                    done: self.nodes.done(job, self.now),
                 }),
             },
             Command::Resize {
                 job,
-                generation,
+                attempt,
                 allocation,
-            } => self.reality.resize(job, generation, &allocation),
+            } => self.nodes.resize(job, attempt, &allocation),
             Command::Reject { .. } => {}
         }
     }
 
-    pub(crate) fn begin(&mut self, job: JobId, generation: Generation, allocation: &Allocation) {
+    /// Lets a launched job make progress.
+    pub(crate) fn begin(&mut self, job: JobKey, attempt: AttemptKey, allocation: &Allocation) {
         let truth = &self.scenario.jobs[job.0 as usize].job;
         let rate = truth.scaling.rate(allocation.gpus(), truth.gpus);
-        let Some(end) = self.reality.begin(job, generation, rate, self.now) else {
+        let Some(end) = self.nodes.begin(job, attempt, rate, self.now) else {
             return;
         };
-        self.at(end, Due::End(job, generation));
-        self.answer(Event::Started {
-            job,
-            generation,
-            rate,
-        });
+        self.schedule(end, Action::End(job, attempt));
+        self.answer(Event::Started { job, attempt, rate });
         if let Some(delay) = self.network.as_mut().map(Network::delay) {
-            self.later(delay, Due::Report(job, generation));
+            self.later(delay, Action::Report(job, attempt));
         }
     }
 
-    pub(crate) fn end(&mut self, job: JobId, generation: Generation, outcome: Outcome) {
-        if self.reality.end(job, generation, outcome, self.now) {
+    /// Ends a job, unless it has stopped before.
+    pub(crate) fn end(&mut self, job: JobKey, attempt: AttemptKey, outcome: Outcome) {
+        if self.nodes.end(job, attempt, outcome, self.now) {
             let how = match outcome {
                 Outcome::Completed => "done",
                 Outcome::Failed => "failed",
@@ -98,32 +99,30 @@ impl World {
             self.note(format!("{how} {}", self.name(job)));
             self.answer(Event::Exited {
                 job,
-                generation,
+                attempt,
                 outcome,
             });
         }
     }
 
-    pub(crate) fn halt(&mut self, job: JobId, generation: Generation) {
-        if self.reality.halt(job, generation, self.now) {
-            if self.scenario.manner.stop_delay > Time::ZERO {
+    /// Stops a job, unless it has ended before.
+    pub(crate) fn halt(&mut self, job: JobKey, attempt: AttemptKey) {
+        if self.nodes.halt(job, attempt, self.now) {
+            if self.scenario.behaviour.stop_delay > Time::ZERO {
                 self.note(format!("stopped {}", self.name(job)));
             }
-            let done = self.reality.done(job, self.now);
-            self.answer(Event::Stopped {
-                job,
-                generation,
-                done,
-            });
+            let done = self.nodes.done(job, self.now);
+            self.answer(Event::Stopped { job, attempt, done });
         }
     }
 
-    pub(crate) fn report(&mut self, job: JobId, generation: Generation) {
-        if let Some((_, rate)) = self.reality.running(job).filter(|(g, _)| *g == generation) {
-            let done = self.reality.done(job, self.now);
+    /// Reports the progress of a running job.
+    pub(crate) fn report(&mut self, job: JobKey, attempt: AttemptKey) {
+        if let Some((_, rate)) = self.nodes.running(job).filter(|(g, _)| *g == attempt) {
+            let done = self.nodes.done(job, self.now);
             self.answer(Event::Progressed {
                 job,
-                generation,
+                attempt,
                 done,
                 rate,
             });

@@ -1,58 +1,58 @@
-//! What tests are written with: stories of a few lines, a fake cluster that can misbehave by seed, and random
-//! clusters, workloads, policies and histories.
+//! Tools for tests: stories of a few lines, a fake cluster that misbehaves by seed, and random clusters, workloads, policies
+//! and histories.
 //!
-//! A [`Scenario`] is a cluster, a policy and what happens to them. It reads and writes itself as a *story*: random
-//! scenarios print as stories, so what a property finds can be pasted into a test that stays.
+//! A [`Scenario`] is a cluster, a policy and the events of a test. It is parsed from and printed as a *story*, so a failing
+//! case of a property can be pasted into a regression test.
 //!
-//! [`check`] is the one door: it tells a story to a [`World`], which drives the engine, and compares the trace.
+//! [`check`] runs a story in a [`World`], which drives the engine, and compares the trace.
 
 pub mod any;
 mod drive;
 mod network;
+mod nodes;
 mod parse;
-mod reality;
+mod print;
 mod replay;
 mod scenario;
 mod shared;
-mod words;
 mod world;
 
 pub use network::Network;
-pub use replay::{Op, replay};
-pub use scenario::{Happening, Manner, PolicyText, Scenario, StoryJob};
+pub use replay::{Call, replay};
+pub use scenario::{Behaviour, PolicyText, Scenario, StoryEvent, StoryJob};
 pub use shared::shared;
 pub use world::World;
 
-/// Tells the story and compares the trace with the expected one, line by line; indentation does not matter.
+/// Runs the story and compares the trace with the expected one, line by line; indentation does not matter.
 ///
-/// The engine's invariants, and those of the fake cluster, are checked after every step.
+/// The invariants of the engine and of the fake cluster are checked after every step.
 ///
 /// # Panics
-/// Shows both traces where they differ, and the broken promise where one is broken.
+/// Panics if the traces differ, or if an invariant does not hold.
 pub fn check(story: &str, expected: &str) {
-    let trace = tell(story);
+    let trace = trace(story);
     let lines = |text: &str| -> Vec<String> {
         let trimmed = text.lines().map(|line| line.trim().to_owned());
         trimmed.filter(|line| !line.is_empty()).collect()
     };
-    let (ours, wanted) = (lines(&trace), lines(expected));
-    let differs = (0..ours.len().max(wanted.len())).find(|i| ours.get(*i) != wanted.get(*i));
+    let (actual, expected) = (lines(&trace), lines(expected));
+    let differs = (0..actual.len().max(expected.len())).find(|i| actual.get(*i) != expected.get(*i));
     if let Some(i) = differs {
-        let line = |lines: &[String]| lines.get(i).cloned().unwrap_or("(the end)".to_owned());
+        let line = |lines: &[String]| lines.get(i).cloned().unwrap_or("(end of trace)".to_owned());
         panic!(
-            "line {} differs:\n  expected: {}\n  is:       {}\n\nthe whole trace:\n{trace}",
+            "line {} differs:\n  expected: {}\n  actual:   {}\n\nfull trace:\n{trace}",
             i + 1,
-            line(&wanted),
-            line(&ours)
+            line(&expected),
+            line(&actual)
         );
     }
 }
 
-/// Tells the story and returns its trace.
+/// Runs the story and returns its trace.
 ///
 /// # Panics
-/// Names the line that cannot be read, or the broken promise.
-pub fn tell(story: &str) -> String {
+/// Panics if a line of the story is invalid, or if an invariant does not hold.
+pub fn trace(story: &str) -> String {
     let scenario: Scenario = story.parse().unwrap_or_else(|e| panic!("{e}\n{story}"));
     let mut world = World::new(&scenario);
     world.run();

@@ -1,25 +1,25 @@
-//! A network that misbehaves by seed.
+//! An unreliable network.
 
 use dovetail_model::Time;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Delays, repeats and reorders messages; one that is dropped is sent again until it arrives. The same seed
-/// misbehaves in the same way.
+/// A network that delays, repeats and reorders messages; a dropped message is sent again until it arrives. The same seed
+/// gives the same behaviour.
 #[derive(Debug, Clone)]
 pub struct Network {
     generator: ChaCha8Rng,
 }
 
 impl Network {
-    /// The network of this seed.
+    /// Returns the network with this seed.
     pub fn new(seed: u64) -> Self {
         Self {
             generator: ChaCha8Rng::seed_from_u64(seed),
         }
     }
 
-    /// When a message that is sent now arrives, counted from now; more than once if it is repeated.
+    /// Returns the delays with which a message sent now arrives; several if it is repeated.
     pub fn arrivals(&mut self) -> Vec<Time> {
         let first = self.delay();
         let mut arrivals = vec![first];
@@ -30,7 +30,7 @@ impl Network {
         arrivals
     }
 
-    /// Mostly at once, sometimes after seconds, now and then only after it was dropped and sent again.
+    /// Returns a delay: usually none, sometimes seconds, rarely that of a message that was dropped and sent again.
     pub fn delay(&mut self) -> Time {
         match self.below(20) {
             0..8 => Time::ZERO,
@@ -40,7 +40,7 @@ impl Network {
         }
     }
 
-    /// True once in `n` times.
+    /// Returns true with a probability of 1/n.
     pub fn one_in(&mut self, n: i64) -> bool {
         self.below(n) == 0
     }

@@ -1,14 +1,14 @@
-//! Reading a story.
+//! Parsing stories.
 //!
 //! ```text
-//! cluster 2x4 1x8,type=v100,cpu=16,mem=64 | 2x4     # `|` begins another rack; cores and GiB of each node
+//! cluster 2x4 1x8,type=v100,cpu=16,mem=64 | 2x4     # `|` begins another rack; `cpu` in cores and `mem` in GiB per node
 //! policy srsf placement=spread admission=caps:tenant=8
-//! rounds 60s                                          # without it, decisions are taken at every event
+//! rounds 60s                                          # without this line, decisions are taken at every event
 //! start-delay 1s
 //! stop-delay 3s
 //! chaos 42
 //! 0 submit a gpus=4 work=100s tenant=x user=u min=1 max=8 type=v100 cpu=2 mem=8 gpumem=6432 expect=none amdahl=0.9
-//! 0 submit b stages=20/60/10                         # milliseconds of data, GPU and network in an iteration
+//! 0 submit b stages=20/60/10                         # milliseconds of data, GPU and network per iteration
 //! 5 node-down 0
 //! 9 node-up 0
 //! 9 drain 1
@@ -23,11 +23,10 @@ use std::str::FromStr;
 use dovetail_engine::Clock;
 use dovetail_model::ids::{Id, IdVec};
 use dovetail_model::stages::Stages;
-use dovetail_model::{ClusterSpec, JobId, NodeId, NodeSpec, Scaling, Time, Work, Zone, ZoneId};
-use dovetail_policies::knobs::parse_span;
+use dovetail_model::{ClusterSpec, JobKey, NodeId, NodeSpec, Scaling, Time, Work, Zone, ZoneId, parse_span};
 use dovetail_workload::{JobLabel, TraceJob};
 
-use crate::scenario::{Happening, PolicyText, Scenario, StoryJob};
+use crate::scenario::{PolicyText, Scenario, StoryEvent, StoryJob};
 
 impl FromStr for Scenario {
     type Err = String;
@@ -37,30 +36,30 @@ impl FromStr for Scenario {
         for line in story.lines() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if !line.is_empty() {
-                read_line(&mut scenario, line).map_err(|e| format!("in the story, `{line}`: {e}"))?;
+                parse_line(&mut scenario, line).map_err(|e| format!("invalid line `{line}`: {e}"))?;
             }
         }
         Ok(scenario)
     }
 }
 
-fn read_line(scenario: &mut Scenario, line: &str) -> Result<(), String> {
+fn parse_line(scenario: &mut Scenario, line: &str) -> Result<(), String> {
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
     let rest = rest.trim();
     match word {
         "cluster" => scenario.cluster = cluster(rest)?,
         "policy" => scenario.policy = policy(rest)?,
         "rounds" => scenario.clock = Clock::rounds(span(rest)?),
-        "start-delay" => scenario.manner.start_delay = span(rest)?,
-        "stop-delay" => scenario.manner.stop_delay = span(rest)?,
-        "chaos" => scenario.manner.chaos = Some(number(rest)?),
+        "start-delay" => scenario.behaviour.start_delay = span(rest)?,
+        "stop-delay" => scenario.behaviour.stop_delay = span(rest)?,
+        "chaos" => scenario.behaviour.chaos = Some(number(rest)?),
         at => {
             let at = Time::from_secs_f64(number(at)?);
-            if scenario.happenings.last().is_some_and(|(last, _)| *last > at) {
-                return Err("lines come in order of time".to_owned());
+            if scenario.events.last().is_some_and(|(last, _)| *last > at) {
+                return Err("lines must be in order of time".to_owned());
             }
-            let happening = happening(scenario, at, rest)?;
-            scenario.happenings.push((at, happening));
+            let event = event(scenario, at, rest)?;
+            scenario.events.push((at, event));
         }
     }
     if scenario.policy.overrides.tenancy.is_some() {
@@ -69,48 +68,48 @@ fn read_line(scenario: &mut Scenario, line: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn happening(scenario: &mut Scenario, at: Time, text: &str) -> Result<Happening, String> {
+fn event(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryEvent, String> {
     let (verb, what) = text.split_once(' ').unwrap_or((text, ""));
     let node = |scenario: &Scenario| {
         let node = NodeId(number(what)?);
-        let there = scenario.cluster.nodes.get(node).is_some();
-        there.then_some(node).ok_or(format!("there is no node {node}"))
+        let exists = scenario.cluster.nodes.get(node).is_some();
+        exists.then_some(node).ok_or(format!("unknown node {node}"))
     };
-    let job = |scenario: &Scenario| scenario.find(what).ok_or(format!("there is no job {what}"));
+    let job = |scenario: &Scenario| scenario.find(what).ok_or(format!("unknown job {what}"));
     Ok(match verb {
         "submit" => {
-            let id = JobId(scenario.jobs.len() as u32);
+            let id = JobKey(scenario.jobs.len() as u32);
             let job = story_job(scenario, at, what)?;
             scenario.jobs.push(job);
-            Happening::Submit(id)
+            StoryEvent::Submit(id)
         }
-        "cancel" => Happening::Cancel(job(scenario)?),
-        "fail" => Happening::Fail(job(scenario)?),
-        "explain" => Happening::Explain(job(scenario)?),
-        "node-down" => Happening::NodeDown(node(scenario)?),
-        "node-up" => Happening::NodeUp(node(scenario)?),
-        "drain" => Happening::Drain(node(scenario)?),
-        "resume" => Happening::Resume(node(scenario)?),
-        _ => return Err(format!("`{verb}` is not something that happens")),
+        "cancel" => StoryEvent::Cancel(job(scenario)?),
+        "fail" => StoryEvent::Fail(job(scenario)?),
+        "explain" => StoryEvent::Explain(job(scenario)?),
+        "node-down" => StoryEvent::NodeDown(node(scenario)?),
+        "node-up" => StoryEvent::NodeUp(node(scenario)?),
+        "drain" => StoryEvent::Drain(node(scenario)?),
+        "resume" => StoryEvent::Resume(node(scenario)?),
+        _ => return Err(format!("unknown event `{verb}`")),
     })
 }
 
 fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, String> {
-    let mut words = text.split_whitespace();
-    let name = words.next().ok_or("a job needs a name")?;
+    let mut fields = text.split_whitespace();
+    let name = fields.next().ok_or("missing name of the job")?;
     if scenario.find(name).is_some() {
-        return Err(format!("there is a job {name} already"));
+        return Err(format!("job {name} exists already"));
     }
     let label = JobLabel::from_text(name);
     let mut job = TraceJob::new(label, at, Work(100_000_000), 1);
-    let (mut least, mut most, mut expected, mut three) = (None, None, None, None);
-    for word in words {
-        let (key, value) = pair(word)?;
+    let (mut min_gpus, mut max_gpus, mut expected, mut job_stages) = (None, None, None, None);
+    for field in fields {
+        let (key, value) = pair(field)?;
         match key {
             "gpus" => job.gpus = number(value)?,
             "work" => job.work = work(value)?,
-            "min" => least = Some(number(value)?),
-            "max" => most = Some(number(value)?),
+            "min" => min_gpus = Some(number(value)?),
+            "max" => max_gpus = Some(number(value)?),
             "tenant" => job.tenant = named(&mut scenario.names.tenants, value),
             "user" => job.user = named(&mut scenario.names.users, value),
             "priority" => job.priority = number(value)?,
@@ -119,26 +118,27 @@ fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, 
             "mem" => job.memory_mib_per_gpu = number::<u64>(value)? * 1024,
             "gpumem" => job.gpu_memory_mib = number(value)?,
             "curve" => {
-                let curve = crate::words::curve_of(value);
-                job.sensitivity = Some(curve.ok_or_else(|| format!("there is no curve of `{value}`"))?);
+                let curve = crate::print::curve_of(value);
+                job.sensitivity = Some(curve.ok_or_else(|| format!("unknown model `{value}`"))?);
             }
             "expect" if value == "none" => expected = Some(None),
             "expect" => expected = Some(Some(work(value)?)),
-            "stages" => three = Some(stages(value)?),
+            "stages" => job_stages = Some(stages(value)?),
             "amdahl" => {
                 job.scaling = Scaling::Amdahl {
                     parallel_ppm: (number::<f64>(value)? * 1e6).round() as u32,
                 };
             }
-            _ => return Err(format!("a job has no `{key}`")),
+            _ => return Err(format!("unknown key `{key}` of a job")),
         }
     }
-    (job.min_gpus, job.max_gpus) = (least.unwrap_or(job.gpus), most.unwrap_or(job.gpus));
+    job.min_gpus = min_gpus.unwrap_or(job.gpus);
+    job.max_gpus = max_gpus.unwrap_or(job.gpus);
     let expected = expected.unwrap_or(Some(job.work));
     Ok(StoryJob {
         job,
         expected,
-        stages: three,
+        stages: job_stages,
     })
 }
 
@@ -151,13 +151,15 @@ fn stages(text: &str) -> Result<Stages, String> {
             network * 1000,
             (data + gpu + network) * 1000,
         )),
-        _ => Err(format!("`{text}` is not like 20/60/10")),
+        _ => Err(format!(
+            "invalid stages `{text}`: expected milliseconds such as 20/60/10"
+        )),
     }
 }
 
 fn policy(text: &str) -> Result<PolicyText, String> {
     let mut words = text.split_whitespace();
-    let mut policy = PolicyText::preset(words.next().ok_or("a policy needs a name")?);
+    let mut policy = PolicyText::preset(words.next().ok_or("missing name of the policy")?);
     for word in words {
         let (kind, part) = pair(word)?;
         let over = &mut policy.overrides;
@@ -169,7 +171,7 @@ fn policy(text: &str) -> Result<PolicyText, String> {
             "grouping" => &mut over.grouping,
             "placement" => &mut over.placement,
             "tenancy" => &mut over.tenancy,
-            _ => return Err(format!("a policy has no part `{kind}`")),
+            _ => return Err(format!("unknown part `{kind}` of a policy")),
         };
         *slot = Some(part.to_owned());
     }
@@ -187,7 +189,9 @@ fn cluster(text: &str) -> Result<ClusterSpec, String> {
         }
         let mut parts = word.split(',');
         let size = parts.next().unwrap_or_default();
-        let (nodes, gpus) = size.split_once('x').ok_or(format!("`{word}` is not like 2x4"))?;
+        let (nodes, gpus) = size
+            .split_once('x')
+            .ok_or(format!("invalid nodes `{word}`: expected a size such as 2x4"))?;
         let mut spec = NodeSpec::plain("", number(gpus)?);
         spec.zone = zone;
         for part in parts {
@@ -197,7 +201,7 @@ fn cluster(text: &str) -> Result<ClusterSpec, String> {
                 "cpu" => spec.cpu_milli = milli(value)?,
                 "mem" => spec.memory_mib = number::<u64>(value)? * 1024,
                 "gpumem" => spec.gpu_memory_mib = number(value)?,
-                _ => return Err(format!("a node has no `{key}`")),
+                _ => return Err(format!("unknown key `{key}` of a node")),
             }
         }
         for _ in 0..number::<u32>(nodes)? {
@@ -214,11 +218,12 @@ fn named<I: Id>(names: &mut IdVec<I, String>, name: &str) -> I {
 }
 
 fn pair(word: &str) -> Result<(&str, &str), String> {
-    word.split_once('=').ok_or(format!("`{word}` is not KEY=VALUE"))
+    word.split_once('=')
+        .ok_or(format!("invalid field `{word}`: expected KEY=VALUE"))
 }
 
 fn number<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("`{text}` is not a number here"))
+    text.parse().map_err(|_| format!("invalid number `{text}`"))
 }
 
 fn milli(text: &str) -> Result<u32, String> {
@@ -226,7 +231,7 @@ fn milli(text: &str) -> Result<u32, String> {
 }
 
 fn span(text: &str) -> Result<Time, String> {
-    parse_span(text).ok_or(format!("`{text}` is not a span of time"))
+    parse_span(text).ok_or(format!("invalid duration `{text}`"))
 }
 
 fn work(text: &str) -> Result<Work, String> {
@@ -238,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_story_prints_as_it_was_written() {
+    fn a_parsed_story_is_printed_unchanged() {
         let story = "\
 cluster 2x4 1x8,type=v100,cpu=16,mem=64 | 1x4,mem=7,gpumem=16000
 policy srsf:1 admission=caps:tenant=8 placement=spread
@@ -258,13 +263,13 @@ chaos 42
     }
 
     #[test]
-    fn mistakes_are_named() {
-        let say = |story: &str| story.parse::<Scenario>().unwrap_err();
+    fn errors_name_the_invalid_line() {
+        let error = |story: &str| story.parse::<Scenario>().unwrap_err();
         assert_eq!(
-            say("cluster 1x4\n5 node-down 3"),
-            "in the story, `5 node-down 3`: there is no node 3"
+            error("cluster 1x4\n5 node-down 3"),
+            "invalid line `5 node-down 3`: unknown node 3"
         );
-        assert!(say("0 submit a size=3").ends_with("a job has no `size`"));
-        assert!(say("5 submit a\n4 submit b").ends_with("lines come in order of time"));
+        assert!(error("0 submit a size=3").ends_with("unknown key `size` of a job"));
+        assert!(error("5 submit a\n4 submit b").ends_with("lines must be in order of time"));
     }
 }

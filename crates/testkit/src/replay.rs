@@ -1,29 +1,29 @@
-//! What was told to an engine and asked of it, to do it again.
+//! Recorded calls of an engine, and their replay.
 
 use dovetail_engine::Engine;
 use dovetail_model::{Command, Event, Time};
 
 /// One call of the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Op {
-    /// `handle`.
-    Tell(Time, Event),
-    /// `poll`, and what it gave.
+pub enum Call {
+    /// `handle` with an event.
+    Handle(Time, Event),
+    /// `poll`, and the command it returned.
     Poll(Option<Command>),
 }
 
-/// Does it all again with another engine.
+/// Repeats recorded calls with another engine.
 ///
 /// # Errors
-/// Names the first call that gave something else.
-pub fn replay(engine: &mut Engine, ops: &[Op]) -> Result<(), String> {
-    for (i, op) in ops.iter().enumerate() {
-        match op {
-            Op::Tell(now, event) => engine.handle(*now, event.clone()),
-            Op::Poll(expected) => {
-                let given = engine.poll();
-                if given != *expected {
-                    return Err(format!("call {i}: {given:?} instead of {expected:?}"));
+/// Describes the first call with another result.
+pub fn replay(engine: &mut Engine, calls: &[Call]) -> Result<(), String> {
+    for (i, call) in calls.iter().enumerate() {
+        match call {
+            Call::Handle(now, event) => engine.handle(*now, event.clone()),
+            Call::Poll(expected) => {
+                let found = engine.poll();
+                if found != *expected {
+                    return Err(format!("call {i}: expected {expected:?}, found {found:?}"));
                 }
             }
         }

@@ -1,22 +1,22 @@
-//! A scenario: a cluster, a policy, jobs, and what happens to them.
+//! A scenario: a cluster, a policy, jobs and events.
 
 use dovetail_engine::{Clock, Engine, Knowledge, Policy};
 use dovetail_model::stages::Stages;
-use dovetail_model::{ClusterSpec, JobId, JobSpec, NodeId, Time, Work};
-use dovetail_policies::{Overrides, build};
+use dovetail_model::{ClusterSpec, JobKey, JobSpec, NodeId, Time, Work};
+use dovetail_policies::{Kind, Overrides, build, find_preset, registry};
 use dovetail_workload::{JobLabel, Names, TraceJob, Workload};
 
-/// A policy as people write it: a preset and what is replaced in it.
+/// A policy as users write it: a preset and replaced parts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PolicyText {
     /// The preset, with knobs.
     pub preset: String,
-    /// What is replaced.
+    /// The replaced parts.
     pub overrides: Overrides,
 }
 
 impl PolicyText {
-    /// A preset as it is.
+    /// Returns a preset without replaced parts.
     pub fn preset(name: &str) -> Self {
         Self {
             preset: name.to_owned(),
@@ -24,15 +24,19 @@ impl PolicyText {
         }
     }
 
-    /// Whether jobs take turns so short that slow starts would eat them: with a quantum no longer than a start, nothing
-    /// ever gets done.
+    /// Whether jobs alternate after a short time. With slow starts such jobs would make no progress, because a time slice
+    /// may be no longer than a start.
     pub fn takes_turns(&self) -> bool {
-        let order = self.overrides.order.as_deref().unwrap_or_default();
-        let by_turns = ["las", "tiresias", "themis"];
-        by_turns.iter().any(|name| order.starts_with(name)) || self.preset.starts_with("themis")
+        let name = self.preset.split(':').next().unwrap_or_default();
+        let preset = find_preset(name).map_or("", |preset| preset.order);
+        let order = self.overrides.order.as_deref();
+        let alternating = ["las", "tiresias"];
+        order.is_some_and(|order| alternating.iter().any(|name| order.starts_with(name)))
+            || registry::build(Kind::Order, registry::ORDERS, order.unwrap_or(preset))
+                .is_ok_and(|order| order.depends_on_all_jobs())
     }
 
-    /// Whether CPU and memory are given by need: jobs have curves then.
+    /// Whether CPU and memory are given by need, for which jobs have sensitivities.
     pub fn sizes_by_need(&self) -> bool {
         let sizing = self.overrides.sizing.as_deref().unwrap_or_default();
         let by_need = ["proportional", "greedy", "tune", "opt"];
@@ -40,29 +44,29 @@ impl PolicyText {
         by_need.contains(&name)
     }
 
-    /// Builds it, with what it must know of remaining work.
+    /// Builds the policy, and returns what it must know about remaining work.
     ///
     /// # Panics
-    /// Says what is wrong with the text.
+    /// Panics if the text is invalid.
     pub fn build(&self) -> (Policy, Knowledge) {
         build(&self.preset, &self.overrides).unwrap_or_else(|e| panic!("{e}"))
     }
 }
 
-/// A job of a story: the truth, and what the scheduler is told of its work.
+/// A job of a story: its true properties, and what the scheduler knows about its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoryJob {
-    /// The truth. The label is the job's name.
+    /// The true properties. The label is the job's name.
     pub job: TraceJob,
-    /// What the scheduler is told of the work.
+    /// The work that the scheduler assumes.
     pub expected: Option<Work>,
-    /// The stages of an iteration: who has them can share GPUs.
+    /// The stages of an iteration; jobs with stages can share GPUs.
     pub stages: Option<Stages>,
 }
 
 impl StoryJob {
-    /// As it is submitted.
-    pub fn spec(&self, id: JobId) -> JobSpec {
+    /// Returns the job as it is submitted.
+    pub fn spec(&self, id: JobKey) -> JobSpec {
         let job = &self.job;
         JobSpec {
             tenant: job.tenant,
@@ -83,7 +87,7 @@ impl StoryJob {
         }
     }
 
-    /// As a trace has it.
+    /// Returns the job of a trace.
     fn trace_job(&self) -> TraceJob {
         let mut job = self.job.clone();
         if let Some(stages) = self.stages {
@@ -94,61 +98,61 @@ impl StoryJob {
         job
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> String {
         self.job.label.to_string()
     }
 }
 
-/// Something that happens to the cluster, or a question.
+/// An event of a story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Happening {
-    /// The job comes in.
-    Submit(JobId),
-    /// Its owner does not want it any more.
-    Cancel(JobId),
-    /// It fails for good, if it runs.
-    Fail(JobId),
-    /// The node is gone, with everything on it.
+pub enum StoryEvent {
+    /// A job is submitted.
+    Submit(JobKey),
+    /// The owner of a job cancels it.
+    Cancel(JobKey),
+    /// A job fails, if it is running.
+    Fail(JobKey),
+    /// A node is lost, with everything on it.
     NodeDown(NodeId),
-    /// It is back.
+    /// A node returns.
     NodeUp(NodeId),
-    /// It takes no new jobs.
+    /// A node is drained.
     Drain(NodeId),
-    /// It takes jobs again.
+    /// A draining node accepts jobs again.
     Resume(NodeId),
-    /// The trace gets a line with where the job is, and why.
-    Explain(JobId),
+    /// The explanation of a job is added to the trace.
+    Explain(JobKey),
 }
 
 /// How the fake cluster behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Manner {
-    /// Time from a launch to the first progress.
+pub struct Behaviour {
+    /// Time from a launch until the job makes progress.
     pub start_delay: Time,
-    /// Time from the order to stop until the GPUs are free.
+    /// Time from a stop command until the GPUs are free.
     pub stop_delay: Time,
-    /// Commands and answers are delayed, repeated and reordered by this seed.
+    /// Seed by which commands and answers are delayed, repeated and reordered.
     pub chaos: Option<u64>,
 }
 
-/// A cluster, a policy, jobs, and what happens to them. Reads and prints itself as a story.
+/// A cluster, a policy, jobs and events. Parsed from and printed as a story.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Scenario {
-    /// The machines.
+    /// The nodes.
     pub cluster: ClusterSpec,
     /// The policy.
     pub policy: PolicyText,
     /// When decisions are taken.
     pub clock: Clock,
     /// How the fake cluster behaves.
-    pub manner: Manner,
+    pub behaviour: Behaviour,
     /// The jobs, in order of submission.
     pub jobs: Vec<StoryJob>,
-    /// Names of tenants, users and kinds of GPU.
+    /// Names of tenants, users and GPU types.
     pub names: Names,
-    /// What happens, in order of time.
-    pub happenings: Vec<(Time, Happening)>,
+    /// The events, in order of time.
+    pub events: Vec<(Time, StoryEvent)>,
 }
 
 impl Default for Scenario {
@@ -157,16 +161,16 @@ impl Default for Scenario {
             cluster: ClusterSpec::bare("gpu"),
             policy: PolicyText::preset("fifo"),
             clock: Clock::Events,
-            manner: Manner::default(),
+            behaviour: Behaviour::default(),
             jobs: Vec::new(),
             names: Names::default(),
-            happenings: Vec::new(),
+            events: Vec::new(),
         }
     }
 }
 
 impl Scenario {
-    /// Jobs on a cluster under a policy, and nothing else happens.
+    /// Returns a scenario with jobs on a cluster under a policy, and no other events.
     pub fn plain(cluster: ClusterSpec, policy: PolicyText, jobs: Vec<TraceJob>) -> Self {
         let mut scenario = Self {
             cluster,
@@ -180,10 +184,10 @@ impl Scenario {
         scenario
     }
 
-    /// One more job, of which the scheduler is told the truth.
+    /// Adds a job whose true work the scheduler knows.
     pub fn submit(&mut self, job: TraceJob) {
-        let id = JobId(self.jobs.len() as u32);
-        self.happenings.push((job.submit, Happening::Submit(id)));
+        let id = JobKey(self.jobs.len() as u32);
+        self.events.push((job.submit, StoryEvent::Submit(id)));
         let expected = Some(job.work);
         self.jobs.push(StoryJob {
             job,
@@ -192,13 +196,12 @@ impl Scenario {
         });
     }
 
-    /// An engine for it, with its nodes up and no jobs yet.
+    /// Returns an engine with all nodes up and no jobs.
     pub fn engine(&self) -> Engine {
         Engine::with_cluster(self.policy.build().0, self.clock, &self.cluster)
     }
 
-    /// The same jobs for the simulator, which asks nothing else of a scenario. Stages go into the columns traces have
-    /// for them.
+    /// Returns the jobs as a workload for the simulator. Stages are put into the columns that traces have for them.
     pub fn workload(&self) -> Workload {
         Workload {
             source: "a story".to_owned(),
@@ -209,11 +212,11 @@ impl Scenario {
         }
     }
 
-    /// The job with this name.
-    pub fn find(&self, name: &str) -> Option<JobId> {
+    /// Returns the job with this name.
+    pub fn find(&self, name: &str) -> Option<JobKey> {
         let label = JobLabel::from_text(name);
         let position = self.jobs.iter().position(|j| j.job.label == label);
-        position.map(|i| JobId(i as u32))
+        position.map(|i| JobKey(i as u32))
     }
 }
 

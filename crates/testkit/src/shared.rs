@@ -1,14 +1,14 @@
-//! Data that is too large for the repository.
+//! Test data that is too large for the repository.
 
 use std::path::{Path, PathBuf};
 
-/// A folder of shared data; none, with a loud line, where it is absent.
+/// Returns a directory of shared data; if it does not exist, prints a notice and returns none.
 ///
-/// The root is `DOVETAIL_SHARED`, or `../../../shared` beside the crate whose manifest directory is given:
+/// The root is `DOVETAIL_SHARED`, or `../../../shared` relative to the given manifest directory:
 /// `shared(env!("CARGO_MANIFEST_DIR"), "blox")`.
 #[allow(
     clippy::print_stderr,
-    reason = "a test that is skipped must not look as if it had passed"
+    reason = "a skipped test must be distinguishable from one that passed"
 )]
 pub fn shared(manifest_dir: &str, folder: &str) -> Option<PathBuf> {
     let root = std::env::var_os("DOVETAIL_SHARED")
@@ -17,6 +17,6 @@ pub fn shared(manifest_dir: &str, folder: &str) -> Option<PathBuf> {
     if path.is_dir() {
         return Some(path);
     }
-    eprintln!("SKIPPED: {} is not there (set DOVETAIL_SHARED)", path.display());
+    eprintln!("SKIPPED: {} does not exist (set DOVETAIL_SHARED)", path.display());
     None
 }

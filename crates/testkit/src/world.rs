@@ -1,168 +1,170 @@
-//! The fake cluster: it honours the driver's contract, at once or late, and writes down what happens.
+//! The fake cluster: it fulfils the contract of a driver, immediately or late, and records a trace.
 
 use std::collections::BTreeMap;
 
 use dovetail_engine::Engine;
-use dovetail_model::{Allocation, Command, Event, Generation, JobId, Outcome, Time};
+use dovetail_model::{Allocation, AttemptKey, Command, Event, JobKey, Outcome, Time};
 
 use crate::network::Network;
-use crate::reality::Reality;
-use crate::replay::Op;
-use crate::scenario::{Happening, Scenario};
-use crate::words::{self, seconds};
+use crate::nodes::FakeNodes;
+use crate::print::{self, seconds};
+use crate::replay::Call;
+use crate::scenario::{Scenario, StoryEvent};
 
-/// Something that is due.
+/// Something that will happen at a certain time.
 #[derive(Debug, Clone)]
-pub(crate) enum Due {
-    Happens(Happening),
+pub(crate) enum Action {
+    Story(StoryEvent),
     Answer(Event),
-    Order(Command),
-    Begin(JobId, Generation, Allocation),
-    End(JobId, Generation),
-    Halt(JobId, Generation),
-    Report(JobId, Generation),
+    Command(Command),
+    Begin(JobKey, AttemptKey, Allocation),
+    End(JobKey, AttemptKey),
+    Halt(JobKey, AttemptKey),
+    Report(JobKey, AttemptKey),
 }
 
-/// An engine and the cluster it drives. Everything is checked after every step.
+/// An engine and the fake cluster it controls. All invariants are checked after every step.
 #[derive(Debug, Clone)]
 pub struct World {
-    /// The engine; a test may put another one in its place.
+    /// The engine; a test may replace it.
     pub engine: Engine,
     pub(crate) scenario: Scenario,
-    pub(crate) reality: Reality,
+    pub(crate) nodes: FakeNodes,
     pub(crate) network: Option<Network>,
     pub(crate) now: Time,
-    due: BTreeMap<(Time, u64), Due>,
-    sent: u64,
+    /// Scheduled actions, by time and sequence number.
+    scheduled: BTreeMap<(Time, u64), Action>,
+    next_number: u64,
     trace: Vec<String>,
-    ops: Vec<Op>,
-    quiet: u32,
+    calls: Vec<Call>,
+    /// Number of successive steps without progress.
+    idle_steps: u32,
 }
 
 impl World {
-    /// The cluster is up and nothing has happened.
+    /// Returns a world in which all nodes are up and nothing has happened.
     pub fn new(scenario: &Scenario) -> Self {
         let mut world = Self {
             engine: scenario.engine(),
-            reality: Reality::new(scenario),
-            network: scenario.manner.chaos.map(Network::new),
+            nodes: FakeNodes::new(scenario),
+            network: scenario.behaviour.chaos.map(Network::new),
             scenario: scenario.clone(),
             now: Time::ZERO,
-            due: BTreeMap::new(),
-            sent: 0,
+            scheduled: BTreeMap::new(),
+            next_number: 0,
             trace: Vec::new(),
-            ops: Vec::new(),
-            quiet: 0,
+            calls: Vec::new(),
+            idle_steps: 0,
         };
-        for (at, happening) in &scenario.happenings {
-            world.at(*at, Due::Happens(*happening));
+        for (at, event) in &scenario.events {
+            world.schedule(*at, Action::Story(*event));
         }
         world
     }
 
-    /// Goes on until nothing moves any more.
+    /// Runs until nothing happens any more.
     pub fn run(&mut self) {
         while self.step() {}
     }
 
-    /// Everything that is due at the next moment; false when nothing is left to happen.
+    /// Carries out all actions of the next moment. Returns false if there are none.
     ///
     /// # Panics
-    /// Names the promise that is broken.
+    /// Panics if an invariant does not hold.
     pub fn step(&mut self) -> bool {
         let wake = self.engine.wake_at().map(|at| at.max(self.now));
-        let first = self.due.first_key_value().map(|((at, _), _)| *at);
+        let first = self.scheduled.first_key_value().map(|((at, _), _)| *at);
         let Some(next) = first.into_iter().chain(wake).min() else {
             return false;
         };
-        // With nothing on its way, a policy that asks to be woken again and again waits for something that never comes.
-        self.quiet = if self.due.is_empty() || next == self.now {
-            self.quiet + 1
+        // If nothing is scheduled, a policy that requests to be woken again and again waits for something that never happens.
+        self.idle_steps = if self.scheduled.is_empty() || next == self.now {
+            self.idle_steps + 1
         } else {
             0
         };
-        if self.due.is_empty() && self.quiet > 64 {
+        if self.scheduled.is_empty() && self.idle_steps > 64 {
             return false;
         }
-        assert!(self.quiet < 10_000, "no progress at {} s", seconds(self.now));
+        assert!(self.idle_steps < 10_000, "no progress at {} s", seconds(self.now));
         assert!(
-            self.ops.len() < 200_000,
-            "no end in sight at {} s",
+            self.calls.len() < 200_000,
+            "the scenario does not end, stopped at {} s",
             seconds(self.now)
         );
         self.now = next;
-        let mut questions = Vec::new();
-        while let Some(entry) = self.due.first_entry().filter(|e| e.key().0 <= next) {
+        let mut explained = Vec::new();
+        while let Some(entry) = self.scheduled.first_entry().filter(|e| e.key().0 <= next) {
             match entry.remove() {
-                Due::Happens(Happening::Explain(job)) => questions.push(job),
-                due => self.happen(due),
+                Action::Story(StoryEvent::Explain(job)) => explained.push(job),
+                action => self.act(action),
             }
         }
         if self.engine.wake_at().is_some_and(|at| at <= self.now) {
-            self.tell(Event::Wake);
+            self.handle(Event::Wake);
         }
         while let Some(command) = self.poll() {
             self.note_command(&command);
-            self.send(|command| Due::Order(command.clone()), &command);
+            self.send(|command| Action::Command(command.clone()), &command);
         }
-        for job in questions {
-            let told = words::explanation(&self.engine.explain(job));
-            self.note(format!("{}: {told}", self.name(job)));
+        for job in explained {
+            let text = print::explanation(&self.engine.explain(job));
+            self.note(format!("{}: {text}", self.name(job)));
         }
         true
     }
 
-    /// The moment.
+    /// Returns the present moment.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// The scenario.
+    /// Returns the scenario.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
 
-    /// What was told to the engine and asked of it, in order.
-    pub fn ops(&self) -> &[Op] {
-        &self.ops
+    /// Returns the calls of the engine, in order.
+    pub fn calls(&self) -> &[Call] {
+        &self.calls
     }
 
-    /// Whether the job came to its end by itself, and how.
-    pub fn ended(&self, job: JobId) -> Option<Outcome> {
-        self.reality.has_ended(job)
+    /// Returns how the job ended, if it ended by itself.
+    pub fn outcome(&self, job: JobKey) -> Option<Outcome> {
+        self.nodes.outcome(job)
     }
 
-    /// The trace so far. At the end it names the jobs that wait for ever.
+    /// Returns the trace so far. If nothing is scheduled any more, it ends with the jobs that never finish.
     pub fn trace(&self) -> String {
         let mut lines = self.trace.clone();
         let left: Vec<String> = self.engine.jobs().map(|j| self.name(j.spec.id)).collect();
-        if self.due.is_empty() && !left.is_empty() {
+        if self.scheduled.is_empty() && !left.is_empty() {
             lines.push(format!("never {}", left.join(" ")));
         }
         lines.join("\n")
     }
 
-    fn happen(&mut self, due: Due) {
-        match due {
-            Due::Happens(happening) => self.happens(happening),
-            Due::Answer(event) => self.tell(event),
-            Due::Order(command) => self.order(command),
-            Due::Begin(job, generation, allocation) => self.begin(job, generation, &allocation),
-            Due::End(job, generation) => self.end(job, generation, Outcome::Completed),
-            Due::Halt(job, generation) => self.halt(job, generation),
-            Due::Report(job, generation) => self.report(job, generation),
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Story(event) => self.carry_out(event),
+            Action::Answer(event) => self.handle(event),
+            Action::Command(command) => self.obey(command),
+            Action::Begin(job, attempt, allocation) => self.begin(job, attempt, &allocation),
+            Action::End(job, attempt) => self.end(job, attempt, Outcome::Completed),
+            Action::Halt(job, attempt) => self.halt(job, attempt),
+            Action::Report(job, attempt) => self.report(job, attempt),
         }
     }
 
-    /// What the contract asks of every command.
+    /// Checks a command against the contract, and adds it to the trace.
     fn note_command(&mut self, command: &Command) {
         let line = match command {
             Command::Launch { job, allocation, .. } => {
                 for share in &allocation.shares {
                     let node = self.engine.cluster().node(share.node);
                     assert!(
-                        node.is_some_and(|n| n.is_open()) && self.reality.is_up(share.node),
-                        "job {job} is launched on node {}, which takes no jobs",
+                        node.is_some_and(|n| n.is_open()) && self.nodes.is_up(share.node),
+                        "job {job} is launched on node {}, which accepts no jobs",
                         share.node
                     );
                 }
@@ -175,86 +177,86 @@ impl World {
                 };
                 assert!(
                     bounds.contains(&allocation.gpus()),
-                    "gang of job {job} is not whole"
+                    "the gang of job {job} is incomplete"
                 );
-                format!("launch {} on {}", self.name(*job), words::place(allocation))
+                format!("launch {} on {}", self.name(*job), print::place(allocation))
             }
-            Command::Stop { job, reason, .. } => format!("stop {} {}", self.name(*job), words::stop(*reason)),
+            Command::Stop { job, reason, .. } => format!("stop {} {}", self.name(*job), print::stop(*reason)),
             Command::Resize { job, allocation, .. } => {
-                format!("resize {} on {}", self.name(*job), words::place(allocation))
+                format!("resize {} on {}", self.name(*job), print::place(allocation))
             }
             Command::Reject { job, reason } => format!("reject {}: {reason}", self.name(*job)),
         };
-        self.quiet = 0;
+        self.idle_steps = 0;
         self.note(line);
     }
 
-    /// An answer goes to the engine: at once, or as the network has it.
+    /// Sends an answer to the engine, immediately or through the network.
     pub(crate) fn answer(&mut self, event: Event) {
-        self.send(|event| Due::Answer(event.clone()), &event);
+        self.send(|event| Action::Answer(event.clone()), &event);
     }
 
-    fn send<T>(&mut self, due: impl Fn(&T) -> Due, message: &T) {
+    fn send<T>(&mut self, action: impl Fn(&T) -> Action, message: &T) {
         let arrivals = self
             .network
             .as_mut()
             .map_or_else(|| vec![Time::ZERO], Network::arrivals);
         for delay in arrivals {
-            self.later(delay, due(message));
+            self.later(delay, action(message));
         }
     }
 
-    /// A fact with a name of its own: told now, and perhaps again at any time.
-    pub(crate) fn tell_often(&mut self, event: Event) {
-        self.tell(event.clone());
+    /// Handles an event that can be repeated at any time: now, and perhaps again later.
+    pub(crate) fn handle_repeatedly(&mut self, event: Event) {
+        self.handle(event.clone());
         let repeats = self
             .network
             .as_mut()
             .map_or_else(Vec::new, |n| n.arrivals().split_off(1));
         for delay in repeats {
-            self.later(delay + Time(1), Due::Answer(event.clone()));
+            self.later(delay + Time(1), Action::Answer(event.clone()));
         }
     }
 
-    /// A fact about a node: told now, and perhaps twice.
-    pub(crate) fn tell_twice(&mut self, event: Event) {
+    /// Handles an event of a node once, or perhaps twice.
+    pub(crate) fn handle_twice(&mut self, event: Event) {
         if self.network.as_mut().is_some_and(|n| n.one_in(3)) {
-            self.tell(event.clone());
+            self.handle(event.clone());
         }
-        self.tell(event);
+        self.handle(event);
     }
 
-    /// After a delay; at once if there is none. A network takes its time even then: what happens meanwhile at the
-    /// same moment comes first.
-    pub(crate) fn later(&mut self, delay: Time, due: Due) {
+    /// Carries out an action after a delay; immediately if there is none. With a network, other actions of the same moment
+    /// precede it even then.
+    pub(crate) fn later(&mut self, delay: Time, action: Action) {
         if delay == Time::ZERO && self.network.is_none() {
-            self.happen(due);
+            self.act(action);
         } else {
-            self.at(self.now + delay, due);
+            self.schedule(self.now + delay, action);
         }
     }
 
-    pub(crate) fn at(&mut self, at: Time, due: Due) {
-        self.due.insert((at, self.sent), due);
-        self.sent += 1;
+    pub(crate) fn schedule(&mut self, at: Time, action: Action) {
+        self.scheduled.insert((at, self.next_number), action);
+        self.next_number += 1;
     }
 
-    fn tell(&mut self, event: Event) {
-        self.ops.push(Op::Tell(self.now, event.clone()));
+    fn handle(&mut self, event: Event) {
+        self.calls.push(Call::Handle(self.now, event.clone()));
         self.engine.handle(self.now, event);
         self.check();
     }
 
     fn poll(&mut self) -> Option<Command> {
         let command = self.engine.poll();
-        self.ops.push(Op::Poll(command.clone()));
+        self.calls.push(Call::Poll(command.clone()));
         self.check();
         command
     }
 
     fn check(&self) {
-        if let Err(broken) = self.engine.check() {
-            panic!("at {} s: {broken}", seconds(self.now));
+        if let Err(error) = self.engine.check() {
+            panic!("at {} s: {error}", seconds(self.now));
         }
     }
 
@@ -262,7 +264,7 @@ impl World {
         self.trace.push(format!("{} {line}", seconds(self.now)));
     }
 
-    pub(crate) fn name(&self, job: JobId) -> String {
+    pub(crate) fn name(&self, job: JobKey) -> String {
         self.scenario.jobs[job.0 as usize].name()
     }
 }

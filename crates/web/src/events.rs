@@ -1,4 +1,4 @@
-//! What happens, as it happens (server-sent events).
+//! The stream of events (server-sent events).
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -7,69 +7,69 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
-use dovetail_control::JobNo;
+use dovetail_cluster::JobId;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::people::{Scope, User};
+use crate::accounts::{Scope, User};
 use crate::views::EventView;
 use crate::{Api, Problem};
 
-/// Which events.
+/// Which events to send.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Wanted {
-    /// After this number; none for those to come.
+pub(crate) struct EventQuery {
+    /// Only events after this number; none for future events only.
     since: Option<u64>,
-    /// Of this job alone.
-    job: Option<JobNo>,
-    /// Go on with what is to come.
+    /// Only events of this job.
+    job: Option<JobId>,
+    /// Keep the stream open for future events.
     follow: bool,
 }
 
-/// Events that wait for a slow reader before the next are looked up.
-const WAITING: usize = 256;
+/// The most events that are buffered for a slow client.
+const BUFFERED: usize = 256;
 
 pub(crate) async fn stream(
     State(api): State<Api>,
     user: User,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    query: Result<Query<EventQuery>, QueryRejection>,
 ) -> Result<impl IntoResponse, Problem> {
-    let Query(wanted) = wanted.map_err(|e| Problem::invalid(e.body_text()))?;
-    let (sender, receiver) = channel(WAITING);
-    tokio::spawn(send(api, user, wanted, sender));
+    let Query(query) = query.map_err(|e| Problem::invalid(e.body_text()))?;
+    let (sender, receiver) = channel(BUFFERED);
+    tokio::spawn(send(api, user, query, sender));
     let keep = KeepAlive::new().interval(Duration::from_secs(15));
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(keep))
 }
 
-async fn send(api: Api, mut user: User, wanted: Wanted, sender: Sender<Result<Event, Infallible>>) {
-    let mut news = api.nodes.notices();
-    let mut seen = wanted
+async fn send(api: Api, mut user: User, query: EventQuery, sender: Sender<Result<Event, Infallible>>) {
+    let mut last_event = api.nodes.last_event();
+    let mut sent = query
         .since
-        .unwrap_or_else(|| api.handle.read(|book| book.last_notice()));
+        .unwrap_or_else(|| api.handle.read(|state| state.last_event()));
     loop {
-        news.borrow_and_update();
-        // Somebody may watch for days: what it may see is looked at each time.
+        last_event.borrow_and_update();
+        // A stream may be open for days: the rights of the user are read again each time.
         let Some((admin, roles)) = api.users.rights_of(&user.name) else {
             return;
         };
         (user.admin, user.roles) = (admin && user.scope == Scope::All, roles);
-        let (events, last): (Vec<EventView>, u64) = api.handle.read(|book| {
-            let new = book.notices_after(seen).take(WAITING);
-            let mut last = seen;
-            let may = |job: JobNo| book.job(job).is_some_and(|job| user.may_see(book, job));
+        let (events, last): (Vec<EventView>, u64) = api.handle.read(|state| {
+            let new = state.events_after(sent).take(BUFFERED);
+            let mut last = sent;
+            let may_see = |job: JobId| state.job(job).is_some_and(|job| user.may_see(state, job));
             let events = new
-                .inspect(|notice| last = notice.number)
-                .filter(|notice| wanted.job.is_none_or(|job| notice.job == Some(job)))
-                .filter(|notice| notice.job.is_none_or(may))
-                .map(|notice| EventView::of(book, notice))
+                .inspect(|event| last = event.number)
+                .filter(|event| query.job.is_none_or(|job| event.job == Some(job)))
+                .filter(|event| event.job.is_none_or(may_see))
+                .map(|event| EventView::new(state, event))
                 .collect();
             (events, last)
         });
-        let nothing_new = last == seen;
-        seen = last;
+        let is_up_to_date = last == sent;
+        sent = last;
         for view in events {
             let text = serde_json::to_string(&view).unwrap_or_default();
             let event = Event::default().id(view.number.to_string()).data(text);
@@ -77,12 +77,12 @@ async fn send(api: Api, mut user: User, wanted: Wanted, sender: Sender<Result<Ev
                 return;
             }
         }
-        if nothing_new {
-            if !wanted.follow {
+        if is_up_to_date {
+            if !query.follow {
                 return;
             }
             tokio::select! {
-                changed = news.changed() => if changed.is_err() { return },
+                changed = last_event.changed() => if changed.is_err() { return },
                 () = sender.closed() => return,
             }
         }

@@ -1,89 +1,93 @@
-//! Why a job waits, and the line it stands in.
+//! Why a job is pending, and the queue.
 
 use axum::Json;
 use axum::extract::{Path, State};
-use dovetail_control::JobNo;
-use dovetail_control::book::{Book, JobRecord};
+use dovetail_cluster::JobId;
+use dovetail_cluster::state::{ClusterState, JobRecord};
 
-use crate::people::{Role, User};
-use crate::views::{Explained, JobAhead, QueueEntry, state_word};
+use crate::accounts::{Role, User};
+use crate::views::{ExplanationView, JobAhead, QueueEntry, state_of};
 use crate::{Api, Problem, job_list, jobs};
 
-/// Jobs ahead that are named.
-const AHEAD: usize = 10;
+/// The most jobs ahead that are listed.
+const MAX_AHEAD: usize = 10;
 
 pub(crate) async fn explain(
     State(api): State<Api>,
     user: User,
-    Path(id): Path<JobNo>,
-) -> Result<Json<Explained>, Problem> {
-    // The future is played through many times, which takes a while: beside the book, so that nobody waits for it.
-    let looked = tokio::task::spawn_blocking(move || {
-        let (mut explained, prospect) = api.handle.read(|book| {
-            let job = jobs::find(book, &user, id)?;
-            let (clusters, ahead) = match job_list::is_in_line(job) {
-                true => (usable(book, &user), ahead(book, &user, id)),
+    Path(id): Path<JobId>,
+) -> Result<Json<ExplanationView>, Problem> {
+    // The forecast runs many simulations on a copy of the state, so that no other request waits for it.
+    let explained = tokio::task::spawn_blocking(move || {
+        let (mut view, snapshot) = api.handle.read(|state| {
+            let job = jobs::find(state, &user, id)?;
+            let (clusters, ahead) = match job_list::is_queued(job) {
+                true => (usable_clusters(state, &user), jobs_ahead(state, &user, id)),
                 false => Default::default(),
             };
-            let explained = Explained {
-                why: book.explain(id).unwrap_or_default(),
+            let view = ExplanationView {
+                explanation: state.explain(id).unwrap_or_default(),
                 jobs_ahead: ahead,
-                instead: book.instead(id, &clusters),
+                alternatives: state.alternatives(id, &clusters),
                 eta: None,
-                eta_hidden: String::new(),
+                no_eta_reason: String::new(),
             };
-            let prospect = book.stands_in_line(id).map(|()| api.foresight.look(book));
-            Ok::<_, Problem>((explained, prospect))
+            let snapshot = state.check_queued(id).map(|()| api.forecaster.look(state));
+            Ok::<_, Problem>((view, snapshot))
         })?;
-        match prospect.and_then(|prospect| api.foresight.eta(&prospect, id)) {
-            Ok(eta) => explained.eta = Some(eta),
-            Err(why) => explained.eta_hidden = why,
+        match snapshot.and_then(|snapshot| api.forecaster.eta(&snapshot, id)) {
+            Ok(eta) => view.eta = Some(eta),
+            Err(reason) => view.no_eta_reason = reason.to_string(),
         }
-        Ok(Json(explained))
+        Ok(Json(view))
     });
-    looked.await.map_err(|e| Problem::unavailable(e.to_string()))?
+    explained.await.map_err(|e| Problem::unavailable(e.to_string()))?
 }
 
-/// Virtual clusters in which the user may run jobs.
-fn usable(book: &Book, user: &User) -> Vec<String> {
-    let names = book.clusters().names().into_iter();
+/// Returns the virtual clusters in which the user may run jobs.
+fn usable_clusters(state: &ClusterState, user: &User) -> Vec<String> {
+    let names = state.virtual_clusters().names().into_iter();
     names
-        .filter(|name| user.role_in(book, name) >= Some(Role::Member))
+        .filter(|name| user.role_in(state, name) >= Some(Role::Member))
         .collect()
 }
 
-fn ahead(book: &Book, user: &User, id: JobNo) -> Vec<JobAhead> {
-    let line = book.line().into_iter().take_while(|job| job.no != id);
+/// Returns the first jobs ahead of a job in the queue.
+fn jobs_ahead(state: &ClusterState, user: &User, id: JobId) -> Vec<JobAhead> {
+    let ahead = state.queue().into_iter().take_while(|job| job.id != id);
     let view = |job: &JobRecord| {
-        let seen = |text: &String| {
-            if user.may_see(book, job) {
+        let if_visible = |text: &String| {
+            if user.may_see(state, job) {
                 text.clone()
             } else {
                 String::new()
             }
         };
         JobAhead {
-            id: job.no,
-            name: seen(&job.request.name),
-            user: seen(&job.user),
+            id: job.id,
+            name: if_visible(&job.request.name),
+            user: if_visible(&job.user),
             gpus: job.request.gpus,
-            state: state_word(job).to_owned(),
+            state: state_of(job).0.to_owned(),
         }
     };
-    line.take(AHEAD).map(view).collect()
+    ahead.take(MAX_AHEAD).map(view).collect()
 }
 
-/// The most places of the line that are shown.
-const MOST_PLACES: usize = 1_000;
-/// Places for which it is looked what stands in the way.
-const EXPLAINED: usize = 100;
+/// The most queued jobs that are listed.
+const MAX_ENTRIES: usize = 1_000;
+/// The most queued jobs that are listed with a reason, which takes time to find.
+const MAX_EXPLAINED: usize = 100;
 
 pub(crate) async fn queue(State(api): State<Api>, user: User) -> Json<Vec<QueueEntry>> {
-    Json(api.handle.read(|book| {
-        let line = book.line();
-        let seen = line.iter().enumerate().filter(|(_, job)| user.may_see(book, job));
+    Json(api.handle.read(|state| {
+        let queue = state.queue();
+        let visible = queue
+            .iter()
+            .enumerate()
+            .filter(|(_, job)| user.may_see(state, job));
         let entry = |(ahead, job): (usize, &&JobRecord)| QueueEntry {
-            id: job.no,
+            id: job.id,
             name: job.request.name.clone(),
             user: job.user.clone(),
             tenant: job.request.tenant.clone(),
@@ -91,14 +95,14 @@ pub(crate) async fn queue(State(api): State<Api>, user: User) -> Json<Vec<QueueE
             priority: job.request.priority,
             since: job.since,
             ahead: ahead as u32,
-            reason: match ahead < EXPLAINED {
-                true => book
-                    .explain(job.no)
-                    .and_then(|why| why.reasons.into_iter().next())
+            reason: match ahead < MAX_EXPLAINED {
+                true => state
+                    .explain(job.id)
+                    .and_then(|explanation| explanation.reasons.into_iter().next())
                     .unwrap_or_default(),
                 false => String::new(),
             },
         };
-        seen.take(MOST_PLACES).map(entry).collect()
+        visible.take(MAX_ENTRIES).map(entry).collect()
     }))
 }

@@ -1,64 +1,65 @@
-//! The list of jobs: filtered, sorted and cut into pages here, so that a page never asks for more than it shows.
+//! The list of jobs: filtered, sorted and paged by the server, so that a client never reads more than it shows.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use dovetail_control::JobNo;
-use dovetail_control::book::{Book, JobRecord, JobState};
+use dovetail_cluster::JobId;
+use dovetail_cluster::state::{ClusterState, JobRecord, JobState};
 use dovetail_model::Time;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::people::{Role, User};
-use crate::views::{JobPage, JobView, state_word};
+use crate::accounts::{Role, User};
+use crate::views::{JobPage, JobView, state_of};
 use crate::{Api, Problem};
 
-/// Which jobs are listed.
+/// Which jobs to list, and in which order.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Filter {
-    /// States, with commas between; `live` for all that are not over, `over` for all that are.
+pub(crate) struct JobFilter {
+    /// States, separated by commas; also `unfinished`, `finished` and reasons such as `preempted` or `time-limit`.
     state: Option<String>,
-    /// Who sent it; `@me` for whoever asks.
+    /// User that submitted the job; `@me` for the caller.
     user: Option<String>,
-    /// Its virtual cluster.
+    /// Virtual cluster.
     tenant: Option<String>,
-    /// Its name.
+    /// Name.
     name: Option<String>,
-    /// `key=value`, or `key` for any value.
+    /// Label: `key=value`, or `key` for any value.
     label: Option<String>,
-    /// On this node now.
+    /// Node that the job runs on.
     node: Option<String>,
-    /// At least so many GPUs.
+    /// Minimum number of GPUs.
     gpus_min: Option<u32>,
-    /// At most so many GPUs.
+    /// Maximum number of GPUs.
     gpus_max: Option<u32>,
-    /// Sent at this moment or later, in microseconds since 1970.
+    /// Submitted at this time or later, in microseconds since 1970.
     from: Option<i64>,
-    /// Sent before this moment.
+    /// Submitted before this time, in microseconds since 1970.
     to: Option<i64>,
-    /// This is part of its name, its user or its virtual cluster, or is its number.
+    /// Part of the name, the user or the virtual cluster, or the job id.
     q: Option<String>,
     /// `-submitted` (newest first), `submitted`, `-gpus`, `gpus`, `-gpu_seconds`, `gpu_seconds`, `-wait`, `wait`, `name`
     /// or `user`.
     sort: Option<String>,
-    /// So many at most; 100 if not given.
+    /// Maximum number of jobs; 100 if not given.
     limit: Option<usize>,
-    /// The next page, as the last one said.
+    /// Start of the page: `next` of the previous page.
     cursor: Option<String>,
 }
 
-/// What jobs are sorted by; equal ones by number.
+/// The value that a job is sorted by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum SortKey {
     Number(i128),
     Text(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sort {
+enum SortField {
     Submitted,
     Gpus,
     GpuSeconds,
@@ -67,190 +68,206 @@ enum Sort {
     User,
 }
 
-impl Sort {
-    /// Reads the word; whether the largest comes first.
-    fn parse(text: Option<&str>) -> Result<(Self, bool), Problem> {
+/// The order of the list. Jobs with equal keys are sorted by id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SortOrder {
+    field: SortField,
+    descending: bool,
+}
+
+impl SortOrder {
+    fn parse(text: Option<&str>) -> Result<Self, Problem> {
         let text = text.unwrap_or("-submitted");
-        let (word, down) = match text.strip_prefix('-') {
+        let (word, descending) = match text.strip_prefix('-') {
             Some(word) => (word, true),
             None => (text, false),
         };
-        let sort = match word {
-            "submitted" => Self::Submitted,
-            "gpus" => Self::Gpus,
-            "gpu_seconds" => Self::GpuSeconds,
-            "wait" => Self::Wait,
-            "name" => Self::Name,
-            "user" => Self::User,
+        let field = match word {
+            "submitted" => SortField::Submitted,
+            "gpus" => SortField::Gpus,
+            "gpu_seconds" => SortField::GpuSeconds,
+            "wait" => SortField::Wait,
+            "name" => SortField::Name,
+            "user" => SortField::User,
             _ => {
                 return Err(Problem::invalid(format!(
-                    "sort: {text:?} is none; expected submitted, gpus, gpu_seconds, wait, name or user, with a - before it \
-                     for the largest first"
+                    "sort: invalid value {text:?}: expected submitted, gpus, gpu_seconds, wait, name or user, with `-` \
+                     before it for descending order"
                 )));
             }
         };
-        Ok((sort, down))
+        Ok(Self { field, descending })
     }
 
-    fn key(self, job: &JobRecord, now: Time) -> Key {
-        match self {
-            Self::Submitted => Key::Number(0),
-            Self::Gpus => Key::Number(i128::from(job.request.gpus)),
-            Self::GpuSeconds => Key::Number(job.gpu_time(now)),
-            Self::Wait => {
+    fn key(self, job: &JobRecord, now: Time) -> SortKey {
+        match self.field {
+            // Ids are in the order of submission.
+            SortField::Submitted => SortKey::Number(0),
+            SortField::Gpus => SortKey::Number(i128::from(job.request.gpus)),
+            SortField::GpuSeconds => SortKey::Number(job.gpu_time(now)),
+            SortField::Wait => {
                 let started = job.attempts.first().map(|a| a.since);
-                let until = started.unwrap_or(if job.state.is_over() { job.since } else { now });
-                Key::Number(i128::from(until.since(job.submitted).0))
+                let until = started.unwrap_or(if job.state.has_ended() { job.since } else { now });
+                SortKey::Number(i128::from(until.since(job.submitted).0))
             }
-            Self::Name => Key::Text(job.request.name.clone()),
-            Self::User => Key::Text(job.user.clone()),
+            SortField::Name => SortKey::Text(job.request.name.clone()),
+            SortField::User => SortKey::Text(job.user.clone()),
+        }
+    }
+
+    fn compare(self, a: (&SortKey, JobId), b: (&SortKey, JobId)) -> Ordering {
+        match self.descending {
+            true => b.cmp(&a),
+            false => a.cmp(&b),
         }
     }
 }
 
-/// Where a page ended: the key and the number of its last job.
-fn cursor_of(key: &Key, no: JobNo) -> String {
+/// Returns the cursor after a job.
+fn write_cursor(key: &SortKey, id: JobId) -> String {
     match key {
-        Key::Number(n) => format!("{no}.n.{n}"),
-        Key::Text(text) => format!("{no}.t.{text}"),
+        SortKey::Number(n) => format!("{id}.n.{n}"),
+        SortKey::Text(text) => format!("{id}.t.{text}"),
     }
 }
 
-fn read_cursor(text: &str) -> Result<(Key, JobNo), Problem> {
+fn read_cursor(text: &str) -> Result<(SortKey, JobId), Problem> {
     let read = || {
-        let (no, rest) = text.split_once('.')?;
+        let (id, rest) = text.split_once('.')?;
         let (kind, key) = rest.split_once('.')?;
         let key = match kind {
-            "n" => Key::Number(key.parse().ok()?),
-            "t" => Key::Text(key.to_owned()),
+            "n" => SortKey::Number(key.parse().ok()?),
+            "t" => SortKey::Text(key.to_owned()),
             _ => return None,
         };
-        Some((key, no.parse().ok()?))
+        Some((key, id.parse().ok()?))
     };
-    read()
-        .ok_or_else(|| Problem::invalid("cursor: is none; take it from `next` of the page before, as it is"))
+    read().ok_or_else(|| Problem::invalid("cursor: invalid value: expected `next` of the previous page"))
 }
 
-impl Filter {
-    fn takes(&self, book: &Book, user: &User, job: &JobRecord) -> bool {
-        let is = |want: &Option<String>, have: &str| want.as_ref().is_none_or(|w| w == have);
-        let state = |wanted: &String| {
-            wanted.split(',').any(|w| match w {
-                "live" => !job.state.is_over(),
-                "over" => job.state.is_over(),
-                word => word == state_word(job),
-            })
-        };
-        let label = |wanted: &String| match wanted.split_once('=') {
+/// A page of jobs.
+struct Page<'a> {
+    jobs: Vec<&'a JobRecord>,
+    total: u64,
+    next: Option<String>,
+}
+
+impl JobFilter {
+    fn matches(&self, state: &ClusterState, user: &User, job: &JobRecord) -> bool {
+        let equals = |filter: &Option<String>, value: &str| filter.as_ref().is_none_or(|f| f == value);
+        let has_label = |filter: &String| match filter.split_once('=') {
             Some((key, value)) => job.request.labels.get(key).is_some_and(|v| v == value),
-            None => job.request.labels.contains_key(wanted),
+            None => job.request.labels.contains_key(filter),
         };
-        let node = |wanted: &String| {
-            let up = job.attempt().filter(|_| job.state.is_up());
-            up.is_some_and(|a| book.seats(&a.allocation).iter().any(|s| s.node == *wanted))
+        let is_on_node = |name: &String| {
+            let current = job.attempt().filter(|_| job.state.holds_gpus());
+            current.is_some_and(|a| state.node_slots(&a.allocation).iter().any(|s| s.node == *name))
         };
-        let search = |wanted: &String| {
-            let has = |text: &str| text.contains(wanted.as_str());
-            has(&job.request.name)
-                || has(&job.user)
-                || has(&job.request.tenant)
-                || wanted.parse() == Ok(job.no)
+        let contains = |text: &String| {
+            let is_part_of = |value: &str| value.contains(text.as_str());
+            is_part_of(&job.request.name)
+                || is_part_of(&job.user)
+                || is_part_of(&job.request.tenant)
+                || text.parse() == Ok(job.id)
         };
-        let sender = |wanted: &String| match wanted.as_str() {
+        let is_by_user = |name: &String| match name.as_str() {
             "@me" => job.user == user.name,
             name => job.user == name,
         };
-        self.user.as_ref().is_none_or(sender)
-            && is(&self.tenant, &job.request.tenant)
-            && is(&self.name, &job.request.name)
-            && self.gpus_min.is_none_or(|least| job.request.gpus >= least)
-            && self.gpus_max.is_none_or(|most| job.request.gpus <= most)
+        self.user.as_ref().is_none_or(is_by_user)
+            && equals(&self.tenant, &job.request.tenant)
+            && equals(&self.name, &job.request.name)
+            && self.gpus_min.is_none_or(|min| job.request.gpus >= min)
+            && self.gpus_max.is_none_or(|max| job.request.gpus <= max)
             && self.from.is_none_or(|at| job.submitted.0 >= at)
             && self.to.is_none_or(|at| job.submitted.0 < at)
-            && self.state.as_ref().is_none_or(state)
-            && self.label.as_ref().is_none_or(label)
-            && self.q.as_ref().is_none_or(search)
-            && self.node.as_ref().is_none_or(node)
+            && self.state.as_ref().is_none_or(|states| is_in_state(job, states))
+            && self.label.as_ref().is_none_or(has_label)
+            && self.node.as_ref().is_none_or(is_on_node)
+            && self.q.as_ref().is_none_or(contains)
     }
 
-    /// A page of jobs, how many there are in all, and where the next page begins.
-    fn page<'a>(
-        &self,
-        book: &'a Book,
-        user: &User,
-    ) -> Result<(Vec<&'a JobRecord>, u64, Option<String>), Problem> {
+    /// Returns the jobs of a page, how many there are on all pages, and the cursor of the next page.
+    fn page<'a>(&self, state: &'a ClusterState, user: &User) -> Result<Page<'a>, Problem> {
         let limit = self.limit.unwrap_or(100).clamp(1, 10_000);
-        let (sort, down) = Sort::parse(self.sort.as_deref())?;
+        let order = SortOrder::parse(self.sort.as_deref())?;
         let after = self.cursor.as_deref().map(read_cursor).transpose()?;
-        let now = book.now();
-        // Only those that may be on the page are kept, so that a million jobs cost no more than a look at each.
+        let now = state.now();
         let mut total = 0;
-        let mut kept: Vec<(Key, JobNo, &JobRecord)> = Vec::new();
-        let comes_before = |a: &(Key, JobNo, &JobRecord), b: &(Key, JobNo, &JobRecord)| {
-            let order = (&a.0, a.1).cmp(&(&b.0, b.1));
-            if down { order.reverse() } else { order }
+        let mut kept: Vec<(SortKey, JobId, &JobRecord)> = Vec::new();
+        let compare = |a: &(SortKey, JobId, &JobRecord), b: &(SortKey, JobId, &JobRecord)| {
+            order.compare((&a.0, a.1), (&b.0, b.1))
         };
-        let candidates: &mut dyn Iterator<Item = &'a JobRecord> = match &self.state {
-            // Jobs that are not over are few.
-            Some(state) if state == "live" => &mut book.jobs_live(),
-            _ => &mut book.jobs(),
+        let candidates: &mut dyn Iterator<Item = &'a JobRecord> = match self.state.as_deref() {
+            // Unfinished jobs are few.
+            Some("unfinished" | "live") => &mut state.unfinished_jobs(),
+            _ => &mut state.jobs(),
         };
-        // What somebody may see follows from the virtual cluster, of which there are few.
+        // Which jobs a user sees depends on the virtual cluster, of which there are few.
         let mut roles: BTreeMap<&str, Option<Role>> = BTreeMap::new();
-        let mut sees = |job: &'a JobRecord| {
+        let mut is_visible = |job: &'a JobRecord| {
             let tenant = job.request.tenant.as_str();
-            let mut role = || *roles.entry(tenant).or_insert_with(|| user.role_in(book, tenant));
+            let mut role = || *roles.entry(tenant).or_insert_with(|| user.role_in(state, tenant));
             user.admin || user.name == job.user || (!job.request.private && role().is_some())
         };
-        for job in candidates.filter(|job| self.takes(book, user, job) && sees(job)) {
+        for job in candidates.filter(|job| self.matches(state, user, job) && is_visible(job)) {
             total += 1;
-            let entry = (sort.key(job, now), job.no, job);
-            let seen = after.as_ref().is_some_and(|(key, no)| {
-                let order = (&entry.0, entry.1).cmp(&(key, *no));
-                if down { order.is_ge() } else { order.is_le() }
-            });
-            if seen {
+            let entry = (order.key(job, now), job.id, job);
+            let is_on_earlier_page = after
+                .as_ref()
+                .is_some_and(|(key, id)| order.compare((&entry.0, entry.1), (key, *id)) != Ordering::Greater);
+            if is_on_earlier_page {
                 continue;
             }
             kept.push(entry);
+            // Only jobs that may be on the page are kept, so that a million jobs cost one pass.
             if kept.len() >= 2 * (limit + 1) {
-                kept.select_nth_unstable_by(limit, comes_before);
+                kept.select_nth_unstable_by(limit, compare);
                 kept.truncate(limit + 1);
             }
         }
-        kept.sort_unstable_by(comes_before);
-        let more = kept.len() > limit;
+        kept.sort_unstable_by(compare);
+        let has_more = kept.len() > limit;
         kept.truncate(limit);
         let next = kept
             .last()
-            .filter(|_| more)
-            .map(|(key, no, _)| cursor_of(key, *no));
-        Ok((kept.into_iter().map(|(_, _, job)| job).collect(), total, next))
+            .filter(|_| has_more)
+            .map(|(key, id, _)| write_cursor(key, *id));
+        let jobs = kept.into_iter().map(|(_, _, job)| job).collect();
+        Ok(Page { jobs, total, next })
     }
+}
+
+/// Whether the job is in one of the states, which are separated by commas.
+fn is_in_state(job: &JobRecord, states: &str) -> bool {
+    let (state, reason) = state_of(job);
+    states.split(',').any(|word| match word {
+        // The second names are those of older releases.
+        "unfinished" | "live" => !job.state.has_ended(),
+        "finished" | "over" => job.state.has_ended(),
+        word => word == state || (word == reason && !reason.is_empty()),
+    })
 }
 
 pub(crate) async fn list(
     State(api): State<Api>,
     user: User,
-    filter: Result<Query<Filter>, QueryRejection>,
+    filter: Result<Query<JobFilter>, QueryRejection>,
 ) -> Result<Json<JobPage>, Problem> {
     let Query(filter) = filter.map_err(|e| Problem::invalid(e.body_text()))?;
-    // A look at a million jobs takes a while.
+    // A pass over a million jobs takes a while.
     let listed = tokio::task::spawn_blocking(move || {
-        api.handle.read(|book| {
-            let (jobs, total, next) = filter.page(book, &user)?;
-            let jobs = jobs
-                .into_iter()
-                .map(|job| JobView::of(book, job, &user, false))
-                .collect();
+        api.handle.read(|state| {
+            let Page { jobs, total, next } = filter.page(state, &user)?;
+            let jobs = jobs.into_iter().map(|job| JobView::summary(state, job)).collect();
             Ok(Json(JobPage { jobs, next, total }))
         })
     });
     listed.await.map_err(|e| Problem::unavailable(e.to_string()))?
 }
 
-/// Whether the job stands in line.
-pub(crate) fn is_in_line(job: &JobRecord) -> bool {
+/// Whether the job is queued.
+pub(crate) fn is_queued(job: &JobRecord) -> bool {
     job.state == JobState::Queued
 }
 
@@ -259,17 +276,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_are_read_as_they_are_written() {
+    fn cursors_are_read_as_written() {
         for key in [
-            Key::Number(-5),
-            Key::Text("a.b.c".to_owned()),
-            Key::Text(String::new()),
+            SortKey::Number(-5),
+            SortKey::Text("a.b.c".to_owned()),
+            SortKey::Text(String::new()),
         ] {
-            assert_eq!(read_cursor(&cursor_of(&key, 7)).ok(), Some((key, 7)));
+            assert_eq!(read_cursor(&write_cursor(&key, 7)).ok(), Some((key, 7)));
         }
-        for wrong in ["", "7", "7.n", "7.n.x", "x.n.1", "7.z.1"] {
-            assert!(read_cursor(wrong).is_err(), "{wrong}");
+        for invalid in ["", "7", "7.n", "7.n.x", "x.n.1", "7.z.1"] {
+            assert!(read_cursor(invalid).is_err(), "{invalid}");
         }
-        assert!(Sort::parse(Some("-gpus")).is_ok() && Sort::parse(Some("colour")).is_err());
+        assert!(SortOrder::parse(Some("-gpus")).is_ok() && SortOrder::parse(Some("colour")).is_err());
     }
 }

@@ -1,15 +1,17 @@
-//! The scheduler's face to people and scripts: jobs, nodes, logs and events over HTTP, each request by a known user.
+//! The HTTP API and the web page of the scheduler.
 //!
-//! Everything is below `/api/v1` and speaks JSON; what goes wrong is a problem document (RFC 9457). A user sees all jobs
-//! but those that are private to others, touches only its own, and reads only their logs; an administrator may all.
+//! The API is below `/api/v1` and uses JSON; errors are problem documents (RFC 9457). Every request is made by an
+//! authenticated user. Users see all jobs except private ones of other users, and control only their own. Operators of a
+//! virtual cluster control its jobs, and administrators everything.
 
-mod cell_views;
-mod clusters;
+mod accounts;
+mod body_timeout;
+mod cells;
+mod cluster;
 mod events;
 mod explain;
-mod gpu_use;
-mod hints;
-mod job_file;
+mod failure_hints;
+mod gpu_utilization;
 mod job_list;
 mod jobs;
 mod log_search;
@@ -18,23 +20,22 @@ mod metrics;
 mod nodes;
 mod notify;
 mod oidc;
-mod openpai;
-mod operate;
+mod openapi;
 mod page;
-mod pages;
 mod pai;
-mod people;
 mod problem;
-mod roles;
+mod query;
 mod routes;
+mod runtime;
 mod serve;
-mod slow;
+mod setting_error;
+mod submit;
 mod templates;
 mod usage;
 pub mod views;
+mod virtual_clusters;
 
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -42,88 +43,46 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{map_request, map_response};
 use axum::routing::get;
-use dovetail_control::forecast::Foresight;
-use dovetail_control::{Ask, Handle, JobNo, JobRequest, LoadPoint, LogPiece, LogRequest, Refusal};
-use dovetail_model::{NodeId, Time};
-use tokio::sync::{mpsc, oneshot, watch};
+use dovetail_cluster::forecast::Forecaster;
+use dovetail_cluster::{DriverCall, Handle, Refusal};
+use dovetail_model::Time;
+use tokio::sync::oneshot;
 
-use people::Limits;
+use accounts::Limits;
 
-pub use job_file::{JobFile, JobFileError, SCHEMA};
-pub use notify::{Notifier, NotifyConfig, Pace, SmtpConfig};
+pub use accounts::{
+    Account, Audit, AuditError, Notify, PasswordError, Role, SaveUsers, Scope, TokenInfo, User, Users,
+    UsersError,
+};
+pub use notify::{Notifier, NotifyConfig, NotifyTiming, SmtpConfig};
 pub use oidc::{Oidc, OidcConfig};
-pub use openpai::{Converted, convert};
-pub use people::{Account, Audit, AuditError, Keep, Notify, Role, Scope, TokenInfo, User, Users, UsersError};
 pub use problem::Problem;
 pub use routes::openapi;
+pub use runtime::{LogError, Nodes, WorkloadController, WorkloadError, WorkloadFuture};
 pub use serve::{ServeError, Tls, serve};
+pub use setting_error::SettingError;
 
-/// What the API needs of whatever runs the jobs, beside what is in the book.
-pub trait Nodes: Send + Sync + 'static {
-    /// Whether the node can be reached now.
-    fn is_connected(&self, node: NodeId) -> bool;
-
-    /// Reads a log where it is.
-    ///
-    /// # Errors
-    /// When it cannot be reached.
-    fn read_log(&self, request: &LogRequest) -> Result<mpsc::Receiver<LogPiece>, String>;
-
-    /// The number of the last notice in the book, whenever it changes.
-    fn notices(&self) -> watch::Receiver<u64>;
-
-    /// How busy a node was since then, oldest first; nothing if nobody knows.
-    fn loads(&self, _node: NodeId, _since: Time) -> Vec<LoadPoint> {
-        Vec::new()
-    }
-
-    /// Why the journal cannot be written; none if it can.
-    fn trouble(&self) -> Option<String>;
-}
-
-/// What comes of a request to whoever makes the parts of jobs.
-pub type Making = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
-
-/// Whoever makes the parts of jobs, where they are not processes of agents: pods, for one.
-pub trait Makes: std::fmt::Debug + Send + Sync + 'static {
-    /// Whether it can make such a job; what is not quite the same.
-    ///
-    /// # Errors
-    /// What it cannot make, and what would be accepted.
-    fn check(
-        &self,
-        user: &str,
-        job: &JobRequest,
-        array: Option<&views::ArrayRequest>,
-    ) -> Result<Vec<String>, String>;
-
-    /// Makes the parts of a job that has this number; of an array, the first one has.
-    fn make(&self, user: &str, first: JobNo, job: JobRequest, array: Option<views::ArrayRequest>) -> Making;
-
-    /// Takes away the parts of a job that somebody has ended.
-    fn unmake(&self, job: JobNo, by: &str) -> Making;
-}
-
-/// How the API deals with people.
+/// Settings of the API.
 #[derive(Debug, Clone, Default)]
 pub struct ApiConfig {
-    /// Jobs run under the account of whoever sent them, where the agent may; else under the agent's own.
+    /// Whether jobs run under the account of the user who submitted them, where the agent may switch accounts; otherwise
+    /// they run under that of the agent.
     pub run_as_user: bool,
-    /// Connections are encrypted, so cookies are sent over nothing else.
+    /// Whether connections are encrypted. Cookies are then sent only over TLS.
     pub tls: bool,
-    /// Requests of one user in a minute; zero for any number.
+    /// Maximum number of requests per user and minute; 0 for no limit.
     pub requests_per_minute: u32,
-    /// Signing in elsewhere.
+    /// OpenID Connect provider.
     pub oidc: Option<Arc<Oidc>>,
-    /// The folder of templates, beside those that are built in.
+    /// Directory of templates, in addition to the built-in ones.
     pub templates: Option<PathBuf>,
-    /// What tells people of their jobs.
+    /// Sender of notifications.
     pub notifier: Option<Arc<Notifier>>,
-    /// Whoever makes the parts of jobs; none where agents run them.
-    pub makes: Option<Arc<dyn Makes>>,
+    /// Controller of workload objects; none if agents run the jobs.
+    pub workloads: Option<Arc<dyn WorkloadController>>,
 }
 
-/// All a request may need.
+/// The state that all routes share.
 #[derive(Clone)]
 pub(crate) struct Api {
     handle: Handle,
@@ -131,43 +90,43 @@ pub(crate) struct Api {
     users: Arc<Users>,
     audit: Arc<Audit>,
     limits: Arc<Limits>,
-    foresight: Arc<Foresight>,
+    forecaster: Arc<Forecaster>,
     config: ApiConfig,
 }
 
-/// Microseconds since 1970.
+/// Returns the current time.
 pub(crate) fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
 impl Api {
-    /// What only goes where agents run the jobs; elsewhere, what to do instead.
-    fn needs_agents(&self, instead: &str) -> Result<(), Problem> {
-        match self.config.makes {
+    /// Returns an error, with what to do instead, unless agents run the jobs.
+    fn require_agents(&self, instead: &str) -> Result<(), Problem> {
+        match self.config.workloads {
             None => Ok(()),
             Some(_) => Err(Problem::invalid(format!(
-                "this cannot be done here on Kubernetes; {instead}"
+                "not supported on Kubernetes; {instead}"
             ))),
         }
     }
 
-    /// Waits for an answer of the driver without holding up other requests, and not for ever: while the journal cannot
-    /// be written nothing is promised.
-    async fn ask<T: Send + 'static>(&self, ask: Ask<'_, T>) -> Result<T, Problem> {
+    /// Waits for an answer of the driver without blocking other requests. Gives up if the journal cannot be written,
+    /// because the driver then answers no requests.
+    async fn call<T: Send + 'static>(&self, call: DriverCall<'_, T>) -> Result<T, Problem> {
         let (sender, mut receiver) = oneshot::channel();
-        ask.then(move |result| drop(sender.send(result)));
+        call.then(move |result| drop(sender.send(result)));
         loop {
-            match tokio::time::timeout(PATIENCE, &mut receiver).await {
+            match tokio::time::timeout(JOURNAL_CHECK_INTERVAL, &mut receiver).await {
                 Ok(answer) => {
                     return answer
                         .unwrap_or(Err(Refusal::ShuttingDown))
                         .map_err(Problem::from);
                 }
                 Err(_) => {
-                    if let Some(why) = self.nodes.trouble() {
+                    if let Some(error) = self.nodes.journal_error() {
                         return Err(Problem::unavailable(format!(
-                            "nothing can be promised now, because the journal cannot be written: {why}"
+                            "the change cannot be saved: cannot write the journal: {error}"
                         )));
                     }
                 }
@@ -176,13 +135,13 @@ impl Api {
     }
 }
 
-/// How long an answer may take before it is looked why.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait for the driver before checking whether the journal can be written.
+const JOURNAL_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The most a request may bring, in bytes.
-const LARGEST_BODY: usize = 1 << 20;
+/// The largest body of a request, in bytes.
+const MAX_BODY: usize = 1 << 20;
 
-/// All there is to be asked.
+/// Returns the router of the API, the page, metrics and health checks.
 pub fn router(
     handle: Handle,
     nodes: Arc<dyn Nodes>,
@@ -196,22 +155,22 @@ pub fn router(
         users,
         audit,
         limits: Arc::new(Limits::new(config.requests_per_minute)),
-        foresight: Arc::default(),
+        forecaster: Arc::default(),
         config,
     };
     let (v1, _) = routes::v1().finish();
     Router::new()
-        .route("/healthz", get(operate::health))
-        .route("/readyz", get(operate::health))
+        .route("/healthz", get(cluster::health))
+        .route("/readyz", get(cluster::health))
         .route("/metrics", get(metrics::show))
         .nest(
             "/api/v1",
-            v1.fallback(problem::no_such_page)
-                .layer(map_response(problem::every_refusal)),
+            v1.fallback(problem::unknown_path)
+                .layer(map_response(problem::to_problem)),
         )
         .nest(pai::BASE, pai::routes())
         .fallback(page::page)
-        .layer(DefaultBodyLimit::max(LARGEST_BODY))
-        .layer(map_request(slow::in_time))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(map_request(body_timeout::limit_body_time))
         .with_state(api)
 }

@@ -1,117 +1,125 @@
-//! Looking for words in what a job printed, on its nodes.
+//! Search in the logs of a job, on its nodes.
 
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use dovetail_control::{JobNo, Launch, LogPiece, LogRequest};
+use dovetail_cluster::{AttemptId, JobId, LogPiece, LogRequest};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::logs::{Target, must_be_there};
-use crate::people::User;
-use crate::views::Found;
-use crate::{Api, Problem};
-
-/// What is looked for, and where.
+use crate::accounts::User;
+use crate::logs::{LogSource, check_access};
+use crate::views::LogMatch;
+use crate::{Api, LogError, Problem};
+/// What to search for, and where.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Wanted {
-    /// The words, as they are.
+pub(crate) struct LogSearchQuery {
+    /// Text to search for.
     q: String,
-    /// In this launch; the last one if not given.
-    launch: Option<Launch>,
-    /// On this node alone.
+    /// Attempt; the last one if not given.
+    #[serde(alias = "launch")]
+    attempt: Option<AttemptId>,
+    /// Only the log of this node.
     node: Option<String>,
-    /// So many lines at most; 100 if not given.
+    /// Maximum number of matches; 100 if not given.
     limit: Option<u32>,
 }
 
-/// How long it may take; what was found by then is told.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LONGEST_WORDS: usize = 1_000;
-const MOST: u32 = 1_000;
+/// The longest time of a search; matches until then are returned.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_TEXT_BYTES: usize = 1_000;
+const MAX_MATCHES: u32 = 1_000;
 
 pub(crate) async fn search(
     State(api): State<Api>,
     user: User,
-    Path(id): Path<JobNo>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
-) -> Result<Json<Vec<Found>>, Problem> {
-    let Query(wanted) = wanted.map_err(|e| Problem::invalid(e.body_text()))?;
-    must_be_there(&api, &user, id, wanted.launch, wanted.node.as_deref())?;
-    if wanted.q.is_empty() || wanted.q.len() > LONGEST_WORDS || wanted.q.contains('\n') {
+    Path(id): Path<JobId>,
+    query: Result<Query<LogSearchQuery>, QueryRejection>,
+) -> Result<Json<Vec<LogMatch>>, Problem> {
+    let Query(query) = query.map_err(|e| Problem::invalid(e.body_text()))?;
+    check_access(&api, &user, id, query.attempt, query.node.as_deref())?;
+    if query.q.is_empty() || query.q.len() > MAX_TEXT_BYTES || query.q.contains('\n') {
         return Err(Problem::invalid(format!(
-            "q: expected 1 to {LONGEST_WORDS} bytes of one line to look for"
+            "q: expected one line of 1 to {MAX_TEXT_BYTES} bytes"
         )));
     }
-    let limit = wanted.limit.unwrap_or(100).clamp(1, MOST);
-    let until = Instant::now() + PATIENCE;
-    let mut found = Vec::new();
-    let mut failed = None;
-    for target in targets(&api, id, &wanted) {
-        let left = limit - found.len() as u32;
-        if left == 0 || Instant::now() >= until {
+    let limit = query.limit.unwrap_or(100).clamp(1, MAX_MATCHES);
+    let deadline = Instant::now() + TIMEOUT;
+    let mut matches = Vec::new();
+    let mut failure = None;
+    for source in sources(&api, id, &query) {
+        let left = limit - matches.len() as u32;
+        if left == 0 || Instant::now() >= deadline {
             break;
         }
         let request = LogRequest {
             job: id,
-            launch: target.launch,
-            node: target.node,
+            attempt: source.attempt,
+            node: source.node,
             offset: 0,
             most_bytes: 0,
             follow: false,
-            find: wanted.q.clone(),
+            find: query.q.clone(),
             most_found: left,
         };
-        let looked = tokio::time::timeout_at(until, look(&api, request, &target.name, &mut found));
-        if let Ok(Err(why)) = looked.await {
-            failed = Some(format!("{}: {why}", target.name));
+        let searched =
+            tokio::time::timeout_at(deadline, search_source(&api, request, &source.name, &mut matches));
+        if let Ok(Err(error)) = searched.await {
+            failure = Some(format!("{}: {error}", source.name));
         }
     }
-    match failed {
-        Some(why) if found.is_empty() => Err(Problem::unavailable(why)),
-        _ => Ok(Json(found)),
+    match failure {
+        Some(failure) if matches.is_empty() => Err(Problem::unavailable(failure)),
+        _ => Ok(Json(matches)),
     }
 }
 
-/// The tasks whose logs are looked through.
-fn targets(api: &Api, id: JobNo, wanted: &Wanted) -> Vec<Target> {
-    api.handle.read(|book| {
-        let Some(job) = book.job(id) else {
+/// Returns the logs to search.
+fn sources(api: &Api, id: JobId, query: &LogSearchQuery) -> Vec<LogSource> {
+    api.handle.read(|state| {
+        let Some(job) = state.job(id) else {
             return Vec::new();
         };
-        let launch = wanted.launch.or_else(|| job.attempt().map(|a| a.launch));
-        let attempt = job.attempts.iter().find(|a| Some(a.launch) == launch);
+        let attempt_id = query.attempt.or_else(|| job.attempt().map(|a| a.id));
+        let attempt = job.attempts.iter().find(|a| Some(a.id) == attempt_id);
         let shares = attempt.map_or(&[][..], |a| &a.allocation.shares);
-        let target = |node| Target {
-            launch: launch.unwrap_or_default(),
+        let source = |node| LogSource {
+            attempt: attempt_id.unwrap_or_default(),
             node,
-            name: book.node(node).map(|n| n.spec.name.clone()).unwrap_or_default(),
+            name: state.node(node).map(|n| n.spec.name.clone()).unwrap_or_default(),
         };
-        let all = shares.iter().map(|share| target(share.node));
-        all.filter(|t| wanted.node.as_ref().is_none_or(|n| *n == t.name))
+        let all = shares.iter().map(|share| source(share.node));
+        all.filter(|s| query.node.as_ref().is_none_or(|n| *n == s.name))
             .collect()
     })
 }
 
-async fn look(api: &Api, request: LogRequest, node: &str, found: &mut Vec<Found>) -> Result<(), String> {
+async fn search_source(
+    api: &Api,
+    request: LogRequest,
+    node: &str,
+    matches: &mut Vec<LogMatch>,
+) -> Result<(), LogError> {
     let mut pieces = api.nodes.read_log(&request)?;
     loop {
         match pieces.recv().await {
-            Some(LogPiece::Found { line, offset }) => found.push(Found {
+            Some(LogPiece::Found { line, offset }) => matches.push(LogMatch {
                 node: node.to_owned(),
                 offset,
                 line: String::from_utf8_lossy(&line).into_owned(),
             }),
             Some(LogPiece::Data { .. }) => {
-                return Err("its agent is of an older release, which cannot look for words".to_owned());
+                return Err(LogError(
+                    "the agent is of an older release, which cannot search logs".to_owned(),
+                ));
             }
             Some(LogPiece::End) => return Ok(()),
-            Some(LogPiece::Error(why)) => return Err(why),
-            None => return Err("the log broke off".to_owned()),
+            Some(LogPiece::Error(error)) => return Err(LogError(error)),
+            None => return Err(LogError("the log ended unexpectedly".to_owned())),
         }
     }
 }

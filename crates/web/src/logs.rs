@@ -1,4 +1,4 @@
-//! What jobs print, read on their nodes and handed on piece by piece (JSON lines).
+//! Logs of jobs, read on their nodes and streamed as JSON lines.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use dovetail_control::book::TaskState;
-use dovetail_control::{JobNo, Launch, LogPiece, LogRequest};
+use dovetail_cluster::state::TaskState;
+use dovetail_cluster::{AttemptId, JobId, LogPiece, LogRequest};
 use dovetail_model::NodeId;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,199 +17,205 @@ use tokio::sync::mpsc::{Sender, channel};
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::people::User;
+use crate::accounts::User;
 use crate::views::LogLine;
-use crate::{Api, Problem, jobs};
+use crate::{Api, LogError, Problem, jobs};
 
-/// Which part of which log.
+/// Which part of which log to read.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Wanted {
-    /// Go on until the job is over, over all its launches.
+pub(crate) struct LogQuery {
+    /// Follow the log over all attempts until the job ends.
     follow: bool,
-    /// Of this launch; the last one if not given.
-    launch: Option<Launch>,
-    /// Of this node alone.
+    /// Attempt; the last one if not given.
+    #[serde(alias = "launch")]
+    attempt: Option<AttemptId>,
+    /// Only the log of this node.
     node: Option<String>,
-    /// From here on; negative counts from the end.
+    /// Offset to start at, in bytes; a negative one counts from the end.
     offset: i64,
-    /// Only so many lines at the end, and what follows.
+    /// Number of lines at the end to start with.
     tail: Option<u64>,
 }
 
-/// Pieces that wait for a slow reader, before the agent has to.
-const WAITING: usize = 64;
+/// The most pieces that are buffered for a slow client, before the agent waits.
+const BUFFERED: usize = 64;
 
 pub(crate) async fn read(
     State(api): State<Api>,
     user: User,
-    Path(id): Path<JobNo>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    Path(id): Path<JobId>,
+    query: Result<Query<LogQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Query(wanted) = wanted.map_err(|e| Problem::invalid(e.body_text()))?;
-    must_be_there(&api, &user, id, wanted.launch, wanted.node.as_deref())?;
-    let (sender, receiver) = channel(WAITING);
-    tokio::spawn(send(api, id, wanted, sender));
-    let kind = [(header::CONTENT_TYPE, "application/jsonl")];
-    Ok((kind, Body::from_stream(ReceiverStream::new(receiver))).into_response())
+    let Query(query) = query.map_err(|e| Problem::invalid(e.body_text()))?;
+    check_access(&api, &user, id, query.attempt, query.node.as_deref())?;
+    let (sender, receiver) = channel(BUFFERED);
+    tokio::spawn(send(api, id, query, sender));
+    let media_type = [(header::CONTENT_TYPE, "application/jsonl")];
+    Ok((media_type, Body::from_stream(ReceiverStream::new(receiver))).into_response())
 }
 
-/// Goes on only for whoever may read the log, and only if there is such a launch and such a node.
-pub(crate) fn must_be_there(
+/// Returns an error unless the user may read the log, and the attempt and the node exist.
+pub(crate) fn check_access(
     api: &Api,
     user: &User,
-    id: JobNo,
-    launch: Option<Launch>,
+    id: JobId,
+    attempt: Option<AttemptId>,
     node: Option<&str>,
 ) -> Result<(), Problem> {
-    api.handle.read(|book| {
-        let job = jobs::find_own(book, user, id)?;
-        let known = |launch: Launch| job.attempts.iter().any(|a| a.launch == launch);
-        if let Some(launch) = launch.filter(|launch| !known(*launch)) {
-            return Err(Problem::not_found(format!("job {id} has no launch {launch}")));
+    api.handle.read(|state| {
+        let job = jobs::find_controlled(state, user, id)?;
+        let exists = |attempt: AttemptId| job.attempts.iter().any(|a| a.id == attempt);
+        if let Some(attempt) = attempt.filter(|attempt| !exists(*attempt)) {
+            return Err(Problem::not_found(format!("job {id} has no attempt {attempt}")));
         }
-        match node.filter(|name| book.node_named(name).is_none()) {
-            Some(name) => Err(Problem::not_found(format!("there is no node {name:?}"))),
+        match node.filter(|name| state.node_named(name).is_none()) {
+            Some(name) => Err(Problem::not_found(format!("unknown node {name:?}"))),
             None => Ok(()),
         }
     })
 }
 
-type Out = Sender<Result<Bytes, Infallible>>;
+type LineSender = Sender<Result<Bytes, Infallible>>;
 
-/// A task whose log there is.
+/// The log of one task.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Target {
-    pub(crate) launch: Launch,
+pub(crate) struct LogSource {
+    pub(crate) attempt: AttemptId,
     pub(crate) node: NodeId,
     pub(crate) name: String,
 }
 
-/// Tasks of the job that have a log, and whether there will be no more.
-fn targets(api: &Api, id: JobNo, wanted: &Wanted, first: Launch) -> (Vec<Target>, bool) {
-    api.handle.read(|book| {
-        let Some(job) = book.job(id) else {
+/// Returns the logs of the job so far, and whether there will be no more.
+fn sources(api: &Api, id: JobId, query: &LogQuery, first: AttemptId) -> (Vec<LogSource>, bool) {
+    api.handle.read(|state| {
+        let Some(job) = state.job(id) else {
             return (Vec::new(), true);
         };
-        let is_wanted = |launch: Launch| wanted.launch.map_or(launch >= first, |l| l == launch);
+        let is_requested = |id: AttemptId| query.attempt.map_or(id >= first, |requested| requested == id);
         let mut found = Vec::new();
-        for attempt in job.attempts.iter().filter(|a| is_wanted(a.launch)) {
+        for attempt in job.attempts.iter().filter(|a| is_requested(a.id)) {
             for (share, task) in attempt.allocation.shares.iter().zip(&attempt.tasks) {
-                let name = book.node(share.node).map(|n| n.spec.name.clone());
-                let target = Target {
-                    launch: attempt.launch,
+                let name = state.node(share.node).map(|n| n.spec.name.clone());
+                let source = LogSource {
+                    attempt: attempt.id,
                     node: share.node,
                     name: name.unwrap_or_default(),
                 };
                 let has_log = *task != TaskState::Starting;
-                if has_log && wanted.node.as_ref().is_none_or(|n| *n == target.name) {
-                    found.push(target);
+                if has_log && query.node.as_ref().is_none_or(|n| *n == source.name) {
+                    found.push(source);
                 }
             }
         }
-        let one_launch_over = wanted.launch.is_some_and(|launch| {
-            let attempt = job.attempts.iter().find(|a| a.launch == launch);
+        let has_attempt_ended = query.attempt.is_some_and(|id| {
+            let attempt = job.attempts.iter().find(|a| a.id == id);
             attempt.is_some_and(|a| a.end.is_some())
         });
-        (found, job.state.is_over() || one_launch_over)
+        (found, job.state.has_ended() || has_attempt_ended)
     })
 }
 
-async fn send(api: Api, id: JobNo, wanted: Wanted, out: Out) {
-    let mut news = api.nodes.notices();
-    let last = api.handle.read(|book| {
-        let attempt = book.job(id).and_then(|job| job.attempt());
-        attempt.map_or(1, |a| a.launch)
+/// Streams the logs of a job; those of earlier attempts come first.
+async fn send(api: Api, id: JobId, query: LogQuery, out: LineSender) {
+    let mut last_event = api.nodes.last_event();
+    let first = api.handle.read(|state| {
+        let attempt = state.job(id).and_then(|job| job.attempt());
+        attempt.map_or(1, |a| a.id)
     });
-    let mut begun: Vec<Target> = Vec::new();
-    let mut readers: Vec<(Launch, JoinHandle<()>)> = Vec::new();
+    let mut started: Vec<LogSource> = Vec::new();
+    let mut readers: Vec<(AttemptId, JoinHandle<()>)> = Vec::new();
     loop {
-        news.borrow_and_update();
-        let (found, over) = targets(&api, id, &wanted, last);
-        for target in found {
-            if begun.contains(&target) {
+        last_event.borrow_and_update();
+        let (found, is_complete) = sources(&api, id, &query, first);
+        for source in found {
+            if started.contains(&source) {
                 continue;
             }
-            begun.push(target.clone());
-            // What an earlier launch printed comes first.
-            for (_, reader) in readers.extract_if(.., |(launch, _)| *launch < target.launch) {
+            started.push(source.clone());
+            for (_, reader) in readers.extract_if(.., |(attempt, _)| *attempt < source.attempt) {
                 let _ = reader.await;
             }
-            let reader = Reader {
+            let reader = LogReader {
                 api: api.clone(),
                 id,
-                target: target.clone(),
+                source: source.clone(),
                 out: out.clone(),
-                held: Vec::new(),
+                incomplete: Vec::new(),
             };
-            readers.push((target.launch, tokio::spawn(reader.run(wanted.clone()))));
+            readers.push((source.attempt, tokio::spawn(reader.run(query.clone()))));
         }
-        if over || !wanted.follow {
+        if is_complete || !query.follow {
             for (_, reader) in readers {
                 let _ = reader.await;
             }
             return;
         }
         tokio::select! {
-            changed = news.changed() => if changed.is_err() { return },
+            changed = last_event.changed() => if changed.is_err() { return },
             () = out.closed() => return,
         }
     }
 }
 
-/// How often a log is tried again whose task has ended and whose node does not answer.
-const TRIES: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(300);
-/// The most that is looked through for the last lines.
-const LONGEST_TAIL: u64 = 4 << 20;
+/// How often a log is retried whose task has ended and whose node does not answer.
+const MAX_RETRIES: u32 = 10;
+const RETRY_DELAY: Duration = Duration::from_millis(300);
+/// The most bytes that are read to find the last lines.
+const MAX_TAIL: u64 = 4 << 20;
 
-struct Reader {
+/// Reads one log and sends it to the client.
+struct LogReader {
     api: Api,
-    id: JobNo,
-    target: Target,
-    out: Out,
-    /// The beginning of a character whose rest has not come yet.
-    held: Vec<u8>,
+    id: JobId,
+    source: LogSource,
+    out: LineSender,
+    /// The first bytes of a character whose rest has not been read yet.
+    incomplete: Vec<u8>,
 }
 
-impl Reader {
-    async fn run(mut self, wanted: Wanted) {
-        let mut offset = wanted.offset;
-        if let Some(lines) = wanted.tail {
+impl LogReader {
+    async fn run(mut self, query: LogQuery) {
+        let mut offset = query.offset;
+        if let Some(lines) = query.tail {
             match self.tail(lines).await {
-                Ok(end) if wanted.follow => offset = i64::try_from(end).unwrap_or(i64::MAX),
+                Ok(end) if query.follow => offset = i64::try_from(end).unwrap_or(i64::MAX),
                 Ok(_) => return,
-                Err(why) => return self.say(Vec::new(), 0, Some(why)).await,
+                Err(error) => return self.send_bytes(Vec::new(), 0, Some(error)).await,
             }
         }
-        let mut tries = 0;
+        let mut retries = 0;
         loop {
-            match self.stream(&mut offset, wanted.follow).await {
+            match self.stream(&mut offset, query.follow).await {
                 Ok(()) => return,
-                Err(_) if wanted.follow && (self.is_live() || tries < TRIES) && !self.out.is_closed() => {
-                    tries += u32::from(!self.is_live());
-                    tokio::time::sleep(PAUSE).await;
+                Err(_)
+                    if query.follow
+                        && (self.is_task_running() || retries < MAX_RETRIES)
+                        && !self.out.is_closed() =>
+                {
+                    retries += u32::from(!self.is_task_running());
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
-                Err(why) => return self.say(Vec::new(), 0, Some(why)).await,
+                Err(error) => return self.send_bytes(Vec::new(), 0, Some(error)).await,
             }
         }
     }
 
     /// Whether the task has not ended.
-    fn is_live(&self) -> bool {
-        self.api.handle.read(|book| {
-            let tasks = book.tasks_on(self.target.node);
+    fn is_task_running(&self) -> bool {
+        self.api.handle.read(|state| {
+            let tasks = state.tasks_on(self.source.node);
             tasks
                 .iter()
-                .any(|(job, attempt, _)| job.no == self.id && attempt.launch == self.target.launch)
+                .any(|(job, attempt, _)| job.id == self.id && attempt.id == self.source.attempt)
         })
     }
 
     fn request(&self, offset: i64, follow: bool) -> LogRequest {
         LogRequest {
             job: self.id,
-            launch: self.target.launch,
-            node: self.target.node,
+            attempt: self.source.attempt,
+            node: self.source.node,
             offset,
             most_bytes: 0,
             follow,
@@ -218,8 +224,8 @@ impl Reader {
         }
     }
 
-    /// Hands on what there is; `offset` is where to go on if it breaks off.
-    async fn stream(&mut self, offset: &mut i64, follow: bool) -> Result<(), String> {
+    /// Sends the log from `offset` on, and advances `offset`, so that reading can resume there after an error.
+    async fn stream(&mut self, offset: &mut i64, follow: bool) -> Result<(), LogError> {
         let mut pieces = self.api.nodes.read_log(&self.request(*offset, follow))?;
         loop {
             let piece = tokio::select! {
@@ -229,29 +235,29 @@ impl Reader {
             match piece {
                 Some(LogPiece::Data { data, offset: end }) => {
                     *offset = i64::try_from(end).unwrap_or(i64::MAX);
-                    self.say(data, end, None).await;
+                    self.send_bytes(data, end, None).await;
                 }
                 Some(LogPiece::End) => {
-                    let rest = std::mem::take(&mut self.held);
+                    let rest = std::mem::take(&mut self.incomplete);
                     if !rest.is_empty() {
                         let text = String::from_utf8_lossy(&rest).into_owned();
-                        self.line(text, 0, None).await;
+                        self.send_line(text, 0, None).await;
                     }
                     return Ok(());
                 }
-                Some(LogPiece::Error(why)) => return Err(why),
-                // Only whoever looks for words gets lines with them.
+                Some(LogPiece::Error(error)) => return Err(LogError(error)),
+                // Only the answer to a search.
                 Some(LogPiece::Found { .. }) => {}
-                None => return Err("the log broke off".to_owned()),
+                None => return Err(ended_unexpectedly()),
             }
         }
     }
 
-    /// Hands on the last lines; where they end.
-    async fn tail(&mut self, lines: u64) -> Result<u64, String> {
-        let mut most = lines.saturating_mul(256).clamp(4_096, LONGEST_TAIL);
+    /// Sends the last lines, and returns the offset of their end.
+    async fn tail(&mut self, lines: u64) -> Result<u64, LogError> {
+        let mut size = lines.saturating_mul(256).clamp(4_096, MAX_TAIL);
         loop {
-            let request = self.request(-i64::try_from(most).unwrap_or(i64::MAX), false);
+            let request = self.request(-i64::try_from(size).unwrap_or(i64::MAX), false);
             let mut pieces = self.api.nodes.read_log(&request)?;
             let (mut text, mut end) = (Vec::new(), 0);
             loop {
@@ -261,54 +267,58 @@ impl Reader {
                         end = offset;
                     }
                     Some(LogPiece::End) => break,
-                    Some(LogPiece::Error(why)) => return Err(why),
+                    Some(LogPiece::Error(error)) => return Err(LogError(error)),
                     Some(LogPiece::Found { .. }) => {}
-                    None => return Err("the log broke off".to_owned()),
+                    None => return Err(ended_unexpectedly()),
                 }
             }
-            let begin = last_lines(&text, lines);
-            let is_all = (text.len() as u64) < most || most == LONGEST_TAIL;
-            if begin > 0 || is_all {
-                self.say(text.split_off(begin), end, None).await;
+            let start = last_lines(&text, lines);
+            let is_all = (text.len() as u64) < size || size == MAX_TAIL;
+            if start > 0 || is_all {
+                self.send_bytes(text.split_off(start), end, None).await;
                 return Ok(end);
             }
-            most = (most * 4).min(LONGEST_TAIL);
+            size = (size * 4).min(MAX_TAIL);
         }
     }
 
-    /// Hands on bytes, whole characters only.
-    async fn say(&mut self, data: Vec<u8>, offset: u64, error: Option<String>) {
-        self.held.extend(data);
-        let whole = match std::str::from_utf8(&self.held) {
-            Ok(_) => self.held.len(),
-            // A character of which the end is missing; anything else is no text, and shown as such.
+    /// Sends bytes as text, complete characters only.
+    async fn send_bytes(&mut self, data: Vec<u8>, offset: u64, error: Option<LogError>) {
+        self.incomplete.extend(data);
+        let complete = match std::str::from_utf8(&self.incomplete) {
+            Ok(_) => self.incomplete.len(),
+            // The end of a character is missing. Anything else is not UTF-8, and is sent with replacement characters.
             Err(e) if e.error_len().is_none() => e.valid_up_to(),
-            Err(_) => self.held.len(),
+            Err(_) => self.incomplete.len(),
         };
-        let rest = self.held.split_off(whole);
-        let bytes = std::mem::replace(&mut self.held, rest);
+        let rest = self.incomplete.split_off(complete);
+        let bytes = std::mem::replace(&mut self.incomplete, rest);
         if !bytes.is_empty() || error.is_some() {
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            self.line(text, offset, error).await;
+            self.send_line(text, offset, error).await;
         }
     }
 
-    async fn line(&self, data: String, offset: u64, error: Option<String>) {
+    async fn send_line(&self, data: String, offset: u64, error: Option<LogError>) {
         let line = LogLine {
-            node: self.target.name.clone(),
-            launch: self.target.launch,
+            node: self.source.name.clone(),
+            attempt: self.source.attempt,
             data,
             offset,
-            error,
+            error: error.map(|e| e.to_string()),
         };
         let mut bytes = serde_json::to_vec(&line).unwrap_or_default();
         bytes.push(b'\n');
-        // A reader that is gone is noticed by whoever waits for it.
+        // The caller checks whether the client has disconnected.
         let _ = self.out.send(Ok(Bytes::from(bytes))).await;
     }
 }
 
-/// Where the last so many lines begin; zero if there are not more.
+fn ended_unexpectedly() -> LogError {
+    LogError("the log ended unexpectedly".to_owned())
+}
+
+/// Returns where the last lines start; 0 if there are not more.
 fn last_lines(text: &[u8], lines: u64) -> usize {
     let body = text.strip_suffix(b"\n").unwrap_or(text);
     let breaks = body.iter().enumerate().rev().filter(|(_, b)| **b == b'\n');
@@ -323,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_are_found() {
+    fn the_start_of_the_last_lines_is_found() {
         let text = b"one\ntwo\nthree\n";
         let from = |n| String::from_utf8(text[last_lines(text, n)..].to_vec()).unwrap();
         assert_eq!(from(1), "three\n");

@@ -1,35 +1,35 @@
-//! Nodes: what there is, and taking one out of use.
+//! Nodes: listing, draining and resuming them.
 
 use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use dovetail_control::JobNo;
-use dovetail_control::book::{Book, NodeState};
+use dovetail_cluster::state::{ClusterState, NodeState};
+use dovetail_cluster::{Actor, JobId};
 use dovetail_model::NodeId;
 
-use crate::people::User;
-use crate::views::{Because, NodeView, SlotView, node_state};
+use crate::accounts::User;
+use crate::views::{DrainRequest, NodeView, SlotView, node_state};
 use crate::{Api, Problem};
 
-fn views(api: &Api, user: &User, book: &Book) -> Vec<NodeView> {
-    type Slots = BTreeMap<u32, (Vec<JobNo>, Option<String>)>;
-    let mut used: BTreeMap<NodeId, (Vec<JobNo>, Slots)> = BTreeMap::new();
-    for job in book.jobs_up() {
+fn views(api: &Api, user: &User, state: &ClusterState) -> Vec<NodeView> {
+    type Slots = BTreeMap<u32, (Vec<JobId>, Option<String>)>;
+    let mut used: BTreeMap<NodeId, (Vec<JobId>, Slots)> = BTreeMap::new();
+    for job in state.active_jobs() {
         for share in job.attempt().into_iter().flat_map(|a| &a.allocation.shares) {
             let (jobs, gpus) = used.entry(share.node).or_default();
-            let seen = user.may_see(book, job);
-            if seen {
-                jobs.push(job.no);
+            let is_visible = user.may_see(state, job);
+            if is_visible {
+                jobs.push(job.id);
             }
             for gpu in share.gpus.iter() {
                 let slot = gpus.entry(gpu).or_default();
-                slot.0.extend(seen.then_some(job.no));
+                slot.0.extend(is_visible.then_some(job.id));
                 slot.1 = Some(job.request.tenant.clone());
             }
         }
     }
-    let view = |(id, node): (NodeId, &dovetail_control::book::NodeRecord)| {
+    let view = |(id, node): (NodeId, &dovetail_cluster::state::NodeRecord)| {
         let (jobs, mut gpus) = used.remove(&id).unwrap_or_default();
         let used_gpus = gpus.len() as u32;
         let health = if node.state == NodeState::Lost {
@@ -65,36 +65,38 @@ fn views(api: &Api, user: &User, book: &Book) -> Vec<NodeView> {
             slots: (0..node.spec.gpus).map(slot).collect(),
         }
     };
-    book.nodes().map(view).collect()
+    state.nodes().map(view).collect()
 }
 
 pub(crate) async fn list(State(api): State<Api>, user: User) -> Json<Vec<NodeView>> {
-    Json(api.handle.read(|book| views(&api, &user, book)))
+    Json(api.handle.read(|state| views(&api, &user, state)))
 }
 
 pub(crate) async fn act(
     State(api): State<Api>,
     user: User,
     Path((name, action)): Path<(String, String)>,
-    body: Option<Json<Because>>,
+    body: Option<Json<DrainRequest>>,
 ) -> Result<Json<NodeView>, Problem> {
-    user.must_be_admin()?;
-    api.needs_agents("`kubectl cordon` and `kubectl uncordon` do that")?;
-    let why = body.map(|Json(b)| b.why).unwrap_or_default();
-    let ask = match action.as_str() {
-        "drain" => api.handle.set_draining(&name, Some(why), &user.name),
-        "resume" => api.handle.set_draining(&name, None, &user.name),
+    user.require_admin()?;
+    api.require_agents("use `kubectl cordon` and `kubectl uncordon`")?;
+    let reason = body.map(|Json(request)| request.reason).unwrap_or_default();
+    let call = match action.as_str() {
+        "drain" => api
+            .handle
+            .set_draining(&name, Some(reason), Actor::user(&user.name)),
+        "resume" => api.handle.set_draining(&name, None, Actor::user(&user.name)),
         _ => {
             return Err(Problem::not_found(format!(
-                "{action:?} cannot be done to a node; drain and resume can"
+                "unknown action {action:?}: expected drain or resume"
             )));
         }
     };
-    api.ask(ask).await?;
+    api.call(call).await?;
     api.audit
-        .note(&user.name, &format!("node-{action}"), &name, None, None);
-    let views = api.handle.read(|book| views(&api, &user, book));
+        .record(&user.name, &format!("node-{action}"), &name, None, None);
+    let views = api.handle.read(|state| views(&api, &user, state));
     let view = views.into_iter().find(|node| node.name == name);
     view.map(Json)
-        .ok_or_else(|| Problem::not_found(format!("there is no node {name:?}")))
+        .ok_or_else(|| Problem::not_found(format!("unknown node {name:?}")))
 }

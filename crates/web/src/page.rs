@@ -1,5 +1,5 @@
-//! The page people open in a browser: built from `ui/`, kept in this crate, and served with headers that let it load
-//! nothing from elsewhere.
+//! The web page: built from `ui/`, embedded in this crate, and served with headers that prevent it from loading anything
+//! from other hosts.
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -8,61 +8,61 @@ use ring::digest::{SHA256, digest};
 use crate::problem;
 
 /// A file of the page.
-struct File {
+struct Asset {
     path: &'static str,
     kind: &'static str,
     bytes: &'static [u8],
 }
 
-const INDEX: File = File {
+const INDEX: Asset = Asset {
     path: "/",
     kind: "text/html; charset=utf-8",
     bytes: include_bytes!("../page/index.html"),
 };
 
-const FILES: [File; 3] = [
-    File {
+const ASSETS: [Asset; 3] = [
+    Asset {
         path: "/app.js",
         kind: "text/javascript; charset=utf-8",
         bytes: include_bytes!("../page/app.js"),
     },
-    File {
+    Asset {
         path: "/app.css",
         kind: "text/css; charset=utf-8",
         bytes: include_bytes!("../page/app.css"),
     },
-    File {
+    Asset {
         path: "/favicon.svg",
         kind: "image/svg+xml",
         bytes: include_bytes!("../page/favicon.svg"),
     },
 ];
 
-/// Paths that are not the page's, so that a mistake in one of them is told as the API tells mistakes.
-const NOT_OURS: [&str; 5] = ["/api", "/rest-server", "/metrics", "/healthz", "/readyz"];
+/// Paths that are not part of the page, so that errors below them are problem documents.
+const OTHER_PATHS: [&str; 5] = ["/api", "/rest-server", "/metrics", "/healthz", "/readyz"];
 
-/// Nothing from elsewhere, nothing written into the page itself, and not inside another page.
-const POLICY: &str = "default-src 'self'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none'; \
+/// Nothing from other hosts, no inline scripts, and no frames.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none'; \
                       base-uri 'none'; form-action 'self'; object-src 'none'";
 
-/// A file of the page, or for the path of a screen the page itself.
+/// Serves a file of the page; paths of screens get the page itself.
 pub(crate) async fn page(method: Method, uri: Uri, headers: HeaderMap) -> Response {
-    let Some(file) = file_at(uri.path()) else {
-        return problem::no_such_page().await.into_response();
+    let Some(asset) = asset_at(uri.path()) else {
+        return problem::unknown_path().await.into_response();
     };
     if method != Method::GET && method != Method::HEAD {
-        return problem::no_such_page().await.into_response();
+        return problem::unknown_path().await.into_response();
     }
-    let tag = tag(file);
-    let is_known = headers
+    let tag = etag(asset);
+    let is_cached = headers
         .get(header::IF_NONE_MATCH)
-        .is_some_and(|known| known.as_bytes() == tag.as_bytes());
-    let mut response = match is_known {
+        .is_some_and(|cached| cached.as_bytes() == tag.as_bytes());
+    let mut response = match is_cached {
         true => StatusCode::NOT_MODIFIED.into_response(),
-        false => ([(header::CONTENT_TYPE, file.kind)], file.bytes).into_response(),
+        false => ([(header::CONTENT_TYPE, asset.kind)], asset.bytes).into_response(),
     };
     let fixed = [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-cache"),
@@ -77,25 +77,25 @@ pub(crate) async fn page(method: Method, uri: Uri, headers: HeaderMap) -> Respon
     response
 }
 
-/// What is at a path: a file by its name, the page for every screen, nothing for what belongs to others.
-fn file_at(path: &str) -> Option<&'static File> {
+/// Returns the file at a path: an asset by its name, or the page for every other path of the page.
+fn asset_at(path: &str) -> Option<&'static Asset> {
     let is_below = |start: &str| {
         let rest = path.strip_prefix(start);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    if NOT_OURS.into_iter().any(is_below) {
+    if OTHER_PATHS.into_iter().any(is_below) {
         return None;
     }
-    if let Some(file) = FILES.iter().find(|file| file.path == path) {
-        return Some(file);
+    if let Some(asset) = ASSETS.iter().find(|asset| asset.path == path) {
+        return Some(asset);
     }
     let last = path.rsplit('/').next().unwrap_or_default();
     (!last.contains('.')).then_some(&INDEX)
 }
 
-/// Changes when the file does.
-fn tag(file: &File) -> String {
-    let hash = digest(&SHA256, file.bytes);
+/// Returns the entity tag of a file, from its contents.
+fn etag(asset: &Asset) -> String {
+    let hash = digest(&SHA256, asset.bytes);
     let hex: String = hash.as_ref()[..12].iter().map(|b| format!("{b:02x}")).collect();
     format!("\"{hex}\"")
 }
@@ -105,11 +105,11 @@ mod tests {
     use super::*;
 
     fn path(at: &str) -> Option<&'static str> {
-        file_at(at).map(|file| file.path)
+        asset_at(at).map(|asset| asset.path)
     }
 
     #[test]
-    fn screens_get_the_page_files_themselves_and_others_nothing() {
+    fn screens_get_the_page_and_other_paths_nothing() {
         for screen in ["/", "/jobs", "/jobs/17", "/vcs", "/apiary"] {
             assert_eq!(path(screen), Some("/"), "{screen}");
         }
@@ -128,28 +128,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_that_is_known_is_not_sent_again() {
+    async fn a_cached_page_is_not_sent_again() {
         let first = page(Method::GET, Uri::from_static("/jobs"), HeaderMap::new()).await;
         assert_eq!(first.status(), StatusCode::OK);
         let policy = first.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
         assert!(policy.starts_with("default-src 'self'"), "{policy}");
-        let known = HeaderMap::from_iter([(header::IF_NONE_MATCH, first.headers()[header::ETAG].clone())]);
-        let second = page(Method::GET, Uri::from_static("/jobs"), known).await;
+        let cached = HeaderMap::from_iter([(header::IF_NONE_MATCH, first.headers()[header::ETAG].clone())]);
+        let second = page(Method::GET, Uri::from_static("/jobs"), cached).await;
         assert_eq!(second.status(), StatusCode::NOT_MODIFIED);
         let posted = page(Method::POST, Uri::from_static("/jobs"), HeaderMap::new()).await;
         assert_eq!(posted.status(), StatusCode::NOT_FOUND);
     }
 
     #[test]
-    fn the_page_loads_nothing_from_elsewhere() {
-        for file in FILES.iter().chain([&INDEX]) {
-            let text = String::from_utf8_lossy(file.bytes);
-            // The names of SVG and the like look like addresses and are none.
+    fn the_page_loads_nothing_from_other_hosts() {
+        for asset in ASSETS.iter().chain([&INDEX]) {
+            let text = String::from_utf8_lossy(asset.bytes);
+            // XML namespaces such as that of SVG look like URLs.
             for address in text.match_indices("://").map(|(at, _)| &text[at..]) {
                 let host = address[3..].split('/').next().unwrap_or_default();
-                assert_eq!(host, "www.w3.org", "{}", file.path);
+                assert_eq!(host, "www.w3.org", "{}", asset.path);
             }
         }
-        assert!(FILES.iter().map(|f| f.bytes.len()).sum::<usize>() < 250_000);
+        assert!(ASSETS.iter().map(|a| a.bytes.len()).sum::<usize>() < 250_000);
     }
 }

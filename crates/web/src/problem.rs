@@ -1,25 +1,25 @@
-//! What goes wrong, as a document (RFC 9457) with a code that does not change.
+//! Errors of the API, as problem documents (RFC 9457) with a stable code.
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use dovetail_control::Refusal;
+use dovetail_cluster::Refusal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A request that was not done.
+/// A request that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
-    /// Names the kind of problem: `urn:dovetail:problem:` and the code.
+    /// Type of the problem: `urn:dovetail:problem:` and the code.
     #[serde(rename = "type", default)]
     pub kind: String,
-    /// The kind in a few words.
+    /// Title of the status.
     #[serde(default)]
     pub title: String,
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and what is expected.
     pub detail: String,
-    /// The code: `invalid`, `not-found`, `forbidden`, `unauthenticated`, `conflict`, `too-many`, `unsupported`, `too-large`,
+    /// Code: `invalid`, `not-found`, `forbidden`, `unauthenticated`, `conflict`, `too-many`, `unsupported`, `too-large`,
     /// `method-not-allowed` or `unavailable`.
     #[serde(default)]
     pub code: String,
@@ -42,52 +42,52 @@ impl Problem {
         }
     }
 
-    /// The request makes no sense.
+    /// The request is not valid.
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail)
     }
 
-    /// There is no such thing, or whoever asks may not know of it.
+    /// The resource does not exist, or the caller may not see it.
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not-found", detail)
     }
 
-    /// Whoever asks may not.
+    /// The caller may not do this.
     pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
     }
 
-    /// Nobody knows who asks.
+    /// The caller is not authenticated.
     pub(crate) fn unauthenticated() -> Self {
-        let detail = "sign in, or show a token of this scheduler: `Authorization: Bearer TOKEN`";
+        let detail = "not authenticated; sign in, or send a token: `Authorization: Bearer TOKEN`";
         Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail)
     }
 
-    /// It does not go with how things are.
+    /// The request conflicts with the current state.
     pub(crate) fn conflict(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "conflict", detail)
     }
 
-    /// The password is wrong, or there is nobody of that name.
+    /// The user name or the password is wrong.
     pub(crate) fn wrong_password() -> Self {
         Self::new(
             StatusCode::UNAUTHORIZED,
             "unauthenticated",
-            "the name or the password is wrong",
+            "wrong user name or password",
         )
     }
 
-    /// Too often.
+    /// The rate limit is exceeded.
     pub(crate) fn too_many(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "too-many", detail)
     }
 
-    /// Not in this form.
+    /// The media type is not supported.
     pub(crate) fn unsupported(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported", detail)
     }
 
-    /// Not now.
+    /// The server cannot do this now.
     pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail)
     }
@@ -98,9 +98,9 @@ impl From<Refusal> for Problem {
         let detail = refusal.to_string();
         match refusal {
             Refusal::Invalid(_) => Self::invalid(detail),
-            Refusal::Unknown(_) => Self::not_found(detail),
+            Refusal::NotFound(_) => Self::not_found(detail),
             Refusal::Conflict(_) => Self::conflict(detail),
-            Refusal::Stuck(_) | Refusal::ShuttingDown => Self::unavailable(detail),
+            Refusal::JournalUnavailable(_) | Refusal::ShuttingDown => Self::unavailable(detail),
         }
     }
 }
@@ -114,19 +114,19 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The most of an answer that is looked at.
-const LOOKED_AT: usize = 4_096;
+/// The most bytes of a response body that are read.
+const MAX_BODY: usize = 4_096;
 
-/// What the framework refuses in its own words is a problem document too.
-pub(crate) async fn every_refusal(response: Response) -> Response {
+/// Turns errors of the framework into problem documents.
+pub(crate) async fn to_problem(response: Response) -> Response {
     let status = response.status();
     let kind = response.headers().get(header::CONTENT_TYPE);
     let is_problem = kind.is_some_and(|kind| kind == "application/problem+json");
     if is_problem || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
-    let words = axum::body::to_bytes(response.into_body(), LOOKED_AT).await;
-    let words = String::from_utf8_lossy(&words.unwrap_or_default())
+    let body = axum::body::to_bytes(response.into_body(), MAX_BODY).await;
+    let text = String::from_utf8_lossy(&body.unwrap_or_default())
         .trim()
         .to_owned();
     let code = match status {
@@ -137,14 +137,14 @@ pub(crate) async fn every_refusal(response: Response) -> Response {
         _ if status.is_client_error() => "invalid",
         _ => "unavailable",
     };
-    let detail = match words.is_empty() {
-        true => status.canonical_reason().unwrap_or("it was not done").to_owned(),
-        false => words,
+    let detail = match text.is_empty() {
+        true => status.canonical_reason().unwrap_or("request failed").to_owned(),
+        false => text,
     };
     Problem::new(status, code, detail).into_response()
 }
 
-/// A path that leads nowhere.
-pub(crate) async fn no_such_page() -> Problem {
-    Problem::not_found("there is nothing at this path; the API is below /api/v1")
+/// Answers requests to unknown paths.
+pub(crate) async fn unknown_path() -> Problem {
+    Problem::not_found("unknown path; the API is below /api/v1")
 }

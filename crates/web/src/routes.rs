@@ -1,24 +1,25 @@
-//! Every path of the API, with what it says.
+//! All routes of the API, with their descriptions.
 
 use axum::Json;
 use axum::routing::{delete, get, patch, post, put};
 use serde_json::Value;
 
-use crate::pages::{Pages, Says};
-use crate::people::{self, AuditPage, Notify};
+use crate::accounts::{self, AuditPage, Notify};
+use crate::openapi::{ApiRouter, RouteDoc};
+use crate::query::DryRunQuery;
 use crate::views::{
-    AccountChange, AccountView, ActionDone, Actions, Because, ClusterEdit, ClusterView, ClustersFile,
-    ClustersView, Explained, FileCheck, Filled, Filling, Found, GpuUse, Info, JobPage, JobView, Me,
-    NewPassword, NewPriority, NewToken, NewUser, NewUserSecrets, NodeView, NotifyTried, Operation,
-    PolicyView, ProgressPoint, QueueEntry, SignIn, SignInOptions, SignedIn, Submission, Submitted,
-    TemplateView, TokenMade, TokenView, UsageRow, VcDiff,
+    AccountChange, AccountView, ActionResult, BulkAction, ClusterView, CreatedToken, CurrentUser,
+    DrainRequest, ExplanationView, FileCheck, GpuUtilization, JobPage, JobView, LogMatch, NewPassword,
+    NewPriority, NewToken, NewUser, NewUserSecrets, NodeView, NotifyTest, Operation, PolicyView,
+    ProgressPoint, QueueEntry, RenderedTemplate, ServerInfo, SessionView, SignIn, SignInOptions, Submission,
+    SubmitResponse, TemplateValues, TemplateView, TokenView, UsageRow, VcDiff, VcEdit, VcFile, VcList,
 };
 use crate::{
-    clusters, events, explain, gpu_use, job_list, jobs, log_search, logs, nodes, oidc, operate, templates,
-    usage,
+    cluster, events, explain, gpu_utilization, job_list, jobs, log_search, logs, nodes, oidc, submit,
+    templates, usage, virtual_clusters,
 };
 
-/// The document that describes the API (OpenAPI 3.1).
+/// Returns the OpenAPI 3.1 document of the API.
 pub fn openapi() -> Value {
     v1().finish().1
 }
@@ -27,287 +28,360 @@ async fn document() -> Json<Value> {
     Json(openapi())
 }
 
-/// All of them.
-pub(crate) fn v1() -> Pages {
-    let pages = Pages::new();
-    administration(cluster(jobs(account(pages))))
+/// Returns all routes of version 1.
+pub(crate) fn v1() -> ApiRouter {
+    let routes: [fn(ApiRouter) -> ApiRouter; 8] = [
+        session_routes,
+        account_routes,
+        job_routes,
+        log_routes,
+        queue_routes,
+        cluster_routes,
+        virtual_cluster_routes,
+        admin_routes,
+    ];
+    routes
+        .into_iter()
+        .fold(ApiRouter::new(), |router, add| add(router))
 }
 
-fn account(pages: Pages) -> Pages {
-    pages
+fn session_routes(router: ApiRouter) -> ApiRouter {
+    router
         .add(
             "/info",
-            get(operate::info),
-            Says::get("info", "What this server is").open().answers::<Info>(),
+            get(cluster::info),
+            RouteDoc::get("info", "Describe this server")
+                .public()
+                .response::<ServerInfo>(),
         )
         .add(
             "/openapi.json",
             get(document),
-            Says::get("openapi", "This document").open().answers::<Value>(),
+            RouteDoc::get("openapi", "Return this document")
+                .public()
+                .response::<Value>(),
         )
         .add(
             "/session",
-            post(people::sign_in),
-            Says::post("signIn", "Sign in; sets a cookie")
-                .open()
+            post(accounts::sign_in),
+            RouteDoc::post("signIn", "Sign in with a password; sets a cookie")
+                .public()
                 .body::<SignIn>()
-                .answers::<SignedIn>(),
+                .response::<SessionView>(),
         )
         .add(
             "/session",
-            delete(people::sign_out),
-            Says::delete("signOut", "Sign out").status(204),
+            delete(accounts::sign_out),
+            RouteDoc::delete("signOut", "Sign out").status(204),
         )
         .add(
             "/session/options",
             get(oidc::options),
-            Says::get("signInOptions", "Ways to sign in")
-                .open()
-                .answers::<SignInOptions>(),
+            RouteDoc::get("signInOptions", "List the ways to sign in")
+                .public()
+                .response::<SignInOptions>(),
         )
         .add(
             "/session/oidc",
             get(oidc::begin),
-            Says::get(
-                "signInElsewhere",
-                "Send the browser to where the organisation signs people in",
+            RouteDoc::get(
+                "signInOidc",
+                "Redirect the browser to the OpenID Connect provider",
             )
-            .open()
-            .query::<oidc::Begin>()
+            .public()
+            .query::<oidc::SignInQuery>()
             .status(303),
         )
         .add(
             "/session/oidc/callback",
             get(oidc::callback),
-            Says::get(
-                "signedInElsewhere",
-                "Where the browser comes back to; sets a cookie",
+            RouteDoc::get(
+                "oidcCallback",
+                "Handle the redirect from the OpenID Connect provider; sets a cookie",
             )
-            .open()
-            .query::<oidc::Back>()
+            .public()
+            .query::<oidc::CallbackQuery>()
             .status(303),
         )
+}
+
+fn account_routes(router: ApiRouter) -> ApiRouter {
+    router
         .add(
             "/me",
-            get(people::me),
-            Says::get("me", "Who asks").answers::<Me>(),
+            get(accounts::me),
+            RouteDoc::get("me", "Return the calling user").response::<CurrentUser>(),
         )
         .add(
             "/me/password",
-            put(people::set_password),
-            Says::put("setPassword", "Change one's own password")
+            put(accounts::set_password),
+            RouteDoc::put("setPassword", "Change one's own password")
                 .body::<NewPassword>()
                 .status(204),
         )
         .add(
             "/me/notify",
-            get(people::show_notify),
-            Says::get("notify", "When one is told of one's jobs").answers::<Notify>(),
+            get(accounts::show_notify),
+            RouteDoc::get("notify", "Return one's own notification settings").response::<Notify>(),
         )
         .add(
             "/me/notify",
-            put(people::set_notify),
-            Says::put("setNotify", "Say when to be told")
+            put(accounts::set_notify),
+            RouteDoc::put("setNotify", "Change one's own notification settings")
                 .body::<Notify>()
-                .answers::<Notify>(),
+                .response::<Notify>(),
         )
         .add(
             "/me/notify/test",
-            post(people::test_notify),
-            Says::post("testNotify", "Try each way one is told, now").answers::<NotifyTried>(),
+            post(accounts::test_notify),
+            RouteDoc::post("testNotify", "Send a test notification over each channel")
+                .response::<NotifyTest>(),
         )
         .add(
             "/me/tokens",
-            get(people::list_tokens),
-            Says::get("tokens", "One's own tokens").answers::<Vec<TokenView>>(),
+            get(accounts::list_tokens),
+            RouteDoc::get("tokens", "List one's own tokens").response::<Vec<TokenView>>(),
         )
         .add(
             "/me/tokens",
-            post(people::add_token),
-            Says::post("addToken", "Make a token; it is shown once")
+            post(accounts::add_token),
+            RouteDoc::post("addToken", "Create a token, which is shown once")
                 .body::<NewToken>()
                 .status(201)
-                .answers::<TokenMade>(),
+                .response::<CreatedToken>(),
         )
         .add(
             "/me/tokens/{id}",
-            delete(people::remove_token),
-            Says::delete("removeToken", "Take a token back").status(204),
+            delete(accounts::remove_token),
+            RouteDoc::delete("removeToken", "Remove a token").status(204),
         )
 }
 
-fn jobs(pages: Pages) -> Pages {
-    pages
+fn job_routes(router: ApiRouter) -> ApiRouter {
+    router
         .add(
             "/jobs",
             get(job_list::list),
-            Says::get("jobs", "List jobs").query::<job_list::Filter>().answers::<JobPage>(),
+            RouteDoc::get("jobs", "List jobs")
+                .query::<job_list::JobFilter>()
+                .response::<JobPage>(),
         )
         .add(
             "/jobs",
-            post(jobs::submit),
-            Says::post("submit", "Send a job, as JSON or as a job file; the header Idempotency-Key makes sending it again safe")
-                .query::<jobs::HowSent>()
-                .body_or_text::<Submission>(jobs::KINDS)
-                .status(201)
-                .answers::<Submitted>(),
+            post(submit::submit),
+            RouteDoc::post(
+                "submit",
+                "Submit a job, as JSON or as a job file; with the header Idempotency-Key, repeating the request is safe",
+            )
+            .query::<DryRunQuery>()
+            .body_as::<Submission>(submit::SUBMISSION_TYPES)
+            .status(201)
+            .response::<SubmitResponse>(),
         )
         .add(
             "/jobs/check",
-            post(jobs::check),
-            Says::post("checkFile", "Read a job file without sending it")
-                .body_or_text::<String>(jobs::TEXTS)
-                .answers::<FileCheck>(),
+            post(submit::check),
+            RouteDoc::post("checkFile", "Check a job file without submitting it")
+                .body_as::<String>(submit::FILE_TYPES)
+                .response::<FileCheck>(),
         )
         .add(
             "/jobs/actions",
             post(jobs::act_on_many),
-            Says::post("actOnMany", "Stop, hold or release several jobs").body::<Actions>().answers::<Vec<ActionDone>>(),
+            RouteDoc::post("bulkAction", "Stop, hold or release several jobs")
+                .body::<BulkAction>()
+                .response::<Vec<ActionResult>>(),
         )
-        .add("/jobs/{id}", get(jobs::show), Says::get("job", "A job with its launches").answers::<JobView>())
-        .add("/jobs/{id}/explain", get(explain::explain), Says::get("explain", "Why the job waits").answers::<Explained>())
+        .add(
+            "/jobs/{id}",
+            get(jobs::show),
+            RouteDoc::get("job", "Return a job with its attempts").response::<JobView>(),
+        )
+        .add(
+            "/jobs/{id}/priority",
+            post(jobs::prioritize),
+            RouteDoc::post("prioritize", "Change the priority of a job")
+                .body::<NewPriority>()
+                .response::<JobView>(),
+        )
+        .add(
+            "/jobs/{id}/{action}",
+            post(jobs::act),
+            RouteDoc::post("jobAction", "Stop, hold or release a job").response::<JobView>(),
+        )
+        .add(
+            "/templates",
+            get(templates::list),
+            RouteDoc::get("templates", "List templates: job files with parameters")
+                .response::<Vec<TemplateView>>(),
+        )
+        .add(
+            "/templates/{name}/render",
+            post(templates::render),
+            RouteDoc::post("renderTemplate", "Return the job file of a template with values")
+                .body::<TemplateValues>()
+                .response::<RenderedTemplate>(),
+        )
+}
+
+fn log_routes(router: ApiRouter) -> ApiRouter {
+    router
         .add(
             "/jobs/{id}/logs",
             get(logs::read),
-            Says::get("logs", "What the job printed, as JSON lines")
-                .query::<logs::Wanted>()
+            RouteDoc::get("logs", "Read the log of a job, as JSON lines")
+                .query::<logs::LogQuery>()
                 .streams("application/jsonl"),
         )
         .add(
             "/jobs/{id}/logs/search",
             get(log_search::search),
-            Says::get("searchLogs", "Look for words in what the job printed, on its nodes")
-                .query::<log_search::Wanted>()
-                .answers::<Vec<Found>>(),
+            RouteDoc::get("searchLogs", "Search the log of a job on its nodes")
+                .query::<log_search::LogSearchQuery>()
+                .response::<Vec<LogMatch>>(),
         )
         .add(
             "/jobs/{id}/progress",
             get(jobs::progress),
-            Says::get("progress", "How far the job was when").answers::<Vec<ProgressPoint>>(),
+            RouteDoc::get("progress", "Return the progress of a job over time")
+                .response::<Vec<ProgressPoint>>(),
         )
         .add(
             "/jobs/{id}/gpus",
-            get(gpu_use::show),
-            Says::get("gpuUse", "How busy the GPUs of the job are").answers::<GpuUse>(),
-        )
-        .add(
-            "/jobs/{id}/priority",
-            post(jobs::prioritize),
-            Says::post("prioritize", "Give a job that waits another priority").body::<NewPriority>().answers::<JobView>(),
-        )
-        .add(
-            "/jobs/{id}/{action}",
-            post(jobs::act),
-            Says::post("act", "Do something to a job: stop, hold or release").answers::<JobView>(),
-        )
-        .add("/templates", get(templates::list), Says::get("templates", "Job files with parameters").answers::<Vec<TemplateView>>())
-        .add(
-            "/templates/{name}/render",
-            post(templates::render),
-            Says::post("fillTemplate", "Fill a template in").body::<Filling>().answers::<Filled>(),
-        )
-        .add("/queue", get(explain::queue), Says::get("queue", "The line, in order").answers::<Vec<QueueEntry>>())
-        .add("/usage", get(usage::usage), Says::get("usage", "GPU time by day, user and virtual cluster").query::<usage::Days>().answers::<Vec<UsageRow>>())
-        .add(
-            "/events",
-            get(events::stream),
-            Says::get("events", "What happens, as server-sent events").query::<events::Wanted>().streams("text/event-stream"),
+            get(gpu_utilization::show),
+            RouteDoc::get("gpuUtilization", "Return the GPU utilization of a job")
+                .response::<GpuUtilization>(),
         )
 }
 
-fn cluster(pages: Pages) -> Pages {
-    pages
+fn queue_routes(router: ApiRouter) -> ApiRouter {
+    router
+        .add(
+            "/jobs/{id}/explain",
+            get(explain::explain),
+            RouteDoc::get("explain", "Explain why a job is pending").response::<ExplanationView>(),
+        )
+        .add(
+            "/queue",
+            get(explain::queue),
+            RouteDoc::get("queue", "List queued jobs in scheduling order").response::<Vec<QueueEntry>>(),
+        )
+        .add(
+            "/usage",
+            get(usage::usage),
+            RouteDoc::get("usage", "Return GPU time by day, user and virtual cluster")
+                .query::<usage::UsageQuery>()
+                .response::<Vec<UsageRow>>(),
+        )
+        .add(
+            "/events",
+            get(events::stream),
+            RouteDoc::get("events", "Stream events, as server-sent events")
+                .query::<events::EventQuery>()
+                .streams("text/event-stream"),
+        )
+}
+
+fn cluster_routes(router: ApiRouter) -> ApiRouter {
+    router
         .add(
             "/cluster",
-            get(operate::cluster),
-            Says::get("cluster", "The cluster at a glance").answers::<ClusterView>(),
+            get(cluster::cluster),
+            RouteDoc::get("cluster", "Return an overview of the cluster").response::<ClusterView>(),
         )
         .add(
             "/policies",
-            get(operate::policies),
-            Says::get("policies", "Policies there are").answers::<Vec<PolicyView>>(),
+            get(cluster::policies),
+            RouteDoc::get("policies", "List policies").response::<Vec<PolicyView>>(),
         )
         .add(
             "/nodes",
             get(nodes::list),
-            Says::get("nodes", "All nodes").answers::<Vec<NodeView>>(),
+            RouteDoc::get("nodes", "List nodes").response::<Vec<NodeView>>(),
         )
         .add(
             "/nodes/{name}/{action}",
             post(nodes::act),
-            Says::post("actOnNode", "Drain or resume a node")
-                .body::<Because>()
-                .answers::<NodeView>(),
-        )
-        .add(
-            "/vcs",
-            get(clusters::list),
-            Says::get("vcs", "All virtual clusters").answers::<ClustersView>(),
-        )
-        .add(
-            "/vcs",
-            put(clusters::set_all),
-            Says::put("setVcs", "Change all virtual clusters at once")
-                .query::<clusters::HowChanged>()
-                .body::<ClustersFile>()
-                .answers::<VcDiff>(),
-        )
-        .add(
-            "/vcs/{name}",
-            put(clusters::set),
-            Says::put("setVc", "Make or change a virtual cluster")
-                .query::<clusters::HowChanged>()
-                .body::<ClusterEdit>()
-                .answers::<VcDiff>(),
-        )
-        .add(
-            "/vcs/{name}",
-            delete(clusters::remove),
-            Says::delete("removeVc", "Remove a virtual cluster")
-                .query::<clusters::HowChanged>()
-                .answers::<VcDiff>(),
+            RouteDoc::post("nodeAction", "Drain or resume a node")
+                .body::<DrainRequest>()
+                .response::<NodeView>(),
         )
 }
 
-fn administration(pages: Pages) -> Pages {
-    pages
+fn virtual_cluster_routes(router: ApiRouter) -> ApiRouter {
+    router
+        .add(
+            "/vcs",
+            get(virtual_clusters::list),
+            RouteDoc::get("vcs", "List virtual clusters").response::<VcList>(),
+        )
+        .add(
+            "/vcs",
+            put(virtual_clusters::set_all),
+            RouteDoc::put("setVcs", "Change all virtual clusters at once")
+                .query::<DryRunQuery>()
+                .body::<VcFile>()
+                .response::<VcDiff>(),
+        )
+        .add(
+            "/vcs/{name}",
+            put(virtual_clusters::set),
+            RouteDoc::put("setVc", "Create or change a virtual cluster")
+                .query::<DryRunQuery>()
+                .body::<VcEdit>()
+                .response::<VcDiff>(),
+        )
+        .add(
+            "/vcs/{name}",
+            delete(virtual_clusters::remove),
+            RouteDoc::delete("removeVc", "Remove a virtual cluster")
+                .query::<DryRunQuery>()
+                .response::<VcDiff>(),
+        )
+}
+
+fn admin_routes(router: ApiRouter) -> ApiRouter {
+    router
         .add(
             "/operate",
-            post(operate::operate),
-            Says::post("operate", "Change how the scheduler works")
-                .body::<Operation>()
-                .answers::<ClusterView>(),
+            post(cluster::operate),
+            RouteDoc::post(
+                "operate",
+                "Change the policy or the clock, or pause and resume scheduling",
+            )
+            .body::<Operation>()
+            .response::<ClusterView>(),
         )
         .add(
             "/users",
-            get(people::list),
-            Says::get("users", "All users").answers::<Vec<AccountView>>(),
+            get(accounts::list),
+            RouteDoc::get("users", "List users").response::<Vec<AccountView>>(),
         )
         .add(
             "/users",
-            post(people::add),
-            Says::post("addUser", "Add a user; its secrets are shown once")
+            post(accounts::add),
+            RouteDoc::post("addUser", "Add a user; its secrets are shown once")
                 .body::<NewUser>()
                 .status(201)
-                .answers::<NewUserSecrets>(),
+                .response::<NewUserSecrets>(),
         )
         .add(
             "/users/{name}",
-            patch(people::change),
-            Says::patch("changeUser", "Change a user")
+            patch(accounts::change),
+            RouteDoc::patch("changeUser", "Change a user")
                 .body::<AccountChange>()
-                .answers::<AccountView>(),
+                .response::<AccountView>(),
         )
         .add(
             "/users/{name}",
-            delete(people::remove),
-            Says::delete("removeUser", "Remove a user").status(204),
+            delete(accounts::remove),
+            RouteDoc::delete("removeUser", "Remove a user").status(204),
         )
         .add(
             "/audit",
-            get(people::show_audit),
-            Says::get("audit", "Who changed what")
-                .query::<people::AuditWanted>()
-                .answers::<AuditPage>(),
+            get(accounts::show_audit),
+            RouteDoc::get("audit", "Return the audit log")
+                .query::<accounts::AuditQuery>()
+                .response::<AuditPage>(),
         )
 }

@@ -1,4 +1,4 @@
-//! HTTP over TLS on a socket, one task for each connection.
+//! The HTTP server, with or without TLS; each connection is a task.
 
 use std::io;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-/// Why the API cannot be served.
+/// Why the API could not be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The certificate or its key.
-    #[error("the certificate of the server: {0}")]
+    /// The certificate or its key is not valid.
+    #[error("server certificate: {0}")]
     Certificate(String),
-    /// The socket.
-    #[error("the socket of the API: {0}")]
+    /// The socket failed.
+    #[error("socket of the API: {0}")]
     Socket(#[from] io::Error),
 }
 
-/// Whether and how connections are encrypted.
+/// Encryption of connections.
 #[derive(Clone)]
 pub enum Tls {
-    /// With this certificate (and those behind it) and key.
+    /// TLS with a certificate chain and its key.
     On(Arc<ServerConfig>),
-    /// Not at all: only for a socket of this machine.
+    /// No encryption: only for a socket of this machine.
     Off,
 }
 
@@ -45,10 +45,10 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// With a certificate chain and a key, both in PEM.
+    /// Creates TLS from a certificate chain and a key, both in PEM.
     ///
     /// # Errors
-    /// When they are not what they should be.
+    /// When the chain or the key is not valid.
     pub fn from_pem(chain: &str, key: &str) -> Result<Self, ServeError> {
         let wrong = |e: &dyn std::fmt::Display| ServeError::Certificate(e.to_string());
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain.as_bytes())
@@ -67,13 +67,13 @@ impl Tls {
     }
 }
 
-/// So long a client may take to shake hands, and to send the head of a request.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest time for a TLS handshake, and for the headers of a request.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves until the signal comes; requests that are under way then are broken off.
+/// Serves until `until` completes. Requests in progress are then aborted.
 ///
 /// # Errors
-/// When the socket fails for good.
+/// When the socket fails permanently.
 pub async fn serve(
     listener: TcpListener,
     tls: Tls,
@@ -97,9 +97,9 @@ pub async fn serve(
                     }
                 });
             }
-            // Too many open files, or a client that is gone already: others may still come.
+            // Too many open files, or the client has disconnected: later connections may succeed.
             Err(error) => {
-                tracing::warn!(%error, "a connection was not taken");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
@@ -111,24 +111,27 @@ pub async fn serve(
 async fn connection(stream: TcpStream, tls: Tls, router: Router) {
     let _ = stream.set_nodelay(true);
     match tls {
-        Tls::Off => talk(stream, router).await,
+        Tls::Off => serve_connection(stream, router).await,
         Tls::On(config) => {
             let handshake = TlsAcceptor::from(config).accept(stream);
-            // Whoever cannot shake hands is told so by the protocol.
-            if let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, handshake).await {
-                talk(stream, router).await;
+            // The protocol reports a failed handshake to the client.
+            if let Ok(Ok(stream)) = tokio::time::timeout(TIMEOUT, handshake).await {
+                serve_connection(stream, router).await;
             }
         }
     }
 }
 
-async fn talk(stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + 'static, router: Router) {
+async fn serve_connection(
+    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + 'static,
+    router: Router,
+) {
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(TIMEOUT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
         .await;
     if let Err(error) = served {
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "connection failed");
     }
 }

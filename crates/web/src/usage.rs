@@ -1,35 +1,35 @@
-//! Who used how much, by day.
+//! GPU usage by day, user and virtual cluster.
 
 use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use dovetail_control::JobNo;
-use dovetail_control::book::JobRecord;
+use dovetail_cluster::JobId;
+use dovetail_cluster::state::JobRecord;
 use dovetail_model::Time;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::people::{Role, User};
+use crate::accounts::{Role, User};
 use crate::views::UsageRow;
 use crate::{Api, Problem};
 
-/// From which day to which.
+/// The days to report.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Days {
-    /// The first, in UTC.
+pub(crate) struct UsageQuery {
+    /// First day, in UTC.
     from: Option<String>,
-    /// The last.
+    /// Last day, in UTC.
     to: Option<String>,
 }
 
 const DAY_US: i64 = 86_400_000_000;
 
-/// `2026-11-16`, of a number of days since 1970.
+/// Returns the name of a day, such as `2026-11-16`, from the number of days since 1970.
 fn day_name(days: i64) -> String {
-    // The calendar repeats every 400 years; years begin in March, so that a leap day is the last of its year.
+    // The calendar repeats every 400 years. Years start in March here, so that a leap day is the last day of its year.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
@@ -49,10 +49,10 @@ fn day_name(days: i64) -> String {
 pub(crate) async fn usage(
     State(api): State<Api>,
     user: User,
-    days: Result<Query<Days>, QueryRejection>,
+    query: Result<Query<UsageQuery>, QueryRejection>,
 ) -> Result<Json<Vec<UsageRow>>, Problem> {
-    let Query(days) = days.map_err(|e| Problem::invalid(e.body_text()))?;
-    for day in [&days.from, &days.to].into_iter().flatten() {
+    let Query(query) = query.map_err(|e| Problem::invalid(e.body_text()))?;
+    for day in [&query.from, &query.to].into_iter().flatten() {
         let is_day = day.len() == 10
             && day.bytes().enumerate().all(|(i, b)| match i {
                 4 | 7 => b == b'-',
@@ -60,27 +60,27 @@ pub(crate) async fn usage(
             });
         if !is_day {
             return Err(Problem::invalid(format!(
-                "{day:?} is no day; expected one such as 2026-11-16"
+                "invalid day {day:?}: expected one such as 2026-11-16"
             )));
         }
     }
-    // Others' jobs are nobody's business but an operator's.
-    let rows = api.handle.read(|book| {
-        let own = |job: &&JobRecord| {
-            job.user == user.name || user.role_in(book, &job.request.tenant) >= Some(Role::Operator)
+    // Only operators see the usage of other users.
+    let rows = api.handle.read(|state| {
+        let is_visible = |job: &&JobRecord| {
+            job.user == user.name || user.role_in(state, &job.request.tenant) >= Some(Role::Operator)
         };
-        used(book.jobs().filter(own), book.now())
+        rows(state.jobs().filter(is_visible), state.now())
     });
-    let within = |row: &UsageRow| {
-        days.from.as_ref().is_none_or(|from| row.day >= *from)
-            && days.to.as_ref().is_none_or(|to| row.day <= *to)
+    let is_within = |row: &UsageRow| {
+        query.from.as_ref().is_none_or(|from| row.day >= *from)
+            && query.to.as_ref().is_none_or(|to| row.day <= *to)
     };
-    Ok(Json(rows.into_iter().filter(within).collect()))
+    Ok(Json(rows.into_iter().filter(is_within).collect()))
 }
 
-/// GPU time by day, user and tenant.
-fn used<'a>(jobs: impl Iterator<Item = &'a JobRecord>, now: Time) -> Vec<UsageRow> {
-    type Sum = (i128, std::collections::BTreeSet<JobNo>);
+/// Returns GPU time by day, user and virtual cluster.
+fn rows<'a>(jobs: impl Iterator<Item = &'a JobRecord>, now: Time) -> Vec<UsageRow> {
+    type Sum = (i128, std::collections::BTreeSet<JobId>);
     let mut sums: BTreeMap<(i64, &str, &str), Sum> = BTreeMap::new();
     for job in jobs {
         for attempt in &job.attempts {
@@ -91,7 +91,7 @@ fn used<'a>(jobs: impl Iterator<Item = &'a JobRecord>, now: Time) -> Vec<UsageRo
                 let key = (day, job.user.as_str(), job.request.tenant.as_str());
                 let sum = sums.entry(key).or_default();
                 sum.0 += i128::from(to - from) * i128::from(attempt.allocation.gpus());
-                sum.1.insert(job.no);
+                sum.1.insert(job.id);
                 from = to;
             }
         }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_have_their_names() {
+    fn days_are_named_by_the_calendar() {
         for (days, name) in [
             (0, "1970-01-01"),
             (-1, "1969-12-31"),

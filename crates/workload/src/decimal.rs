@@ -6,7 +6,7 @@ use dovetail_model::{Time, Work};
 
 /// Microseconds in a second.
 const MICROS: i128 = 1_000_000;
-/// The longest time a file may speak of, in seconds: more than three hundred years.
+/// The longest time in a file, in seconds: more than three hundred years.
 pub(crate) const MAX_SECONDS: i128 = 10_000_000_000;
 /// Digits kept of a number.
 const DIGITS: u32 = 18;
@@ -113,7 +113,7 @@ impl Decimal {
         self.mantissa > 0
     }
 
-    /// The number as an integer, none if it has a fraction.
+    /// The number as an integer, `None` if it has a fraction.
     pub(crate) fn whole(self) -> Option<i128> {
         let power = 10i128.checked_pow(self.scale)?;
         (self.mantissa % power == 0).then_some(self.mantissa / power)
@@ -140,13 +140,13 @@ impl Decimal {
         self.mantissa.saturating_add(add).div_euclid(power)
     }
 
-    /// Seconds to a moment, to the nearest microsecond; none if out of range.
+    /// Seconds to a moment, to the nearest microsecond; `None` if out of range.
     pub(crate) fn seconds(self) -> Option<Time> {
         let micros = self.scaled_to(6, false);
         (micros.abs() <= MAX_SECONDS * MICROS).then_some(Time(micros as i64))
     }
 
-    /// Seconds to work, rounded up so that none is lost; none if negative or out of range.
+    /// Seconds to work, rounded up so that none is lost; `None` if negative or out of range.
     pub(crate) fn work(self) -> Option<Work> {
         let micros = self.scaled_to(6, true);
         (0..=MAX_SECONDS * MICROS)

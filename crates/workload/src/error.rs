@@ -1,10 +1,10 @@
-//! What can be wrong with a trace, said so that it can be put right.
+//! Errors in traces, with what is needed to fix them.
 
 use std::fmt;
 
 use crate::format::Format;
 
-/// Where in a file something is.
+/// A place in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// A line of text, from 1.
@@ -25,25 +25,25 @@ impl fmt::Display for Place {
 /// A trace that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The file is not there or may not be read.
-    #[error("{file}: cannot be opened: {reason}")]
+    /// The file does not exist or is not readable.
+    #[error("{file}: cannot open: {reason}")]
     Open {
         /// The file.
         file: String,
-        /// What the system says.
+        /// The system's error.
         reason: std::io::Error,
     },
-    /// Reading broke off: a broken disk, a truncated or damaged compressed file.
-    #[error("{file}: reading broke off: {reason}{hint}")]
+    /// Reading failed: a broken disk, a truncated or damaged compressed file.
+    #[error("{file}: cannot read: {reason}{hint}")]
     Broken {
         /// The file.
         file: String,
-        /// What the system or the decompressor says.
+        /// The error of the system or the decompressor.
         reason: std::io::Error,
-        /// What to look at.
+        /// What to check.
         hint: &'static str,
     },
-    /// There is nothing in it.
+    /// The file is empty.
     #[error(
         "{file}: the file is empty; expected a trace in one of these formats: {}",
         Format::names()
@@ -52,15 +52,15 @@ pub enum TraceError {
         /// The file.
         file: String,
     },
-    /// There are no jobs in it that could run.
-    #[error("{file}: there is no job in it{}", .notes.iter().map(|n| format!("; {n}")).collect::<String>())]
+    /// It has no jobs that could run.
+    #[error("{file}: no jobs{}", .notes.iter().map(|n| format!("; {n}")).collect::<String>())]
     NoJobs {
         /// The file.
         file: String,
-        /// What was left out.
+        /// What was skipped.
         notes: Vec<String>,
     },
-    /// Nothing tells which format it is.
+    /// The format is not recognised.
     #[error(
         "{file}: cannot tell the format: {seen}; name one of these formats, or give the columns one of them has: {}",
         Format::names()
@@ -68,26 +68,26 @@ pub enum TraceError {
     UnknownFormat {
         /// The file.
         file: String,
-        /// What is at its beginning.
+        /// Its beginning.
         seen: String,
     },
-    /// It is known what it is, but it lacks what a simulation needs.
+    /// The format is known, but lacks what a simulation needs.
     #[error("{file}: {what}")]
     Unsupported {
         /// The file.
         file: String,
-        /// What it is, what it lacks and what to do.
+        /// What it is, what it lacks and how to fix it.
         what: String,
     },
-    /// A column is not there.
+    /// A column is missing.
     #[error("{0}")]
     MissingColumn(Box<MissingColumn>),
     /// Two columns have the same name.
-    #[error("{file}:{place}: column {column:?} is there twice; expected each name once")]
+    #[error("{file}:{place}: duplicate column {column:?}: expected each name once")]
     DuplicateColumn {
         /// The file.
         file: String,
-        /// Where.
+        /// The place.
         place: Place,
         /// The name.
         column: String,
@@ -97,14 +97,14 @@ pub enum TraceError {
     RowLength {
         /// The file.
         file: String,
-        /// Where.
+        /// The place.
         place: Place,
         /// Fields in this row.
         found: usize,
-        /// Fields there should be.
+        /// Expected number of fields.
         expected: String,
     },
-    /// A value that is not what it should be.
+    /// An invalid value.
     #[error("{0}")]
     Field(Box<FieldError>),
     /// Text that is not UTF-8.
@@ -112,35 +112,35 @@ pub enum TraceError {
     NotUtf8 {
         /// The file.
         file: String,
-        /// Where.
+        /// The place.
         place: Place,
     },
-    /// JSON that is not JSON, or not of the right shape.
-    #[error("{file}:{place}: not the JSON expected here: {reason}; expected {expected}")]
+    /// Invalid JSON, or JSON of the wrong shape.
+    #[error("{file}:{place}: invalid JSON: {reason}; expected {expected}")]
     Json {
         /// The file.
         file: String,
-        /// Where.
+        /// The place.
         place: Place,
-        /// What the JSON reader says.
+        /// The JSON parser's error.
         reason: String,
-        /// What it should be.
+        /// The expected value.
         expected: &'static str,
     },
 }
 
-/// A value that is not what it should be.
+/// An invalid value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
     /// The file.
     pub file: String,
-    /// Where.
+    /// The place.
     pub place: Place,
     /// The column or key.
     pub field: String,
-    /// What is there.
+    /// The value found.
     pub found: String,
-    /// What would be accepted.
+    /// The accepted values.
     pub expected: String,
 }
 
@@ -161,20 +161,20 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// A column that is not there.
+/// A missing column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingColumn {
     /// The file.
     pub file: String,
-    /// Where.
+    /// The place.
     pub place: Place,
     /// The format it was read as.
     pub format: &'static str,
     /// The column or key.
     pub missing: String,
-    /// The columns there are.
+    /// The columns found.
     pub found: Vec<String>,
-    /// The columns there must be.
+    /// The required columns.
     pub required: Vec<String>,
 }
 
@@ -203,7 +203,7 @@ impl fmt::Display for MissingColumn {
     }
 }
 
-/// A value as an error shows it: quoted, and cut where it is long.
+/// Returns a value for an error message: quoted, and truncated if long.
 pub(crate) fn shown(text: &str) -> String {
     if text.is_empty() {
         "nothing".to_owned()
@@ -212,13 +212,7 @@ pub(crate) fn shown(text: &str) -> String {
     }
 }
 
-/// The first line of what a YAML reader says; the lines below it show the text around.
-pub(crate) fn first_line(message: &str) -> String {
-    let line = message.lines().next().unwrap_or_default();
-    line.trim_start_matches("error: ").to_owned()
-}
-
-/// The text, or its beginning where it is long.
+/// Returns the text, truncated if long.
 pub(crate) fn shorten(text: &str) -> String {
     const LONGEST: usize = 60;
     if text.chars().count() <= LONGEST {

@@ -1,4 +1,4 @@
-//! The trace formats, and how to tell them apart by name, header and first bytes.
+//! The trace formats, and their detection by name, header and first bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -84,7 +84,7 @@ impl Format {
         Self::Tiresias,
     ];
 
-    /// The name it goes by on the command line.
+    /// Returns its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
@@ -102,7 +102,7 @@ impl Format {
         }
     }
 
-    /// All names, for people.
+    /// Returns all names as text.
     pub fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
     }
@@ -151,7 +151,7 @@ fn by_shape(fields: &[&str]) -> Option<Format> {
         .then_some(Format::Synergy)
 }
 
-/// A header that lacks a column or two of a format: its reader says which.
+/// A header that lacks a column or two of a format; the reader reports which.
 fn nearly(fields: &[&str]) -> Option<Format> {
     let share = |columns: &[&str]| {
         let there = columns.iter().filter(|c| fields.contains(c)).count();
@@ -170,7 +170,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// A format name that is not known.
+/// An unknown format name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("found trace format {found:?}, expected one of {}{}", Format::names(), did_you_mean(.found))]
 pub struct UnknownFormatName {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn first_lines_tell_the_formats_apart() {
+    fn formats_are_detected_by_their_first_lines() {
         assert_eq!(
             detect("gpus,submit_s,duration_s,colour\n1,2,3,4\n"),
             Some(Format::Native)

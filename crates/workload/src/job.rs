@@ -37,7 +37,7 @@ impl std::fmt::Display for JobLabel {
     }
 }
 
-/// One job of a trace: the whole truth about it, run time included.
+/// One job of a trace, including its true run time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceJob {
     /// Its id in the trace.
@@ -46,34 +46,34 @@ pub struct TraceJob {
     pub tenant: TenantId,
     /// The user.
     pub user: UserId,
-    /// Larger is more urgent.
+    /// Priority; larger is more urgent.
     pub priority: i32,
-    /// The model, where the trace says.
+    /// The model, if known.
     pub model: Option<ModelId>,
-    /// The kind of GPU it insists on.
+    /// Required GPU type.
     pub gpu_type: Option<GpuTypeId>,
-    /// When it comes in; the first job of a trace comes in at or after zero.
+    /// Submission time; the first job of a trace is submitted at or after zero.
     pub submit: Time,
-    /// Run time at full speed, alone, on the GPUs asked for.
+    /// Run time at full speed, alone, on the requested GPUs.
     pub work: Work,
-    /// GPUs asked for.
+    /// Requested GPUs.
     pub gpus: u32,
     /// The share of each GPU, in milli-GPU.
     pub gpu_milli: u32,
-    /// Elastic jobs run on as few as this; equal to `gpus` for rigid ones.
+    /// Minimum GPUs of an elastic job; equal to `gpus` for rigid ones.
     pub min_gpus: u32,
-    /// Elastic jobs run on as many as this.
+    /// Maximum GPUs of an elastic job.
     pub max_gpus: u32,
     /// How speed grows with GPUs.
     pub scaling: Scaling,
-    /// CPU wanted for each GPU, in milli-cores; zero is "whatever".
+    /// CPU per GPU, in milli-cores; zero if unspecified.
     pub cpu_milli_per_gpu: u32,
-    /// Memory wanted for each GPU, in MiB; zero is "whatever".
+    /// Memory per GPU, in MiB; zero if unspecified.
     pub memory_mib_per_gpu: u64,
-    /// Memory it fills on each of its GPUs, in MiB; zero where the trace does not say.
+    /// Memory it uses on each of its GPUs, in MiB; zero if unknown.
     #[serde(default)]
     pub gpu_memory_mib: u64,
-    /// When it should be done.
+    /// Deadline.
     pub deadline: Option<Time>,
     /// How often it writes a checkpoint while it runs; none keeps all work.
     pub checkpoint: Option<Time>,

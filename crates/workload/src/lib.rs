@@ -6,13 +6,11 @@
 
 mod date;
 mod decimal;
-mod yaml;
 
 pub mod cluster;
 pub mod error;
 pub mod format;
 pub mod generate;
-pub mod hived;
 pub mod job;
 pub mod openpai;
 pub mod profiles;
@@ -30,7 +28,6 @@ pub use cluster::{ClusterError, describe_cluster, parse_cluster};
 pub use error::TraceError;
 pub use format::Format;
 pub use generate::{GenerateError, GenerateSpec, generate};
-pub use hived::{HivedError, parse_hived, read_hived};
 pub use job::{JobLabel, Names, TraceJob, Workload};
 pub use openpai::{OpenPaiError, PaiJob, PaiRole, parse_openpai, read_openpai};
 pub use profiles::{ModelProfile, ProfileError, Profiles};
@@ -40,4 +37,3 @@ pub use sensitivity::{SensitivityProfile, SensitivityTable, StatedIdeal};
 pub use stage_table::{StageLookupError, StageProfile, StageTable};
 pub use stats::WorkloadStats;
 pub use write::{WriteError, write};
-pub use yaml::YamlError;

@@ -10,10 +10,10 @@ use dovetail_openpai::{Faults, Job, Mode, PriorityClass, Role, parse_all};
 
 use crate::error::TraceError;
 
-/// A file of jobs that cannot be used.
+/// An invalid file of jobs.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenPaiError {
-    /// The file cannot be read.
+    /// The file is not readable.
     #[error(transparent)]
     File(#[from] TraceError),
     /// It is not YAML or JSON, or not of the protocol.
@@ -100,7 +100,7 @@ impl From<&Role> for PaiRole {
 }
 
 impl PaiRole {
-    /// Leaf cells one instance takes if a leaf brings so much; none if it asks for something a leaf has nothing of.
+    /// Leaf cells one instance takes if a leaf brings so much; `None` if it asks for something a leaf has nothing of.
     pub fn leaves(&self, leaf: &Sku) -> Option<u32> {
         let needed = |asked: u64, each: u64| match (asked, each) {
             (0, _) => Some(0),
@@ -139,7 +139,7 @@ fn sleep_s(command: &str) -> Option<u64> {
 /// Reads a file of jobs.
 ///
 /// # Errors
-/// What is wrong, with file and path.
+/// Names the file, the path in it and the error.
 pub fn read_openpai(path: &Path) -> Result<Vec<PaiJob>, OpenPaiError> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|reason| TraceError::Open {
@@ -149,10 +149,10 @@ pub fn read_openpai(path: &Path) -> Result<Vec<PaiJob>, OpenPaiError> {
     parse_openpai(&text, &file)
 }
 
-/// The jobs in a text, YAML or JSON; `file` is what errors call it.
+/// The jobs in a text, YAML or JSON; `file` is its name in errors.
 ///
 /// # Errors
-/// Everything that is wrong, by path.
+/// Names every error by its path.
 pub fn parse_openpai(text: &str, file: &str) -> Result<Vec<PaiJob>, OpenPaiError> {
     let jobs = parse_all(text, Mode::Strict).map_err(|faults| OpenPaiError::Protocol {
         file: file.to_owned(),

@@ -13,21 +13,21 @@
 //!     gpu_memory_mib: 6432         # memory it fills on each GPU; counts where the cluster says what its GPUs have
 //! slowdown:                        # measured: how many times longer an iteration takes
 //!   resnet50:                      # of this model
-//!     vgg16: {1: [1.6, 1.3]}       # beside that one, on so many GPUs: plain, with MPS
+//!     vgg16: {1: [1.6, 1.3]}       # beside that one, on this many GPUs: plain, with MPS
 //! ```
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use dovetail_model::sharing::{Measured, Slowdowns};
+use dovetail_model::sharing::{MeasuredSlowdown, Slowdowns};
 use dovetail_model::{IdVec, ModelId, Rate, Scaling};
 
-use crate::yaml::{Entry, YamlError, parse};
+use dovetail_yaml::{Entry, YamlError, parse};
 
-/// The table that comes with the program.
+/// The built-in table.
 const BUILTIN: &str = include_str!("profiles.yaml");
 
-/// What is known of one model.
+/// The profile of one model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelProfile {
     /// Its name.
@@ -64,15 +64,15 @@ pub struct Profiles {
     slowdowns: BTreeMap<(usize, usize, u32), (u32, u32)>,
 }
 
-/// A profile file that cannot be used.
+/// An invalid profile file.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// The file is not there or may not be read.
-    #[error("{file}: cannot be read: {reason}")]
+    /// The file does not exist or is not readable.
+    #[error("{file}: cannot read: {reason}")]
     Open {
         /// The file.
         file: String,
-        /// What the system says.
+        /// The system's error.
         reason: std::io::Error,
     },
     /// It says something that is not understood.
@@ -81,7 +81,7 @@ pub enum ProfileError {
 }
 
 impl Default for Profiles {
-    /// The table that comes with the program.
+    /// The built-in table.
     fn default() -> Self {
         let mut profiles = Self::empty();
         profiles
@@ -109,7 +109,7 @@ impl Profiles {
         }
     }
 
-    /// The table that comes with the program, with what a file adds to it.
+    /// The built-in table, with what a file adds to it.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ProfileError> {
         let file = path.as_ref().display().to_string();
         let text = std::fs::read_to_string(&path).map_err(|reason| ProfileError::Open {
@@ -205,7 +205,7 @@ impl Profiles {
         let mut measured = Vec::new();
         for ((of, beside, gpus), (plain_ppm, mps_ppm)) in &self.slowdowns {
             for (of, beside) in at(of).flat_map(|of| at(beside).map(move |beside| (of, beside))) {
-                measured.push(Measured {
+                measured.push(MeasuredSlowdown {
                     of,
                     beside,
                     gpus: *gpus,
@@ -325,7 +325,7 @@ mod tests {
             .map(str::to_owned)
             .into_iter()
             .collect();
-        let row = |gpus, plain_ppm, mps_ppm| Measured {
+        let row = |gpus, plain_ppm, mps_ppm| MeasuredSlowdown {
             of: ModelId(2),
             beside: ModelId(1),
             gpus,
@@ -345,6 +345,6 @@ mod tests {
         insta::assert_snapshot!(wrong("models: {a: {also: b}}"), @r#"mine.yaml: models.a.also: found "b", expected a list of names"#);
         insta::assert_snapshot!(wrong("models: [a]"), @r#"mine.yaml: models: found ["a"], expected keys with values"#);
         insta::assert_snapshot!(wrong("models: {a: {a"), @"mine.yaml: not YAML: line 1 column 13: unclosed bracket '{'");
-        insta::assert_snapshot!(Profiles::read("no/such.yaml").unwrap_err(), @"no/such.yaml: cannot be read: No such file or directory (os error 2)");
+        insta::assert_snapshot!(Profiles::read("no/such.yaml").unwrap_err(), @"no/such.yaml: cannot read: No such file or directory (os error 2)");
     }
 }

@@ -76,14 +76,14 @@ pub struct Walk {
     step: u32,
     last: Option<(u32, f64)>,
     next: Option<u32>,
-    /// Where to go on after a look at the knee.
+    /// The number of CPUs to continue at after measuring the knee.
     after_knee: Option<Option<u32>>,
     /// Why there is no next one.
     pub ended: &'static str,
 }
 
 impl Walk {
-    /// Starts with the most CPUs. Each step takes away `step` of them (one for each GPU), or half of all where the last
+    /// Starts with the most CPUs. Each step takes away `step` of them (one per GPU), or half of all where the last
     /// step made no difference. Where halving went too far, the number at which speed should begin to fall is measured
     /// too.
     pub fn new(most: u32, step: u32) -> Self {
@@ -168,7 +168,7 @@ pub struct Curve {
     pub rates: Vec<(u32, f64)>,
     /// Memory it needs for itself, in GB.
     pub working_gb: f64,
-    /// The data; none where it is small or generated, and memory beyond that does not matter.
+    /// The data; `None` where it is small or generated, and memory beyond that does not matter.
     pub data: Option<DataSet>,
     /// Shares of the data set that a cache could hold, ascending from 0 to 1.
     pub cached: Vec<f64>,
@@ -214,7 +214,7 @@ impl Curve {
             .collect()
     }
 
-    /// The same as speeds over the rate `full`, for each GPU.
+    /// The same as speeds over the rate `full`, per GPU.
     ///
     /// # Errors
     /// When there are no points.

@@ -10,15 +10,15 @@
 use std::path::Path;
 
 use crate::error::TraceError;
-use crate::yaml::{Entry, YamlError, parse as parse_yaml};
+use dovetail_yaml::{Entry, YamlError, parse as parse_yaml};
 
 /// GPUs guaranteed to a tenant (or to every other one, under the name `default`), and the most it may borrow.
 pub type TenantShare = (String, u32, Option<u32>);
 
-/// A file of shares that cannot be used.
+/// An invalid file of shares.
 #[derive(Debug, thiserror::Error)]
 pub enum QuotaError {
-    /// The file cannot be read.
+    /// The file is not readable.
     #[error(transparent)]
     File(#[from] TraceError),
     /// It is not YAML, or not of the right shape.
@@ -29,7 +29,7 @@ pub enum QuotaError {
 /// Reads a file of shares.
 ///
 /// # Errors
-/// What is wrong, with file and path.
+/// Names the file, the path in it and the error.
 pub fn read_quota(path: &Path) -> Result<Vec<TenantShare>, QuotaError> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|reason| TraceError::Open {
@@ -39,10 +39,10 @@ pub fn read_quota(path: &Path) -> Result<Vec<TenantShare>, QuotaError> {
     Ok(parse_quota(&text, &file)?)
 }
 
-/// The shares in a text; `file` is what errors call it.
+/// The shares in a text; `file` is its name in errors.
 ///
 /// # Errors
-/// What is wrong with its shape.
+/// Names the error and its path.
 pub fn parse_quota(text: &str, file: &str) -> Result<Vec<TenantShare>, YamlError> {
     let value = parse_yaml(text, file)?;
     let top = Entry::top(file, &value);

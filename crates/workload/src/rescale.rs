@@ -15,7 +15,7 @@ pub enum RescaleError {
         /// To what.
         found: f64,
     },
-    /// All jobs come in at once, so there is nothing to stretch.
+    /// All jobs arrive at once, so there is nothing to stretch.
     #[error(
         "{source_name}: all {jobs} jobs come in at the same time, so arrivals cannot be made denser or sparser"
     )]
@@ -62,7 +62,7 @@ impl Workload {
         self.stretch(self.gpu_seconds() / target)
     }
 
-    /// Stretches arrivals so that this many jobs come in each hour on average.
+    /// Stretches arrivals so that this many jobs arrive each hour on average.
     pub fn rescale_rate(&mut self, jobs_per_hour: f64) -> Result<(), RescaleError> {
         let rate = positive("jobs per hour", jobs_per_hour)?;
         self.stretch(self.jobs.len().saturating_sub(1) as f64 * 3600.0 / rate)

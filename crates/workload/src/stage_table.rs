@@ -1,6 +1,6 @@
 //! Measured stages of models, by the number of GPUs they run on.
 //!
-//! The table that comes with the program is Muri's (SIGCOMM'22, V100 GPUs), in `stages.csv` beside this file. Users give
+//! The built-in table is Muri's (SIGCOMM'22, V100 GPUs), in `stages.csv` beside this file. Users give
 //! their own with the same columns: `model,gpus,iteration_ms,data_ms,gpu_ms,network_ms`, or `storage_ms,cpu_ms` instead of
 //! `data_ms` where the two were told apart; `batch_size` may be there. A trace with stage columns does as well.
 
@@ -15,10 +15,10 @@ use crate::job::Workload;
 use crate::profiles::{Profiles, plain_name};
 use crate::read::{Cell, Table, open, read};
 
-/// The table that comes with the program.
+/// The built-in table.
 const BUILTIN: &str = include_str!("stages.csv");
 
-/// The stages of one model on so many GPUs.
+/// The stages of one model on this many GPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageProfile {
     /// The model.
@@ -55,7 +55,7 @@ pub enum StageLookupError {
         /// All models.
         known: Vec<String>,
     },
-    /// The model is there, but not on so many GPUs.
+    /// The model is there, but not on this many GPUs.
     #[error("no stages of `{model}` on {gpus} GPUs in {source_name}; it was measured on {}", list(.known))]
     Gpus {
         /// The model.
@@ -75,7 +75,7 @@ fn list(numbers: &[u32]) -> String {
 }
 
 impl Default for StageTable {
-    /// The table that comes with the program.
+    /// The built-in table.
     fn default() -> Self {
         let mut table = Self::parse(BUILTIN.as_bytes(), "stages.csv")
             .expect("the table that comes with the program is in order");
@@ -88,7 +88,7 @@ impl StageTable {
     /// Reads a table from a CSV file, `.gz` and `.zst` as they are.
     ///
     /// # Errors
-    /// Names the file, the line and the column that is wrong, and what would be accepted.
+    /// Names the file, the line and the column that is wrong, and the accepted values.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, TraceError> {
         let name = path.as_ref().display().to_string();
         let file = std::fs::File::open(path).map_err(|reason| TraceError::Open {
@@ -206,7 +206,7 @@ impl StageTable {
         models
     }
 
-    /// The row of a model, by any name it goes by, on so many GPUs.
+    /// The row of a model, by any name it goes by, on this many GPUs.
     ///
     /// # Errors
     /// Names what is not there and what is.

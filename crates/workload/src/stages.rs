@@ -21,7 +21,7 @@ impl Workload {
 }
 
 impl StageColumns {
-    /// The stages of one job; none where a number is missing or iterations are not counted.
+    /// The stages of one job; `None` where a number is missing or iterations are not counted.
     pub fn stages(&self, job: &TraceJob) -> Option<Stages> {
         let mut times_us = [0; 4];
         for (time, column) in times_us.iter_mut().zip(&self.columns) {

@@ -1,6 +1,6 @@
 //! Statistics of a workload, for people and for `--json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -15,12 +15,12 @@ pub struct WorkloadStats {
     pub first_submit_s: f64,
     /// From the first submission to the last.
     pub span_s: f64,
-    /// Jobs an hour over the span; zero where all come in at once.
+    /// Jobs an hour over the span; zero where all arrive at once.
     pub jobs_per_hour: f64,
     /// GPU-hours of all jobs.
     pub gpu_hours: f64,
     /// GPU time asked for, divided by the span: the GPUs that would be busy on average if no job waited. Zero where all
-    /// come in at once.
+    /// arrive at once.
     pub mean_demand_gpus: f64,
     /// The widest gang.
     pub max_gpus: u32,
@@ -90,7 +90,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// The quantiles of values in order; all zero if there are none.
+    /// The quantiles of values in order; all zero without values.
     fn of_sorted(values: &[f64]) -> Self {
         let at = |level: f64| {
             let position = level * values.len().saturating_sub(1) as f64;
@@ -136,12 +136,8 @@ impl Workload {
             }
             by_hour[(job.submit.0.max(0) / 3_600_000_000 % 24) as usize] += 1;
         }
-        let mut users: Vec<_> = jobs.iter().map(|j| j.user).collect();
-        users.sort_unstable();
-        users.dedup();
-        let mut models: Vec<_> = jobs.iter().filter_map(|j| j.model).collect();
-        models.sort_unstable();
-        models.dedup();
+        let users: BTreeSet<_> = jobs.iter().map(|j| j.user).collect();
+        let models: BTreeSet<_> = jobs.iter().filter_map(|j| j.model).collect();
         let mut durations: Vec<f64> = jobs.iter().map(|j| j.work.as_secs_f64()).collect();
         durations.sort_unstable_by(f64::total_cmp);
 

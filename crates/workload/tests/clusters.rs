@@ -107,8 +107,8 @@ fn wrong_yaml() {
     insta::assert_snapshot!(wrong("[1, 2]\n"), @"c.yaml: top level: found [1,2], expected keys with values");
     insta::assert_snapshot!(wrong("racks: [\n"), @"c.yaml: not YAML: line 1 column 8: unclosed bracket '['");
     insta::assert_snapshot!(wrong("racks: [{count: 1000000, nodes: 1000000, gpus: 8}]\n"), @"c.yaml: racks[0].nodes: more than 1000000 nodes");
-    insta::assert_snapshot!(wrong("physicalCluster: {}\n"), @"c.yaml: physicalCluster.physicalCells: there is no cell; expected at least one");
-    insta::assert_snapshot!(wrong(" "), @"c.yaml: the file is empty; accepted are NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, HiveD YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv");
+    insta::assert_snapshot!(wrong("physicalCluster: {}\n"), @"c.yaml: physicalCluster.physicalCells: empty; expected at least one cell");
+    insta::assert_snapshot!(wrong(" "), @"c.yaml: the file is empty; expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, HiveD YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn tables() {
     insta::assert_snapshot!(wrong("num_switch,num_node_p_switch,num_gpu_p_node\n"), @"c.csv: there is no machine with a GPU in it, expected at least one");
     insta::assert_snapshot!(wrong("sn,cpu_milli,memory_mib,gpu,model\na,1,1,0,\n"), @"c.csv: there is no machine with a GPU in it, expected at least one");
     insta::assert_snapshot!(wrong("sn,cpu_milli,memory_mib,gpu,model\na,1,1,1,\na,1,1,1,\n"), @r#"c.csv: two machines are called "a", expected each name once"#);
-    insta::assert_snapshot!(wrong("a,b\n1,2\n"), @"c.csv: the columns a, b are of no cluster file that is known; accepted are NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, HiveD YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv");
+    insta::assert_snapshot!(wrong("a,b\n1,2\n"), @"c.csv: the columns a, b are of no cluster file that is known; expected NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or a file: native YAML, HiveD YAML, Synergy .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun topo.csv");
     let muri = describe_bytes(
         b"num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n2,4,8,92,520\n",
         "n.csv",
@@ -158,7 +158,7 @@ fn synergy_ini() {
         (250 * 1024, 250, 10_000)
     );
     insta::assert_snapshot!(found.notes.join("\n"), @"c.ini: policy SRTF+tune and lease_time 5 of [SCHEDULER] set nothing, as in Synergy; the flags for them are --policy srtf --clock rounds:5m");
-    // What is left out counts as in Synergy.
+    // What is skipped counts as in Synergy.
     let least = describe("[CLUSTER]\nracks = 1\n", "c.ini");
     let node = least.cluster.nodes.values().next().unwrap();
     assert_eq!(
@@ -181,7 +181,7 @@ fn wrong_ini() {
     insta::assert_snapshot!(wrong("[CLUSTER\nracks = 1\n"), @r#"c.ini:1: found "[CLUSTER", expected [CLUSTER] or [SCHEDULER]"#);
     insta::assert_snapshot!(wrong("racks = 1\n"), @r#"c.ini:1: found "racks" before any section, expected [CLUSTER] first"#);
     insta::assert_snapshot!(wrong("[CLUSTER]\nracks\n"), @r#"c.ini:2: found "racks", expected key = value"#);
-    insta::assert_snapshot!(wrong("[CLUSTER]\nracks = 1\nracks = 2\n"), @"c.ini:3: racks is there twice, first in line 2; expected each key once");
+    insta::assert_snapshot!(wrong("[CLUSTER]\nracks = 1\nracks = 2\n"), @"c.ini:3: racks is duplicated, first on line 2; expected each key once");
     insta::assert_snapshot!(wrong("[CLUSTER]\nracks = one\n"), @r#"c.ini:2: field racks: found "one", expected a whole number from 1 to 1000000"#);
     insta::assert_snapshot!(wrong("[CLUSTER]\ngpus_per_server = 0\n"), @r#"c.ini:2: field gpus_per_server: found "0", expected a whole number from 1 to 1024"#);
     insta::assert_snapshot!(wrong("[CLUSTER]\ndram_per_server = 62.5 # GB\n"), @r#"c.ini:2: field dram_per_server: found "62.5 # GB", expected a whole number from 1 to 1000000000"#);
@@ -226,4 +226,32 @@ fn numa_domains() {
     insta::assert_snapshot!(wrong("[{cpus: 0-7, gpus: 4}]"), @"c.yaml: nodes[0]: GPU 4 in its NUMA domains, but its GPUs are 0 to 3");
     insta::assert_snapshot!(wrong("[{cpu: 0-7}]"), @"c.yaml: nodes[0].numa[0].cpu: unknown key (did you mean cpus?); known are cpus, gpus");
     insta::assert_snapshot!(wrong("[{gpus: 0}]"), @"c.yaml: nodes[0].numa[0]: found no cpus, expected the CPUs of the domain, such as 0-11,24-35");
+}
+
+#[test]
+fn machines_of_a_hived_configuration_are_nodes() {
+    let cluster = yaml(
+        "physicalCluster:
+  skuTypes:
+    GPU: {gpu: 1, cpu: 4, memory: 8192Mi}
+    SHARE: {cpu: 2, memory: 1Gi}
+  cellTypes:
+    SOCKET: {childCellType: GPU, childCellNumber: 2}
+    NODE: {childCellType: SOCKET, childCellNumber: 2, isNodeLevel: true}
+    RACK: {childCellType: NODE, childCellNumber: 2}
+    SHARES: {childCellType: SHARE, childCellNumber: 4, isNodeLevel: true}
+  physicalCells:
+  - {cellType: RACK, cellChildren: [{cellAddress: a}, {cellAddress: b}]}
+  - {cellType: SHARES, cellAddress: a}
+  - {cellType: SHARES, cellAddress: cpu-only}
+",
+    );
+    let nodes: Vec<_> = cluster
+        .nodes
+        .values()
+        .map(|n| (n.name.as_str(), n.gpus, n.cpu_milli, n.memory_mib))
+        .collect();
+    assert_eq!(nodes, [("a", 4, 16_000, 32_768), ("b", 4, 16_000, 32_768)]);
+    let zones: Vec<&str> = cluster.zones.values().map(|z| z.name.as_str()).collect();
+    assert_eq!(zones, ["RACK 0"]);
 }

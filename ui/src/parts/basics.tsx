@@ -1,8 +1,8 @@
-// The smallest parts: buttons, tags, times, bars, notes.
+// Basic components: buttons, tags, times, bars, notes.
 
 import { computed, signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
-import { exact, plainly, relative } from "../format";
+import { exact, relative } from "../format";
 import type { Time } from "../types";
 
 type Tone = "plain" | "good" | "busy" | "warn" | "bad" | "accent";
@@ -37,33 +37,36 @@ const TONES: Record<string, Tone> = {
   starting: "busy",
   stopping: "busy",
   queued: "warn",
-  preempted: "warn",
   held: "plain",
   completed: "plain",
   cancelled: "plain",
   failed: "bad",
-  "time-limit": "bad",
-  rejected: "bad",
-  "dependency-failed": "bad",
+  succeeded: "plain",
+  unreachable: "bad",
   up: "good",
   draining: "warn",
   lost: "bad",
 };
 
-/** The state of a job or a node. */
-export function State({ of }: { of: string }) {
-  return <Tag tone={TONES[of] ?? "plain"}>{of.replaceAll("-", " ")}</Tag>;
+/** The state of a job, a task or a node; of a job also why it is in this state. */
+export function State({ of, reason }: { of: string; reason?: string }) {
+  return (
+    <Tag tone={TONES[of] ?? "plain"}>
+      {of}
+      {reason && ` (${reason.replaceAll("-", " ")})`}
+    </Tag>
+  );
 }
 
-/** Ticks twice a minute, so that relative times stay true without asking anybody. */
+/** Ticks three times a minute, so that relative times stay correct. */
 const tick = signal(0);
 setInterval(() => {
   if (!document.hidden) tick.value += 1;
 }, 20_000);
 const nowTick = computed(() => (tick.value, Date.now() * 1000));
 
-/** A time, relative; the exact one in a tooltip. */
-export function When({ at }: { at: Time | null | undefined }) {
+/** A relative time, with the exact one in a tooltip. */
+export function RelativeTime({ at }: { at: Time | null | undefined }) {
   if (at === null || at === undefined) return <span class="muted">–</span>;
   const now = Math.max(nowTick.value, Date.now() * 1000);
   return (
@@ -79,7 +82,7 @@ export interface Part {
   label: string;
 }
 
-/** Parts of a whole, side by side. */
+/** Parts of a whole, drawn side by side. */
 export function Bar({ parts, whole, label }: { parts: Part[]; whole: number; label: string }) {
   const of = (value: number) => `${whole > 0 ? Math.min(100, (value / whole) * 100) : 0}%`;
   return (
@@ -93,7 +96,7 @@ export function Bar({ parts, whole, label }: { parts: Part[]; whole: number; lab
   );
 }
 
-/** Something to be said in the place where data would be, or in the place of a whole screen. */
+/** An empty state, in place of data or of a whole screen. */
 export function Empty({ title, whole = false, children }: { title: string; whole?: boolean; children?: ComponentChildren }) {
   return (
     <div class="empty">
@@ -128,22 +131,22 @@ export function Loading() {
   );
 }
 
-/** Words of the server; the jobs they name are links. */
-export function Words({ text }: { text: string }) {
-  const parts = plainly(text).split(/\b(job \d+)\b/);
+/** Text of the server, in which job ids are links. */
+export function ServerText({ text }: { text: string }) {
+  const parts = text.split(/\b(job \d+)\b/);
   return <>{parts.map((part, i) => (i % 2 ? <a href={`/jobs/${part.slice(4)}`}>{part}</a> : part))}</>;
 }
 
-/** Something is being thought about; what is there already stays. */
-export function Looking() {
+/** Shown while the server computes an answer. */
+export function Checking() {
   return (
-    <p class="looking muted" role="status">
-      Looking…
+    <p class="checking muted" role="status">
+      Checking…
     </p>
   );
 }
 
-/** A part of a screen with a heading. */
+/** A section of a screen with a heading. */
 export function Panel({
   title,
   side,
@@ -168,8 +171,8 @@ export function Panel({
   );
 }
 
-/** The heading of a screen and what can be done there. */
-export function Head({ title, children, lead }: { title: ComponentChildren; children?: ComponentChildren; lead?: ComponentChildren }) {
+/** The heading of a screen, with its actions. */
+export function PageHeader({ title, children, lead }: { title: ComponentChildren; children?: ComponentChildren; lead?: ComponentChildren }) {
   return (
     <div class="head">
       <div class="head-words">
@@ -182,7 +185,7 @@ export function Head({ title, children, lead }: { title: ComponentChildren; chil
 }
 
 /** Names and values, side by side. */
-export function Facts({ of }: { of: [string, ComponentChildren][] }) {
+export function Properties({ of }: { of: [string, ComponentChildren][] }) {
   return (
     <dl class="facts">
       {of.map(([name, value]) => (

@@ -1,17 +1,17 @@
-// Charts as plain SVG, drawn with the colours of the theme.
+// Charts as SVG, in the colours of the theme.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { clock, count, decimal } from "../format";
 import type { Time } from "../types";
 
-/** Round steps for an axis up to a value. */
-export function ticks(most: number, about = 4): number[] {
-  if (!(most > 0)) return [0];
-  const rough = most / about;
+/** Returns round values for an axis up to a maximum. */
+export function ticks(max: number, about = 4): number[] {
+  if (!(max > 0)) return [0];
+  const rough = max / about;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((n) => n * power).find((s) => s >= rough) ?? rough;
   const all = [];
-  for (let at = 0; at <= most + step * 0.001; at += step) all.push(at);
+  for (let at = 0; at <= max + step * 0.001; at += step) all.push(at);
   return all;
 }
 
@@ -32,15 +32,15 @@ const TOP = 8;
 const RIGHT = 10;
 
 /** A value over time. */
-export function LineChart({ label, points, most, height = 180 }: { label: string; points: [Time, number][]; most?: number; height?: number }) {
+export function LineChart({ label, points, max, height = 180 }: { label: string; points: [Time, number][]; max?: number; height?: number }) {
   const [box, width] = useWidth();
   const from = points[0]?.[0] ?? 0;
   const to = Math.max(from + 1, points.at(-1)?.[0] ?? 1);
-  const top = Math.max(most ?? 0, ...points.map((p) => p[1]), 1);
+  const top = Math.max(max ?? 0, ...points.map((p) => p[1]), 1);
   const x = (at: number) => LEFT + ((at - from) / (to - from)) * (width - LEFT - RIGHT);
   const y = (value: number) => TOP + (1 - value / top) * (height - TOP - BOTTOM);
   const line = points.map(([at, value], i) => `${i ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
-  const moments = [0, 0.5, 1].map((part) => from + part * (to - from));
+  const labels = [0, 0.5, 1].map((part) => from + part * (to - from));
   return (
     <div ref={box} class="chart">
       <svg width={width} height={height} role="img" aria-label={label}>
@@ -52,7 +52,7 @@ export function LineChart({ label, points, most, height = 180 }: { label: string
             </text>
           </g>
         ))}
-        {moments.map((at, i) => (
+        {labels.map((at, i) => (
           <text key={i} class="axis" x={x(at)} y={height - 5} text-anchor={["start", "middle", "end"][i]}>
             {clock(at)}
           </text>

@@ -1,4 +1,4 @@
-// Dialogs: the browser's own, so that focus, Escape and the background are looked after. And asking once before harm.
+// Dialogs, built on the <dialog> element, which handles focus and Escape; and confirmation of destructive actions.
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -50,8 +50,8 @@ export function Dialog({
   );
 }
 
-/** The row of buttons at the end of a dialog's form. */
-export function FormEnd({
+/** The buttons at the end of a form in a dialog. */
+export function FormButtons({
   submit,
   kind = "main",
   onCancel,
@@ -77,7 +77,7 @@ export function FormEnd({
   );
 }
 
-/** Runs something and keeps what went wrong. */
+/** Runs an action, and keeps its error message. */
 export function useAction(): { busy: boolean; error: string | undefined; run: (work: () => Promise<void>) => void } {
   const [state, set] = useState<{ busy: boolean; error?: string }>({ busy: false });
   const run = (work: () => Promise<void>) => {
@@ -90,42 +90,42 @@ export function useAction(): { busy: boolean; error: string | undefined; run: (w
   return { busy: state.busy, error: state.error, run };
 }
 
-interface Question {
+interface Confirmation {
   title: string;
   text: string;
   yes: string;
   act: () => Promise<void>;
 }
 
-const question = signal<Question | null>(null);
+const pending = signal<Confirmation | null>(null);
 
-/** Asks once before something that cannot be undone. */
-export function confirmFirst(asked: Question): void {
-  question.value = asked;
+/** Asks for confirmation of an action that cannot be undone. */
+export function confirm(confirmation: Confirmation): void {
+  pending.value = confirmation;
 }
 
-export function Confirmer() {
-  const asked = question.value;
-  return asked ? <Confirm key={asked.title} asked={asked} /> : null;
+export function ConfirmDialogHost() {
+  const confirmation = pending.value;
+  return confirmation ? <ConfirmDialog key={confirmation.title} confirmation={confirmation} /> : null;
 }
 
-function Confirm({ asked }: { asked: Question }) {
+function ConfirmDialog({ confirmation }: { confirmation: Confirmation }) {
   const { busy, error, run } = useAction();
   const close = () => {
-    question.value = null;
+    pending.value = null;
   };
-  const yes = (event: Event) => {
+  const submit = (event: Event) => {
     event.preventDefault();
     run(async () => {
-      await asked.act();
+      await confirmation.act();
       close();
     });
   };
   return (
-    <Dialog title={asked.title} onClose={close}>
-      <form onSubmit={yes}>
-        <p>{asked.text}</p>
-        <FormEnd submit={asked.yes} kind="danger" onCancel={close} busy={busy} error={error} />
+    <Dialog title={confirmation.title} onClose={close}>
+      <form onSubmit={submit}>
+        <p>{confirmation.text}</p>
+        <FormButtons submit={confirmation.yes} kind="danger" onCancel={close} busy={busy} error={error} />
       </form>
     </Dialog>
   );

@@ -1,9 +1,9 @@
-// Fields of forms: a label, something to fill in, and a hint that belongs to it.
+// Form fields: a label, an input, and a hint.
 
 import type { ComponentChildren, JSX } from "preact";
 import { useId } from "preact/hooks";
 
-function Frame({
+function Field({
   label,
   hint,
   children,
@@ -28,7 +28,7 @@ function Frame({
 
 type Common = { label: string; hint?: ComponentChildren };
 
-/** What else a field for one line may be told. */
+/** Further attributes of a one-line field. */
 interface Options {
   type?: "text" | "search" | "password" | "email" | "url" | "number" | "date";
   placeholder?: string;
@@ -51,15 +51,15 @@ export function TextField({
   ...rest
 }: Common & Options & { value: string; onValue: (value: string) => void }) {
   return (
-    <Frame label={label} hint={hint}>
+    <Field label={label} hint={hint}>
       {({ id, described }) => (
         <input {...(rest as JSX.IntrinsicElements["input"])} id={id} aria-describedby={described} value={value} onInput={(e) => onValue(e.currentTarget.value)} />
       )}
-    </Frame>
+    </Field>
   );
 }
 
-/** A number, or nothing. */
+/** A number, or empty. */
 export function NumberField({
   label,
   hint,
@@ -68,7 +68,7 @@ export function NumberField({
   ...rest
 }: Common & Options & { value: number | null; onValue: (value: number | null) => void }) {
   return (
-    <Frame label={label} hint={hint}>
+    <Field label={label} hint={hint}>
       {({ id, described }) => (
         <input
           {...({ ...rest, type: "number" } as JSX.IntrinsicElements["input"])}
@@ -78,7 +78,7 @@ export function NumberField({
           onInput={(e) => onValue(e.currentTarget.value === "" ? null : e.currentTarget.valueAsNumber)}
         />
       )}
-    </Frame>
+    </Field>
   );
 }
 
@@ -90,7 +90,7 @@ export function Choice({
   onValue,
 }: Common & { value: string; of: [value: string, text: string][]; onValue: (value: string) => void }) {
   return (
-    <Frame label={label} hint={hint}>
+    <Field label={label} hint={hint}>
       {({ id, described }) => (
         <select id={id} aria-describedby={described} value={value} onChange={(e) => onValue(e.currentTarget.value)}>
           {of.map(([key, text]) => (
@@ -100,7 +100,7 @@ export function Choice({
           ))}
         </select>
       )}
-    </Frame>
+    </Field>
   );
 }
 
@@ -112,7 +112,7 @@ export function Area({
   ...rest
 }: Common & { value: string; onValue: (value: string) => void } & Omit<JSX.IntrinsicElements["textarea"], "label" | "value">) {
   return (
-    <Frame label={label} hint={hint}>
+    <Field label={label} hint={hint}>
       {({ id, described }) => (
         <textarea
           spellcheck={false}
@@ -123,7 +123,7 @@ export function Area({
           onInput={(e) => onValue(e.currentTarget.value)}
         />
       )}
-    </Frame>
+    </Field>
   );
 }
 

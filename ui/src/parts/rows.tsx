@@ -1,4 +1,4 @@
-// A long list of rows of equal height, of which only those in view are in the page.
+// A long list of rows of equal height; only rows in view are in the DOM.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -22,17 +22,17 @@ export function Rows({
   stick?: boolean;
   /** Scroll to this row when it changes. */
   show?: number;
-  /** Somebody scrolled away from the end. */
+  /** Called when the user scrolls away from the end. */
   onLeaveEnd?: () => void;
 }) {
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
-  const look = () => {
+  const measure = () => {
     const element = box.current;
     if (element) setView({ top: element.scrollTop, height: element.clientHeight });
   };
   useEffect(() => {
-    const observer = new ResizeObserver(look);
+    const observer = new ResizeObserver(measure);
     if (box.current) observer.observe(box.current);
     return () => observer.disconnect();
   }, []);
@@ -55,7 +55,7 @@ export function Rows({
       role="region"
       aria-label={label}
       tabIndex={0}
-      onScroll={look}
+      onScroll={measure}
       onWheel={(event) => event.deltaY < 0 && onLeaveEnd?.()}
       onKeyDown={(event) => ["PageUp", "ArrowUp", "Home"].includes(event.key) && onLeaveEnd?.()}
     >

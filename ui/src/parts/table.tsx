@@ -1,17 +1,17 @@
-// A table whose head can sort, and that hides what matters less where there is little room.
+// A sortable table that hides less important columns on narrow screens.
 
 import type { ComponentChildren } from "preact";
 
 export interface Column<T> {
   title: string;
   cell: (row: T) => ComponentChildren;
-  /** Aligned right, in digits of equal width. */
+  /** Aligned right, with digits of equal width. */
   number?: boolean;
-  /** Left out on a narrow screen. */
+  /** Hidden on narrow screens. */
   wide?: boolean;
-  /** What the server is asked to sort by; the second when it is clicked again. */
+  /** Sort keys of the server: at the first click, and at the second. */
   sort?: [string, string?];
-  /** What stands in the head instead of the title. */
+  /** Content of the header cell in place of the title. */
   head?: ComponentChildren;
   class?: string;
 }

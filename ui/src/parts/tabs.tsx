@@ -1,4 +1,4 @@
-// Tabs that are links: the address says which one is open.
+// Tabs as links: the address has the open one.
 
 import { params, path } from "../router";
 
@@ -22,8 +22,8 @@ export function Tabs({ label, of, current }: { label: string; of: [key: string, 
   );
 }
 
-/** The open tab, as the address says. */
+/** Returns the open tab, from the address. */
 export function useTab(of: [key: string, text: string][]): string {
-  const asked = params.value.get("tab");
-  return of.some(([key]) => key === asked) ? asked! : of[0]![0];
+  const requested = params.value.get("tab");
+  return of.some(([key]) => key === requested) ? requested! : of[0]![0];
 }

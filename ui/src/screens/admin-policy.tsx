@@ -1,11 +1,13 @@
+// The policy and the clock of the scheduler.
+
 import { useEffect, useState } from "preact/hooks";
 import { send } from "../api";
-import { parseSpan, sentence } from "../format";
+import { parseDuration, sentence } from "../format";
 import { anyEvent, useData } from "../live";
-import { Button, ErrorNote, Facts, Loading, Panel, Tag } from "../parts/basics";
+import { Button, ErrorNote, Properties, Loading, Panel, Tag } from "../parts/basics";
 import { useAction } from "../parts/dialog";
 import { Choice, TextField } from "../parts/field";
-import { say } from "../parts/toast";
+import { showToast } from "../parts/toast";
 import type { Cluster, PolicyInfo } from "../types";
 
 export function Policy() {
@@ -13,26 +15,26 @@ export function Policy() {
   if (!cluster) return error ? <ErrorNote retry={reload}>{error}</ErrorNote> : <Loading />;
   return (
     <div class="stack narrow">
-      <Now cluster={cluster} changed={reload} />
+      <CurrentPolicy cluster={cluster} changed={reload} />
       <ChangePolicy cluster={cluster} changed={reload} />
       <ChangeClock cluster={cluster} changed={reload} />
     </div>
   );
 }
 
-const operate = (what: unknown) => send("POST", "/operate", { operate: what });
+const operate = (action: unknown) => send("POST", "/operate", { operate: action });
 
-function Now({ cluster, changed }: { cluster: Cluster; changed: () => void }) {
+function CurrentPolicy({ cluster, changed }: { cluster: Cluster; changed: () => void }) {
   const { busy, error, run } = useAction();
   const toggle = () =>
     run(async () => {
       await operate(cluster.paused ? "resume" : "pause");
-      say(cluster.paused ? "Jobs are started again." : "No job is started until you resume.");
+      showToast(cluster.paused ? "Scheduling resumed." : "Scheduling paused: no job starts until you resume it.");
       changed();
     });
   return (
     <Panel
-      title="Now"
+      title="Current settings"
       side={
         <Button disabled={busy} onClick={toggle}>
           {cluster.paused ? "Resume scheduling" : "Pause scheduling"}
@@ -40,11 +42,11 @@ function Now({ cluster, changed }: { cluster: Cluster; changed: () => void }) {
       }
     >
       {error && <ErrorNote>{error}</ErrorNote>}
-      <Facts
+      <Properties
         of={[
           ["Policy", cluster.policy],
-          ["Decides", cluster.clock === "events" ? "whenever something happens" : cluster.clock],
-          ["Scheduling", cluster.paused ? <Tag tone="warn">paused</Tag> : <Tag tone="good">on</Tag>],
+          ["Clock", cluster.clock === "events" ? "at every event" : cluster.clock],
+          ["Scheduling", cluster.paused ? <Tag tone="warn">paused</Tag> : <Tag tone="good">active</Tag>],
           ...Object.entries(cluster.parts).map(([part, value]) => [part, value] as [string, string]),
         ]}
       />
@@ -52,8 +54,8 @@ function Now({ cluster, changed }: { cluster: Cluster; changed: () => void }) {
   );
 }
 
-/** A policy may carry knobs behind a colon: `fifo-backfill:priority=true`. */
-function split(policy: string): [name: string, knobs: string] {
+/** Splits a policy into its name and its parameters: `fifo-backfill:priority=true`. */
+function split(policy: string): [name: string, parameters: string] {
   const at = policy.indexOf(":");
   return at < 0 ? [policy, ""] : [policy.slice(0, at), policy.slice(at + 1)];
 }
@@ -61,46 +63,46 @@ function split(policy: string): [name: string, knobs: string] {
 function ChangePolicy({ cluster, changed }: { cluster: Cluster; changed: () => void }) {
   const known = useData<PolicyInfo[]>("/policies").data ?? [];
   const [name, setName] = useState(split(cluster.policy)[0]);
-  const [knobs, setKnobs] = useState(split(cluster.policy)[1]);
+  const [parameters, setParameters] = useState(split(cluster.policy)[1]);
   useEffect(() => {
     setName(split(cluster.policy)[0]);
-    setKnobs(split(cluster.policy)[1]);
+    setParameters(split(cluster.policy)[1]);
   }, [cluster.policy]);
   const { busy, error, run } = useAction();
   const names = known.map((p) => p.name);
   if (!names.includes(name)) names.unshift(name);
   const chosen = known.find((p) => p.name === name);
-  const policy = knobs.trim() ? `${name}:${knobs.trim()}` : name;
+  const policy = parameters.trim() ? `${name}:${parameters.trim()}` : name;
   const submit = (event: Event) => {
     event.preventDefault();
     run(async () => {
       await operate({ policy: { policy, parts: {} } });
-      say(`The policy is ${policy} now.`);
+      showToast(`Policy changed to ${policy}.`);
       changed();
     });
   };
   return (
-    <Panel title="Another policy">
+    <Panel title="Change policy">
       <form onSubmit={submit}>
         <div class="two">
           {known.length ? (
-            <Choice label="Policy" value={name} onValue={(next) => (setName(next), setKnobs(""))} of={names.map((n) => [n, n])} />
+            <Choice label="Policy" value={name} onValue={(next) => (setName(next), setParameters(""))} of={names.map((n) => [n, n])} />
           ) : (
-            <TextField label="Policy" hint="Its name, as `dovetail policies` lists it." value={name} onValue={setName} required />
+            <TextField label="Policy" hint="A name that `dovetail policies` lists." value={name} onValue={setName} required />
           )}
-          <TextField label="Knobs" hint="key=value, with commas between; empty for the usual." value={knobs} onValue={setKnobs} />
+          <TextField label="Parameters" hint="key=value, separated by commas; empty for the defaults." value={parameters} onValue={setParameters} />
         </div>
         {chosen && (
           <p class="muted">
             {sentence(chosen.what)}
-            {chosen.key && ` First: ${sentence(chosen.key)}`}
-            {chosen.paper && chosen.paper !== "rule" && ` From ${sentence(chosen.paper)}`}
+            {chosen.key && ` Sorted by: ${sentence(chosen.key)}`}
+            {chosen.paper && chosen.paper !== "rule" && ` Source: ${sentence(chosen.paper)}`}
           </p>
         )}
         {error && <ErrorNote>{error}</ErrorNote>}
         <div>
           <Button type="submit" kind="main" disabled={busy || policy === cluster.policy}>
-            Use this policy
+            Change policy
           </Button>
         </div>
       </form>
@@ -111,29 +113,29 @@ function ChangePolicy({ cluster, changed }: { cluster: Cluster; changed: () => v
 function ChangeClock({ cluster, changed }: { cluster: Cluster; changed: () => void }) {
   const [text, setText] = useState("");
   const { busy, error, run } = useAction();
-  const seconds = parseSpan(text);
+  const seconds = parseDuration(text);
   const set = (round: number | null) =>
     run(async () => {
       await operate({ round });
-      say(round === null ? "It is decided whenever something happens." : "It is decided in rounds.");
+      showToast(round === null ? "The scheduler now decides at every event." : "The scheduler now decides in rounds.");
       changed();
     });
   return (
-    <Panel title="When it is decided">
+    <Panel title="Clock">
       <form
         onSubmit={(event) => {
           event.preventDefault();
           if (seconds) set(Math.round(seconds * 1e6));
         }}
       >
-        <TextField label="In rounds of" placeholder="30s" hint="30s, 5m. Policies that look at everything anew are cheaper in rounds." value={text} onValue={setText} />
+        <TextField label="Round length" placeholder="30s" hint="Such as 30s or 5m. Policies that reconsider all jobs cost less in rounds." value={text} onValue={setText} />
         {error && <ErrorNote>{error}</ErrorNote>}
         <div class="filter-buttons">
           <Button type="submit" disabled={busy || !seconds}>
             Decide in rounds
           </Button>
           <Button disabled={busy || cluster.clock === "events"} onClick={() => set(null)}>
-            Decide at once
+            Decide at every event
           </Button>
         </div>
       </form>

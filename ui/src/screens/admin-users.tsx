@@ -1,33 +1,35 @@
+// Users, their roles and passwords.
+
 import { useState } from "preact/hooks";
 import { me, send } from "../api";
 import { useData } from "../live";
 import { Button, ErrorNote, Loading, Panel, Tag } from "../parts/basics";
-import { Dialog, FormEnd, confirmFirst, useAction } from "../parts/dialog";
+import { Dialog, FormButtons, confirm, useAction } from "../parts/dialog";
 import { Check, Choice, TextField } from "../parts/field";
 import { Table } from "../parts/table";
-import { say } from "../parts/toast";
-import type { Role, UserRow, Vcs } from "../types";
+import { showToast } from "../parts/toast";
+import type { Role, UserRow, VcList } from "../types";
 import { Secret } from "./tokens";
 
 const ROLES: [string, string][] = [
-  ["", "like everybody"],
-  ["viewer", "viewer – looks"],
+  ["", "default access"],
+  ["viewer", "viewer – sees jobs"],
   ["member", "member – runs jobs"],
-  ["operator", "operator – stops any job"],
-  ["administrator", "administrator – all of it"],
+  ["operator", "operator – stops all jobs"],
+  ["administrator", "administrator – changes the virtual cluster"],
 ];
 
 export function Users() {
   const { data, error, reload } = useData<UserRow[]>("/users");
-  const [edits, setEdits] = useState<UserRow | "new">();
+  const [editing, setEditing] = useState<UserRow | "new">();
   const remove = (user: UserRow) =>
-    confirmFirst({
+    confirm({
       title: `Remove ${user.name}?`,
-      text: "The account and its tokens are gone at once. Its jobs go on.",
-      yes: "Remove the user",
+      text: "The account and its tokens are removed immediately. Its jobs continue to run.",
+      yes: "Remove user",
       act: async () => {
         await send("DELETE", `/users/${encodeURIComponent(user.name)}`);
-        say(`${user.name} was removed.`);
+        showToast(`User ${user.name} removed.`);
         reload();
       },
     });
@@ -35,7 +37,7 @@ export function Users() {
     <Panel
       title="Users"
       side={
-        <Button kind="main" onClick={() => setEdits("new")}>
+        <Button kind="main" onClick={() => setEditing("new")}>
           New user
         </Button>
       }
@@ -51,10 +53,10 @@ export function Users() {
             { title: "Name", cell: (u) => <a href={`/jobs?user=${encodeURIComponent(u.name)}`}>{u.name}</a> },
             { title: "Mail", wide: true, cell: (u) => u.email || <span class="muted">–</span> },
             {
-              title: "May",
+              title: "Roles",
               cell: (u) => (
                 <span class="tags">
-                  {u.admin && <Tag tone="accent">administrator of all</Tag>}
+                  {u.admin && <Tag tone="accent">administrator</Tag>}
                   {Object.entries(u.roles ?? {}).map(([vc, role]) => (
                     <Tag key={vc}>
                       {vc}: {role}
@@ -69,7 +71,7 @@ export function Users() {
               head: <span class="unseen">Actions</span>,
               cell: (u) => (
                 <div class="row-actions">
-                  <Button aria-label={`Edit ${u.name}`} onClick={() => setEdits(u)}>
+                  <Button aria-label={`Edit ${u.name}`} onClick={() => setEditing(u)}>
                     Edit
                   </Button>
                   {u.name !== me.value?.name && (
@@ -83,19 +85,19 @@ export function Users() {
           ]}
         />
       )}
-      {edits && <UserDialog user={edits === "new" ? null : edits} onClose={() => (setEdits(undefined), reload())} />}
+      {editing && <UserDialog user={editing === "new" ? null : editing} onClose={() => (setEditing(undefined), reload())} />}
     </Panel>
   );
 }
 
 function UserDialog({ user, onClose }: { user: UserRow | null; onClose: () => void }) {
-  const vcs = useData<Vcs>("/vcs").data?.vcs ?? [];
+  const vcs = useData<VcList>("/vcs").data?.vcs ?? [];
   const [name, setName] = useState(user?.name ?? "");
   const [email, setEmail] = useState(user?.email ?? "");
   const [admin, setAdmin] = useState(user?.admin ?? false);
   const [password, setPassword] = useState("");
   const [roles, setRoles] = useState<Record<string, Role>>(user?.roles ?? {});
-  const [made, setMade] = useState<{ token?: string; password?: string }>();
+  const [secrets, setSecrets] = useState<{ token?: string; password?: string }>();
   const { busy, error, run } = useAction();
   const setRole = (vc: string, role: string) => {
     const { [vc]: _, ...others } = roles;
@@ -107,17 +109,17 @@ function UserDialog({ user, onClose }: { user: UserRow | null; onClose: () => vo
       const body = { admin, email: email || undefined, roles, password: password || undefined };
       if (user) {
         await send("PATCH", `/users/${encodeURIComponent(user.name)}`, { ...body, email });
-        say(`${user.name} was changed.`);
+        showToast(`User ${user.name} changed.`);
         onClose();
       } else {
-        setMade(await send("POST", "/users", { name: name.trim(), ...body }));
+        setSecrets(await send("POST", "/users", { name: name.trim(), ...body }));
       }
     });
   };
-  if (made) {
+  if (secrets) {
     return (
-      <Dialog title={`${name} can sign in`} onClose={onClose}>
-        <Secret text={[made.password && `password: ${made.password}`, made.token && `token: ${made.token}`].filter(Boolean).join("\n")} onClose={onClose} />
+      <Dialog title={`User ${name} created`} onClose={onClose}>
+        <Secret text={[secrets.password && `password: ${secrets.password}`, secrets.token && `token: ${secrets.token}`].filter(Boolean).join("\n")} onClose={onClose} />
       </Dialog>
     );
   }
@@ -130,21 +132,21 @@ function UserDialog({ user, onClose }: { user: UserRow | null; onClose: () => vo
         <TextField
           label={user ? "New password" : "Password"}
           type="password"
-          hint={user ? "Empty: it stays as it is." : "Empty: one is made up and shown once."}
+          hint={user ? "Empty to keep the current one." : "Empty to generate one, which is shown once."}
           value={password}
           onValue={setPassword}
           autocomplete="new-password"
         />
-        <Check label="Administrator of everything" value={admin} onValue={setAdmin} />
+        <Check label="Administrator" value={admin} onValue={setAdmin} />
         {names.length > 0 && (
           <fieldset class="two">
-            <legend>In virtual clusters</legend>
+            <legend>Roles in virtual clusters</legend>
             {names.map((vc) => (
               <Choice key={vc} label={vc} value={roles[vc] ?? ""} onValue={(role) => setRole(vc, role)} of={ROLES} />
             ))}
           </fieldset>
         )}
-        <FormEnd submit={user ? "Save" : "Make the user"} onCancel={onClose} busy={busy} error={error} />
+        <FormButtons submit={user ? "Save" : "Create user"} onCancel={onClose} busy={busy} error={error} />
       </form>
     </Dialog>
   );

@@ -1,7 +1,7 @@
-// What administrators do: users, nodes, the policy, and looking at who changed what.
+// Administration: users, nodes, policy and audit log.
 
 import { me } from "../api";
-import { Empty, Head } from "../parts/basics";
+import { Empty, PageHeader } from "../parts/basics";
 import { Tabs, useTab } from "../parts/tabs";
 import { Audit } from "./admin-audit";
 import { Nodes } from "./admin-nodes";
@@ -17,18 +17,18 @@ const TABS: [string, string][] = [
 
 export function Admin() {
   const tab = useTab(TABS);
-  if (!me.value?.admin) return <Empty title="Only administrators come in here." whole />;
+  if (!me.value?.admin) return <Empty title="Only administrators can see this page" whole />;
   return (
     <>
-      <Head title="Administration">
+      <PageHeader title="Administration">
         <a class="button" href="/vcs">
           Virtual clusters
         </a>
         <a class="button" href="/me">
           My tokens
         </a>
-      </Head>
-      <Tabs label="Parts of administration" of={TABS} current={tab} />
+      </PageHeader>
+      <Tabs label="Sections of administration" of={TABS} current={tab} />
       {tab === "users" && <Users />}
       {tab === "nodes" && <Nodes />}
       {tab === "policy" && <Policy />}

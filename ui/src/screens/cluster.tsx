@@ -1,19 +1,19 @@
-// The map: racks, their nodes, and every GPU as a square, coloured by who has it.
+// The map of the cluster: racks, nodes, and each GPU as a square, coloured by job, virtual cluster or health.
 
 import { signal } from "@preact/signals";
-import { colourOf, colourOfPlace } from "../colours";
+import { colourOf, colourOfIndex } from "../colours";
 import { count, plural } from "../format";
 import { anyEvent, useData } from "../live";
-import { Button, Empty, ErrorNote, Head, Loading, State } from "../parts/basics";
+import { Button, Empty, ErrorNote, PageHeader, Loading, State } from "../parts/basics";
 import { params, setParams } from "../router";
 import type { Cluster, Job, JobPage, Node } from "../types";
 
 type By = "job" | "vc" | "health";
 
-/** So many jobs are named beside the map. */
-const NAMED = 24;
-/** What somebody points at: of all squares only its own keep their colour. */
-const pointed = signal<string | null>(null);
+/** The most jobs in the legend. */
+const MAX_LEGEND = 24;
+/** The job or virtual cluster under the pointer: only its squares keep their colour. */
+const highlighted = signal<string | null>(null);
 
 interface Square {
   index: number;
@@ -26,17 +26,17 @@ interface Square {
 export function ClusterMap() {
   const nodes = useData<Node[]>("/nodes", anyEvent);
   const cluster = useData<Cluster>("/cluster", anyEvent);
-  const jobs = useData<JobPage>("/jobs?state=live&limit=5000", anyEvent);
+  const jobs = useData<JobPage>("/jobs?state=unfinished&limit=5000", anyEvent);
   const by = (params.value.get("by") ?? "job") as By;
-  const known = new Map((jobs.data?.jobs ?? []).map((job) => [job.id, job]));
+  const jobsById = new Map((jobs.data?.jobs ?? []).map((job) => [job.id, job]));
   const all = nodes.data ?? [];
   const racks = [...Map.groupBy(all, (node) => node.rack)].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
-  const vcs = [...new Set(all.flatMap((node) => squares(node, known).map((s) => s.vc)).filter((vc) => vc !== null))].sort();
+  const vcs = [...new Set(all.flatMap((node) => squares(node, jobsById).map((s) => s.vc)).filter((vc) => vc !== null))].sort();
   const used = all.reduce((sum, node) => sum + node.used_gpus, 0);
   const total = all.reduce((sum, node) => sum + (node.state === "lost" ? 0 : node.gpus), 0);
   return (
     <>
-      <Head
+      <PageHeader
         title="Cluster"
         lead={
           nodes.data && `${count(used)} of ${plural(total, "GPU")} on ${plural(all.length, "node")} in use${cluster.data ? `, policy ${cluster.data.policy.split(":")[0]}` : ""}`
@@ -49,25 +49,25 @@ export function ClusterMap() {
             </Button>
           ))}
         </div>
-      </Head>
+      </PageHeader>
       {nodes.error && <ErrorNote retry={nodes.reload}>{nodes.error}</ErrorNote>}
       {!nodes.data && !nodes.error && <Loading />}
       {nodes.data?.length === 0 && (
-        <Empty title="There are no nodes yet.">
-          <p>Start an agent on each machine that has GPUs:</p>
+        <Empty title="No nodes yet">
+          <p>Start an agent on each machine with GPUs:</p>
           <pre class="code">dovetail agent --server HOST:7879 --token-file join-token</pre>
         </Empty>
       )}
-      {by === "job" && <JobLegend jobs={[...new Set(all.flatMap((node) => node.jobs))].map((id) => known.get(id)).filter((job) => job !== undefined)} />}
+      {by === "job" && <JobLegend jobs={[...new Set(all.flatMap((node) => node.jobs))].map((id) => jobsById.get(id)).filter((job) => job !== undefined)} />}
       {by === "vc" && vcs.length > 0 && <Legend vcs={vcs} />}
       {by === "health" && <HealthLegend />}
-      <div class={`racks ${pointed.value === null ? "" : "pointing"}`}>
+      <div class={`racks ${highlighted.value === null ? "" : "highlighting"}`}>
         {racks.map(([rack, members]) => (
           <section key={rack} class="rack" aria-label={rack ? `Rack ${rack}` : "Nodes"}>
             {(rack || racks.length > 1) && <h2>{rack ? `Rack ${rack}` : "No rack"}</h2>}
             <div class="nodes">
               {members.toSorted(byName).map((node) => (
-                <NodeCard key={node.name} node={node} known={known} by={by} vcs={vcs} />
+                <NodeCard key={node.name} node={node} jobsById={jobsById} by={by} vcs={vcs} />
               ))}
             </div>
           </section>
@@ -77,37 +77,37 @@ export function ClusterMap() {
   );
 }
 
-/** Who has which GPU: as the server says, or as it follows from where the jobs are. */
-function squares(node: Node, known: Map<number, Job>): Square[] {
+/** Returns the jobs on each GPU: from the slots of the node, or from the placement of jobs. */
+function squares(node: Node, jobsById: Map<number, Job>): Square[] {
   const bySlot = new Map<number, number[]>();
   for (const slot of node.slots ?? []) bySlot.set(slot.index, slot.jobs);
   if (!node.slots) {
     for (const id of node.jobs) {
-      const seats = known.get(id)?.seats.find((s) => s.node === node.name);
-      for (const gpu of seats?.gpus ?? []) bySlot.set(gpu, [...(bySlot.get(gpu) ?? []), id]);
+      const share = jobsById.get(id)?.placement.find((s) => s.node === node.name);
+      for (const gpu of share?.gpus ?? []) bySlot.set(gpu, [...(bySlot.get(gpu) ?? []), id]);
     }
   }
   return Array.from({ length: node.gpus }, (_, index) => {
     const slot = node.slots?.find((s) => s.index === index);
     const ids = bySlot.get(index) ?? [];
-    const job = known.get(ids[0] ?? -1);
+    const job = jobsById.get(ids[0] ?? -1);
     return { index, jobs: ids, job, vc: slot?.vc ?? job?.tenant ?? null, bad: slot?.health === "bad" || node.state === "lost" };
   });
 }
 
 const byName = (a: Node, b: Node) => a.name.localeCompare(b.name, "en", { numeric: true });
 
-function NodeCard({ node, known, by, vcs }: { node: Node; known: Map<number, Job>; by: By; vcs: string[] }) {
+function NodeCard({ node, jobsById, by, vcs }: { node: Node; jobsById: Map<number, Job>; by: By; vcs: string[] }) {
   return (
     <article class={`node ${node.state}`}>
       <div class="node-head">
-        <a href={`/jobs?node=${encodeURIComponent(node.name)}&state=live`} title={`Jobs on ${node.name}`}>
+        <a href={`/jobs?node=${encodeURIComponent(node.name)}&state=unfinished`} title={`Jobs on ${node.name}`}>
           {node.name}
         </a>
         {(node.state !== "up" || !node.connected) && <State of={node.state === "up" ? "unreachable" : node.state} />}
       </div>
       <div class="gpus">
-        {squares(node, known).map((square) => (
+        {squares(node, jobsById).map((square) => (
           <Gpu key={square.index} square={square} by={by} vcs={vcs} />
         ))}
       </div>
@@ -122,11 +122,11 @@ function NodeCard({ node, known, by, vcs }: { node: Node; known: Map<number, Job
 
 function Gpu({ square, by, vcs }: { square: Square; by: By; vcs: string[] }) {
   const id = square.jobs[0];
-  const words = [`GPU ${square.index}`];
-  if (square.jobs.length) words.push(...square.jobs.map((n) => `job ${n}`));
-  if (square.job) words.push(square.job.name, square.job.user);
-  if (square.vc) words.push(`virtual cluster ${square.vc}`);
-  words.push(square.bad ? "bad" : id === undefined ? "free" : "in use");
+  const label = [`GPU ${square.index}`];
+  if (square.jobs.length) label.push(...square.jobs.map((n) => `job ${n}`));
+  if (square.job) label.push(square.job.name, square.job.user);
+  if (square.vc) label.push(`virtual cluster ${square.vc}`);
+  label.push(square.bad ? "bad" : id === undefined ? "free" : "in use");
   const colour =
     by === "health"
       ? square.bad
@@ -136,41 +136,41 @@ function Gpu({ square, by, vcs }: { square: Square; by: By; vcs: string[] }) {
           : "var(--good-fill)"
       : by === "vc"
         ? square.vc
-          ? colourOfPlace(vcs.indexOf(square.vc))
+          ? colourOfIndex(vcs.indexOf(square.vc))
           : undefined
         : id === undefined
           ? undefined
           : colourOf(id);
   const own = by === "vc" ? square.vc : id === undefined ? null : String(id);
   const common = {
-    class: `gpu ${square.bad ? "bad" : ""} ${square.jobs.length > 1 ? "shared" : ""} ${own !== null && own === pointed.value ? "pointed" : ""}`,
-    title: words.filter(Boolean).join(", "),
+    class: `gpu ${square.bad ? "bad" : ""} ${square.jobs.length > 1 ? "shared" : ""} ${own !== null && own === highlighted.value ? "highlighted" : ""}`,
+    title: label.filter(Boolean).join(", "),
     style: colour ? { background: colour, borderColor: colour } : undefined,
-    ...(by === "health" ? {} : pointsAt(own)),
+    ...(by === "health" ? {} : highlightOn(own)),
   };
-  // Jobs are reached by keyboard through their names above; thousands of stops would help nobody.
+  // Jobs are reached by keyboard through the legend; thousands of tab stops would not help.
   return id === undefined ? <span {...common} /> : <a {...common} href={`/jobs/${id}`} tabIndex={-1} aria-label={common.title} />;
 }
 
-function pointsAt(what: string | null) {
-  const on = () => (pointed.value = what);
-  const off = () => (pointed.value = null);
+function highlightOn(what: string | null) {
+  const on = () => (highlighted.value = what);
+  const off = () => (highlighted.value = null);
   return { onMouseEnter: on, onMouseLeave: off, onFocus: on, onBlur: off };
 }
 
-/** Who is who; these are also the way to the jobs by keyboard. */
+/** The legend of jobs, which also makes them reachable by keyboard. */
 function JobLegend({ jobs }: { jobs: Job[] }) {
   if (jobs.length === 0) return null;
   const largest = jobs.toSorted((a, b) => b.gpus - a.gpus || a.id - b.id);
   return (
     <p class="legend">
-      {largest.slice(0, NAMED).map((job) => (
-        <a key={job.id} href={`/jobs/${job.id}`} {...pointsAt(String(job.id))}>
+      {largest.slice(0, MAX_LEGEND).map((job) => (
+        <a key={job.id} href={`/jobs/${job.id}`} {...highlightOn(String(job.id))}>
           <span class="key-square" style={{ background: colourOf(job.id) }} />
           {job.name || `job ${job.id}`} <span class="muted">{job.user}</span>
         </a>
       ))}
-      {largest.length > NAMED && <a href="/jobs?state=running,starting,stopping">and {plural(largest.length - NAMED, "other")}</a>}
+      {largest.length > MAX_LEGEND && <a href="/jobs?state=running,starting,stopping">and {plural(largest.length - MAX_LEGEND, "other")}</a>}
     </p>
   );
 }
@@ -179,8 +179,8 @@ function Legend({ vcs }: { vcs: string[] }) {
   return (
     <p class="legend">
       {vcs.map((name, i) => (
-        <a key={name} href={`/jobs?tenant=${encodeURIComponent(name)}&state=live`} {...pointsAt(name)}>
-          <span class="key-square" style={{ background: colourOfPlace(i) }} />
+        <a key={name} href={`/jobs?tenant=${encodeURIComponent(name)}&state=unfinished`} {...highlightOn(name)}>
+          <span class="key-square" style={{ background: colourOfIndex(i) }} />
           {name}
         </a>
       ))}
@@ -201,7 +201,7 @@ function HealthLegend() {
       </span>
       <span>
         <span class="key-square" style={{ background: "var(--bad-fill)" }} />
-        bad, or its node is lost
+        bad, or node lost
       </span>
     </p>
   );

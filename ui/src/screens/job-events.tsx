@@ -1,15 +1,15 @@
-// What happened to a job, from its first day on.
+// The events of a job.
 
 import { useEffect, useState } from "preact/hooks";
-import { ask, messageOf } from "../api";
+import { request, messageOf } from "../api";
 import { aboutJob, useEvents } from "../live";
 import { ErrorNote, Loading, Panel } from "../parts/basics";
 import type { ClusterEvent, Job } from "../types";
 import { Events } from "./home";
 
-/** The events of a stream that ends. */
+/** Reads the events of a stream until it ends. */
 async function read(path: string, signal: AbortSignal): Promise<ClusterEvent[]> {
-  const text = await (await ask(path, { signal, headers: { accept: "text/event-stream" } })).text();
+  const text = await (await request(path, { signal, headers: { accept: "text/event-stream" } })).text();
   return text
     .split("\n")
     .filter((line) => line.startsWith("data:"))
@@ -19,8 +19,8 @@ async function read(path: string, signal: AbortSignal): Promise<ClusterEvent[]> 
 export function JobEvents({ job }: { job: Job }) {
   const [events, setEvents] = useState<ClusterEvent[]>();
   const [error, setError] = useState<string>();
-  const [turn, setTurn] = useState(0);
-  useEvents(aboutJob(job.id), () => setTurn((n) => n + 1));
+  const [version, setVersion] = useState(0);
+  useEvents(aboutJob(job.id), () => setVersion((n) => n + 1));
   useEffect(() => {
     const abort = new AbortController();
     read(`/events?since=0&job=${job.id}`, abort.signal).then(
@@ -28,10 +28,10 @@ export function JobEvents({ job }: { job: Job }) {
       (problem) => abort.signal.aborted || setError(messageOf(problem)),
     );
     return () => abort.abort();
-  }, [job.id, turn]);
+  }, [job.id, version]);
   return (
-    <Panel title="What happened">
-      {error && <ErrorNote retry={() => setTurn((n) => n + 1)}>{error}</ErrorNote>}
+    <Panel title="Events">
+      {error && <ErrorNote retry={() => setVersion((n) => n + 1)}>{error}</ErrorNote>}
       {events ? <Events of={events} withJob={false} /> : !error && <Loading />}
     </Panel>
   );

@@ -1,12 +1,12 @@
-// What was asked for, as a file.
+// The request of a job, as a job file.
 
 import { stringify } from "yaml";
 import { Button, ButtonLink, Empty, Panel } from "../parts/basics";
-import { say, sayError } from "../parts/toast";
+import { showToast, showError } from "../parts/toast";
 import { nativeFile } from "../job-file";
 import type { Job } from "../types";
 
-/** The file as it was sent, or written anew from the request. */
+/** Returns the job file as submitted, or one that is written from the request. */
 export function textOf(job: Job): string | null {
   if (job.text) return job.text;
   return job.request ? stringify(nativeFile(job.request), { lineWidth: 0 }) : null;
@@ -14,18 +14,18 @@ export function textOf(job: Job): string | null {
 
 export function JobFile({ job }: { job: Job }) {
   const text = textOf(job);
-  if (text === null) return <Empty title="Only its owner and administrators see what was asked for." />;
+  if (text === null) return <Empty title="Only the owner and administrators can see the job file" />;
   const copy = () =>
     navigator.clipboard.writeText(text).then(
-      () => say("Copied."),
-      (error) => sayError(error),
+      () => showToast("Copied."),
+      (error) => showError(error),
     );
   return (
     <Panel
       title="Job file"
       side={
         <>
-          <Button onClick={() => void copy()}>Copy</Button> <ButtonLink href={`/submit?clone=${job.id}`}>Clone</ButtonLink>
+          <Button onClick={() => void copy()}>Copy</Button> <ButtonLink href={`/submit?clone=${job.id}`}>Resubmit</ButtonLink>
         </>
       }
     >

@@ -1,91 +1,91 @@
-// What a job prints: the end at once however long it is, followed as it grows, searched from its start.
+// The log of a job: its end is shown at once and followed, however long it is; the whole log can be searched.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Problem, get, messageOf, query } from "../api";
 import { bytes, plural } from "../format";
-import { type Line, Lines, MOST_FOUND, WINDOW, readPieces, searchLog, shown } from "../log";
+import { type Line, Lines, MAX_MATCHES, WINDOW, readPieces, searchLog, shown } from "../log";
 import { Button, Empty, ErrorNote, Panel } from "../parts/basics";
 import { Choice } from "../parts/field";
 import { Rows } from "../parts/rows";
-import { say, sayError } from "../parts/toast";
+import { showToast, showError } from "../parts/toast";
 import { params } from "../router";
-import type { Found, Job } from "../types";
+import type { LogMatch, Job } from "../types";
 
 const LINE_HEIGHT = 18;
 
-/** Which part of the log is shown. */
-type Place = { at: "end" } | { at: "start" } | { at: "around"; node: string; offset: number };
+/** The part of the log that is shown. */
+type Position = { at: "end" } | { at: "start" } | { at: "around"; node: string; offset: number };
 
 export function JobLogs({ job }: { job: Job }) {
   const attempts = job.attempts ?? [];
-  const [launch, setLaunch] = useState<number | null>(null);
+  const [attemptId, setAttemptId] = useState<number | null>(null);
   const [node, setNode] = useState(params.value.get("node") ?? "");
-  const [place, setPlace] = useState<Place>({ at: "end" });
+  const [position, setPosition] = useState<Position>({ at: "end" });
   const [find, setFind] = useState("");
-  const attempt = attempts.find((a) => a.launch === launch) ?? attempts.at(-1);
-  const nodes = attempt?.seats.map((s) => s.node) ?? [];
+  const attempt = attempts.find((a) => a.attempt === attemptId) ?? attempts.at(-1);
+  const nodes = attempt?.placement.map((s) => s.node) ?? [];
   if (!attempt) {
-    return <Empty title="It has not printed anything: it has not been launched yet.">The log appears here as soon as it runs.</Empty>;
+    return <Empty title="No log yet">The log appears here when the job runs.</Empty>;
   }
-  const go = (next: Place) => {
+  const go = (next: Position) => {
     if (next.at === "around") setNode(next.node);
-    setPlace(next);
+    setPosition(next);
   };
   return (
     <Panel class="log-panel">
       <div class="log-tools">
         {attempts.length > 1 && (
           <Choice
-            label="Launch"
-            value={String(launch ?? "")}
-            onValue={(value) => (setLaunch(value ? Number(value) : null), setPlace({ at: "end" }))}
-            of={[["", "the last"], ...attempts.map((a) => [String(a.launch), String(a.launch)] as [string, string]).reverse()]}
+            label="Attempt"
+            value={String(attemptId ?? "")}
+            onValue={(value) => (setAttemptId(value ? Number(value) : null), setPosition({ at: "end" }))}
+            of={[["", "latest"], ...attempts.map((a) => [String(a.attempt), String(a.attempt)] as [string, string]).reverse()]}
           />
         )}
         {nodes.length > 1 && (
           <Choice
             label="Node"
             value={node}
-            onValue={(value) => (setNode(value), setPlace({ at: "end" }))}
+            onValue={(value) => (setNode(value), setPosition({ at: "end" }))}
             of={[["", `all ${nodes.length}`], ...nodes.map((n) => [n, n] as [string, string])]}
           />
         )}
-        <Find job={job} launch={launch} node={node} find={find} setFind={setFind} go={go} />
+        <Find job={job} attemptId={attemptId} node={node} find={find} setFind={setFind} go={go} />
         <div class="filter-buttons">
-          <Button aria-pressed={place.at === "start"} onClick={() => setPlace({ at: "start" })}>
+          <Button aria-pressed={position.at === "start"} onClick={() => setPosition({ at: "start" })}>
             Start
           </Button>
-          <Button aria-pressed={place.at === "end"} onClick={() => setPlace({ at: "end" })}>
+          <Button aria-pressed={position.at === "end"} onClick={() => setPosition({ at: "end" })}>
             End
           </Button>
         </div>
       </div>
-      <LogView key={JSON.stringify([launch, node, place])} job={job} launch={launch} node={node} place={place} many={nodes.length > 1 && !node} find={find} />
+      <LogView key={JSON.stringify([attemptId, node, position])} job={job} attemptId={attemptId} node={node} position={position} many={nodes.length > 1 && !node} find={find} />
     </Panel>
   );
 }
 
-/** The search of the whole log. */
+/** Search of the whole log. */
 function Find({
   job,
-  launch,
+  attemptId,
   node,
   find,
   setFind,
   go,
 }: {
   job: Job;
-  launch: number | null;
+  attemptId: number | null;
   node: string;
   find: string;
   setFind: (text: string) => void;
-  go: (place: Place) => void;
+  go: (position: Position) => void;
 }) {
-  const [result, setResult] = useState<{ found: Found[]; bytes?: number }>();
+  const [result, setResult] = useState<{ found: LogMatch[]; bytes?: number }>();
   const [error, setError] = useState<string>();
   const [work, setWork] = useState<AbortController>();
   const search = async (signal: AbortSignal) => {
-    setResult({ found: await get<Found[]>(`/jobs/${job.id}/logs/search${query({ q: find, launch, node, limit: MOST_FOUND })}`, signal) });
+    setResult({ found: await get<LogMatch[]>(`/jobs/${job.id}/logs/search${query({ q: find, attempt: attemptId, node, limit: MAX_MATCHES })}`, signal) });
   };
   const start = async (event: Event) => {
     event.preventDefault();
@@ -97,20 +97,20 @@ function Find({
     setResult({ found: [] });
     try {
       await search(abort.signal).catch((problem) => {
-        // A server that cannot search hands the log out to be read.
+        // The server cannot search: the log is read and searched here.
         if (!(problem instanceof Problem && problem.isMissing)) throw problem;
-        return searchLog(`/jobs/${job.id}/logs${query({ launch, node, offset: 0 })}`, find, abort.signal, (found, bytes) => setResult({ found, bytes }));
+        return searchLog(`/jobs/${job.id}/logs${query({ attempt: attemptId, node, offset: 0 })}`, find, abort.signal, (found, bytes) => setResult({ found, bytes }));
       });
     } catch (problem) {
       if (!abort.signal.aborted) setError(messageOf(problem));
     }
-    setWork((now) => (now === abort ? undefined : now));
+    setWork((current) => (current === abort ? undefined : current));
   };
   useEffect(() => () => work?.abort(), [work]);
   return (
     <form class="log-find" role="search" onSubmit={(event) => void start(event)}>
       <div class="field">
-        <label for="log-find">Find in the log</label>
+        <label for="log-find">Search the log</label>
         <span class="joined">
           <input
             id="log-find"
@@ -124,7 +124,7 @@ function Find({
           {work ? (
             <Button onClick={() => work.abort()}>Stop</Button>
           ) : (
-            <Button type="submit">Find</Button>
+            <Button type="submit">Search</Button>
           )}
         </span>
       </div>
@@ -133,7 +133,7 @@ function Find({
         <div class="found">
           <div class="panel-head">
             <span class="muted" role="status">
-              {foundWords(result.found.length, !!work)} {result.bytes !== undefined && <span class="small">{bytes(result.bytes)} read</span>}
+              {matchCount(result.found.length, !!work)} {result.bytes !== undefined && <span class="small">{bytes(result.bytes)} read</span>}
             </span>
             <Button kind="quiet" onClick={() => (work?.abort(), setResult(undefined))}>
               Hide
@@ -154,27 +154,27 @@ function Find({
   );
 }
 
-function foundWords(places: number, goesOn: boolean): string {
-  if (places >= MOST_FOUND) return `The first ${MOST_FOUND} places.`;
-  if (goesOn) return places ? `${plural(places, "place")} so far …` : "Looking …";
-  return places ? `${plural(places, "place")}.` : "Nothing like that.";
+function matchCount(matches: number, isSearching: boolean): string {
+  if (matches >= MAX_MATCHES) return `First ${MAX_MATCHES} matches.`;
+  if (isSearching) return matches ? `${plural(matches, "match", "matches")} so far…` : "Searching…";
+  return matches ? `${plural(matches, "match", "matches")}.` : "No matches.";
 }
 
-function LogView({ job, launch, node, place, many, find }: { job: Job; launch: number | null; node: string; place: Place; many: boolean; find: string }) {
-  const lines = useRef(new Lines(place.at === "end"));
+function LogView({ job, attemptId, node, position, many, find }: { job: Job; attemptId: number | null; node: string; position: Position; many: boolean; find: string }) {
+  const lines = useRef(new Lines(position.at === "end"));
   const [, redraw] = useState(0);
-  const [following, setFollowing] = useState(place.at === "end");
+  const [following, setFollowing] = useState(position.at === "end");
   const [state, setState] = useState<"reading" | "follows" | "done">("reading");
   const [error, setError] = useState<string>();
   const [target, setTarget] = useState<number>();
-  /** There may be more behind what is shown. */
-  const [more, setMore] = useState(place.at !== "end");
+  /** Whether there may be later lines than those shown. */
+  const [more, setMore] = useState(position.at !== "end");
   const path = (offset: number, follow: boolean) =>
-    `/jobs/${job.id}/logs${query({ launch, node, offset, follow: follow || undefined })}`;
+    `/jobs/${job.id}/logs${query({ attempt: attemptId, node, offset, follow: follow || undefined })}`;
 
-  /** Of one part enough was read; the end is read as long as it grows. */
+  /** Whether enough was read of a part; the end is followed as long as it grows. */
   const isEnough = () => {
-    if (place.at === "end") return false;
+    if (position.at === "end") return false;
     return [...lines.current.end].some(([of, end]) => end - (lines.current.begin.get(of) ?? 0) >= WINDOW);
   };
   const fail = (problem: unknown, signal: AbortSignal) => {
@@ -190,8 +190,8 @@ function LogView({ job, launch, node, place, many, find }: { job: Job; launch: n
         redraw((n) => n + 1);
       });
     };
-    const live = place.at === "end" && !job.over;
-    const from = place.at === "end" ? -WINDOW : place.at === "start" ? 0 : Math.max(0, place.offset - WINDOW / 2);
+    const live = position.at === "end" && job.ended === null;
+    const from = position.at === "end" ? -WINDOW : position.at === "start" ? 0 : Math.max(0, position.offset - WINDOW / 2);
     const work = readPieces(path(from, live), abort.signal, (pieces) => {
       for (const piece of pieces) {
         lines.current.add(piece);
@@ -206,8 +206,8 @@ function LogView({ job, launch, node, place, many, find }: { job: Job; launch: n
       () => {
         setState("done");
         draw();
-        if (place.at === "around") {
-          const at = lines.current.all.findIndex((line) => line.offset > place.offset);
+        if (position.at === "around") {
+          const at = lines.current.all.findIndex((line) => line.offset > position.offset);
           setTarget(Math.max(0, (at < 0 ? lines.current.all.length : at) - 1));
         }
       },
@@ -217,13 +217,13 @@ function LogView({ job, launch, node, place, many, find }: { job: Job; launch: n
       abort.abort();
       cancelAnimationFrame(drawing);
     };
-    // A job that is launched again goes on in the same stream.
+    // Later attempts of the job continue in the same stream.
   }, []);
 
   const all = lines.current.all;
-  const only = node || (all.length && !many ? all[0]!.node : "");
-  const begin = only ? (lines.current.begin.get(only) ?? 0) : 0;
-  const end = only ? (lines.current.end.get(only) ?? 0) : 0;
+  const singleNode = node || (all.length && !many ? all[0]!.node : "");
+  const begin = singleNode ? (lines.current.begin.get(singleNode) ?? 0) : 0;
+  const end = singleNode ? (lines.current.end.get(singleNode) ?? 0) : 0;
   const earlier = async () => {
     const abort = new AbortController();
     const more = new Lines();
@@ -234,12 +234,12 @@ function LogView({ job, launch, node, place, many, find }: { job: Job; launch: n
         if (piece.error) continue;
         more.add(piece);
       }
-      return (more.end.get(only) ?? 0) < begin;
+      return (more.end.get(singleNode) ?? 0) < begin;
     });
     const before = more.all.filter((line) => line.offset < begin);
-    // The first line that was shown may have begun before it.
+    // The first line that was shown may be the rest of a longer one.
     lines.current.all = [...before, ...all];
-    lines.current.begin.set(only, from);
+    lines.current.begin.set(singleNode, from);
     setTarget(before.length);
     redraw((n) => n + 1);
   };
@@ -249,24 +249,24 @@ function LogView({ job, launch, node, place, many, find }: { job: Job; launch: n
     await readPieces(path(end, false), abort.signal, (pieces) => {
       for (const piece of pieces) {
         lines.current.add(piece);
-        if ((lines.current.end.get(only) ?? 0) >= until) return false;
+        if ((lines.current.end.get(singleNode) ?? 0) >= until) return false;
       }
       return true;
     });
-    setMore((lines.current.end.get(only) ?? 0) >= until);
+    setMore((lines.current.end.get(singleNode) ?? 0) >= until);
     redraw((n) => n + 1);
   };
   const copy = () =>
     navigator.clipboard.writeText(all.map((line) => shown(line.text)).join("\n")).then(
-      () => say("What is shown was copied."),
-      (problem) => sayError(problem),
+      () => showToast("Copied the lines shown."),
+      (problem) => showError(problem),
     );
   return (
     <>
       {error && <ErrorNote>{error}</ErrorNote>}
-      {only && begin > 0 && (
-        <Button kind="quiet" onClick={() => void earlier().catch(sayError)}>
-          ↑ Show what is before ({bytes(begin)})
+      {singleNode && begin > 0 && (
+        <Button kind="quiet" onClick={() => void earlier().catch(showError)}>
+          ↑ Load earlier lines ({bytes(begin)})
         </Button>
       )}
       <Rows
@@ -279,17 +279,17 @@ function LogView({ job, launch, node, place, many, find }: { job: Job; launch: n
         onLeaveEnd={() => setFollowing(false)}
         row={(i) => <LogLine key={i + lines.current.dropped} line={all[i]!} many={many} find={find} />}
       />
-      {only && more && state === "done" && (
-        <Button kind="quiet" onClick={() => void later().catch(sayError)}>
-          ↓ Show what is behind
+      {singleNode && more && state === "done" && (
+        <Button kind="quiet" onClick={() => void later().catch(showError)}>
+          ↓ Load later lines
         </Button>
       )}
       <div class="log-end muted" role="status">
         <span>
-          {all.length === 0 && state === "done" ? "It has printed nothing." : plural(all.length, "line")}
-          {state === "follows" && !job.over && place.at === "end" ? ", live" : ""}
+          {all.length === 0 && state === "done" ? "No output." : plural(all.length, "line")}
+          {state === "follows" && job.ended === null && position.at === "end" ? ", live" : ""}
         </span>
-        {place.at === "end" && !job.over && (
+        {position.at === "end" && job.ended === null && (
           <label class="inline-check">
             <input type="checkbox" checked={following} onChange={(e) => setFollowing(e.currentTarget.checked)} /> Follow
           </label>
@@ -312,15 +312,15 @@ function LogLine({ line, many, find }: { line: Line; many: boolean; find: string
   );
 }
 
-/** Text with what is looked for marked; always text, whatever it says. */
+/** Text in which matches are marked. */
 function Marked({ text, find }: { text: string; find: string }) {
   const parts = [];
-  const low = text.toLowerCase();
-  const wanted = find.toLowerCase();
+  const lower = text.toLowerCase();
+  const needle = find.toLowerCase();
   let from = 0;
-  for (let at = low.indexOf(wanted); at >= 0; at = low.indexOf(wanted, from)) {
-    parts.push(text.slice(from, at), <mark>{text.slice(at, at + wanted.length)}</mark>);
-    from = at + wanted.length;
+  for (let at = lower.indexOf(needle); at >= 0; at = lower.indexOf(needle, from)) {
+    parts.push(text.slice(from, at), <mark>{text.slice(at, at + needle.length)}</mark>);
+    from = at + needle.length;
   }
   return (
     <>

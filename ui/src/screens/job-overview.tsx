@@ -1,27 +1,27 @@
-// The first tab of a job: why it waits or how it ended, its life as a strip, how far it is.
+// The first tab of a job: why it waits or how it ended, its timeline, progress and GPU utilization.
 
 import { useEffect } from "preact/hooks";
-import { between, clock, count, decimal, exact, nowTime, plural, seatsText, sentence, span } from "../format";
+import { between, clock, count, decimal, exact, nowTime, plural, placementText, sentence, duration } from "../format";
 import { anyEvent, aboutJob, useData } from "../live";
-import { Bar, ErrorNote, Facts, Looking, Note, Panel, State, When, Words } from "../parts/basics";
+import { Bar, ErrorNote, Properties, Checking, Note, Panel, State, RelativeTime, ServerText } from "../parts/basics";
 import { LineChart } from "../parts/chart";
 import { Timeline } from "../parts/timeline";
-import type { Attempt, Eta, GpuUse, Job, Node, ProgressPoint, Vcs, Why } from "../types";
+import type { Attempt, Eta, GpuUtilization, Job, Node, ProgressPoint, VcList, Explanation } from "../types";
 import { JobLink } from "./home";
 
-const WAITS = ["queued", "preempted", "held"];
+const WAITING = ["queued", "held"];
 
 export function JobOverview({ job }: { job: Job }) {
-  const waits = WAITS.includes(job.state);
+  const isWaiting = WAITING.includes(job.state);
   const attempts = job.attempts ?? [];
   return (
     <div class="stack">
-      {waits && <WhyWaiting job={job} />}
-      {job.over && <HowItEnded job={job} />}
-      {!waits && !job.over && <WhyHere job={job} />}
+      {isWaiting && <WaitingPanel job={job} />}
+      {job.ended !== null && <ResultPanel job={job} />}
+      {!isWaiting && job.ended === null && <PlacementPanel job={job} />}
       <Panel title="Timeline">
         <Timeline job={job} />
-        {attempts.length > 0 ? <Launches attempts={attempts} /> : <p class="muted">It has not been launched yet.</p>}
+        {attempts.length > 0 ? <Attempts attempts={attempts} /> : <p class="muted">No attempts yet.</p>}
       </Panel>
       {job.started && <Progress job={job} />}
       {job.started && <GpuCharts job={job} />}
@@ -29,58 +29,58 @@ export function JobOverview({ job }: { job: Job }) {
   );
 }
 
-/** Why it waits, who is ahead, when it will start, and what would start now. */
-function WhyWaiting({ job }: { job: Job }) {
-  const { data: why, error, reload } = useData<Why>(`/jobs/${job.id}/explain`, anyEvent);
-  if (!why) {
+/** Why the job waits, which jobs are ahead of it, when it will start, and alternatives that would start now. */
+function WaitingPanel({ job }: { job: Job }) {
+  const { data: explanation, error, reload } = useData<Explanation>(`/jobs/${job.id}/explain`, anyEvent);
+  if (!explanation) {
     return (
-      <Panel title="Why it waits" class="why">
-        {error ? <ErrorNote retry={reload}>{error}</ErrorNote> : <Looking />}
+      <Panel title="Why this job is waiting" class="why">
+        {error ? <ErrorNote retry={reload}>{error}</ErrorNote> : <Checking />}
       </Panel>
     );
   }
   return (
-    <Panel title="Why it waits" class="why">
-      <p class="sentence">{sentence(why.sentence)}</p>
-      {why.reasons.length > 0 && (
+    <Panel title="Why this job is waiting" class="why">
+      <p class="sentence">{sentence(explanation.sentence)}</p>
+      {explanation.reasons.length > 0 && (
         <ol class="reasons">
-          {why.reasons.map((text) => (
+          {explanation.reasons.map((text) => (
             <li key={text}>
-              <Words text={text} />
+              <ServerText text={text} />
             </li>
           ))}
         </ol>
       )}
-      <EtaLine eta={why.eta} hidden={why.eta_hidden} />
-      {!!why.instead?.length && (
+      <EtaLine eta={explanation.eta} unavailable={explanation.no_eta_reason} />
+      {!!explanation.alternatives?.length && (
         <>
-          <h3>What would start now</h3>
-          <ul class="instead">
-            {why.instead.map((option) => (
+          <h3>Alternatives that would start now</h3>
+          <ul class="alternatives">
+            {explanation.alternatives.map((option) => (
               <li key={option.sentence}>
                 {sentence(option.sentence)}{" "}
-                {job.request && <a href={`/submit?clone=${job.id}${option.to ? `&set=${encodeURIComponent(`${option.change}:${option.to}`)}` : ""}`}>Clone it so</a>}
+                {job.request && <a href={`/submit?clone=${job.id}${option.to ? `&set=${encodeURIComponent(`${option.change}:${option.to}`)}` : ""}`}>{resubmitLabel(option)}</a>}
               </li>
             ))}
           </ul>
         </>
       )}
-      {(why.jobs_ahead?.length ?? 0) > 0 ? (
+      {(explanation.jobs_ahead?.length ?? 0) > 0 ? (
         <>
-          <h3>{why.ahead > 1 ? `${count(why.ahead)} jobs are ahead` : "Ahead of it"}</h3>
+          <h3>{plural(explanation.ahead, "job")} ahead of it in the queue</h3>
           <ul class="ahead">
-            {why.jobs_ahead!.slice(0, 12).map((other) => (
+            {explanation.jobs_ahead!.slice(0, 12).map((other) => (
               <li key={other.id}>
                 <JobLink job={other} /> <span class="muted">{other.user}</span> <span>{plural(other.gpus, "GPU")}</span> <State of={other.state} />
               </li>
             ))}
           </ul>
-          {why.ahead > 12 && <a href="/queue">The whole queue</a>}
+          {explanation.ahead > 12 && <a href="/queue">Show the queue</a>}
         </>
       ) : (
-        why.ahead > 0 && (
+        explanation.ahead > 0 && (
           <p class="muted">
-            {why.ahead === 1 ? "One job is" : `${count(why.ahead)} jobs are`} ahead of it in <a href="/queue">the queue</a>.
+            {plural(explanation.ahead, "job")} ahead of it in <a href="/queue">the queue</a>.
           </p>
         )
       )}
@@ -88,44 +88,52 @@ function WhyWaiting({ job }: { job: Job }) {
   );
 }
 
-/** When it will start, as an interval, or why that is not said. */
-export function EtaLine({ eta, hidden }: { eta?: Eta | null; hidden?: string }) {
+/** The label of the link that resubmits a job with a change. */
+function resubmitLabel({ change, to }: { change: string; to?: string }): string {
+  if (!to) return "Resubmit";
+  if (change === "gpus") return `Resubmit with ${plural(Number(to), "GPU")}`;
+  if (change === "gpu_type") return `Resubmit with ${to === "any" ? "any GPU type" : `GPU type ${to}`}`;
+  return change === "priority" ? `Resubmit with priority ${to}` : `Resubmit to ${to}`;
+}
+
+/** When the job will start, or why there is no estimate. */
+export function EtaLine({ eta, unavailable }: { eta?: Eta | null; unavailable?: string }) {
   if (eta) {
     return (
       <div class="eta">
         <p class="eta-about">
-          Starts in about <b title={exact(eta.p50)}>{span(eta.p50_s)}</b>
+          Expected to start in <b title={exact(eta.p50)}>{duration(eta.p50_s)}</b>
         </p>
         <p>
-          nine times in ten within <b title={exact(eta.p90)}>{span(eta.p90_s)}</b>
+          within <b title={exact(eta.p90)}>{duration(eta.p90_s)}</b> in 90 % of cases
         </p>
         <p class="muted small">
-          Played forward {count(eta.samples)} times from now on, with {eta.based_on}.
+          Based on {plural(eta.samples, "simulation")} with {eta.based_on}.
         </p>
       </div>
     );
   }
-  return hidden ? <p class="muted eta">No time is given: {hidden}</p> : null;
+  return unavailable ? <p class="muted eta">No estimate: {unavailable}</p> : null;
 }
 
-/** Why it has these GPUs, and how sure it can be of them. */
-function WhyHere({ job }: { job: Job }) {
-  const stops = job.state === "stopping";
-  const { data: why } = useData<Why>(stops ? `/jobs/${job.id}/explain` : null, aboutJob(job.id));
-  const vcs = useData<Vcs>("/vcs", anyEvent).data;
+/** Why the job holds these GPUs, and whether they are guaranteed. */
+function PlacementPanel({ job }: { job: Job }) {
+  const isStopping = job.state === "stopping";
+  const { data: explanation } = useData<Explanation>(isStopping ? `/jobs/${job.id}/explain` : null, aboutJob(job.id));
+  const vcs = useData<VcList>("/vcs", anyEvent).data;
   const nodes = useData<Node[]>("/nodes").data ?? [];
   const last = job.attempts?.at(-1);
   const before = job.attempts?.at(-2)?.end;
   return (
-    <Panel title={stops ? "Why it stops" : "Why here"}>
-      {why?.sentence && <p class="sentence">{sentence(why.sentence)}</p>}
-      {job.seats.length > 0 && <p class="sentence">It runs on {job.seats.length > 8 ? plural(job.seats.length, "node") : seatsText(job.seats)}.</p>}
+    <Panel title={isStopping ? "Why this job is stopping" : "Placement"}>
+      {explanation?.sentence && <p class="sentence">{sentence(explanation.sentence)}</p>}
+      {job.placement.length > 0 && <p class="sentence">Running on {job.placement.length > 8 ? plural(job.placement.length, "node") : placementText(job.placement)}.</p>}
       <ul class="reasons">
-        <li>{whose(job, vcs)}</li>
+        <li>{guarantee(job, vcs)}</li>
         <li>{spread(job, nodes)}</li>
         {last && (
           <li>
-            <Words text={before ? `It was launched before; that ended: ${sentence(before)}` : `It had waited ${between(job.submitted, job.started ?? nowTime())}.`} />
+            <ServerText text={before ? `The previous attempt ended: ${sentence(before)}` : `It waited ${between(job.submitted, job.started ?? nowTime())} in the queue.`} />
           </li>
         )}
         {last?.sharing && <li>{sentence(last.sharing)}</li>}
@@ -134,29 +142,30 @@ function WhyHere({ job }: { job: Job }) {
   );
 }
 
-/** Whose GPUs it has. */
-function whose(job: Job, vcs: Vcs | undefined): string {
+/** Whether the GPUs of the job are guaranteed. */
+function guarantee(job: Job, vcs: VcList | undefined): string {
   const own = vcs?.vcs.find((vc) => vc.name === job.tenant);
-  if (!vcs || !own || vcs.mode === "open") return "They were free, and nobody is promised any.";
-  if (job.priority < 0) return "It borrows what is idle, and gives way as soon as its owner needs it.";
-  return `${job.tenant} is promised ${plural(own.guaranteed_gpus, "GPU")}, and ${count(own.used_gpus)} of them ${own.used_gpus === 1 ? "is" : "are"} in use.`;
+  if (!vcs) return "Guarantees are being loaded.";
+  if (!own || vcs.mode === "open") return "The GPUs were free; no GPUs are guaranteed to virtual clusters.";
+  if (job.priority < 0) return "The GPUs are borrowed: the job is preempted when their virtual cluster needs them.";
+  return `${job.tenant} uses ${count(own.used_gpus)} of its ${plural(own.guaranteed_gpus, "guaranteed GPU")}.`;
 }
 
-/** Why on so many nodes. */
+/** Why the job is on this number of nodes. */
 function spread(job: Job, nodes: Node[]): string {
-  const held = job.seats.reduce((sum, seats) => sum + seats.gpus.length, 0);
+  const held = job.placement.reduce((sum, slots) => sum + slots.gpus.length, 0);
   const largest = Math.max(0, ...nodes.map((node) => node.gpus));
-  if (job.seats.length === 1) return "All of them are on one node, so nothing has to cross the network.";
-  if (held > largest && largest > 0) return `No node has ${plural(held, "GPU")}, so it is spread over ${plural(job.seats.length, "node")}.`;
-  return `It is spread over ${plural(job.seats.length, "node")}.`;
+  if (job.placement.length === 1) return "All GPUs are on one node, so there is no network traffic between nodes.";
+  if (held > largest && largest > 0) return `No node has ${plural(held, "GPU")}, so the job is spread over ${plural(job.placement.length, "node")}.`;
+  return `The job is spread over ${plural(job.placement.length, "node")}.`;
 }
 
-function HowItEnded({ job }: { job: Job }) {
+function ResultPanel({ job }: { job: Job }) {
   const failed = !["completed", "cancelled"].includes(job.state);
-  const words = job.attempts?.findLast((a) => a.last_words)?.last_words;
-  if (!failed && !job.hint && !words) return null;
+  const output = job.attempts?.findLast((a) => a.last_output)?.last_output;
+  if (!failed && !job.hint && !output) return null;
   return (
-    <Panel title="How it ended" class={failed ? "failed" : ""}>
+    <Panel title="Result" class={failed ? "failed" : ""}>
       <p class="sentence">{sentence(job.detail || job.state)}</p>
       {job.hint && (
         <Note tone="accent">
@@ -165,36 +174,36 @@ function HowItEnded({ job }: { job: Job }) {
           </span>
         </Note>
       )}
-      {words && (
+      {output && (
         <>
-          <h3>What it printed last</h3>
-          <pre class="code">{words}</pre>
+          <h3>Last output</h3>
+          <pre class="code">{output}</pre>
         </>
       )}
       <p>
-        <a href={`/jobs/${job.id}?tab=logs`}>Read the log</a> · <a href={`/submit?clone=${job.id}`}>Change it and send it again</a>
+        <a href={`/jobs/${job.id}?tab=logs`}>Show the log</a> · <a href={`/submit?clone=${job.id}`}>Edit and resubmit</a>
       </p>
     </Panel>
   );
 }
 
-function Launches({ attempts }: { attempts: Attempt[] }) {
+function Attempts({ attempts }: { attempts: Attempt[] }) {
   const shown = attempts.slice(-20).reverse();
   return (
-    <ol class="launches">
+    <ol class="attempts">
       {shown.map((a) => (
-        <li key={a.launch}>
+        <li key={a.attempt}>
           <div>
-            <b>Launch {a.launch}</b> <span class="muted">{clock(a.since)}</span> on {a.seats.length > 4 ? plural(a.seats.length, "node") : seatsText(a.seats)}
+            <b>Attempt {a.attempt}</b> <span class="muted">{clock(a.since)}</span> on {a.placement.length > 4 ? plural(a.placement.length, "node") : placementText(a.placement)}
           </div>
           <div class="muted">
-            {a.running_since ? `ran ${between(a.running_since, a.until ?? Date.now() * 1000)}` : a.until ? "never ran" : "is starting"}
+            {a.running_since ? `ran ${between(a.running_since, a.until ?? Date.now() * 1000)}` : a.until ? "did not run" : "starting"}
             {a.end && " · "}
-            <Words text={a.end ?? ""} />
+            <ServerText text={a.end ?? ""} />
           </div>
         </li>
       ))}
-      {attempts.length > shown.length && <li class="muted">and {plural(attempts.length - shown.length, "earlier launch", "earlier launches")}</li>}
+      {attempts.length > shown.length && <li class="muted">and {plural(attempts.length - shown.length, "earlier attempt")}</li>}
     </ol>
   );
 }
@@ -204,10 +213,10 @@ function Progress({ job }: { job: Job }) {
   const steps = job.steps;
   const points = data ?? [];
   if (!steps && points.length === 0) {
-    if (job.over) return null;
+    if (job.ended) return null;
     return (
       <p class="muted small">
-        It has not said how far it is. A training script can, with the <code>dovetail</code> package for Python; steps, checkpoints and the time left are then shown here.
+        No progress reported. Training scripts report steps and checkpoints with the <code>dovetail</code> package for Python; progress and remaining time then appear here.
       </p>
     );
   }
@@ -215,51 +224,51 @@ function Progress({ job }: { job: Job }) {
   const left = now.total > now.step && now.step_time > 0 ? ((now.total - now.step) * now.step_time) / 1e6 : null;
   return (
     <Panel title="Progress">
-      <Facts
+      <Properties
         of={[
           ["Step", now.total ? `${count(now.step)} of ${count(now.total)}` : count(now.step)],
-          ["Time of a step", now.step_time ? stepTime(now.step_time) : "–"],
+          ["Time per step", now.step_time ? stepTime(now.step_time) : "–"],
           ["Checkpoint", now.checkpoint ? `step ${count(now.checkpoint)}` : "none"],
-          ["Time left", job.over ? "–" : left === null ? "not known" : span(left)],
-          ["Since", <When at={points.at(0)?.at ?? job.started} />],
+          ["Remaining time", job.ended ? "–" : left === null ? "unknown" : duration(left)],
+          ["Since", <RelativeTime at={points.at(0)?.at ?? job.started} />],
         ]}
       />
       {now.total > 0 && <progress max={now.total} value={now.step} aria-label={`Step ${now.step} of ${now.total}`} />}
-      {points.length > 1 && <LineChart label="Steps over time" points={points.map((p) => [p.at, p.step])} most={now.total || undefined} />}
+      {points.length > 1 && <LineChart label="Steps over time" points={points.map((p) => [p.at, p.step])} max={now.total || undefined} />}
     </Panel>
   );
 }
 
-/** How busy its GPUs are, where they tell. */
+/** GPU utilization, where the nodes report it. */
 function GpuCharts({ job }: { job: Job }) {
-  const { data, reload } = useData<GpuUse>(`/jobs/${job.id}/gpus`, aboutJob(job.id));
+  const { data, reload } = useData<GpuUtilization>(`/jobs/${job.id}/gpus`, aboutJob(job.id));
   useEffect(() => {
-    if (job.over) return;
+    if (job.ended) return;
     const timer = window.setInterval(() => document.hidden || reload(), 30_000);
     return () => clearInterval(timer);
-  }, [job.over]);
+  }, [job.ended]);
   if (!data) return null;
   if (!data.known) return data.note ? <p class="muted small">{sentence(data.note)}</p> : null;
   const last = data.mean.at(-1);
   const memory = data.mean.filter((point) => point.memory_mib !== null);
   return (
-    <Panel title="GPUs">
-      <Facts
+    <Panel title="GPU utilization">
+      <Properties
         of={[
-          ["Busy now", last ? `${Math.round(last.busy)} %` : "–"],
-          ["Busy on average", data.mean.length ? `${Math.round(data.mean.reduce((sum, p) => sum + p.busy, 0) / data.mean.length)} %` : "–"],
-          ["Memory now", last?.memory_mib ? `${decimal(last.memory_mib / 1024)} GiB` : "–"],
+          ["Now", last ? `${Math.round(last.busy)} %` : "–"],
+          ["Average", data.mean.length ? `${Math.round(data.mean.reduce((sum, p) => sum + p.busy, 0) / data.mean.length)} %` : "–"],
+          ["GPU memory now", last?.memory_mib ? `${decimal(last.memory_mib / 1024)} GiB` : "–"],
         ]}
       />
-      <LineChart label="Busy GPUs over time, in percent" points={data.mean.map((p) => [p.at, p.busy])} most={100} height={140} />
+      <LineChart label="GPU utilization over time, in percent" points={data.mean.map((p) => [p.at, p.busy])} max={100} height={140} />
       {memory.length > 1 && (
         <>
-          <h3>Memory, GiB</h3>
+          <h3>GPU memory, GiB</h3>
           <LineChart label="GPU memory over time, in GiB" points={memory.map((p) => [p.at, p.memory_mib! / 1024])} height={120} />
         </>
       )}
       {data.gpus.length > 1 && (
-        <ul class="gpu-uses">
+        <ul class="gpu-utilization">
           {data.gpus.map(({ node, gpu, points }) => {
             const busy = points.at(-1)?.busy ?? 0;
             return (
@@ -267,7 +276,7 @@ function GpuCharts({ job }: { job: Job }) {
                 <span>
                   {node} {gpu}
                 </span>
-                <Bar whole={100} label={`${node} GPU ${gpu}: ${Math.round(busy)} % busy`} parts={[{ kind: "used", value: busy, label: "busy" }]} />
+                <Bar whole={100} label={`${node} GPU ${gpu}: ${Math.round(busy)} % utilization`} parts={[{ kind: "used", value: busy, label: "busy" }]} />
                 <span class="number">{Math.round(busy)} %</span>
               </li>
             );

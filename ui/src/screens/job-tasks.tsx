@@ -1,4 +1,4 @@
-// The tasks of a job: a thousand of them are as quick as one, because only those in view are in the page.
+// The tasks of a job; only those in view are in the DOM.
 
 import { useState } from "preact/hooks";
 import { plural, slots } from "../format";
@@ -18,7 +18,7 @@ interface Task {
 
 const numbers = (gpus: number[]) => (gpus.length ? slots(gpus).slice(4) : "–");
 
-/** Tasks as the server names them, or as they follow from the last launch. */
+/** Returns the tasks that the server lists, or those of the last attempt. */
 function tasksOf(job: Job): Task[] {
   if (job.roles?.length) {
     return job.roles.flatMap((role) =>
@@ -33,11 +33,11 @@ function tasksOf(job: Job): Task[] {
     );
   }
   const last = job.attempts?.at(-1);
-  return (last?.seats ?? []).map((seats, index) => ({
+  return (last?.placement ?? []).map((slots, index) => ({
     role: "task",
     index,
-    node: seats.node,
-    gpus: numbers(seats.gpus),
+    node: slots.node,
+    gpus: numbers(slots.gpus),
     state: last?.tasks[index] ?? "–",
     exit: "–",
   }));
@@ -49,12 +49,12 @@ export function JobTasks({ job }: { job: Job }) {
   const all = tasksOf(job);
   const states = [...new Set(all.map((t) => t.state))].sort();
   const shown = all.filter((t) => (!state || t.state === state) && (!text || `${t.role} ${t.index} ${t.node}`.includes(text)));
-  if (all.length === 0) return <Empty title="It has no tasks yet.">Tasks appear when the job is launched.</Empty>;
+  if (all.length === 0) return <Empty title="No tasks yet">Tasks appear when the job starts.</Empty>;
   return (
     <Panel title={shown.length === all.length ? plural(all.length, "task") : `${shown.length} of ${plural(all.length, "task")}`}>
       {all.length > 8 && (
         <div class="filters">
-          <TextField label="Text" value={text} onValue={setText} placeholder="role, number, node" type="search" />
+          <TextField label="Search" value={text} onValue={setText} placeholder="role, index, node" type="search" />
           <Choice label="State" value={state} onValue={setState} of={[["", "all"], ...states.map((s) => [s, s] as [string, string])]} />
         </div>
       )}
@@ -77,7 +77,7 @@ export function JobTasks({ job }: { job: Job }) {
             <div class="task-row" key={`${t.role}/${t.index}`}>
               <span>{t.role}</span>
               <span>{t.index}</span>
-              <span>{t.node === "–" ? t.node : <a href={`/jobs/${job.id}?tab=logs&node=${encodeURIComponent(t.node)}`} title={`What it printed on ${t.node}`}>{t.node}</a>}</span>
+              <span>{t.node === "–" ? t.node : <a href={`/jobs/${job.id}?tab=logs&node=${encodeURIComponent(t.node)}`} title={`Log on ${t.node}`}>{t.node}</a>}</span>
               <span>{t.gpus}</span>
               <span>
                 <State of={t.state} />

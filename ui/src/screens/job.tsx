@@ -1,15 +1,15 @@
-// One job: what it is, why it waits or where it runs, what it prints, and what can be done to it.
+// A job: its properties, state, log, tasks, events and file, and actions on it.
 
 import { useState } from "preact/hooks";
 import { me, send } from "../api";
-import { between, count, gpuSeconds, gpuTime, nowTime, plural, seatsText, sentence } from "../format";
+import { between, count, gpuSeconds, gpuTime, nowTime, plural, placementText, sentence } from "../format";
 import { aboutJob, useData } from "../live";
-import { Button, ButtonLink, Empty, ErrorNote, Facts, Head, Loading, State, When, Words } from "../parts/basics";
-import { Dialog, FormEnd, confirmFirst, useAction } from "../parts/dialog";
+import { Button, ButtonLink, Empty, ErrorNote, Properties, PageHeader, Loading, State, RelativeTime, ServerText } from "../parts/basics";
+import { Dialog, FormButtons, confirm, useAction } from "../parts/dialog";
 import { NumberField } from "../parts/field";
 import { Tabs, useTab } from "../parts/tabs";
-import { say, sayError } from "../parts/toast";
-import { mayTouch } from "../session";
+import { showToast, showError } from "../parts/toast";
+import { mayControl } from "../session";
 import type { Job } from "../types";
 import { JobEvents } from "./job-events";
 import { JobFile } from "./job-file";
@@ -31,9 +31,9 @@ export function JobScreen({ id }: { id: number }) {
   if (!job) {
     if (missing) {
       return (
-        <Empty title={`There is no job ${id}, or it is private to somebody else.`} whole>
+        <Empty title={`Job ${id} does not exist, or is private`} whole>
           <p>
-            <a href="/jobs">Look at the jobs there are</a>.
+            <a href="/jobs">Show all jobs</a>.
           </p>
         </Empty>
       );
@@ -42,19 +42,19 @@ export function JobScreen({ id }: { id: number }) {
   }
   return (
     <>
-      <Head
+      <PageHeader
         title={
           <>
-            {job.name || "(no name)"} <span class="muted id">{job.id}</span> <State of={job.state} />
+            {job.name || "(no name)"} <span class="muted id">{job.id}</span> <State of={job.state} reason={job.state_reason} />
           </>
         }
-        lead={job.detail ? <Words text={sentence(job.detail)} /> : undefined}
+        lead={job.detail ? <ServerText text={sentence(job.detail)} /> : undefined}
       >
         <Actions job={job} changed={reload} />
-      </Head>
+      </PageHeader>
       {error && <ErrorNote retry={reload}>{error}</ErrorNote>}
-      <JobFacts job={job} />
-      <Tabs label="Parts of this job" of={TABS} current={tab} />
+      <JobProperties job={job} />
+      <Tabs label="Sections of this job" of={TABS} current={tab} />
       {tab === "overview" && <JobOverview job={job} />}
       {tab === "logs" && <JobLogs job={job} />}
       {tab === "tasks" && <JobTasks job={job} />}
@@ -64,62 +64,62 @@ export function JobScreen({ id }: { id: number }) {
   );
 }
 
-function JobFacts({ job }: { job: Job }) {
-  const facts: [string, preact.ComponentChildren][] = [
+function JobProperties({ job }: { job: Job }) {
+  const properties: [string, preact.ComponentChildren][] = [
     ["GPUs", count(job.gpus)],
     ["User", <a href={`/jobs?user=${encodeURIComponent(job.user)}`}>{job.user}</a>],
     ["Virtual cluster", <a href={`/jobs?tenant=${encodeURIComponent(job.tenant)}`}>{job.tenant}</a>],
     ["Priority", job.priority],
-    ["Submitted", <When at={job.submitted} />],
+    ["Submitted", <RelativeTime at={job.submitted} />],
     ["Waited", between(job.submitted, job.started ?? job.ended ?? nowTime())],
   ];
-  if (job.started) facts.push([job.over ? "Ran until" : "Runs since", job.over ? <When at={job.ended} /> : <When at={job.started} />]);
-  facts.push(["GPU time", gpuTime(gpuSeconds(job))]);
-  if (job.launches > 1) facts.push(["Launches", count(job.launches)]);
-  if (job.exit_code !== null && job.exit_code !== undefined) facts.push(["Exit code", job.exit_code]);
-  if (job.seats.length) facts.push([job.seats.length > 1 ? "Nodes" : "Node", job.seats.length > 3 ? plural(job.seats.length, "node") : seatsText(job.seats)]);
-  for (const [key, value] of Object.entries(job.labels ?? {})) facts.push([key, value || "yes"]);
-  return <Facts of={facts} />;
+  if (job.started) properties.push([job.ended ? "Ended" : "Running since", job.ended ? <RelativeTime at={job.ended} /> : <RelativeTime at={job.started} />]);
+  properties.push(["GPU time", gpuTime(gpuSeconds(job))]);
+  if (job.attempt_count > 1) properties.push(["Attempts", count(job.attempt_count)]);
+  if (job.exit_code !== null && job.exit_code !== undefined) properties.push(["Exit code", job.exit_code]);
+  if (job.placement.length) properties.push([job.placement.length > 1 ? "Nodes" : "Node", job.placement.length > 3 ? plural(job.placement.length, "node") : placementText(job.placement)]);
+  for (const [key, value] of Object.entries(job.labels ?? {})) properties.push([key, value || "yes"]);
+  return <Properties of={properties} />;
 }
 
 function Actions({ job, changed }: { job: Job; changed: () => void }) {
-  const [asksPriority, setAsksPriority] = useState(false);
-  const clone = (
-    <ButtonLink href={`/submit?clone=${job.id}`} key="clone">
-      Clone
+  const [editsPriority, setEditsPriority] = useState(false);
+  const resubmit = (
+    <ButtonLink href={`/submit?clone=${job.id}`} key="resubmit">
+      Resubmit
     </ButtonLink>
   );
-  if (!mayTouch(me.value, job)) return job.request || job.text ? clone : null;
-  const act = async (action: string, words: string) => {
+  if (!mayControl(me.value, job)) return job.request || job.text ? resubmit : null;
+  const act = async (action: string, message: string) => {
     await send("POST", `/jobs/${job.id}/${action}`);
-    say(words);
+    showToast(message);
     changed();
   };
-  const now = (action: string, words: string) => void act(action, words).catch(sayError);
+  const actNow = (action: string, message: string) => void act(action, message).catch(showError);
   return (
     <>
-      {clone}
-      {!job.over && job.state !== "held" && ["queued", "preempted"].includes(job.state) && (
-        <Button onClick={() => now("hold", "The job is held back until it is released.")}>Hold</Button>
+      {resubmit}
+      {job.state === "queued" && (
+        <Button onClick={() => actNow("hold", "Job held until it is released.")}>Hold</Button>
       )}
-      {job.state === "held" && <Button onClick={() => now("release", "The job is in line.")}>Release</Button>}
-      {!job.over && <Button onClick={() => setAsksPriority(true)}>Priority</Button>}
-      {!job.over && (
+      {job.state === "held" && <Button onClick={() => actNow("release", "Job released.")}>Release</Button>}
+      {job.ended === null && <Button onClick={() => setEditsPriority(true)}>Priority</Button>}
+      {job.ended === null && (
         <Button
           kind="danger"
           onClick={() =>
-            confirmFirst({
+            confirm({
               title: `Stop job ${job.id}?`,
-              text: job.started ? "It is told to stop and does not run again. What it has not saved is lost." : "It is taken out of the line and does not run.",
-              yes: "Stop the job",
-              act: () => act("stop", "The job is told to stop."),
+              text: job.started ? "The job is stopped and does not run again. Unsaved work is lost." : "The job is removed from the queue and does not run.",
+              yes: "Stop job",
+              act: () => act("stop", "Job stopping."),
             })
           }
         >
           Stop
         </Button>
       )}
-      {asksPriority && <PriorityDialog job={job} onClose={() => setAsksPriority(false)} changed={changed} />}
+      {editsPriority && <PriorityDialog job={job} onClose={() => setEditsPriority(false)} changed={changed} />}
     </>
   );
 }
@@ -131,7 +131,7 @@ function PriorityDialog({ job, onClose, changed }: { job: Job; onClose: () => vo
     event.preventDefault();
     run(async () => {
       await send("POST", `/jobs/${job.id}/priority`, { priority });
-      say(`The priority is ${priority} now.`);
+      showToast(`Priority changed to ${priority}.`);
       changed();
       onClose();
     });
@@ -139,8 +139,8 @@ function PriorityDialog({ job, onClose, changed }: { job: Job; onClose: () => vo
   return (
     <Dialog title={`Priority of job ${job.id}`} onClose={onClose}>
       <form onSubmit={submit}>
-        <NumberField label="Priority" hint="Larger is more urgent." value={priority} onValue={setPriority} step={1} required />
-        <FormEnd submit="Set priority" onCancel={onClose} busy={busy} error={error} />
+        <NumberField label="Priority" hint="A larger number is more urgent." value={priority} onValue={setPriority} step={1} required />
+        <FormButtons submit="Set priority" onCancel={onClose} busy={busy} error={error} />
       </form>
     </Dialog>
   );

@@ -1,16 +1,16 @@
-// The list of jobs: pages, filters and order are the server's, and all of them are in the address.
+// The list of jobs. The server filters, sorts and pages it; the address has all settings.
 
 import { useEffect, useState } from "preact/hooks";
 import { me, query, send } from "../api";
 import { between, count, gpuSeconds, gpuTime, nowTime, plural } from "../format";
 import { anyEvent, useData } from "../live";
-import { Button, ButtonLink, Empty, ErrorNote, Head, Loading, State, When } from "../parts/basics";
-import { confirmFirst } from "../parts/dialog";
+import { Button, ButtonLink, Empty, ErrorNote, PageHeader, Loading, State, RelativeTime } from "../parts/basics";
+import { confirm } from "../parts/dialog";
 import { Choice, TextField } from "../parts/field";
 import { type Column, Table } from "../parts/table";
-import { say, sayError } from "../parts/toast";
+import { showToast, showError } from "../parts/toast";
 import { navigate, params, setParams } from "../router";
-import { mayTouch } from "../session";
+import { mayControl } from "../session";
 import type { Job, JobPage } from "../types";
 import { JobLink } from "./home";
 
@@ -19,24 +19,24 @@ const FILTERS = ["q", "state", "user", "tenant", "node", "label", "gpus_min", "g
 
 const STATES: [string, string][] = [
   ["", "all"],
-  ["live", "not over"],
+  ["unfinished", "unfinished"],
   ["running,starting,stopping", "running"],
-  ["queued,preempted,held", "waiting"],
-  ["over", "over"],
+  ["queued,held", "waiting"],
+  ["finished", "finished"],
   ["completed", "completed"],
-  ["failed,time-limit,rejected,dependency-failed", "failed"],
+  ["failed", "failed"],
   ["cancelled", "cancelled"],
 ];
 
-/** What the server is asked, of what the address says. */
-function asked(of: URLSearchParams): string {
+/** Returns the path of the API for the settings in the address. */
+function apiPath(of: URLSearchParams): string {
   const values: Record<string, string> = {};
   for (const key of [...FILTERS, "sort", "cursor", "name"]) {
     const value = of.get(key);
     if (value) values[key] = value;
   }
   if (values.user === "@me") values.user = me.value?.name ?? "";
-  // Days in the address are days where the reader is; the server counts microseconds.
+  // Days in the address are in local time; the server expects microseconds.
   if (values.from) values.from = String(new Date(`${values.from}T00:00`).getTime() * 1000);
   if (values.to) values.to = String(new Date(`${values.to}T23:59:59.999`).getTime() * 1000);
   return `/jobs${query({ ...values, limit: LIMIT })}`;
@@ -44,36 +44,36 @@ function asked(of: URLSearchParams): string {
 
 export function Jobs() {
   const address = params.value;
-  const { data, error, loading, reload } = useData<JobPage>(asked(address), anyEvent);
-  const [chosen, setChosen] = useState<ReadonlySet<number>>(new Set());
+  const { data, error, loading, reload } = useData<JobPage>(apiPath(address), anyEvent);
+  const [selected, setSelected] = useState<ReadonlySet<number>>(new Set());
   const filters = FILTERS.filter((key) => address.get(key));
-  useEffect(() => setChosen(new Set()), [address.toString()]);
+  useEffect(() => setSelected(new Set()), [address.toString()]);
 
-  const choose = (id: number, on: boolean) => {
-    const next = new Set(chosen);
+  const select = (id: number, on: boolean) => {
+    const next = new Set(selected);
     if (on) next.add(id);
     else next.delete(id);
-    setChosen(next);
+    setSelected(next);
   };
   const total = data?.total;
   return (
     <>
-      <Head title="Jobs" lead={total === undefined ? undefined : plural(total, "job")}>
+      <PageHeader title="Jobs" lead={total === undefined ? undefined : plural(total, "job")}>
         <ButtonLink href="/submit" kind="main">
           Submit a job
         </ButtonLink>
-      </Head>
+      </PageHeader>
       <Filters />
       {error && <ErrorNote retry={reload}>{error}</ErrorNote>}
-      {chosen.size > 0 && <Bulk chosen={chosen} done={() => (setChosen(new Set()), reload())} />}
+      {selected.size > 0 && <BulkActions selected={selected} done={() => (setSelected(new Set()), reload())} />}
       {!data && loading && <Loading />}
       {data && data.jobs.length === 0 && (
-        <Empty title={filters.length ? "No job is like that." : "There are no jobs yet."}>
+        <Empty title={filters.length ? "No matching jobs" : "No jobs yet"}>
           {filters.length ? (
             <Button onClick={() => navigate("/jobs")}>Show all jobs</Button>
           ) : (
             <ButtonLink href="/submit" kind="main">
-              Submit the first one
+              Submit a job
             </ButtonLink>
           )}
         </Empty>
@@ -84,7 +84,7 @@ export function Jobs() {
             label="Jobs"
             rows={data.jobs}
             rowKey={(job) => job.id}
-            columns={columns(chosen, choose, data.jobs, setChosen)}
+            columns={columns(selected, select, data.jobs, setSelected)}
             sort={address.get("sort") ?? "-submitted"}
             onSort={(key) => setParams({ sort: key === "-submitted" ? null : key, cursor: null })}
           />
@@ -96,29 +96,29 @@ export function Jobs() {
 }
 
 function columns(
-  chosen: ReadonlySet<number>,
-  choose: (id: number, on: boolean) => void,
+  selected: ReadonlySet<number>,
+  select: (id: number, on: boolean) => void,
   shown: Job[],
-  setChosen: (ids: ReadonlySet<number>) => void,
+  setSelected: (ids: ReadonlySet<number>) => void,
 ): Column<Job>[] {
-  const mine = shown.filter((job) => !job.over && mayTouch(me.value, job));
-  const all = mine.length > 0 && mine.every((job) => chosen.has(job.id));
+  const mine = shown.filter((job) => job.ended === null && mayControl(me.value, job));
+  const all = mine.length > 0 && mine.every((job) => selected.has(job.id));
   return [
     {
-      title: "Choose",
-      head: <input type="checkbox" aria-label="Choose all jobs of this page that can be stopped" checked={all} disabled={mine.length === 0} onChange={() => setChosen(all ? new Set() : new Set(mine.map((j) => j.id)))} />,
-      class: "choose",
+      title: "Select",
+      head: <input type="checkbox" aria-label="Select all jobs on this page that can be stopped" checked={all} disabled={mine.length === 0} onChange={() => setSelected(all ? new Set() : new Set(mine.map((j) => j.id)))} />,
+      class: "select",
       cell: (job) =>
-        !job.over && mayTouch(me.value, job) ? (
-          <input type="checkbox" aria-label={`Choose job ${job.id}`} checked={chosen.has(job.id)} onChange={(e) => choose(job.id, e.currentTarget.checked)} />
+        job.ended === null && mayControl(me.value, job) ? (
+          <input type="checkbox" aria-label={`Select job ${job.id}`} checked={selected.has(job.id)} onChange={(e) => select(job.id, e.currentTarget.checked)} />
         ) : null,
     },
     { title: "Job", sort: ["name"], cell: (job) => <JobLink job={job} /> },
-    { title: "State", cell: (job) => <State of={job.state} /> },
+    { title: "State", cell: (job) => <State of={job.state} reason={job.state_reason} /> },
     { title: "GPUs", number: true, sort: ["-gpus", "gpus"], cell: (job) => count(job.gpus) },
     { title: "User", wide: true, sort: ["user"], cell: (job) => <a href={`/jobs?user=${encodeURIComponent(job.user)}`}>{job.user}</a> },
     { title: "Virtual cluster", wide: true, cell: (job) => <a href={`/jobs?tenant=${encodeURIComponent(job.tenant)}`}>{job.tenant}</a> },
-    { title: "Submitted", wide: true, sort: ["-submitted", "submitted"], cell: (job) => <When at={job.submitted} /> },
+    { title: "Submitted", wide: true, sort: ["-submitted", "submitted"], cell: (job) => <RelativeTime at={job.submitted} /> },
     { title: "Waited", number: true, wide: true, sort: ["-wait"], cell: (job) => between(job.submitted, job.started ?? job.ended ?? nowTime()) },
     { title: "GPU time", number: true, wide: true, sort: ["-gpu_seconds"], cell: (job) => gpuTime(gpuSeconds(job)) },
   ];
@@ -141,11 +141,11 @@ function Filters() {
   const more = FILTERS.some((key) => !["q", "state"].includes(key) && address.get(key));
   return (
     <div class="filters" role="group" aria-label="Filters">
-      <TextField label="Search" value={text} onValue={setText} placeholder="name, user, number" type="search" />
+      <TextField label="Search" value={text} onValue={setText} placeholder="name, user, id" type="search" />
       <Choice label="State" of={STATES} {...field("state")} />
       <div class="filter-buttons">
         <Button aria-pressed={address.get("user") === "@me"} onClick={() => setParams({ user: address.get("user") === "@me" ? null : "@me", cursor: null })}>
-          Only mine
+          My jobs
         </Button>
         {(FILTERS.some((key) => address.get(key)) || address.get("sort")) && (
           <Button kind="quiet" onClick={() => navigate("/jobs")}>
@@ -160,8 +160,8 @@ function Filters() {
           <TextField label="Virtual cluster" {...field("tenant")} />
           <TextField label="Node" {...field("node")} />
           <TextField label="Label" placeholder="key or key=value" {...field("label")} />
-          <TextField label="GPUs, at least" type="number" min={1} {...field("gpus_min")} />
-          <TextField label="GPUs, at most" type="number" min={1} {...field("gpus_max")} />
+          <TextField label="Minimum GPUs" type="number" min={1} {...field("gpus_min")} />
+          <TextField label="Maximum GPUs" type="number" min={1} {...field("gpus_max")} />
           <TextField label="Submitted from" type="date" {...field("from")} />
           <TextField label="Submitted until" type="date" {...field("to")} />
         </div>
@@ -190,33 +190,33 @@ function Paging({ next }: { next: string | number | null }) {
   );
 }
 
-/** What can be done to several jobs at once. */
-function Bulk({ chosen, done }: { chosen: ReadonlySet<number>; done: () => void }) {
+/** Actions on the selected jobs. */
+function BulkActions({ selected, done }: { selected: ReadonlySet<number>; done: () => void }) {
   const act = async (action: "stop" | "hold" | "release", past: string) => {
-    const answers = await send<{ id: number; ok: boolean; detail: string }[]>("POST", "/jobs/actions", { action, ids: [...chosen] });
+    const answers = await send<{ id: number; ok: boolean; detail: string }[]>("POST", "/jobs/actions", { action, ids: [...selected] });
     const bad = answers.filter((a) => !a.ok);
-    if (bad.length < answers.length) say(`${plural(answers.length - bad.length, "job")} ${past}.`);
-    for (const answer of bad.slice(0, 3)) say(`Job ${answer.id}: ${answer.detail}`, true);
+    if (bad.length < answers.length) showToast(`${plural(answers.length - bad.length, "job")} ${past}.`);
+    for (const answer of bad.slice(0, 3)) showToast(`Job ${answer.id}: ${answer.detail}`, true);
     done();
   };
   return (
-    <div class="bulk" role="group" aria-label="Chosen jobs">
-      <span>{plural(chosen.size, "job")} chosen</span>
+    <div class="bulk" role="group" aria-label="Selected jobs">
+      <span>{plural(selected.size, "job")} selected</span>
       <Button
         kind="danger"
         onClick={() =>
-          confirmFirst({
-            title: `Stop ${plural(chosen.size, "job")}?`,
-            text: "They are told to stop and do not run again. What they have not saved is lost.",
-            yes: "Stop them",
-            act: () => act("stop", "told to stop"),
+          confirm({
+            title: `Stop ${plural(selected.size, "job")}?`,
+            text: "The jobs are stopped and do not run again. Unsaved work is lost.",
+            yes: `Stop ${plural(selected.size, "job")}`,
+            act: () => act("stop", "stopping"),
           })
         }
       >
         Stop
       </Button>
-      <Button onClick={() => void act("hold", "held back").catch(sayError)}>Hold</Button>
-      <Button onClick={() => void act("release", "released").catch(sayError)}>Release</Button>
+      <Button onClick={() => void act("hold", "held").catch(showError)}>Hold</Button>
+      <Button onClick={() => void act("release", "released").catch(showError)}>Release</Button>
     </div>
   );
 }

@@ -1,14 +1,14 @@
-// My account: password, tokens for scripts, and what I want to be told.
+// My account: password, tokens and notifications.
 
 import { useEffect, useState } from "preact/hooks";
 import { me, send } from "../api";
-import { Button, ErrorNote, Head, Loading, Panel, Tag } from "../parts/basics";
+import { Button, ErrorNote, PageHeader, Loading, Panel, Tag } from "../parts/basics";
 import { useAction } from "../parts/dialog";
 import { Check, NumberField, TextField } from "../parts/field";
-import { say } from "../parts/toast";
+import { showToast } from "../parts/toast";
 import { useData } from "../live";
 import { signIn } from "../session";
-import type { Notify, NotifyTried } from "../types";
+import type { Notify, NotifyTest } from "../types";
 import { Tokens } from "./tokens";
 
 export function Profile() {
@@ -16,7 +16,7 @@ export function Profile() {
   const roles = Object.entries(user.roles ?? {});
   return (
     <>
-      <Head title={user.name} lead={[user.email, user.admin ? "administrator" : ""].filter(Boolean).join(" · ") || undefined} />
+      <PageHeader title={user.name} lead={[user.email, user.admin ? "administrator" : ""].filter(Boolean).join(" · ") || undefined} />
       <div class="stack narrow">
         {roles.length > 0 && (
           <Panel title="My virtual clusters">
@@ -48,12 +48,12 @@ function Password() {
     if (next !== again) return;
     run(async () => {
       await send("PUT", "/me/password", { old, new: next });
-      // A new password signs out every browser, this one too.
+      // A new password ends all sessions, including this one.
       await signIn(me.value!.name, next);
       setOld("");
       setNext("");
       setAgain("");
-      say("You have a new password.");
+      showToast("Password changed.");
     });
   };
   return (
@@ -62,7 +62,7 @@ function Password() {
         <TextField label="Current password" type="password" autocomplete="current-password" value={old} onValue={setOld} required />
         <div class="two">
           <TextField label="New password" type="password" autocomplete="new-password" value={next} onValue={setNext} required />
-          <TextField label="New password again" type="password" autocomplete="new-password" value={again} onValue={setAgain} required hint={differs ? "They differ." : undefined} />
+          <TextField label="Repeat new password" type="password" autocomplete="new-password" value={again} onValue={setAgain} required hint={differs ? "The passwords differ." : undefined} />
         </div>
         {error && <ErrorNote>{error}</ErrorNote>}
         <div>
@@ -75,82 +75,82 @@ function Password() {
   );
 }
 
-const KINDS: [string, string][] = [
-  ["running", "runs"],
-  ["completed", "has completed"],
-  ["failed", "has failed"],
-  ["preempted", "was stopped for another"],
-  ["pending-too-long", "waits for too long"],
-  ["low-gpu-use", "hardly uses its GPUs"],
+const EVENTS: [string, string][] = [
+  ["running", "starts running"],
+  ["completed", "completes"],
+  ["failed", "fails"],
+  ["preempted", "is preempted"],
+  ["pending-too-long", "waits too long"],
+  ["low-gpu-use", "has low GPU utilization"],
 ];
 
 function Notifications() {
   const { data, missing, error } = useData<Notify>("/me/notify");
   if (missing) return null;
-  return <Panel title="Tell me when a job of mine …">{error ? <ErrorNote>{error}</ErrorNote> : data ? <NotifyForm first={data} /> : <Loading />}</Panel>;
+  return <Panel title="Notify me when a job …">{error ? <ErrorNote>{error}</ErrorNote> : data ? <NotifyForm first={data} /> : <Loading />}</Panel>;
 }
 
 function NotifyForm({ first }: { first: Notify }) {
-  const [set, change] = useState(first);
+  const [settings, setSettings] = useState(first);
   const { busy, error, run } = useAction();
-  useEffect(() => change(first), [first]);
+  useEffect(() => setSettings(first), [first]);
   const save = async (of: Notify) => {
-    change(await send<Notify>("PUT", "/me/notify", of));
-    say("You will be told.");
+    setSettings(await send<Notify>("PUT", "/me/notify", of));
+    showToast(of.on.length && (of.email || of.webhook) ? "Notifications saved." : "Notifications are off.");
   };
   const submit = (event: Event) => {
     event.preventDefault();
-    run(() => save(set));
+    run(() => save(settings));
   };
-  const attempt = () =>
+  const test = () =>
     run(async () => {
-      const tried = await send<NotifyTried>("POST", "/me/notify/test", {});
-      for (const [way, got] of [["The webhook", tried.webhook], ["The mail", tried.email]] as const) {
-        if (got) say(`${way} ${got.ok ? "got through" : "did not get through"}${got.detail ? `: ${got.detail}` : "."}`, !got.ok);
+      const results = await send<NotifyTest>("POST", "/me/notify/test", {});
+      for (const [channel, result] of [["Webhook", results.webhook], ["Mail", results.email]] as const) {
+        if (result) showToast(`${channel} ${result.ok ? "delivered" : "failed"}${result.detail ? `: ${result.detail}` : "."}`, !result.ok);
       }
-      if (!tried.webhook && !tried.email) say("Choose mail or a webhook first, and save.", true);
+      if (!results.webhook && !results.email) showToast("Notifications are off: choose mail or a webhook, and save.", true);
     });
-  const has = (kind: string) => set.on.includes(kind);
+  const has = (kind: string) => settings.on.includes(kind);
   return (
     <form onSubmit={submit}>
       <div class="two">
-        {KINDS.map(([kind, text]) => (
-          <Check key={kind} label={text} value={has(kind)} onValue={(on) => change({ ...set, on: on ? [...set.on, kind] : set.on.filter((k) => k !== kind) })} />
+        {EVENTS.map(([kind, text]) => (
+          <Check key={kind} label={text} value={has(kind)} onValue={(on) => setSettings({ ...settings, on: on ? [...settings.on, kind] : settings.on.filter((k) => k !== kind) })} />
         ))}
       </div>
       <div class="two">
         {has("pending-too-long") && (
           <NumberField
-            label="Too long, in minutes"
-            hint="Empty: as the server has it."
+            label="Waiting time, in minutes"
+            hint="Empty for the default of the server."
             min={1}
-            value={set.pending_s ? set.pending_s / 60 : null}
-            onValue={(n) => change({ ...set, pending_s: (n ?? 0) * 60 })}
+            value={settings.pending_s ? settings.pending_s / 60 : null}
+            onValue={(n) => setSettings({ ...settings, pending_s: (n ?? 0) * 60 })}
           />
         )}
-        {has("low-gpu-use") && set.low_gpu_percent !== undefined && (
+        {has("low-gpu-use") && settings.low_gpu_percent !== undefined && (
           <NumberField
-            label="Hardly, in percent"
-            hint="Empty: as the server has it."
+            label="GPU utilization below, in percent"
+            hint="Empty for the default of the server."
             min={1}
             max={100}
-            value={set.low_gpu_percent || null}
-            onValue={(n) => change({ ...set, low_gpu_percent: n ?? 0 })}
+            value={settings.low_gpu_percent || null}
+            onValue={(n) => setSettings({ ...settings, low_gpu_percent: n ?? 0 })}
           />
         )}
       </div>
-      <h3>How</h3>
+      <h3>Channels</h3>
       <div class="two">
-        <Check label="By mail" hint={me.value?.email ? `To ${me.value.email}.` : "An administrator has to enter your address first."} value={set.email} onValue={(email) => change({ ...set, email })} />
-        <TextField label="By webhook" type="url" hint="The address it is posted to." value={set.webhook} onValue={(webhook) => change({ ...set, webhook })} />
+        <Check label="Mail" hint={me.value?.email ? `To ${me.value.email}.` : "An administrator must add your mail address first."} value={settings.email} onValue={(email) => setSettings({ ...settings, email })} />
+        <TextField label="Webhook" type="url" hint="URL that receives POST requests." value={settings.webhook} onValue={(webhook) => setSettings({ ...settings, webhook })} />
       </div>
-      {set.secret && (
+      {settings.secret && (
         <details>
-          <summary>The webhook is signed</summary>
-          <p class="muted">With this secret, so that whoever gets it knows that it comes from here.</p>
-          <pre class="code secret">{set.secret}</pre>
-          <Button disabled={busy} onClick={() => run(() => save({ ...set, secret: "" }))}>
-            Draw a new secret
+          <summary>Signature of webhook requests</summary>
+          <p class="muted">Requests are signed with this secret, so that the receiver can verify them.</p>
+          <pre class="code secret">{settings.secret}</pre>
+          <Button disabled={busy} onClick={() => run(() => save({ ...settings, secret: "" }))}>
+            Generate a new secret
           </Button>
         </details>
       )}
@@ -159,9 +159,9 @@ function NotifyForm({ first }: { first: Notify }) {
         <Button type="submit" kind="main" disabled={busy}>
           Save
         </Button>
-        {set.low_gpu_percent !== undefined && (
-          <Button disabled={busy} onClick={attempt}>
-            Try it
+        {settings.low_gpu_percent !== undefined && (
+          <Button disabled={busy} onClick={test}>
+            Send a test
           </Button>
         )}
       </div>

@@ -1,6 +1,8 @@
+// The sign-in page.
+
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../api";
-import { Mark } from "../app";
+import { Logo } from "../app";
 import { Button, ErrorNote } from "../parts/basics";
 import { useAction } from "../parts/dialog";
 import { TextField } from "../parts/field";
@@ -8,14 +10,14 @@ import { signIn } from "../session";
 import { params, path } from "../router";
 import type { Info, SignInOptions } from "../types";
 
-/** Why signing in elsewhere came to nothing. */
-const FAILED: Record<string, string> = {
-  denied: "Your organisation did not sign you in.",
-  expired: "That took too long, or began in another window. Try again.",
-  untrusted: "What your organisation's sign-in said cannot be trusted. Tell an administrator.",
-  unavailable: "Your organisation's sign-in does not answer. Try again later.",
-  forbidden: "You are in no group that may use this cluster.",
-  name: "Your name there cannot be used here. Tell an administrator.",
+/** Messages for failed sign-ins with the organisation. */
+const FAILURES: Record<string, string> = {
+  denied: "Your organisation refused the sign-in.",
+  expired: "The sign-in expired, or was started in another window. Try again.",
+  untrusted: "The answer of your organisation's sign-in is not valid. Contact an administrator.",
+  unavailable: "Your organisation's sign-in does not respond. Try again later.",
+  forbidden: "You are not in a group that may use this cluster.",
+  name: "Your user name there cannot be used here. Contact an administrator.",
 };
 
 export function SignIn() {
@@ -25,7 +27,7 @@ export function SignIn() {
   const [options, setOptions] = useState<SignInOptions>({ password: true, oidc: null });
   const { busy, error, run } = useAction();
   useEffect(() => {
-    // Without these there is still the password.
+    // Without these answers, sign-in with a password still works.
     get<Info>("/info").then(setInfo, () => undefined);
     get<SignInOptions>("/session/options").then(setOptions, () => undefined);
   }, []);
@@ -33,12 +35,12 @@ export function SignIn() {
     event.preventDefault();
     run(() => signIn(name.trim(), password));
   };
-  const failed = FAILED[params.value.get("sign_in") ?? ""];
+  const failed = FAILURES[params.value.get("sign_in") ?? ""];
   return (
     <main class="alone sign-in">
       <form class="panel" onSubmit={submit}>
         <div class="brand big">
-          <Mark /> <h1>{info && info.name !== "dovetail" ? info.name : "Dovetail"}</h1>
+          <Logo /> <h1>{info && info.name !== "dovetail" ? info.name : "Dovetail"}</h1>
         </div>
         {failed && <ErrorNote>{failed}</ErrorNote>}
         {options.oidc && (
@@ -56,7 +58,7 @@ export function SignIn() {
               Sign in
             </Button>
             <p class="muted small">
-              No account? Ask an administrator. The first one's password is printed where the server was started for the first time.
+              No account? Ask an administrator. The server prints the password of the first administrator at its first start.
             </p>
           </>
         )}

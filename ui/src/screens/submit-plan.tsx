@@ -1,24 +1,24 @@
-// What would happen if the job were sent now: where it would run, when, why it would wait, and who would be stopped.
+// Preview of a submission: where and when the job would start, why it would wait, and which jobs it would preempt.
 
 import { useEffect, useState } from "preact/hooks";
 import { messageOf, send } from "../api";
-import { plural, seatsText, sentence } from "../format";
+import { plural, placementText, sentence } from "../format";
 import { anyEvent, useEvents } from "../live";
-import { ErrorNote, Looking, Note, Panel, Words } from "../parts/basics";
-import type { Submitted } from "../types";
+import { ErrorNote, Checking, Note, Panel, ServerText } from "../parts/basics";
+import type { SubmitResponse } from "../types";
 import { EtaLine } from "./job-overview";
 
-export function Plan({ text }: { text: string }) {
-  const [plan, setPlan] = useState<Submitted>();
+export function Preview({ text }: { text: string }) {
+  const [response, setResponse] = useState<SubmitResponse>();
   const [error, setError] = useState<string>();
-  const [turn, setTurn] = useState(0);
-  useEvents(anyEvent, () => setTurn((n) => n + 1));
+  const [version, setVersion] = useState(0);
+  useEvents(anyEvent, () => setVersion((n) => n + 1));
   useEffect(() => {
     const abort = new AbortController();
     const timer = window.setTimeout(() => {
-      send<Submitted>("POST", "/jobs?dry_run=true", text, { type: "application/yaml", signal: abort.signal }).then(
+      send<SubmitResponse>("POST", "/jobs?dry_run=true", text, { type: "application/yaml", signal: abort.signal }).then(
         (found) => {
-          setPlan(found);
+          setResponse(found);
           setError(undefined);
         },
         (problem) => abort.signal.aborted || setError(messageOf(problem)),
@@ -28,52 +28,52 @@ export function Plan({ text }: { text: string }) {
       clearTimeout(timer);
       abort.abort();
     };
-  }, [text, turn]);
+  }, [text, version]);
   return (
-    <Panel title="What would happen" class="plan">
+    <Panel title="Preview" class="plan">
       <div aria-live="polite" class="stack">
-        {error ? <ErrorNote>{sentence(error)}</ErrorNote> : plan ? <Outcome plan={plan} /> : <Looking />}
+        {error ? <ErrorNote>{sentence(error)}</ErrorNote> : response ? <Result response={response} /> : <Checking />}
       </div>
     </Panel>
   );
 }
 
-function Outcome({ plan }: { plan: Submitted }) {
-  const outlook = plan.outlook;
-  const ignored = plan.ignored ?? [];
+function Result({ response }: { response: SubmitResponse }) {
+  const preview = response.preview;
+  const ignored = response.ignored ?? [];
   return (
     <>
-      {outlook && (
+      {preview && (
         <div>
           <p class="sentence">
-            {outlook.starts_now ? (
+            {preview.starts_now ? (
               <>
-                <b>It starts at once.</b>
+                <b>Would start now.</b>
               </>
-            ) : outlook.seats.length ? (
-              <b>It starts as soon as others have stopped for it.</b>
+            ) : preview.placement.length ? (
+              <b>Would start as soon as the preempted jobs have stopped.</b>
             ) : (
               <>
-                <b>It waits.</b> {sentence(outlook.why.sentence)}
+                <b>Would wait.</b> {sentence(preview.explanation.sentence)}
               </>
             )}
           </p>
-          {outlook.seats.length > 0 && <p>On {outlook.seats.length > 6 ? plural(outlook.seats.length, "node") : seatsText(outlook.seats)}.</p>}
-          {!outlook.starts_now && outlook.why.reasons.length > 0 && (
+          {preview.placement.length > 0 && <p>On {preview.placement.length > 6 ? plural(preview.placement.length, "node") : placementText(preview.placement)}.</p>}
+          {!preview.starts_now && preview.explanation.reasons.length > 0 && (
             <ul class="reasons">
-              {outlook.why.reasons.map((reason) => (
+              {preview.explanation.reasons.map((reason) => (
                 <li key={reason}>
-                  <Words text={reason} />
+                  <ServerText text={reason} />
                 </li>
               ))}
             </ul>
           )}
-          {!outlook.starts_now && <EtaLine eta={outlook.eta ?? outlook.why.eta} hidden={outlook.why.eta_hidden} />}
-          {!!outlook.why.instead?.length && (
+          {!preview.starts_now && <EtaLine eta={preview.eta ?? preview.explanation.eta} unavailable={preview.explanation.no_eta_reason} />}
+          {!!preview.explanation.alternatives?.length && (
             <>
-              <h3>What would start now</h3>
-              <ul class="instead">
-                {outlook.why.instead.map((option) => (
+              <h3>Alternatives that would start now</h3>
+              <ul class="alternatives">
+                {preview.explanation.alternatives.map((option) => (
                   <li key={option.sentence}>{sentence(option.sentence)}</li>
                 ))}
               </ul>
@@ -81,11 +81,11 @@ function Outcome({ plan }: { plan: Submitted }) {
           )}
         </div>
       )}
-      {!!outlook?.stops.length && (
+      {!!preview?.preempts.length && (
         <Note tone="warn">
           <span>
-            It stops {plural(outlook.stops.length, "other job")}:{" "}
-            {outlook.stops.slice(0, 10).map((id) => (
+            Would preempt {plural(preview.preempts.length, "job")}:{" "}
+            {preview.preempts.slice(0, 10).map((id) => (
               <>
                 <a href={`/jobs/${id}`}>{id}</a>{" "}
               </>
@@ -96,7 +96,7 @@ function Outcome({ plan }: { plan: Submitted }) {
       {ignored.length > 0 && (
         <Note tone="warn">
           <div>
-            <b>{plural(ignored.length, "field")} of the file would be ignored:</b>
+            <b>{plural(ignored.length, "field")} of the file will be ignored:</b>
             <ul class="reasons">
               {ignored.map((field) => (
                 <li key={field}>{field}</li>

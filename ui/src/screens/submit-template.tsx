@@ -1,27 +1,27 @@
-// A template: its parameters as a form, each of its kind.
+// The form for the parameters of a template.
 
 import { useState } from "preact/hooks";
 import { send } from "../api";
-import { Dialog, FormEnd, useAction } from "../parts/dialog";
+import { Dialog, FormButtons, useAction } from "../parts/dialog";
 import { Check, Choice, NumberField, TextField } from "../parts/field";
 import type { Parameter, Template } from "../types";
 
 type Value = string | number | boolean | null;
 
-function first(parameter: Parameter): Value {
+function initialValue(parameter: Parameter): Value {
   if (parameter.default !== undefined && parameter.default !== null) return parameter.default;
   if (parameter.type === "flag") return false;
   return parameter.type === "choice" ? (parameter.choices?.[0] ?? "") : parameter.type === "number" ? null : "";
 }
 
 export function TemplateDialog({ template, use, onClose }: { template: Template; use: (text: string) => void; onClose: () => void }) {
-  const [values, setValues] = useState<Record<string, Value>>(() => Object.fromEntries(template.parameters.map((p) => [p.name, first(p)])));
+  const [values, setValues] = useState<Record<string, Value>>(() => Object.fromEntries(template.parameters.map((p) => [p.name, initialValue(p)])));
   const { busy, error, run } = useAction();
   const submit = (event: Event) => {
     event.preventDefault();
     run(async () => {
-      const made = await send<{ text: string }>("POST", `/templates/${encodeURIComponent(template.name)}/render`, { values });
-      use(made.text);
+      const rendered = await send<{ text: string }>("POST", `/templates/${encodeURIComponent(template.name)}/render`, { values });
+      use(rendered.text);
       onClose();
     });
   };
@@ -37,7 +37,7 @@ export function TemplateDialog({ template, use, onClose }: { template: Template;
             onValue={(value) => setValues({ ...values, [parameter.name]: value })}
           />
         ))}
-        <FormEnd submit="Use it" onCancel={onClose} busy={busy} error={error} />
+        <FormButtons submit="Use template" onCancel={onClose} busy={busy} error={error} />
       </form>
     </Dialog>
   );

@@ -1,23 +1,23 @@
-// Sending a job: a form and a file that are two views of the same text, and beside them what would happen.
+// Submitting a job: a form and a file as two views of the same text, with a preview beside them.
 
 import { useEffect, useState } from "preact/hooks";
 import { get, me, send } from "../api";
 import { plural, sentence } from "../format";
 import { useData } from "../live";
-import { Button, ErrorNote, Head, Panel } from "../parts/basics";
+import { Button, ErrorNote, PageHeader, Panel } from "../parts/basics";
 import { useAction } from "../parts/dialog";
 import { Area } from "../parts/field";
 import { Tabs, useTab } from "../parts/tabs";
-import { say, sayError } from "../parts/toast";
+import { showToast, showError } from "../parts/toast";
 import { navigate, params } from "../router";
-import type { Job, Submitted, Template } from "../types";
+import type { Job, SubmitResponse, Template } from "../types";
 import { withKey } from "../job-file";
 import { textOf } from "./job-file";
 import { JobForm } from "./submit-form";
-import { Plan } from "./submit-plan";
+import { Preview } from "./submit-plan";
 import { TemplateDialog } from "./submit-template";
 
-const FIRST = `name: my-job
+const DEFAULT_FILE = `name: my-job
 command: python3 train.py
 gpus: 1
 `;
@@ -28,12 +28,12 @@ const TABS: [string, string][] = [
   ["text", "File"],
 ];
 
-/** What was being written when the page was left. */
+/** Returns the text that was being edited when the page was left. */
 function draft(): string {
   try {
-    return sessionStorage.getItem(DRAFT) ?? FIRST;
+    return sessionStorage.getItem(DRAFT) ?? DEFAULT_FILE;
   } catch {
-    return FIRST;
+    return DEFAULT_FILE;
   }
 }
 
@@ -41,11 +41,12 @@ function newKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
-/** What is asked for in the address: `gpus:4`, `tenant:vision`. */
-function changed(text: string, set: string | null): string {
-  const found = /^(gpus|tenant|priority):(.+)$/.exec(set ?? "");
+/** Applies the change in the address: `gpus:4`, `tenant:vision`. */
+function withChange(text: string, set: string | null): string {
+  const found = /^(gpus|tenant|priority|gpu_type):(.+)$/.exec(set ?? "");
   if (!found) return text;
   const [, key, value] = found as unknown as [string, string, string];
+  if (key === "gpu_type") return withKey(text, key, value === "any" ? null : value);
   return withKey(text, key, key === "tenant" ? value : Number(value));
 }
 
@@ -57,38 +58,38 @@ export function Submit() {
   const { busy, error, run } = useAction();
   const change = (next: string) => {
     setText(next);
-    // Sent twice by mistake it is one job; changed, it is another.
+    // Submitting the same text twice by mistake creates one job; a changed text is another job.
     setKey(newKey());
     try {
       sessionStorage.setItem(DRAFT, next);
     } catch {
-      // It is only not kept.
+      // Storage is disabled: the draft is not kept.
     }
   };
   useEffect(() => {
     if (!clone) return;
     get<Job>(`/jobs/${clone}`).then((job) => {
       const found = textOf(job);
-      if (found) change(changed(found, params.value.get("set")));
-      else say("Only the owner of a job and administrators can clone it.", true);
-    }, sayError);
+      if (found) change(withChange(found, params.value.get("set")));
+      else showToast("Only the owner and administrators can resubmit this job.", true);
+    }, showError);
   }, [clone]);
   const submit = () =>
     run(async () => {
-      const sent = await send<Submitted>("POST", "/jobs", text, { type: "application/yaml", headers: { "idempotency-key": key } });
+      const response = await send<SubmitResponse>("POST", "/jobs", text, { type: "application/yaml", headers: { "idempotency-key": key } });
       setKey(newKey());
-      if (sent.last && sent.id && sent.last > sent.id) {
-        say(`${plural(sent.last - sent.id + 1, "job")} were sent, from ${sent.id} to ${sent.last}.`);
-        navigate("/jobs?user=@me&state=live");
+      if (response.last && response.id && response.last > response.id) {
+        showToast(`${plural(response.last - response.id + 1, "job")} submitted: ${response.id} to ${response.last}.`);
+        navigate("/jobs?user=@me&state=unfinished");
       } else {
-        say(`Job ${sent.id} was sent.`);
-        navigate(`/jobs/${sent.id}`);
+        showToast(`Job ${response.id} submitted.`);
+        navigate(`/jobs/${response.id}`);
       }
     });
   return (
     <>
-      <Head title={clone ? `Submit again what job ${clone} was` : "Submit a job"} />
-      <Gallery use={change} />
+      <PageHeader title={clone ? `Resubmit job ${clone}` : "Submit a job"} />
+      <Templates use={change} />
       <div class="columns">
         <div>
           <Tabs label="Form or file" of={TABS} current={tab} />
@@ -98,7 +99,7 @@ export function Submit() {
             <Panel side={<OpenFile use={change} />} title="Job file">
               <Area
                 label="YAML"
-                hint="Dovetail's own keys, or an OpenPAI file (protocol version 2)."
+                hint="A Dovetail job file, or an OpenPAI job file (protocol version 2)."
                 value={text}
                 onValue={change}
                 rows={Math.min(36, Math.max(18, text.split("\n").length + 2))}
@@ -107,12 +108,12 @@ export function Submit() {
           )}
         </div>
         <div class="stack plan-side">
-          <Plan text={text} />
+          <Preview text={text} />
           {error && <ErrorNote>{sentence(error)}</ErrorNote>}
           <Button kind="main" disabled={busy} onClick={submit}>
             Submit
           </Button>
-          <p class="muted small">It runs as {me.value?.name}. What you write is kept in this tab until it is sent.</p>
+          <p class="muted small">Submitted as {me.value?.name}. Your draft is kept in this tab until then.</p>
         </div>
       </div>
     </>
@@ -125,25 +126,25 @@ function OpenFile({ use }: { use: (text: string) => void }) {
     const file = input.files?.[0];
     input.value = "";
     if (!file) return;
-    if (file.size > 1 << 20) say(`${file.name} is larger than a job file can be (1 MiB).`, true);
+    if (file.size > 1 << 20) showToast(`${file.name} exceeds the limit for job files (1 MiB).`, true);
     else use(await file.text());
   };
   return (
     <label class="button">
-      Open a file
+      Open file
       <input class="unseen" type="file" accept=".yaml,.yml,.json,text/yaml" onChange={(event) => void open(event)} />
     </label>
   );
 }
 
-/** Job files that others prepared. */
-function Gallery({ use }: { use: (text: string) => void }) {
+/** Prepared job files with parameters. */
+function Templates({ use }: { use: (text: string) => void }) {
   const { data } = useData<Template[]>("/templates");
   const [chosen, setChosen] = useState<Template>();
   if (!data || data.length === 0) return null;
   return (
     <details class="gallery">
-      <summary>Begin with a template ({data.length})</summary>
+      <summary>Start from a template ({data.length})</summary>
       <ul>
         {data.map((template) => (
           <li key={template.name}>

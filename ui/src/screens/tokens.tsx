@@ -1,43 +1,43 @@
-// Tokens: passwords for scripts, each with what it may do and until when.
+// Tokens for scripts, each with a scope and an expiry date.
 
 import { useState } from "preact/hooks";
 import { send } from "../api";
 import { plural } from "../format";
 import { useData } from "../live";
-import { Button, ErrorNote, Loading, Panel, When } from "../parts/basics";
-import { Dialog, FormEnd, confirmFirst, useAction } from "../parts/dialog";
+import { Button, ErrorNote, Loading, Panel, RelativeTime } from "../parts/basics";
+import { Dialog, FormButtons, confirm, useAction } from "../parts/dialog";
 import { Choice, TextField } from "../parts/field";
 import { Table } from "../parts/table";
-import { say, sayError } from "../parts/toast";
+import { showToast, showError } from "../parts/toast";
 import type { TokenRow } from "../types";
 
 const SCOPES: [string, string][] = [
-  ["read", "look only"],
-  ["jobs", "look, and send and stop jobs"],
-  ["all", "everything I may"],
+  ["read", "read only"],
+  ["jobs", "read, submit and stop jobs"],
+  ["all", "everything that I may do"],
 ];
 
 export function Tokens() {
   const { data, missing, error, reload } = useData<TokenRow[]>("/me/tokens");
-  const [makes, setMakes] = useState(false);
+  const [creating, setCreating] = useState(false);
   if (missing) return null;
   const tokens = data?.filter((t) => !t.session) ?? [];
   const sessions = data?.filter((t) => t.session) ?? [];
   const remove = (token: TokenRow) =>
-    confirmFirst({
-      title: token.session ? "Sign this browser out?" : `Remove the token ${token.label}?`,
-      text: token.session ? "Whoever sits there has to sign in again." : "Scripts that use it are refused from now on.",
-      yes: token.session ? "Sign it out" : "Remove it",
+    confirm({
+      title: token.session ? "Sign out this browser?" : `Remove token ${token.label}?`,
+      text: token.session ? "Its user has to sign in again." : "Scripts that use it will be refused.",
+      yes: token.session ? "Sign out" : "Remove token",
       act: async () => {
         await send("DELETE", `/me/tokens/${encodeURIComponent(token.id)}`);
         reload();
       },
     });
   return (
-    <Panel title="Tokens" side={<Button onClick={() => setMakes(true)}>New token</Button>}>
+    <Panel title="Tokens" side={<Button onClick={() => setCreating(true)}>New token</Button>}>
       {error && <ErrorNote retry={reload}>{error}</ErrorNote>}
       {!data && !error && <Loading />}
-      {data && tokens.length === 0 && <p class="muted">You have none. The command line and scripts sign in with a token.</p>}
+      {data && tokens.length === 0 && <p class="muted">You have no tokens. The command line and scripts authenticate with a token.</p>}
       {tokens.length > 0 && <TokenTable label="Tokens" rows={tokens} remove={remove} />}
       {sessions.length > 0 && (
         <details>
@@ -45,7 +45,7 @@ export function Tokens() {
           <TokenTable label="Browsers" rows={sessions} remove={remove} />
         </details>
       )}
-      {makes && <NewToken onClose={() => (setMakes(false), reload())} />}
+      {creating && <NewToken onClose={() => (setCreating(false), reload())} />}
     </Panel>
   );
 }
@@ -57,17 +57,17 @@ function TokenTable({ label, rows, remove }: { label: string; rows: TokenRow[]; 
       rows={rows}
       rowKey={(t) => t.id}
       columns={[
-        { title: "Name", cell: (t) => (t.session ? <span class="muted">a browser</span> : t.label) },
-        { title: "May", cell: (t) => SCOPES.find(([scope]) => scope === t.scope)?.[1] ?? t.scope },
-        { title: "Made", wide: true, cell: (t) => <When at={t.created} /> },
-        { title: "Last used", wide: true, cell: (t) => (t.last_used === null ? <span class="muted">never</span> : <When at={t.last_used} />) },
-        { title: "Ends", cell: (t) => (t.expires === null ? <span class="muted">never</span> : <When at={t.expires} />) },
+        { title: "Name", cell: (t) => (t.session ? <span class="muted">browser</span> : t.label) },
+        { title: "Scope", cell: (t) => SCOPES.find(([scope]) => scope === t.scope)?.[1] ?? t.scope },
+        { title: "Created", wide: true, cell: (t) => <RelativeTime at={t.created} /> },
+        { title: "Last used", wide: true, cell: (t) => (t.last_used === null ? <span class="muted">never</span> : <RelativeTime at={t.last_used} />) },
+        { title: "Expires", cell: (t) => (t.expires === null ? <span class="muted">never</span> : <RelativeTime at={t.expires} />) },
         {
           title: "Actions",
           head: <span class="unseen">Actions</span>,
           cell: (t) => (
             <div class="row-actions">
-              <Button kind="danger" aria-label={t.session ? "Sign this browser out" : `Remove the token ${t.label}`} onClick={() => remove(t)}>
+              <Button kind="danger" aria-label={t.session ? "Sign out this browser" : `Remove token ${t.label}`} onClick={() => remove(t)}>
                 {t.session ? "Sign out" : "Remove"}
               </Button>
             </div>
@@ -82,29 +82,29 @@ function NewToken({ onClose }: { onClose: () => void }) {
   const [label, setLabel] = useState("");
   const [scope, setScope] = useState("jobs");
   const [days, setDays] = useState("90");
-  const [made, setMade] = useState<string>();
+  const [secret, setSecret] = useState<string>();
   const { busy, error, run } = useAction();
   const submit = (event: Event) => {
     event.preventDefault();
     run(async () => {
       const { token } = await send<{ token: string }>("POST", "/me/tokens", { label, scope, expires_s: days ? Number(days) * 86400 : null });
-      setMade(token);
+      setSecret(token);
     });
   };
-  if (made) {
+  if (secret) {
     return (
-      <Dialog title="Your new token" onClose={onClose}>
-        <Secret text={made} onClose={onClose} />
+      <Dialog title="New token" onClose={onClose}>
+        <Secret text={secret} onClose={onClose} />
       </Dialog>
     );
   }
   return (
     <Dialog title="New token" onClose={onClose}>
       <form onSubmit={submit}>
-        <TextField label="Name" hint="So that you know it again." value={label} onValue={setLabel} required autofocus />
-        <Choice label="May" value={scope} onValue={setScope} of={SCOPES} />
+        <TextField label="Name" hint="To recognize it later." value={label} onValue={setLabel} required autofocus />
+        <Choice label="Scope" value={scope} onValue={setScope} of={SCOPES} />
         <Choice
-          label="Ends"
+          label="Expires"
           value={days}
           onValue={setDays}
           of={[
@@ -115,18 +115,18 @@ function NewToken({ onClose }: { onClose: () => void }) {
             ["", "never"],
           ]}
         />
-        <FormEnd submit="Make it" onCancel={onClose} busy={busy} error={error} />
+        <FormButtons submit="Create token" onCancel={onClose} busy={busy} error={error} />
       </form>
     </Dialog>
   );
 }
 
-/** Something that is shown once. */
+/** A secret that is shown once. */
 export function Secret({ text, onClose }: { text: string; onClose: () => void }) {
-  const copy = () => navigator.clipboard.writeText(text).then(() => say("Copied."), sayError);
+  const copy = () => navigator.clipboard.writeText(text).then(() => showToast("Copied."), showError);
   return (
     <div class="stack">
-      <p>Copy it now. It is not shown again.</p>
+      <p>Copy it now. It will not be shown again.</p>
       <pre class="code secret">{text}</pre>
       <div class="form-end">
         <Button onClick={() => void copy()}>Copy</Button>

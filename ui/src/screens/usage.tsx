@@ -1,9 +1,9 @@
-// Who used how many GPU-hours, by day.
+// GPU-hours by day, user and virtual cluster.
 
 import { query } from "../api";
 import { count, decimal } from "../format";
 import { useData } from "../live";
-import { Button, Empty, ErrorNote, Head, Loading, Panel } from "../parts/basics";
+import { Button, Empty, ErrorNote, PageHeader, Loading, Panel } from "../parts/basics";
 import { Columns, type Stack } from "../parts/chart";
 import { Choice, TextField } from "../parts/field";
 import { Table } from "../parts/table";
@@ -28,11 +28,11 @@ export function Usage() {
   const total = ranked.reduce((sum, [, s]) => sum + s.hours, 0);
   return (
     <>
-      <Head title="Usage" lead={data && data.length > 0 ? `${decimal(total)} GPU-hours from ${from} to ${to}` : undefined}>
+      <PageHeader title="Usage" lead={data && data.length > 0 ? `${decimal(total)} GPU-hours from ${from} to ${to}` : undefined}>
         <Button disabled={!data?.length} onClick={() => download(data ?? [], from, to)}>
           Download CSV
         </Button>
-      </Head>
+      </PageHeader>
       <div class="filters">
         <TextField label="From" type="date" value={from} max={to} onValue={(value) => setParams({ from: value }, true)} />
         <TextField label="To" type="date" value={to} onValue={(value) => setParams({ to: value }, true)} />
@@ -48,7 +48,7 @@ export function Usage() {
       </div>
       {error && <ErrorNote retry={reload}>{error}</ErrorNote>}
       {!data && !error && <Loading />}
-      {data?.length === 0 && <Empty title="Nobody used a GPU in this time.">Choose other days.</Empty>}
+      {data?.length === 0 && <Empty title="No GPU usage in this period">Choose other days.</Empty>}
       {data && data.length > 0 && (
         <div class="stack">
           <Panel title="GPU-hours by day">
@@ -63,21 +63,21 @@ export function Usage() {
               {ranked.length > 7 && (
                 <span>
                   <span class="key-square series-7" />
-                  {ranked.length - 7} others
+                  {ranked.length - 7} more
                 </span>
               )}
             </p>
           </Panel>
           <Panel title={by === "user" ? "By user" : "By virtual cluster"}>
             <Table
-              label="Sums"
+              label="Totals"
               rows={ranked}
               rowKey={([name]) => name}
               columns={[
                 { title: by === "user" ? "User" : "Virtual cluster", cell: ([name]) => <a href={`/jobs?${by}=${encodeURIComponent(name)}`}>{name}</a> },
                 { title: "GPU-hours", number: true, cell: ([, sum]) => decimal(sum.hours) },
                 { title: "Share", number: true, cell: ([, sum]) => `${total ? Math.round((sum.hours / total) * 100) : 0} %` },
-                { title: "Jobs, day by day", number: true, cell: ([, sum]) => count(sum.jobs) },
+                { title: "Jobs per day, summed", number: true, cell: ([, sum]) => count(sum.jobs) },
               ]}
             />
           </Panel>
@@ -87,22 +87,22 @@ export function Usage() {
   );
 }
 
-/** A column for each day; the seven largest have a colour of their own. */
+/** Returns a column for each day; the seven largest users have their own colours. */
 function stacks(rows: UsageRow[], ranked: string[], from: string, to: string, by: "user" | "tenant"): Stack[] {
-  const place = new Map(ranked.map((name, i) => [name, Math.min(i, 7)]));
+  const index = new Map(ranked.map((name, i) => [name, Math.min(i, 7)]));
   const days = Map.groupBy(rows, (row) => row.day);
   const all: Stack[] = [];
   const end = Math.min(Date.parse(to), Date.parse(from) + 366 * DAY_MS);
   for (let at = Date.parse(from); at <= end; at += DAY_MS) {
     const day = dayName(at);
     const sums = Map.groupBy(days.get(day) ?? [], (row) => row[by]);
-    const parts = [...sums].map(([label, of]) => ({ label, series: place.get(label) ?? 7, value: of.reduce((n, row) => n + row.gpu_hours, 0) }));
+    const parts = [...sums].map(([label, of]) => ({ label, series: index.get(label) ?? 7, value: of.reduce((n, row) => n + row.gpu_hours, 0) }));
     all.push({ name: day, parts: parts.sort((a, b) => a.series - b.series) });
   }
   return all;
 }
 
-/** A cell of a CSV file; one that a spreadsheet would take for a formula is made text. */
+/** Returns a CSV cell; what a spreadsheet would read as a formula becomes text. */
 function csvCell(value: string | number): string {
   const text = String(value);
   const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;

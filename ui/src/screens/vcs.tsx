@@ -1,51 +1,51 @@
-// Virtual clusters: what each was promised, what it uses, borrows and lends, and the cells it owns.
+// Virtual clusters: guaranteed, used, borrowed and lent GPUs, and cells.
 
 import { useState } from "preact/hooks";
 import { me } from "../api";
 import { count, plural } from "../format";
 import { anyEvent, useData } from "../live";
-import { Bar, Button, Empty, ErrorNote, Head, Loading, Panel, Tag } from "../parts/basics";
-import type { Cell, Vc, Vcs } from "../types";
+import { Bar, Button, Empty, ErrorNote, PageHeader, Loading, Panel, Tag } from "../parts/basics";
+import type { Cell, Vc, VcList } from "../types";
 import { ConfigDialog, RemoveDialog, VcDialog } from "./vc-edit";
 
 export function VirtualClusters() {
-  const { data, error, missing, reload } = useData<Vcs>("/vcs", anyEvent);
-  const [edits, setEdits] = useState<Vc | "new" | "all" | null>(null);
+  const { data, error, missing, reload } = useData<VcList>("/vcs", anyEvent);
+  const [editing, setEditing] = useState<Vc | "new" | "all" | null>(null);
   const admin = me.value?.admin ?? false;
-  const modes = { open: "Nobody is promised anything: everybody takes what is free.", quota: "Each virtual cluster is promised GPUs by number.", cells: "Each virtual cluster is promised cells: GPUs that are close together." };
+  const modes = { open: "No guarantees: all virtual clusters share all GPUs.", quota: "Each virtual cluster has a guaranteed number of GPUs.", cells: "Each virtual cluster has guaranteed cells: GPUs that are close together." };
   return (
     <>
-      <Head title="Virtual clusters" lead={data && modes[data.mode]}>
+      <PageHeader title="Virtual clusters" lead={data && modes[data.mode]}>
         {admin && data && (
           <>
-            <Button onClick={() => setEdits("all")}>Whole configuration</Button>
-            <Button kind="main" onClick={() => setEdits("new")}>
+            <Button onClick={() => setEditing("all")}>Edit all</Button>
+            <Button kind="main" onClick={() => setEditing("new")}>
               New virtual cluster
             </Button>
           </>
         )}
-      </Head>
+      </PageHeader>
       {error && !missing && <ErrorNote retry={reload}>{error}</ErrorNote>}
       {!data && !error && <Loading />}
       {(missing || data?.vcs.length === 0) && (
-        <Empty title="There are no virtual clusters.">
-          {admin && data ? "Make the first one to give a team its share of the GPUs." : "Everybody shares all GPUs. An administrator can give teams their share."}
+        <Empty title="No virtual clusters">
+          {admin && data ? "Create one to guarantee GPUs to a team." : "All users share all GPUs. An administrator can guarantee GPUs to teams."}
         </Empty>
       )}
       <div class="vc-grid">
         {data?.vcs.map((vc) => (
-          <VcPanel key={vc.name} vc={vc} mode={data.mode} edit={() => setEdits(vc)} removed={reload} />
+          <VcPanel key={vc.name} vc={vc} mode={data.mode} edit={() => setEditing(vc)} removed={reload} />
         ))}
       </div>
-      {data && edits === "all" && <ConfigDialog all={data} onClose={() => setEdits(null)} applied={reload} />}
-      {data && edits && edits !== "all" && <VcDialog vc={edits === "new" ? null : edits} all={data} onClose={() => setEdits(null)} applied={reload} />}
+      {data && editing === "all" && <ConfigDialog all={data} onClose={() => setEditing(null)} applied={reload} />}
+      {data && editing && editing !== "all" && <VcDialog vc={editing === "new" ? null : editing} all={data} onClose={() => setEditing(null)} applied={reload} />}
     </>
   );
 }
 
-function VcPanel({ vc, mode, edit, removed }: { vc: Vc; mode: Vcs["mode"]; edit: () => void; removed: () => void }) {
-  const [removes, setRemoves] = useState(false);
-  const may = me.value?.admin || vc.role === "administrator";
+function VcPanel({ vc, mode, edit, removed }: { vc: Vc; mode: VcList["mode"]; edit: () => void; removed: () => void }) {
+  const [removing, setRemoving] = useState(false);
+  const mayEdit = me.value?.admin || vc.role === "administrator";
   const cells = vc.cells ?? [];
   return (
     <Panel
@@ -55,13 +55,13 @@ function VcPanel({ vc, mode, edit, removed }: { vc: Vc; mode: Vcs["mode"]; edit:
         </>
       }
       side={
-        may && (
+        mayEdit && (
           <>
             <Button aria-label={`Edit ${vc.name}`} onClick={edit}>
               Edit
             </Button>
             {me.value?.admin && (
-              <Button kind="danger" aria-label={`Remove ${vc.name}`} onClick={() => setRemoves(true)}>
+              <Button kind="danger" aria-label={`Remove ${vc.name}`} onClick={() => setRemoving(true)}>
                 Remove
               </Button>
             )}
@@ -69,15 +69,15 @@ function VcPanel({ vc, mode, edit, removed }: { vc: Vc; mode: Vcs["mode"]; edit:
         )
       }
     >
-      <VcBar vc={vc} bare promised={mode !== "open"} />
+      <VcUsageBar vc={vc} bare hasGuarantees={mode !== "open"} />
       <p class="muted small">
         <a href={`/jobs?tenant=${encodeURIComponent(vc.name)}&state=running,starting`}>{plural(vc.running_jobs, "job")} running</a>,{" "}
-        <a href={`/jobs?tenant=${encodeURIComponent(vc.name)}&state=queued,preempted,held`}>{count(vc.waiting_jobs)} waiting</a>
-        {vc.user_cap_gpus !== null && ` · at most ${plural(vc.user_cap_gpus, "GPU")} for each user`}
-        {vc.most_borrowed !== null && ` · borrows at most ${count(vc.most_borrowed)}`}
-        {vc.order && ` · ordered by ${vc.order}`}
+        <a href={`/jobs?tenant=${encodeURIComponent(vc.name)}&state=queued,held`}>{count(vc.waiting_jobs)} waiting</a>
+        {vc.user_cap_gpus !== null && ` · at most ${plural(vc.user_cap_gpus, "GPU")} per user`}
+        {vc.most_borrowed !== null && ` · borrows at most ${plural(vc.most_borrowed, "GPU")}`}
+        {vc.order && ` · queue order ${vc.order}`}
         {vc.max_priority !== null && ` · priority up to ${vc.max_priority}`}
-        {vc.everyone === "member" ? " · open to everybody" : vc.everyone === "viewer" ? " · everybody may look" : " · only for its members"}
+        {vc.everyone === "member" ? " · all users may run jobs" : vc.everyone === "viewer" ? " · all users may see jobs" : " · only users with a role"}
       </p>
       {mode === "cells" && cells.length > 0 && (
         <details class="cells" open={cells.length <= 4}>
@@ -89,19 +89,19 @@ function VcPanel({ vc, mode, edit, removed }: { vc: Vc; mode: Vcs["mode"]; edit:
           </ul>
         </details>
       )}
-      {removes && <RemoveDialog name={vc.name} onClose={() => setRemoves(false)} applied={removed} />}
+      {removing && <RemoveDialog name={vc.name} onClose={() => setRemoving(false)} applied={removed} />}
     </Panel>
   );
 }
 
-/** Promised, used, borrowed and lent as one bar. */
-export function VcBar({ vc, bare = false, promised = true }: { vc: Vc; bare?: boolean; promised?: boolean }) {
+/** Guaranteed, used, borrowed and lent GPUs as a bar. */
+export function VcUsageBar({ vc, bare = false, hasGuarantees = true }: { vc: Vc; bare?: boolean; hasGuarantees?: boolean }) {
   const own = vc.used_gpus;
   const whole = Math.max(vc.guaranteed_gpus, own + vc.lent_gpus) + vc.borrowed_gpus;
-  const words = [promised ? `${count(own)} in use of ${count(vc.guaranteed_gpus)} promised` : `${plural(own, "GPU")} in use`];
-  if (vc.borrowed_gpus) words.push(`${count(vc.borrowed_gpus)} borrowed`);
-  if (vc.lent_gpus) words.push(`${count(vc.lent_gpus)} lent`);
-  const text = words.join(", ");
+  const parts = [hasGuarantees ? `${count(own)} of ${plural(vc.guaranteed_gpus, "guaranteed GPU")} in use` : `${plural(own, "GPU")} in use`];
+  if (vc.borrowed_gpus) parts.push(`${count(vc.borrowed_gpus)} borrowed`);
+  if (vc.lent_gpus) parts.push(`${count(vc.lent_gpus)} lent`);
+  const text = parts.join(", ");
   return (
     <div class="vc-bar">
       <div class="vc-bar-words">
@@ -123,7 +123,7 @@ export function VcBar({ vc, bare = false, promised = true }: { vc: Vc; bare?: bo
 }
 
 function CellItem({ cell, depth }: { cell: Cell; depth: number }) {
-  const words = (
+  const label = (
     <>
       <span class={`cell-dot ${cell.health === "bad" ? "bad" : cell.used_gpus >= cell.gpus ? "full" : cell.used_gpus > 0 ? "part" : cell.lent_gpus ? "lent" : ""}`} />
       <b>{cell.type}</b>{" "}
@@ -137,11 +137,11 @@ function CellItem({ cell, depth }: { cell: Cell; depth: number }) {
     </>
   );
   const children = cell.children ?? [];
-  if (children.length === 0) return <li class="cell">{words}</li>;
+  if (children.length === 0) return <li class="cell">{label}</li>;
   return (
     <li>
       <details open={depth < 1 && cell.used_gpus > 0}>
-        <summary class="cell">{words}</summary>
+        <summary class="cell">{label}</summary>
         <ul>
           {children.map((child) => (
             <CellItem key={child.id} cell={child} depth={depth + 1} />

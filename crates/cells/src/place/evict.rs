@@ -1,194 +1,180 @@
-//! Room in a virtual cluster if lower priorities gave way: whom to stop so that little is lost.
+//! Finds room in a view by preempting lower priorities, with victims that cost least.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use smallvec::SmallVec;
 
-use super::fit::Sized;
 use super::pack::pack;
-use super::{Bin, Use};
+use super::{Bin, BinAssignment, SizedPod};
 use crate::group::{GroupId, GroupState};
-use crate::layout::{ChainId, SlotId, ViewId};
-use crate::request::Terms;
+use crate::layout::{Level, SlotId, ViewId};
+use crate::request::PlacementOptions;
 use crate::state::{Cells, NONE};
 
-/// What stopping a group costs: work that is lost, then leaves that stop.
+/// Cost of preempting a group: lost work, then leaves.
 type Cost = (u64, u64);
 
-/// A machine or smaller cell, with those who could be thrown out of it.
-struct Candidate {
-    bin: Bin,
-    free: u32,
-    /// (cost, group, leaves here), cheapest first.
-    tenants: SmallVec<[(Cost, u32, u32); 4]>,
-    taken: u32,
-    pods: SmallVec<[u32; 8]>,
+/// Plans which groups to preempt in one view.
+pub(super) struct Evictor<'a> {
+    pub(super) cells: &'a Cells,
+    /// The group to make room for.
+    pub(super) group: GroupId,
+    pub(super) view: ViewId,
+    pub(super) priority: i16,
+    pub(super) options: &'a PlacementOptions<'a>,
 }
 
-struct Plan {
-    bins: Vec<Candidate>,
-    victims: BTreeSet<u32>,
-    /// Which bins a group is in: (group, bin), sorted.
-    places: Vec<(u32, usize)>,
-}
-
-impl Cells {
-    /// Bins for all pods and the groups that have to give way, or nothing.
-    pub(crate) fn evict(
-        &self,
-        id: GroupId,
-        view: ViewId,
-        pods: &[Sized],
-        priority: i16,
-        terms: &Terms<'_>,
-    ) -> Option<(Vec<Use>, Vec<u32>)> {
-        let lower: u32 = self.views[view.index()]
-            .used_at
-            .range(..priority)
-            .map(|(_, n)| *n)
-            .sum();
+impl Evictor<'_> {
+    /// Returns bins for all pods and the groups to preempt, or `None` if there is not enough room.
+    pub(super) fn plan(&self, pods: &[SizedPod]) -> Option<(Vec<BinAssignment>, Vec<u32>)> {
+        let used_at = &self.cells.views[self.view.index()].used_at;
+        let lower: u32 = used_at.range(..self.priority).map(|(_, n)| *n).sum();
         if lower == 0 {
             return None;
         }
-        let mut plan = self.candidates(id, view, priority, terms);
-        let descending: Vec<Sized> = pods.iter().rev().copied().collect();
+        let mut plan = EvictionPlan::new(self.bins());
+        let descending: Vec<SizedPod> = pods.iter().rev().copied().collect();
         if !plan.choose(&descending) {
             plan.pack_all(&descending)?;
         }
-        plan.spare_the_superfluous();
-        let chain = self.layout.views[view.index()].chain;
-        let used = plan.bins.iter().filter(|b| !b.pods.is_empty());
-        let uses = used.map(|b| Use {
-            view: Some(view),
+        plan.drop_unneeded_victims();
+        let chain = self.cells.layout.views[self.view.index()].chain;
+        let used = plan.bins.into_iter().filter(|b| !b.pods.is_empty());
+        let assignments = used.map(|b| BinAssignment {
+            view: self.view,
             chain,
             bin: b.bin,
-            pods: b.pods.clone(),
+            pods: b.pods,
         });
-        Some((uses.collect(), plan.victims.into_iter().collect()))
+        Some((assignments.collect(), plan.victims.into_iter().collect()))
     }
 
-    fn candidates(&self, id: GroupId, view: ViewId, priority: i16, terms: &Terms<'_>) -> Plan {
-        let spec = &self.layout.views[view.index()];
-        let (chain, layout) = (spec.chain, self.layout.chain(spec.chain));
+    /// Returns all bins of the view on machines that may be used.
+    fn bins(&self) -> Vec<EvictionBin> {
+        let spec = &self.cells.layout.views[self.view.index()];
+        let (chain, layout) = (spec.chain, self.cells.layout.chain(spec.chain));
+        let is_allowed = |node: u32| self.cells.is_node_allowed(chain, node, self.options);
         let mut costs: BTreeMap<u32, Cost> = BTreeMap::new();
         let mut bins = Vec::new();
         for &slot in &spec.slots {
-            let level = self.layout.slots[slot.index()].level;
-            let cell = self.slots[slot.index()].cell;
-            let small = level < layout.node_level;
+            let level = self.cells.layout.slots[slot.index()].level;
+            let cell = self.cells.slots[slot.index()].cell;
+            let is_small = level < layout.node_level;
             if cell == NONE {
-                let number = if small {
-                    1
-                } else {
-                    layout.cells_in(level, layout.node_level)
+                let number = match is_small {
+                    true => 1,
+                    false => layout.cells_in(level, layout.node_level),
                 };
                 for _ in 0..number {
-                    bins.push(Candidate::empty(
+                    bins.push(EvictionBin::new(
                         Bin::Fresh(slot),
                         layout.leaves[level.min(layout.node_level)],
                     ));
                 }
-            } else if small {
+            } else if is_small {
                 let node = layout.ancestor(cell, level, layout.node_level);
-                if self.allowed(chain, node, terms) {
-                    let bin = (level, cell);
-                    bins.push(self.candidate(id, chain, slot, bin, priority, &mut costs, terms));
+                if is_allowed(node) {
+                    bins.push(self.bin(slot, (level, cell), &mut costs));
                 }
             } else {
-                for node in layout.inside(cell, level, layout.node_level) {
-                    if self.allowed(chain, node, terms) {
-                        let bin = (layout.node_level, node);
-                        bins.push(self.candidate(id, chain, slot, bin, priority, &mut costs, terms));
-                    }
+                let nodes = layout.inside(cell, level, layout.node_level);
+                for node in nodes.filter(|n| is_allowed(*n)) {
+                    bins.push(self.bin(slot, (layout.node_level, node), &mut costs));
                 }
             }
         }
-        let mut places: Vec<(u32, usize)> = Vec::new();
-        for (at, bin) in bins.iter().enumerate() {
-            places.extend(bin.tenants.iter().map(|(_, group, _)| (*group, at)));
-        }
-        places.sort_unstable();
-        Plan {
-            bins,
-            victims: BTreeSet::new(),
-            places,
-        }
+        bins
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the parts of one bin")]
-    fn candidate(
+    /// Returns a bin in a bound slot with the groups that could be preempted there.
+    fn bin(
         &self,
-        id: GroupId,
-        chain: ChainId,
         slot: SlotId,
-        (level, index): (usize, u32),
-        priority: i16,
+        (level, index): (Level, u32),
         costs: &mut BTreeMap<u32, Cost>,
-        terms: &Terms<'_>,
-    ) -> Candidate {
-        let layout = self.layout.chain(chain);
-        let idle =
-            level == layout.node_level && self.chains[chain.index()].nodes[index as usize].guaranteed == 0;
-        let bin = if idle {
-            Bin::Idle(slot)
-        } else {
-            Bin::Cell(level, index)
-        };
-        let mut candidate = Candidate::empty(bin, 0);
-        let c = &self.chains[chain.index()];
-        // Leaves beside each other mostly have the same owner.
+    ) -> EvictionBin {
+        let chain = self.cells.layout.slots[slot.index()].chain;
+        let layout = self.cells.layout.chain(chain);
+        let c = &self.cells.chains[chain.index()];
+        let is_idle = level == layout.node_level && c.nodes[index as usize].guaranteed == 0;
+        let mut bin = EvictionBin::new(
+            match is_idle {
+                true => Bin::Idle(slot),
+                false => Bin::Cell(level, index),
+            },
+            0,
+        );
+        // Adjacent leaves mostly have the same owner, so the last one is remembered with whether it is a borrower.
         let mut last = (NONE, false);
         for leaf in layout.inside(index, level, 0) {
-            let owner = match c.holding[leaf as usize] {
-                NONE => c.using[leaf as usize],
-                holder => holder,
+            let owner = match c.claimant[leaf as usize] {
+                NONE => c.occupant[leaf as usize],
+                claimant => claimant,
             };
             if owner == NONE {
-                candidate.free += 1;
-                continue;
-            }
-            if owner == last.0 {
-                match candidate.tenants.iter_mut().find(|t| t.1 == owner) {
-                    Some(tenant) => tenant.2 += 1,
-                    None => candidate.free += u32::from(last.1),
-                }
-                continue;
-            }
-            let group = self.group_at(owner);
-            let held_at = group.effective();
-            last = (owner, held_at < 0);
-            if held_at < 0 {
-                candidate.free += 1;
-            } else if held_at < priority && owner != id.0 {
-                match candidate.tenants.iter_mut().find(|t| t.1 == owner) {
-                    Some(tenant) => tenant.2 += 1,
-                    None => {
-                        let cost = if group.pods.len() == 1 {
-                            self.cost(owner, terms)
-                        } else {
-                            *costs.entry(owner).or_insert_with(|| self.cost(owner, terms))
-                        };
-                        candidate.tenants.push((cost, owner, 1));
-                    }
+                bin.free += 1;
+            } else if let Some(tenant) = bin.tenants.iter_mut().find(|t| t.group == owner) {
+                tenant.leaves += 1;
+            } else if owner == last.0 {
+                bin.free += u32::from(last.1);
+            } else {
+                let group = self.cells.group_at(owner);
+                let priority = group.effective_priority();
+                last = (owner, priority < 0);
+                if priority < 0 {
+                    bin.free += 1;
+                } else if priority < self.priority && owner != self.group.0 {
+                    let cost = match group.pods.len() {
+                        1 => self.cost(owner),
+                        _ => *costs.entry(owner).or_insert_with(|| self.cost(owner)),
+                    };
+                    bin.tenants.push(Tenant {
+                        cost,
+                        group: owner,
+                        leaves: 1,
+                    });
                 }
             }
         }
-        candidate.tenants.sort_unstable();
-        candidate
+        bin.tenants.sort_unstable();
+        bin
     }
 
-    /// What it costs to make a group give way: nothing is lost by a claim, nor by a downgrade.
-    fn cost(&self, group: u32, terms: &Terms<'_>) -> Cost {
-        let g = self.group_at(group);
-        let gentle = g.state == GroupState::Preempting || g.lazy && g.state == GroupState::Allocated;
-        let lost = if gentle { 0 } else { self.lost(group, terms) };
+    /// Returns the cost of a victim. No work is lost when a claim is cancelled or a group is downgraded.
+    fn cost(&self, group: u32) -> Cost {
+        let g = self.cells.group_at(group);
+        let loses_nothing = g.state == GroupState::Preempting || g.lazy && g.state == GroupState::Allocated;
+        let lost = match loses_nothing {
+            true => 0,
+            false => self.cells.preemption_cost(group, self.options),
+        };
         (lost, u64::from(g.leaves()))
     }
 }
 
-impl Candidate {
-    fn empty(bin: Bin, free: u32) -> Self {
+/// A group in a bin that could be preempted. Ordered by cost.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Tenant {
+    cost: Cost,
+    group: u32,
+    /// Leaves it holds in this bin.
+    leaves: u32,
+}
+
+/// A machine or smaller cell, with the groups that could be preempted there.
+struct EvictionBin {
+    bin: Bin,
+    free: u32,
+    /// Cheapest first.
+    tenants: SmallVec<[Tenant; 4]>,
+    /// Leaves of the pods assigned to it.
+    taken: u32,
+    pods: SmallVec<[u32; 8]>,
+}
+
+impl EvictionBin {
+    fn new(bin: Bin, free: u32) -> Self {
         Self {
             bin,
             free,
@@ -198,99 +184,119 @@ impl Candidate {
         }
     }
 
-    /// Leaves that can be had if all these groups go.
-    fn room(&self, victims: &BTreeSet<u32>) -> u32 {
-        let freed = self
-            .tenants
-            .iter()
-            .filter(|t| victims.contains(&t.1))
-            .map(|t| t.2);
-        (self.free + freed.sum::<u32>()).saturating_sub(self.taken)
+    /// Returns the leaves that are free after these groups are preempted, including those already taken.
+    fn capacity(&self, victims: &BTreeSet<u32>) -> u32 {
+        let gone = self.tenants.iter().filter(|t| victims.contains(&t.group));
+        self.free + gone.map(|t| t.leaves).sum::<u32>()
     }
 
-    /// Whom to throw out besides for `size` leaves, and what that costs; nothing if it cannot be had.
-    fn quote(&self, size: u32, victims: &BTreeSet<u32>) -> Option<(Cost, SmallVec<[u32; 4]>)> {
+    /// Returns the leaves that are left for further pods after these groups are preempted.
+    fn room(&self, victims: &BTreeSet<u32>) -> u32 {
+        self.capacity(victims).saturating_sub(self.taken)
+    }
+
+    /// Returns the cheapest further victims for a pod of `size` leaves with their cost, or `None` if it does not fit.
+    fn cheapest_victims(&self, size: u32, victims: &BTreeSet<u32>) -> Option<(Cost, SmallVec<[u32; 4]>)> {
         let mut room = self.room(victims);
-        let mut chosen: SmallVec<[(Cost, u32, u32); 4]> = SmallVec::new();
-        for tenant in self.tenants.iter().filter(|t| !victims.contains(&t.1)) {
+        let mut chosen: SmallVec<[Tenant; 4]> = SmallVec::new();
+        for tenant in self.tenants.iter().filter(|t| !victims.contains(&t.group)) {
             if room >= size {
                 break;
             }
-            room += tenant.2;
+            room += tenant.leaves;
             chosen.push(*tenant);
         }
         if room < size {
             return None;
         }
-        // A cheap one may have become superfluous when a larger one was added.
+        // A later, larger victim may make earlier ones unnecessary.
         for at in (0..chosen.len()).rev() {
-            if room - chosen[at].2 >= size {
-                room -= chosen[at].2;
+            if room - chosen[at].leaves >= size {
+                room -= chosen[at].leaves;
                 chosen.remove(at);
             }
         }
         let cost = chosen
             .iter()
-            .fold((0, 0), |sum, t| (sum.0 + t.0.0, sum.1 + t.0.1));
-        Some((cost, chosen.iter().map(|t| t.1).collect()))
+            .fold((0, 0), |sum, t| (sum.0 + t.cost.0, sum.1 + t.cost.1));
+        Some((cost, chosen.iter().map(|t| t.group).collect()))
     }
 }
 
-impl Plan {
-    /// Puts each pod, largest first, where it costs least.
-    fn choose(&mut self, pods: &[Sized]) -> bool {
+/// An assignment of pods to bins, and the groups to preempt for it.
+struct EvictionPlan {
+    bins: Vec<EvictionBin>,
+    victims: BTreeSet<u32>,
+    /// Bins of each group as (group, bin), sorted.
+    places: Vec<(u32, usize)>,
+}
+
+impl EvictionPlan {
+    fn new(bins: Vec<EvictionBin>) -> Self {
+        let mut places: Vec<(u32, usize)> = Vec::new();
+        for (at, bin) in bins.iter().enumerate() {
+            places.extend(bin.tenants.iter().map(|t| (t.group, at)));
+        }
+        places.sort_unstable();
+        Self {
+            bins,
+            victims: BTreeSet::new(),
+            places,
+        }
+    }
+
+    /// Assigns each pod, largest first, to the bin where it costs least. Returns false if one does not fit.
+    fn choose(&mut self, pods: &[SizedPod]) -> bool {
         let mut heap: BinaryHeap<Reverse<(Cost, u32, usize)>> = BinaryHeap::new();
         let mut size = 0;
-        for &(wanted, pod) in pods {
-            if wanted != size {
-                size = wanted;
+        for &(pod_size, pod) in pods {
+            if pod_size != size {
+                size = pod_size;
                 heap = (0..self.bins.len())
-                    .filter_map(|at| self.entry(at, size))
+                    .filter_map(|at| self.heap_entry(at, size))
                     .collect();
             }
             let (at, chosen) = loop {
                 let Some(Reverse((cost, room, at))) = heap.pop() else {
                     return false;
                 };
-                // What was written down may be out of date.
-                let Some((now, chosen)) = self.bins[at].quote(size, &self.victims) else {
+                // The entry may be out of date.
+                let Some((cost_now, chosen)) = self.bins[at].cheapest_victims(size, &self.victims) else {
                     continue;
                 };
-                if (now, self.bins[at].room(&self.victims)) == (cost, room) {
+                let room_now = self.bins[at].room(&self.victims);
+                if (cost_now, room_now) == (cost, room) {
                     break (at, chosen);
                 }
-                heap.push(Reverse((now, self.bins[at].room(&self.victims), at)));
+                heap.push(Reverse((cost_now, room_now, at)));
             };
             self.bins[at].taken += size;
             self.bins[at].pods.push(pod);
-            heap.extend(self.entry(at, size));
+            heap.extend(self.heap_entry(at, size));
             for victim in chosen {
                 self.victims.insert(victim);
-                heap.extend(
-                    self.places_of(victim)
-                        .iter()
-                        .filter_map(|(_, place)| self.entry(*place, size)),
-                );
+                let places = self.places_of(victim).iter();
+                heap.extend(places.filter_map(|(_, place)| self.heap_entry(*place, size)));
             }
         }
         true
     }
 
-    /// The bins a group is in.
+    /// Returns the bins that a group is in.
     fn places_of(&self, group: u32) -> &[(u32, usize)] {
         let from = self.places.partition_point(|(g, _)| *g < group);
         let to = self.places.partition_point(|(g, _)| *g <= group);
         &self.places[from..to]
     }
 
-    /// Cost first, then the fullest bin.
-    fn entry(&self, at: usize, size: u32) -> Option<Reverse<(Cost, u32, usize)>> {
-        let (cost, _) = self.bins[at].quote(size, &self.victims)?;
+    /// Returns the sort key of a bin: lowest cost first, then least room.
+    fn heap_entry(&self, at: usize, size: u32) -> Option<Reverse<(Cost, u32, usize)>> {
+        let (cost, _) = self.bins[at].cheapest_victims(size, &self.victims)?;
         Some(Reverse((cost, self.bins[at].room(&self.victims), at)))
     }
 
-    /// Packs as if everybody who may be thrown out were: for groups of several sizes that just fit.
-    fn pack_all(&mut self, pods: &[Sized]) -> Option<()> {
+    /// Packs the pods as if all possible victims were preempted, for groups of several sizes that barely fit.
+    fn pack_all(&mut self, pods: &[SizedPod]) -> Option<()> {
         self.victims = self.places.iter().map(|(group, _)| *group).collect();
         for bin in &mut self.bins {
             bin.taken = 0;
@@ -305,31 +311,17 @@ impl Plan {
         Some(())
     }
 
-    /// Lets everybody stay who need not go, the dearest first.
-    fn spare_the_superfluous(&mut self) {
-        let mut order: Vec<(Cost, u32)> = Vec::new();
-        for bin in &self.bins {
-            order.extend(
-                bin.tenants
-                    .iter()
-                    .filter(|t| self.victims.contains(&t.1))
-                    .map(|t| (t.0, t.1)),
-            );
-        }
+    /// Removes victims that need not be preempted, the most expensive first.
+    fn drop_unneeded_victims(&mut self) {
+        let tenants = self.bins.iter().flat_map(|bin| &bin.tenants);
+        let chosen = tenants.filter(|t| self.victims.contains(&t.group));
+        let mut order: Vec<(Cost, u32)> = chosen.map(|t| (t.cost, t.group)).collect();
         order.sort_unstable();
         order.dedup();
         for (_, victim) in order.into_iter().rev() {
             self.victims.remove(&victim);
-            let fits = |at: &usize| {
-                let bin = &self.bins[*at];
-                let freed = bin
-                    .tenants
-                    .iter()
-                    .filter(|t| self.victims.contains(&t.1))
-                    .map(|t| t.2);
-                bin.free + freed.sum::<u32>() >= bin.taken
-            };
-            if !self.places_of(victim).iter().map(|(_, at)| at).all(fits) {
+            let mut places = self.places_of(victim).iter().map(|(_, at)| &self.bins[*at]);
+            if !places.all(|bin| bin.capacity(&self.victims) >= bin.taken) {
                 self.victims.insert(victim);
             }
         }

@@ -1,39 +1,58 @@
-//! Room in a virtual cluster without disturbing anybody in it.
+//! Finds room in a view of a virtual cluster without preempting any guaranteed group.
 
 use smallvec::SmallVec;
 
 use super::pack::pack;
-use super::{Bin, Use};
-use crate::layout::{Level, SlotId, ViewId};
-use crate::request::Terms;
+use super::{Bin, BinAssignment, SizedPod};
+use crate::layout::{ChainId, Level, SlotId, ViewId};
+use crate::request::PlacementOptions;
 use crate::state::Cells;
 
-/// A pod: its size and its number in the request.
-pub(crate) type Sized = (u32, u32);
+/// Gets each bin with its free leaves. Returns the leaves that a later bin must have, or `None` to stop.
+type BinVisitor<'v> = &'v mut dyn FnMut(Bin, u32) -> Option<u32>;
 
-impl Cells {
-    /// Bins for all pods, smallest first, or nothing. Partly used machines come first, the fullest that fits; then idle
-    /// machines of cells that are in use; then cells that are not.
-    pub(crate) fn fit(&self, view: ViewId, pods: &[Sized], terms: &Terms<'_>) -> Option<Vec<Use>> {
-        let uses = self.sweep(view, pods, terms);
-        let placed: usize = uses.iter().map(|u| u.pods.len()).sum();
-        if placed == pods.len() {
-            return Some(uses);
+/// Searches the bins of one view.
+pub(super) struct BinFinder<'a> {
+    pub(super) cells: &'a Cells,
+    pub(super) view: ViewId,
+    pub(super) options: &'a PlacementOptions<'a>,
+}
+
+impl BinFinder<'_> {
+    fn chain(&self) -> ChainId {
+        self.cells.layout.views[self.view.index()].chain
+    }
+
+    fn assignment(&self, bin: Bin, pods: SmallVec<[u32; 8]>) -> BinAssignment {
+        BinAssignment {
+            view: self.view,
+            chain: self.chain(),
+            bin,
+            pods,
         }
-        let mixed = pods.first().map(|p| p.0) != pods.last().map(|p| p.0);
-        if mixed {
-            self.fit_exactly(view, pods, terms)
+    }
+
+    /// Assigns all pods, given smallest first, to bins. Partly used machines come first, the fullest that fits; then idle
+    /// machines of bound slots; then slots that are not bound. Returns `None` if not all pods fit.
+    pub(super) fn fit(&self, pods: &[SizedPod]) -> Option<Vec<BinAssignment>> {
+        let assignments = self.sweep(pods);
+        let placed: usize = assignments.iter().map(|a| a.pods.len()).sum();
+        if placed == pods.len() {
+            return Some(assignments);
+        }
+        let has_many_sizes = pods.first().map(|p| p.0) != pods.last().map(|p| p.0);
+        if has_many_sizes {
+            self.fit_exactly(pods)
         } else {
             None
         }
     }
 
-    /// One pass over all bins, placing as many pods as fit in order.
-    pub(crate) fn sweep(&self, view: ViewId, pods: &[Sized], terms: &Terms<'_>) -> Vec<Use> {
-        let mut uses = Vec::new();
+    /// Assigns as many pods as fit, in order, in one pass over all bins.
+    pub(super) fn sweep(&self, pods: &[SizedPod]) -> Vec<BinAssignment> {
+        let mut assignments = Vec::new();
         let mut next = 0;
-        let chain = self.layout.views[view.index()].chain;
-        self.each_bin(view, pods[0].0, terms, &mut |bin, room| {
+        self.visit_bins(pods[0].0, &mut |bin, room| {
             let mut room = room;
             let mut taken = SmallVec::new();
             while next < pods.len() && pods[next].0 <= room {
@@ -42,26 +61,21 @@ impl Cells {
                 next += 1;
             }
             if !taken.is_empty() {
-                uses.push(Use {
-                    view: Some(view),
-                    chain,
-                    bin,
-                    pods: taken,
-                });
+                assignments.push(self.assignment(bin, taken));
             }
-            // What the smallest pod left cannot take, no later one can.
+            // A bin too small for the next pod is too small for all later ones.
             (next < pods.len()).then(|| pods[next].0)
         });
-        uses
+        assignments
     }
 
-    /// Bins for pods of several sizes, by search.
-    fn fit_exactly(&self, view: ViewId, pods: &[Sized], terms: &Terms<'_>) -> Option<Vec<Use>> {
+    /// Assigns pods of several sizes by search.
+    fn fit_exactly(&self, pods: &[SizedPod]) -> Option<Vec<BinAssignment>> {
         let mut bins: Vec<(Bin, u32)> = Vec::new();
         let mut seen: Vec<usize> = Vec::new();
         let number = pods.len();
-        self.each_bin(view, pods[0].0, terms, &mut |bin, room| {
-            // As many equal bins as there are pods are enough.
+        self.visit_bins(pods[0].0, &mut |bin, room| {
+            // More bins of equal room than there are pods do not help.
             if seen.len() <= room as usize {
                 seen.resize(room as usize + 1, 0);
             }
@@ -71,111 +85,111 @@ impl Cells {
             }
             Some(pods[0].0)
         });
-        let chain = self.layout.views[view.index()].chain;
         let rooms: Vec<u32> = bins.iter().map(|(_, room)| *room).collect();
-        let descending: Vec<Sized> = pods.iter().rev().copied().collect();
+        let descending: Vec<SizedPod> = pods.iter().rev().copied().collect();
         let sizes: Vec<u32> = descending.iter().map(|p| p.0).collect();
         let chosen = pack(&rooms, &sizes)?;
-        let mut uses: Vec<Use> = bins
+        let mut assignments: Vec<BinAssignment> = bins
             .iter()
-            .map(|(bin, _)| Use {
-                view: Some(view),
-                chain,
-                bin: *bin,
-                pods: SmallVec::new(),
-            })
+            .map(|(bin, _)| self.assignment(*bin, SmallVec::new()))
             .collect();
         for (bin, pod) in chosen.into_iter().zip(descending) {
-            uses[bin].pods.push(pod.1);
+            assignments[bin].pods.push(pod.1);
         }
-        uses.retain(|u| !u.pods.is_empty());
-        Some(uses)
+        assignments.retain(|a| !a.pods.is_empty());
+        Some(assignments)
     }
 
-    /// Shows every bin with room for `least` leaves, in order. The visitor answers what has to fit from then on, or that
-    /// it has seen enough.
-    fn each_bin(
-        &self,
-        view: ViewId,
-        least: u32,
-        terms: &Terms<'_>,
-        visit: &mut dyn FnMut(Bin, u32) -> Option<u32>,
-    ) {
-        let spec = &self.layout.views[view.index()];
-        let (state, chain) = (&self.views[view.index()], spec.chain);
-        let layout = self.layout.chain(chain);
-        let mut least = least;
-        for (at, slot) in terms.slots.iter().enumerate() {
-            let again = terms.slots[..at].contains(slot);
-            if !again && self.layout.slots[slot.index()].view == view {
-                match self.bins_of(*slot, least, terms, visit) {
-                    Some(more) => least = more,
-                    None => return,
-                }
+    /// Visits every bin with room for `least` leaves, in order of preference.
+    fn visit_bins(&self, least: u32, visit: BinVisitor<'_>) {
+        // Whether the visitor stopped early does not matter here.
+        let _ = self.visit_until_stopped(least, visit);
+    }
+
+    fn visit_until_stopped(&self, least: u32, visit: BinVisitor<'_>) -> Option<u32> {
+        let least = self.visit_preferred_slots(least, visit)?;
+        let least = self.visit_partly_used(least, visit)?;
+        let least = self.visit_small_unbound(least, visit)?;
+        self.visit_machines(least, visit)
+    }
+
+    fn visit_preferred_slots(&self, mut least: u32, visit: BinVisitor<'_>) -> Option<u32> {
+        let slots = self.options.slots;
+        for (at, slot) in slots.iter().enumerate() {
+            let is_repeated = slots[..at].contains(slot);
+            if !is_repeated && self.cells.view_of(*slot) == self.view {
+                least = self.visit_slot(*slot, least, visit)?;
             }
         }
-        let later = |slot: u32| !terms.slots.contains(&SlotId(slot));
-        for &(room, slot, level, index) in state.partial.range((least, 0, 0, 0)..) {
+        Some(least)
+    }
+
+    /// Whether a slot was not visited with the preferred ones.
+    fn is_left(&self, slot: u32) -> bool {
+        !self.options.slots.contains(&SlotId(slot))
+    }
+
+    fn visit_partly_used(&self, mut least: u32, visit: BinVisitor<'_>) -> Option<u32> {
+        let chain = self.chain();
+        let layout = self.cells.layout.chain(chain);
+        let partial = &self.cells.views[self.view.index()].partial;
+        for &(room, slot, level, index) in partial.range((least, 0, 0, 0)..) {
             let node = layout.ancestor(index, level as Level, layout.node_level);
-            if room < least || !later(slot) || !self.allowed(chain, node, terms) {
-                continue;
-            }
-            match visit(Bin::Cell(level as Level, index), room) {
-                Some(more) => least = more,
-                None => return,
+            if room >= least && self.is_left(slot) && self.cells.is_node_allowed(chain, node, self.options) {
+                least = visit(Bin::Cell(level as Level, index), room)?;
             }
         }
-        for level in 0..layout.node_level {
-            for slot in state.unbound[level].iter().filter(|s| later(**s)) {
+        Some(least)
+    }
+
+    /// Visits slots below the machine level that are not bound.
+    fn visit_small_unbound(&self, mut least: u32, visit: BinVisitor<'_>) -> Option<u32> {
+        let layout = self.cells.layout.chain(self.chain());
+        let unbound = &self.cells.views[self.view.index()].unbound;
+        for (level, unbound) in unbound.iter().enumerate().take(layout.node_level) {
+            for slot in unbound.iter().filter(|s| self.is_left(**s)) {
                 if layout.leaves[level] < least {
                     break;
                 }
-                match visit(Bin::Fresh(SlotId(*slot)), layout.leaves[level]) {
-                    Some(more) => least = more,
-                    None => return,
-                }
+                least = visit(Bin::Fresh(SlotId(*slot)), layout.leaves[level])?;
             }
         }
+        Some(least)
+    }
+
+    /// Visits idle machines of bound slots, then the machines of slots that are not bound.
+    fn visit_machines(&self, mut least: u32, visit: BinVisitor<'_>) -> Option<u32> {
+        let layout = self.cells.layout.chain(self.chain());
+        let state = &self.cells.views[self.view.index()];
         let room = layout.node_leaves();
-        if room < least {
-            return;
-        }
-        for slot in state.roomy.iter().filter(|s| later(**s)) {
-            for _ in 0..self.idle_nodes(SlotId(*slot), terms) {
+        let idle = state.slots_with_idle_nodes.iter();
+        for slot in idle.copied().filter(|s| self.is_left(*s)).map(SlotId) {
+            for _ in 0..self.idle_nodes(slot) {
                 if room < least {
-                    return;
+                    return None;
                 }
-                match visit(Bin::Idle(SlotId(*slot)), room) {
-                    Some(more) => least = more,
-                    None => return,
-                }
+                least = visit(Bin::Idle(slot), room)?;
             }
         }
         for level in layout.node_level..=layout.top() {
-            for slot in state.unbound[level].iter().filter(|s| later(**s)) {
+            let unbound = state.unbound[level].iter();
+            for slot in unbound.copied().filter(|s| self.is_left(*s)).map(SlotId) {
                 for _ in 0..layout.cells_in(level, layout.node_level) {
                     if room < least {
-                        return;
+                        return None;
                     }
-                    match visit(Bin::Fresh(SlotId(*slot)), room) {
-                        Some(more) => least = more,
-                        None => return,
-                    }
+                    least = visit(Bin::Fresh(slot), room)?;
                 }
             }
         }
+        Some(least)
     }
 
-    /// Shows the bins of one slot, partly used ones first.
-    fn bins_of(
-        &self,
-        slot: SlotId,
-        least: u32,
-        terms: &Terms<'_>,
-        visit: &mut dyn FnMut(Bin, u32) -> Option<u32>,
-    ) -> Option<u32> {
-        let spec = &self.layout.slots[slot.index()];
-        let (state, layout) = (&self.views[spec.view.index()], self.layout.chain(spec.chain));
+    /// Visits the bins of one slot, partly used ones first.
+    fn visit_slot(&self, slot: SlotId, mut least: u32, visit: BinVisitor<'_>) -> Option<u32> {
+        let spec = &self.cells.layout.slots[slot.index()];
+        let layout = self.cells.layout.chain(spec.chain);
+        let state = &self.cells.views[spec.view.index()];
         let (whole, machines) = match spec.level < layout.node_level {
             true => (layout.leaves[spec.level], 1),
             false => (
@@ -183,7 +197,6 @@ impl Cells {
                 layout.cells_in(spec.level, layout.node_level),
             ),
         };
-        let mut least = least;
         if state.unbound[spec.level].contains(&slot.0) {
             for _ in 0..machines {
                 if whole >= least {
@@ -194,12 +207,13 @@ impl Cells {
         }
         for &(room, owner, level, index) in state.partial.range((least, 0, 0, 0)..) {
             let node = layout.ancestor(index, level as Level, layout.node_level);
-            if owner == slot.0 && room >= least && self.allowed(spec.chain, node, terms) {
+            if owner == slot.0 && room >= least && self.cells.is_node_allowed(spec.chain, node, self.options)
+            {
                 least = visit(Bin::Cell(level as Level, index), room)?;
             }
         }
-        if state.roomy.contains(&slot.0) {
-            for _ in 0..self.idle_nodes(slot, terms) {
+        if state.slots_with_idle_nodes.contains(&slot.0) {
+            for _ in 0..self.idle_nodes(slot) {
                 if whole >= least {
                     least = visit(Bin::Idle(slot), whole)?;
                 }
@@ -208,17 +222,18 @@ impl Cells {
         Some(least)
     }
 
-    /// Idle machines of a bound slot that may be used.
-    fn idle_nodes(&self, slot: SlotId, terms: &Terms<'_>) -> u32 {
-        if terms.machines.is_none() {
-            return self.slots[slot.index()].idle;
+    /// Returns the number of idle machines of a bound slot that may be used.
+    fn idle_nodes(&self, slot: SlotId) -> u32 {
+        let state = &self.cells.slots[slot.index()];
+        if self.options.machines.is_none() {
+            return state.idle;
         }
-        let spec = &self.layout.slots[slot.index()];
-        let layout = self.layout.chain(spec.chain);
-        let nodes = layout.inside(self.slots[slot.index()].cell, spec.level, layout.node_level);
-        let idle = self.chains[spec.chain.index()]
-            .idle
-            .iter_in(nodes.start, nodes.end);
-        idle.filter(|n| self.allowed(spec.chain, *n, terms)).count() as u32
+        let spec = &self.cells.layout.slots[slot.index()];
+        let layout = self.cells.layout.chain(spec.chain);
+        let nodes = layout.inside(state.cell, spec.level, layout.node_level);
+        let idle = &self.cells.chains[spec.chain.index()].idle;
+        idle.iter_in(nodes.start, nodes.end)
+            .filter(|n| self.cells.is_node_allowed(spec.chain, *n, self.options))
+            .count() as u32
     }
 }

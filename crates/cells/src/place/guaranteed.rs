@@ -1,181 +1,176 @@
-//! Groups that use what their virtual cluster owns.
+//! Places groups in the cells of their virtual cluster.
 
-use super::fit::Sized;
-use super::{Picked, Use};
+use super::evict::Evictor;
+use super::fit::BinFinder;
+use super::{BinAssignment, PlacedPod, Placer, SizedPod, ascending};
 use crate::group::{Downgrade, GroupId, GroupState};
-use crate::layout::{ChainId, VcId, ViewId};
-use crate::request::{Part, Request, Target, Terms, Wait};
-use crate::state::{Cells, Mark};
+use crate::layout::{SlotId, ViewId};
+use crate::request::{PodSet, WaitReason};
+use crate::state::NONE;
 
-/// How often a plan is made anew after somebody was downgraded or a claim was given up.
-const ROUNDS: usize = 64;
+/// How often a plan is made again after a group was downgraded or a claim was cancelled.
+const MAX_ROUNDS: usize = 64;
 
-impl Cells {
-    pub(crate) fn place_guaranteed(
+impl Placer<'_> {
+    pub(super) fn place_guaranteed(
         &mut self,
         id: GroupId,
-        request: &Request,
-        part: &Part,
-        terms: &Terms<'_>,
-    ) -> Result<Vec<Picked>, Wait> {
-        let views = self.views_for(request.vc, part.target);
-        let pods = ascending(&part.pods);
-        let mark = Mark(self.log.len());
-        // With a choice of chains, one where nobody is disturbed is better than one where somebody is.
+        set: &PodSet,
+    ) -> Result<Vec<PlacedPod>, WaitReason> {
+        let views = self.cells.layout.views_for(self.request.vc, set.target);
+        let pods = ascending(&set.pods);
+        let start = self.cells.log_position();
+        // With a choice of chains, one without victims is better than one with victims.
         if views.len() > 1 {
             for view in &views {
-                if let Some(uses) = self.fit(*view, &pods, terms)
-                    && let Ok(picked) = self.realise(&uses, &part.pods, &[], terms)
-                    && self.users_of(&picked).is_empty()
+                if let Some(assignments) = self.finder(*view).fit(&pods)
+                    && let Ok(placed) = self.bind_and_pick(&assignments, &set.pods, &[])
+                    && self.cells.occupants_of(&placed).is_empty()
                 {
-                    return Ok(picked);
+                    return Ok(placed);
                 }
-                self.rollback(mark);
+                self.cells.rollback(start);
             }
         }
         let mut wait = None;
         for view in &views {
-            match self.place_in(id, *view, request, part, &pods, terms) {
-                Ok(picked) => return Ok(picked),
+            match self.place_in_view(id, *view, set, &pods) {
+                Ok(placed) => return Ok(placed),
                 Err(reason) => {
-                    self.rollback(mark);
-                    // The last chain tells, unless an earlier one was closer.
-                    if !matches!(wait, Some(Wait::NoHealthyCell { .. })) {
+                    self.cells.rollback(start);
+                    // The reason of the last chain is reported, unless an earlier one lacked only healthy machines.
+                    if !matches!(wait, Some(WaitReason::NoHealthyCell { .. })) {
                         wait = Some(reason);
                     }
                 }
             }
         }
-        if request.several_chains && views.len() > 1 {
-            let picked = self.spread(&views, part, &pods, terms);
-            match picked {
-                Some(picked) => return Ok(picked),
-                None => self.rollback(mark),
+        if self.request.may_span_chains && views.len() > 1 {
+            match self.spread(&views, set, &pods) {
+                Some(placed) => return Ok(placed),
+                None => self.cells.rollback(start),
             }
         }
-        Err(wait.unwrap_or(Wait::NoRoom {
+        Err(wait.unwrap_or(WaitReason::NoRoom {
             borrower: false,
-            asked: part.pods.iter().sum(),
+            asked: set.pods.iter().sum(),
             available: 0,
             unusable: 0,
         }))
     }
 
-    /// The parts of a virtual cluster a target may use, in the order they are tried.
-    pub(crate) fn views_for(&self, vc: VcId, target: Target) -> Vec<ViewId> {
-        let vc = &self.layout.vcs[vc.index()];
-        match target {
-            Target::Pinned(view) => vec![view],
-            Target::Leaf(_) | Target::Any => {
-                let chains = self.chains_for(target);
-                chains.iter().filter_map(|c| vc.views.get(c).copied()).collect()
-            }
+    fn finder(&self, view: ViewId) -> BinFinder<'_> {
+        BinFinder {
+            cells: self.cells,
+            view,
+            options: self.options,
         }
     }
 
-    /// The chains a target may use, in the order they are tried.
-    pub(crate) fn chains_for(&self, target: Target) -> Vec<ChainId> {
-        match target {
-            Target::Leaf(leaf) => self.layout.chains_of[leaf.index()].clone(),
-            Target::Any => self.layout.chains_of.iter().flatten().copied().collect(),
-            Target::Pinned(view) => vec![self.layout.views[view.index()].chain],
-        }
-    }
-
-    /// A place in one chain: as it is, or with lower priorities giving way.
-    fn place_in(
+    /// Places pods in one view, preempting lower priorities if necessary.
+    fn place_in_view(
         &mut self,
         id: GroupId,
         view: ViewId,
-        request: &Request,
-        part: &Part,
-        pods: &[Sized],
-        terms: &Terms<'_>,
-    ) -> Result<Vec<Picked>, Wait> {
-        for _ in 0..ROUNDS {
-            if let Some(uses) = self.fit(view, pods, terms) {
-                return self.realise(&uses, &part.pods, &[], terms);
+        set: &PodSet,
+        pods: &[SizedPod],
+    ) -> Result<Vec<PlacedPod>, WaitReason> {
+        for _ in 0..MAX_ROUNDS {
+            if let Some(assignments) = self.finder(view).fit(pods) {
+                return self.bind_and_pick(&assignments, &set.pods, &[]);
             }
-            let Some((uses, victims)) = self.evict(id, view, pods, request.priority, terms) else {
-                return Err(self.no_room(view, request.priority, part, terms));
+            let evictor = Evictor {
+                cells: self.cells,
+                group: id,
+                view,
+                priority: self.request.priority,
+                options: self.options,
             };
-            if !self.make_way(request.key, &victims) {
-                return self.realise(&uses, &part.pods, &victims, terms);
+            let Some((assignments, victims)) = evictor.plan(pods) else {
+                return Err(self.no_room(view, set));
+            };
+            if !self.downgrade_or_cancel(&victims) {
+                return self.bind_and_pick(&assignments, &set.pods, &victims);
             }
         }
-        Err(self.no_room(view, request.priority, part, terms))
+        Err(self.no_room(view, set))
     }
 
-    /// Downgrades those who may be, and cancels claims. True if anything changed, so that the plan has to be made anew.
-    fn make_way(&mut self, key: u64, victims: &[u32]) -> bool {
-        let mut changed = false;
+    /// Downgrades victims that allow it, and cancels claims of victims that have not started. Returns whether anything
+    /// changed, so that the plan has to be made again.
+    fn downgrade_or_cancel(&mut self, victims: &[u32]) -> bool {
+        let mut has_changed = false;
         for victim in victims {
-            let group = self.group_at(*victim);
+            let group = self.cells.group_at(*victim);
             if group.state == GroupState::Preempting {
-                self.drop_claims(GroupId(*victim));
-                changed = true;
+                self.cells.drop_claims(GroupId(*victim));
+                has_changed = true;
             } else if group.lazy && group.state == GroupState::Allocated {
-                self.downgrade(GroupId(*victim), Downgrade { by: key });
-                changed = true;
+                let by = self.request.key;
+                self.cells.downgrade(GroupId(*victim), Downgrade { by });
+                has_changed = true;
             }
         }
-        changed
+        has_changed
     }
 
     /// Spreads pods over several chains.
-    fn spread(
-        &mut self,
-        views: &[ViewId],
-        part: &Part,
-        pods: &[Sized],
-        terms: &Terms<'_>,
-    ) -> Option<Vec<Picked>> {
+    fn spread(&mut self, views: &[ViewId], set: &PodSet, pods: &[SizedPod]) -> Option<Vec<PlacedPod>> {
         let mut left = pods.to_vec();
-        let mut all: Vec<Use> = Vec::new();
+        let mut all: Vec<BinAssignment> = Vec::new();
         for view in views {
             if left.is_empty() {
                 break;
             }
-            let uses = self.sweep(*view, &left, terms);
-            left.retain(|(_, pod)| !uses.iter().any(|u| u.pods.contains(pod)));
-            all.extend(uses);
+            let assignments = self.finder(*view).sweep(&left);
+            left.retain(|(_, pod)| !assignments.iter().any(|a| a.pods.contains(pod)));
+            all.extend(assignments);
         }
         if !left.is_empty() {
             return None;
         }
-        let picked = self.realise(&all, &part.pods, &[], terms).ok()?;
-        Some(picked)
+        self.bind_and_pick(&all, &set.pods, &[]).ok()
     }
 
-    fn no_room(&self, view: ViewId, priority: i16, part: &Part, terms: &Terms<'_>) -> Wait {
-        let spec = &self.layout.views[view.index()];
-        let state = &self.views[view.index()];
-        let lower: u32 = state.used_at.range(..priority).map(|(_, n)| *n).sum();
+    fn no_room(&self, view: ViewId, set: &PodSet) -> WaitReason {
+        let spec = &self.cells.layout.views[view.index()];
+        let state = &self.cells.views[view.index()];
+        let lower: u32 = state
+            .used_at
+            .range(..self.request.priority)
+            .map(|(_, n)| *n)
+            .sum();
         let available = spec.leaves - state.used_at.values().sum::<u32>() + lower;
         let mut unusable = 0;
-        if self.chains[spec.chain.index()].bad_nodes > 0 || terms.machines.is_some() {
+        if self.cells.chains[spec.chain.index()].bad_nodes > 0 || self.options.machines.is_some() {
             for slot in &spec.slots {
-                unusable += self.unusable_in(*slot, terms);
+                unusable += self.unusable_in(*slot);
             }
         }
-        Wait::NoRoom {
+        WaitReason::NoRoom {
             borrower: false,
-            asked: part.pods.iter().sum(),
+            asked: set.pods.iter().sum(),
             available,
             unusable,
         }
     }
-}
 
-/// Sizes with their numbers, smallest first.
-pub(crate) fn ascending(sizes: &[u32]) -> Vec<Sized> {
-    let mut pods: Vec<Sized> = sizes
-        .iter()
-        .enumerate()
-        .map(|(at, size)| (*size, at as u32))
-        .collect();
-    if !pods.is_sorted() {
-        pods.sort_unstable();
+    /// Returns the number of leaves of a slot that are not used and on machines that must not be used.
+    fn unusable_in(&self, slot: SlotId) -> u32 {
+        let cells = &self.cells;
+        let spec = &cells.layout.slots[slot.index()];
+        let cell = cells.slots[slot.index()].cell;
+        if cell == NONE {
+            return 0;
+        }
+        let layout = cells.layout.chain(spec.chain);
+        let size = layout.node_leaves();
+        let leaves = layout.inside(cell, spec.level, 0);
+        leaves
+            .filter(|leaf| {
+                let is_used = cells.owner(spec.chain, *leaf).is_some_and(|(_, p)| p >= 0);
+                !is_used && !cells.is_node_allowed(spec.chain, leaf / size, self.options)
+            })
+            .count() as u32
     }
-    pods
 }

@@ -1,23 +1,30 @@
-//! Deciding where a group goes: one transaction, kept or undone.
+//! Places a group: one transaction that is committed or rolled back.
 
+mod bind;
+mod cell_search;
 mod evict;
 mod fit;
 mod guaranteed;
-mod leaves;
-mod map;
+mod opportunistic;
 mod pack;
-mod roaming;
+mod pick_leaves;
 
 use smallvec::SmallVec;
 
 use crate::group::{GUARANTEED_MAX, Group, GroupId, GroupState, OPPORTUNISTIC, Pod};
 use crate::layout::{ChainId, Level, SlotId, ViewId};
-use crate::request::{Denied, Outcome, Part, Refusal, Request, Target, Terms, Wait};
-use crate::state::{Cells, Mark, NONE};
+use crate::request::{
+    Outcome, PlacementError, PlacementOptions, PodSet, Refusal, Request, Target, WaitReason,
+};
+use crate::state::{Cells, NONE};
+use crate::undo::Savepoint;
 
-/// Where pods can go: a machine, or a cell below one.
+/// A pod as (size, index in its pod set).
+type SizedPod = (u32, u32);
+
+/// Room for pods: a machine, or a cell below one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bin {
+enum Bin {
     /// This cell, bound and partly used.
     Cell(Level, u32),
     /// Some idle machine in a bound slot.
@@ -26,87 +33,97 @@ pub(crate) enum Bin {
     Fresh(SlotId),
 }
 
-/// Pods that go into one bin, as numbers into the sizes of the part.
+/// Pods assigned to one bin, as indices into the pod set.
 #[derive(Debug, Clone)]
-pub(crate) struct Use {
-    pub(crate) view: Option<ViewId>,
-    pub(crate) chain: ChainId,
-    pub(crate) bin: Bin,
-    pub(crate) pods: SmallVec<[u32; 8]>,
+struct BinAssignment {
+    view: ViewId,
+    chain: ChainId,
+    bin: Bin,
+    pods: SmallVec<[u32; 8]>,
 }
 
 /// A pod with its leaves.
 #[derive(Debug, Clone)]
-pub(crate) struct Picked {
-    pub(crate) pod: u32,
-    pub(crate) chain: ChainId,
-    pub(crate) home: Option<(ViewId, Level)>,
-    pub(crate) leaves: SmallVec<[u32; 8]>,
+struct PlacedPod {
+    /// Index in the pod set.
+    index: u32,
+    chain: ChainId,
+    home: Option<(ViewId, Level)>,
+    leaves: SmallVec<[u32; 8]>,
 }
 
-/// A decision that is not yet kept. Dropped, it leaves no trace.
+/// A placement that is not yet committed. Dropping it rolls it back.
 #[derive(Debug)]
-pub struct Attempt<'a> {
+pub struct TentativePlacement<'a> {
     cells: &'a mut Cells,
-    mark: Mark,
+    start: Savepoint,
     group: GroupId,
     outcome: Outcome,
-    done: bool,
+    is_committed: bool,
 }
 
-impl Attempt<'_> {
-    /// What would happen.
+impl TentativePlacement<'_> {
+    /// Returns the effect of the placement.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
-    /// The cells as they would be.
+    /// Returns the cells with the placement.
     pub fn cells(&self) -> &Cells {
         self.cells
     }
 
-    /// The group as it would be.
+    /// Returns the placed group.
     pub fn group(&self) -> &Group {
-        self.cells.group(self.group).expect("the attempt made it")
+        self.cells.group(self.group).expect("the placement added it")
     }
 
-    /// Keeps it: the group has its cells, or claims them until its victims have gone.
+    /// Keeps the placement: the group holds its cells, or claims them until its victims are gone.
     pub fn commit(mut self) -> GroupId {
-        self.done = true;
-        self.cells.loosened.clear();
-        self.cells.settled();
+        self.is_committed = true;
+        self.cells.emptied_slots.clear();
+        self.cells.trim_undo_log();
         self.group
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for TentativePlacement<'_> {
     fn drop(&mut self) {
-        if !self.done {
-            self.cells.rollback(self.mark);
+        if !self.is_committed {
+            self.cells.rollback(self.start);
         }
     }
 }
 
 impl Cells {
-    /// Finds a place for a whole group. Nothing is changed unless the attempt is committed.
+    /// Finds a place for a whole group. Nothing is changed unless the placement is committed.
     ///
     /// # Errors
-    /// Why there is none.
-    pub fn attempt(&mut self, request: &Request, terms: &Terms<'_>) -> Result<Attempt<'_>, Denied> {
-        self.validate(request).map_err(Denied::Refused)?;
-        self.within_limit(request).map_err(Denied::Waits)?;
-        let mark = Mark(self.log.len());
-        match self.place_all(request, terms) {
-            Ok((group, outcome)) => Ok(Attempt {
+    /// Why there is no place.
+    pub fn try_place(
+        &mut self,
+        request: &Request,
+        options: &PlacementOptions<'_>,
+    ) -> Result<TentativePlacement<'_>, PlacementError> {
+        self.validate(request).map_err(PlacementError::Refused)?;
+        self.check_user_limit(request).map_err(PlacementError::Wait)?;
+        let start = self.log_position();
+        let mut placer = Placer {
+            cells: self,
+            request,
+            options,
+        };
+        match placer.place() {
+            Ok((group, outcome)) => Ok(TentativePlacement {
                 cells: self,
-                mark,
+                start,
                 group,
                 outcome,
-                done: false,
+                is_committed: false,
             }),
-            Err(denied) => {
-                self.rollback(mark);
-                Err(denied)
+            Err(wait) => {
+                self.rollback(start);
+                Err(PlacementError::Wait(wait))
             }
         }
     }
@@ -117,13 +134,13 @@ impl Cells {
                 found: request.priority,
             });
         }
-        let empty = |p: &Part| p.pods.is_empty() || p.pods.contains(&0);
-        if request.parts.is_empty() || request.parts.iter().any(empty) {
+        let is_empty = |set: &PodSet| set.pods.is_empty() || set.pods.contains(&0);
+        if request.pod_sets.is_empty() || request.pod_sets.iter().any(is_empty) {
             return Err(Refusal::Empty);
         }
         let vc = &self.layout.vcs[request.vc.index()];
-        for part in &request.parts {
-            match part.target {
+        for set in &request.pod_sets {
+            match set.target {
                 Target::Pinned(_) if request.priority < 0 => return Err(Refusal::PinnedOpportunistic),
                 Target::Pinned(view) if !vc.pinned.values().any(|v| *v == view) => {
                     return Err(Refusal::PinnedOfOthers);
@@ -137,7 +154,7 @@ impl Cells {
                             vc: vc.name.clone(),
                             leaf: self.layout.leaf_types[leaf.index()].clone(),
                             owned: if owned.is_empty() {
-                                "none that is not pinned".to_owned()
+                                "only pinned cells or none".to_owned()
                             } else {
                                 owned.join(", ")
                             },
@@ -154,155 +171,109 @@ impl Cells {
         &self.layout.leaf_types[self.layout.chain(chain).leaf_type.index()]
     }
 
-    /// Whether the user may hold that much more.
-    ///
-    /// # Errors
-    /// What the user holds, and may hold.
-    pub fn within_limit(&self, request: &Request) -> Result<(), Wait> {
-        let Some(user) = request.user.filter(|_| request.priority >= 0) else {
-            return Ok(());
-        };
-        let vc = &self.layout.vcs[request.vc.index()];
-        let own = vc.user_limits.get(&self.user_names[user as usize]).copied();
-        let Some(limit) = own.or(vc.leaves_per_user) else {
-            return Ok(());
-        };
-        let held = self.by_user.get(&(request.vc.0, user)).copied().unwrap_or(0);
-        let asked = request.leaves();
-        if held + asked > limit {
-            return Err(Wait::UserLimit { limit, held, asked });
+    /// Returns the groups that occupy the leaves of these pods.
+    fn occupants_of(&self, pods: &[PlacedPod]) -> Vec<GroupId> {
+        let mut groups = Vec::new();
+        for pod in pods {
+            let occupant = &self.chains[pod.chain.index()].occupant;
+            let on_leaves = pod.leaves.iter().map(|leaf| occupant[*leaf as usize]);
+            groups.extend(on_leaves.filter(|o| *o != NONE).map(GroupId));
         }
-        Ok(())
+        groups.sort_unstable();
+        groups.dedup();
+        groups
     }
+}
 
-    fn place_all(&mut self, request: &Request, terms: &Terms<'_>) -> Result<(GroupId, Outcome), Denied> {
-        let id = self.add_group(Group {
-            key: request.key,
-            vc: request.vc,
-            user: request.user,
-            priority: request.priority,
-            lazy: request.lazy,
-            state: GroupState::Allocated,
-            downgraded: None,
-            sequence: 0,
-            pods: Vec::new(),
-        });
+/// Places one request.
+struct Placer<'a> {
+    cells: &'a mut Cells,
+    request: &'a Request,
+    options: &'a PlacementOptions<'a>,
+}
+
+impl Placer<'_> {
+    /// Adds the group and gives it leaves, or claims on leaves of its victims.
+    fn place(&mut self) -> Result<(GroupId, Outcome), WaitReason> {
+        let id = self.cells.add_group(self.request.new_group());
         let mut victims: Vec<GroupId> = Vec::new();
-        let several = request.parts.len() > 1;
-        for part in &request.parts {
-            let mut picked = self.place_part(id, request, part, terms).map_err(Denied::Waits)?;
-            picked.sort_unstable_by_key(|p| p.pod);
-            let found = self.users_of(&picked);
-            let claim = several || !found.is_empty();
-            victims.extend(found);
-            for one in &picked {
-                self.take(id, one, claim);
+        let has_many_sets = self.request.pod_sets.len() > 1;
+        for set in &self.request.pod_sets {
+            let mut pods = if self.request.priority < 0 {
+                self.place_opportunistic(set)?
+            } else {
+                self.place_guaranteed(id, set)?
+            };
+            pods.sort_unstable_by_key(|p| p.index);
+            let occupants = self.cells.occupants_of(&pods);
+            // With several sets, leaves are claimed until it is certain that no set has victims.
+            let claim = has_many_sets || !occupants.is_empty();
+            victims.extend(occupants);
+            for pod in &pods {
+                self.take_leaves(id, pod, claim);
             }
-            for one in picked {
-                self.add_pod(
+            for pod in pods {
+                self.cells.add_pod(
                     id,
                     Pod {
-                        size: part.pods[one.pod as usize],
-                        chain: one.chain,
-                        leaves: one.leaves,
-                        home: one.home,
+                        size: set.pods[pod.index as usize],
+                        chain: pod.chain,
+                        leaves: pod.leaves,
+                        home: pod.home,
                     },
                 );
             }
         }
-        let mut chains: SmallVec<[ChainId; 2]> = self.group_at(id.0).pods.iter().map(|p| p.chain).collect();
+        let pods = &self.cells.group_at(id.0).pods;
+        let mut chains: SmallVec<[ChainId; 2]> = pods.iter().map(|p| p.chain).collect();
         chains.dedup();
         for chain in chains {
-            self.settle(chain);
+            self.cells.update_doomed_slots(chain);
         }
         victims.sort_unstable();
         victims.dedup();
         if victims.is_empty() {
-            if several {
-                self.convert_claims(id);
+            if has_many_sets {
+                self.cells.convert_claims(id);
             }
             return Ok((id, Outcome::Placed));
         }
-        self.mark_group(id, GroupState::Preempting, None);
+        self.cells.set_group_state(id, GroupState::Preempting, None);
         for victim in &victims {
-            let downgraded = self.group_at(victim.0).downgraded;
-            self.mark_group(*victim, GroupState::BeingPreempted, downgraded);
+            let downgraded = self.cells.group_at(victim.0).downgraded;
+            self.cells
+                .set_group_state(*victim, GroupState::BeingPreempted, downgraded);
         }
         Ok((id, Outcome::Preempting { victims }))
     }
 
-    fn place_part(
-        &mut self,
-        id: GroupId,
-        request: &Request,
-        part: &Part,
-        terms: &Terms<'_>,
-    ) -> Result<Vec<Picked>, Wait> {
-        if request.priority < 0 {
-            self.place_roaming(request, part, terms)
-        } else {
-            self.place_guaranteed(id, request, part, terms)
-        }
-    }
-
-    /// The groups that are on these leaves now.
-    fn users_of(&self, picked: &[Picked]) -> Vec<GroupId> {
-        let mut users = Vec::new();
-        for one in picked {
-            let using = &self.chains[one.chain.index()].using;
-            let on = one.leaves.iter().map(|leaf| using[*leaf as usize]);
-            users.extend(on.filter(|u| *u != NONE).map(GroupId));
-        }
-        users.sort_unstable();
-        users.dedup();
-        users
-    }
-
-    /// Gives leaves to a group: at once, or as a claim while others are on some of them.
-    fn take(&mut self, id: GroupId, picked: &Picked, claim: bool) {
-        let using = &self.chains[picked.chain.index()].using;
-        let writes: SmallVec<[_; 8]> = picked
+    /// Makes a group the occupant of leaves, or only their claimant.
+    fn take_leaves(&mut self, id: GroupId, pod: &PlacedPod, claim: bool) {
+        let occupant = &self.cells.chains[pod.chain.index()].occupant;
+        let writes: SmallVec<[_; 8]> = pod
             .leaves
             .iter()
             .map(|leaf| {
                 if claim {
-                    (*leaf, using[*leaf as usize], id.0)
+                    (*leaf, occupant[*leaf as usize], id.0)
                 } else {
                     (*leaf, id.0, NONE)
                 }
             })
             .collect();
-        self.write(picked.chain, &writes);
+        self.cells.write_leaves(pod.chain, &writes);
     }
+}
 
-    /// All claims of a group become its own; nobody is on those leaves any more.
-    pub(crate) fn convert_claims(&mut self, id: GroupId) {
-        let pods: Vec<(ChainId, SmallVec<[u32; 8]>)> = self
-            .group_at(id.0)
-            .pods
-            .iter()
-            .map(|p| (p.chain, p.leaves.clone()))
-            .collect();
-        for (chain, leaves) in pods {
-            let writes: SmallVec<[_; 8]> = leaves.iter().map(|leaf| (*leaf, id.0, NONE)).collect();
-            self.write(chain, &writes);
-        }
+/// Returns pods with their indices, smallest first.
+fn ascending(sizes: &[u32]) -> Vec<SizedPod> {
+    let mut pods: Vec<SizedPod> = sizes
+        .iter()
+        .enumerate()
+        .map(|(at, size)| (*size, at as u32))
+        .collect();
+    if !pods.is_sorted() {
+        pods.sort_unstable();
     }
-
-    /// Whether a machine may be used at all.
-    pub(crate) fn allowed(&self, chain: ChainId, node: u32, terms: &Terms<'_>) -> bool {
-        if self.chains[chain.index()].nodes[node as usize].bad {
-            return false;
-        }
-        terms
-            .machines
-            .is_none_or(|set| set.contains(self.layout.chain(chain).machines[node as usize]))
-    }
-
-    /// What would be lost with a group.
-    pub(crate) fn lost(&self, group: u32, terms: &Terms<'_>) -> u64 {
-        terms
-            .lost
-            .map_or(0, |lost| lost(GroupId(group), self.group_at(group)))
-    }
+    pods
 }

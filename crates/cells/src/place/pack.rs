@@ -1,20 +1,20 @@
-//! Putting pods of several sizes into bins with room: exact for small groups, bounded for large ones.
+//! Packs pods of several sizes into bins: exactly for small groups, by a bounded search for large ones.
 
-/// Steps the search may take before it gives up.
-const BUDGET: u32 = 20_000;
+/// Most steps of the search.
+const MAX_STEPS: u32 = 20_000;
 
-/// Finds a bin for each pod, or tells that there is none. `pods` are sizes, largest first; the answer has one bin for
-/// each. Tight bins are tried first, so the first try is best fit; after that all others, up to a bound.
-pub(crate) fn pack(rooms: &[u32], pods: &[u32]) -> Option<Vec<usize>> {
+/// Returns a bin for each pod, or `None` if no packing was found. `pods` are sizes, largest first. The tightest bins are
+/// tried first, so the first attempt is best fit; then come all other combinations, up to a bound.
+pub(super) fn pack(rooms: &[u32], pods: &[u32]) -> Option<Vec<usize>> {
     let mut search = Search {
         rooms: rooms.to_vec(),
         order: (0..rooms.len()).collect(),
         chosen: Vec::with_capacity(pods.len()),
-        budget: BUDGET,
+        budget: MAX_STEPS,
     };
     let total: u64 = rooms.iter().map(|r| u64::from(*r)).sum();
     let asked: u64 = pods.iter().map(|p| u64::from(*p)).sum();
-    (total >= asked && search.go(pods)).then_some(search.chosen)
+    (total >= asked && search.run(pods)).then_some(search.chosen)
 }
 
 struct Search {
@@ -25,7 +25,7 @@ struct Search {
 }
 
 impl Search {
-    fn go(&mut self, pods: &[u32]) -> bool {
+    fn run(&mut self, pods: &[u32]) -> bool {
         let Some((&size, rest)) = pods.split_first() else {
             return true;
         };
@@ -36,7 +36,7 @@ impl Search {
             .filter(|b| self.rooms[*b] >= size)
             .collect();
         candidates.sort_by_key(|b| (self.rooms[*b], *b));
-        // Bins of equal room are equal: one of them stands for all.
+        // Bins of equal room are interchangeable, so one of them is enough.
         candidates.dedup_by_key(|b| self.rooms[*b]);
         for bin in candidates {
             if self.budget == 0 {
@@ -45,7 +45,7 @@ impl Search {
             self.budget -= 1;
             self.rooms[bin] -= size;
             self.chosen.push(bin);
-            if self.go(rest) {
+            if self.run(rest) {
                 return true;
             }
             self.chosen.pop();
@@ -61,12 +61,12 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_a_greedy_sweep_misses_is_found() {
+    fn a_packing_that_a_greedy_sweep_misses_is_found() {
         assert_eq!(pack(&[3, 4], &[3, 2, 2]), Some(vec![0, 1, 1]));
         assert_eq!(pack(&[3, 3], &[2, 2, 2]), None);
     }
 
-    /// Every way to put pods into bins.
+    /// Tries all ways to put pods into bins.
     fn fits(rooms: &mut Vec<u32>, pods: &[u32]) -> bool {
         let Some((size, rest)) = pods.split_first() else {
             return true;
@@ -84,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn small_groups_are_decided_exactly(
+        fn small_groups_are_packed_exactly(
             mut rooms in prop::collection::vec(0u32..9, 1..5),
             mut pods in prop::collection::vec(1u32..9, 1..7),
         ) {

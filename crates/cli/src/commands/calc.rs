@@ -1,18 +1,17 @@
-//! `dovetail calc FILE...`: averages out of job files.
+//! `dovetail calc FILE...`: averages from job files.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use comfy_table::Cell;
+use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_report::format::{count, grouped};
 use dovetail_report::{Completions, parse_completions};
 use serde_json::{Value, json};
 
 use crate::args::CalcArgs;
-use crate::failure::{Blame, Failure};
-use crate::show;
 
-/// A figure: its heading, its key, and how it is taken.
+/// A metric: its heading, its key, and how it is computed.
 type Figure = (&'static str, &'static str, fn(&Completions) -> f64);
 
 const FIGURES: [Figure; 5] = [
@@ -23,10 +22,10 @@ const FIGURES: [Figure; 5] = [
     ("from first submit", "relative_makespan_s", Completions::span_s),
 ];
 
-/// Reads the files and shows their figures, with ratios to the first.
+/// Reads the files and shows their metrics, with ratios to the first.
 ///
 /// # Errors
-/// Names the file, line and column that is wrong.
+/// Names the file, line and column of the error.
 pub fn run(args: &CalcArgs) -> Result<(), Failure> {
     let mut found: Vec<(String, Completions)> = Vec::new();
     for path in &args.files {
@@ -36,7 +35,7 @@ pub fn run(args: &CalcArgs) -> Result<(), Failure> {
     let first = found[0].1.clone();
     if args.json {
         let all: Vec<Value> = found.iter().map(|(file, c)| as_json(file, c, &first)).collect();
-        return show::print(serde_json::to_string_pretty(&all).or_work()?);
+        return console::print(serde_json::to_string_pretty(&all).or_work()?);
     }
     let several = found.len() > 1;
     let mut headings = vec!["seconds", "jobs"];
@@ -44,7 +43,7 @@ pub fn run(args: &CalcArgs) -> Result<(), Failure> {
         headings.push(heading);
         headings.extend(several.then_some("×"));
     }
-    let mut table = show::table(&headings);
+    let mut table = console::table(&headings);
     let short = short_names(&args.files);
     for (file, (_, completions)) in short.iter().zip(&found) {
         let mut row = vec![Cell::new(file), Cell::new(count(completions.jct_s.len() as u64))];
@@ -54,18 +53,18 @@ pub fn run(args: &CalcArgs) -> Result<(), Failure> {
         }
         table.add_row(row);
     }
-    show::align_numbers(&mut table);
-    show::print(table)?;
+    console::align_numbers(&mut table);
+    console::print(table)?;
     for (file, completions) in found.iter().filter(|(_, c)| c.unfinished > 0) {
-        show::print(format!(
-            "{file}: {} more did not finish and are in no figure",
+        console::print(format!(
+            "{file}: {} more did not finish and are not counted",
             count(completions.unfinished)
         ))?;
     }
     Ok(())
 }
 
-/// The files without the directories and the file name that all of them have.
+/// Returns the paths without the directories and file name that all of them share.
 fn short_names(files: &[PathBuf]) -> Vec<String> {
     let parts: Vec<Vec<_>> = files.iter().map(|f| f.components().collect()).collect();
     let shortest = parts.iter().map(Vec::len).min().unwrap_or(0);
@@ -105,7 +104,7 @@ fn as_json(file: &str, completions: &Completions, first: &Completions) -> Value 
     Value::Object(object)
 }
 
-/// The text of a file, unpacked where its first bytes say so.
+/// Reads a file, decompressing it if its first bytes say so.
 fn unpacked(path: &Path) -> Result<Vec<u8>, Failure> {
     let bytes = std::fs::read(path)
         .map_err(|e| anyhow::anyhow!("cannot read {}: {e}", path.display()))
@@ -118,7 +117,7 @@ fn unpacked(path: &Path) -> Result<Vec<u8>, Failure> {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => zstd::decode_all(bytes.as_slice()).map(|all| text = all),
         _ => return Ok(bytes),
     };
-    let broken = |e| anyhow::anyhow!("{}: damaged or cut short: {e}", path.display());
+    let broken = |e| anyhow::anyhow!("{}: damaged or truncated: {e}", path.display());
     result.map_err(broken).or_request()?;
     Ok(text)
 }
@@ -128,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_keep_what_tells_files_apart() {
+    fn names_keep_what_distinguishes_files() {
         let short = |files: &[&str]| short_names(&files.iter().map(PathBuf::from).collect::<Vec<_>>());
         assert_eq!(
             short(&["/a/b/srtf/job.csv", "/a/b/srsf/job.csv"]),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_model::ClusterSpec;
 use dovetail_model::run::{RunRecord, Summary};
 use dovetail_report::format::{count, span};
 use dovetail_sim::simulate_with;
@@ -9,8 +11,8 @@ use dovetail_workload::Workload;
 use rayon::prelude::*;
 
 use crate::args::{CompareArgs, RunArgs};
-use crate::failure::{Blame, Failure};
-use crate::{progress, scenario, setup, show};
+use crate::comparison::comparison_table;
+use crate::{scenario, setup};
 
 /// The policies when none are given.
 const DEFAULT_POLICIES: &str = "fifo,fifo-backfill,fifo-easy,sjf,srtf,srsf,las,tiresias,gittins";
@@ -25,7 +27,7 @@ struct Cell {
 /// Runs the grid and shows the table.
 ///
 /// # Errors
-/// A request that is wrong, or a run that broke a promise.
+/// If the request is invalid, or a run broke an invariant.
 pub fn run(args: Box<CompareArgs>) -> Result<(), Failure> {
     let CompareArgs {
         scenario,
@@ -68,16 +70,36 @@ pub fn run(args: Box<CompareArgs>) -> Result<(), Failure> {
     }
     if args.json {
         let summaries: Vec<&Summary> = records.iter().map(|r| &r.summary).collect();
-        return show::print(serde_json::to_string_pretty(&summaries).or_work()?);
+        return console::print(serde_json::to_string_pretty(&summaries).or_work()?);
     }
     show_tables(&records, &loads, seeds.len(), policies.len())?;
     if let (Some(dir), false) = (&args.out, args.quiet) {
-        show::print(format!("report: {}", dir.join("report.html").display()))?;
+        console::print(format!("report: {}", dir.join("report.html").display()))?;
     }
     Ok(())
 }
 
-/// All runs, in the order load, seed, policy.
+/// Builds every policy, so that errors are found before the first run starts, and prints warnings.
+fn check_policies(
+    args: &RunArgs,
+    policies: &[String],
+    cluster: &ClusterSpec,
+    workload: &Workload,
+) -> Result<(), Failure> {
+    for policy in policies {
+        let mut config = setup::config(args, cluster.clone(), 1)?;
+        let (policy, _) = setup::policy(policy, args, workload, &mut config)?;
+        if let (Some(warning), false) = (setup::short_turns(&policy, workload, &config), args.quiet) {
+            eprintln!("warning: {warning}");
+        }
+    }
+    if !args.quiet {
+        workload.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    }
+    Ok(())
+}
+
+/// Runs all combinations, in the order load, seed, policy.
 fn run_grid(
     args: &RunArgs,
     policies: &[String],
@@ -91,21 +113,11 @@ fn run_grid(
             workloads.insert((i, *seed), setup::workload(args, &cluster, *load, *seed)?);
         }
     }
-    // Every name is checked before the first run starts.
     let any = workloads
         .values()
         .next()
         .ok_or_else(|| Failure::request("--seeds: expected at least one seed"))?;
-    for policy in policies {
-        let mut config = setup::config(args, cluster.clone(), 1)?;
-        let (policy, _) = setup::policy(policy, args, any, &mut config)?;
-        if let (Some(warning), false) = (setup::short_turns(&policy, any, &config), args.quiet) {
-            eprintln!("warning: {warning}");
-        }
-    }
-    if !args.quiet {
-        any.notes.iter().for_each(|note| eprintln!("note: {note}"));
-    }
+    check_policies(args, policies, &cluster, any)?;
     let mut cells = Vec::new();
     for (i, load) in loads.iter().enumerate() {
         for seed in seeds {
@@ -125,7 +137,7 @@ fn run_grid(
         .iter()
         .map(|(i, c)| workloads[&(*i, c.seed)].jobs.len() as u64)
         .sum();
-    let bar = progress::bar(total, &format!("{} runs", cells.len()), args.quiet);
+    let bar = console::progress_bar(total, &format!("{} runs", cells.len()), args.quiet);
     let results: Vec<Result<RunRecord, Failure>> = cells
         .par_iter()
         .map(|(i, cell)| {
@@ -153,7 +165,7 @@ fn run_grid(
     results.into_iter().collect()
 }
 
-/// One table for each load; with several seeds, means with 95 % confidence.
+/// Prints one table for each load; with several seeds, means with 95 % confidence.
 fn show_tables(
     records: &[RunRecord],
     loads: &[Option<f64>],
@@ -164,7 +176,7 @@ fn show_tables(
         return Ok(());
     };
     let s = &first.summary;
-    show::print(format!(
+    console::print(format!(
         "{}: {} jobs on {} nodes with {} GPUs{}",
         s.trace,
         count(s.jobs),
@@ -179,7 +191,7 @@ fn show_tables(
     for (i, load) in loads.iter().enumerate() {
         let block = &records[i * seeds * policies..(i + 1) * seeds * policies];
         if let (Some(load), true) = (load, loads.len() > 1) {
-            show::print(format!("\nload {load}"))?;
+            console::print(format!("\nload {load}"))?;
         }
         let rows: Vec<(String, Summary)> = (0..policies)
             .map(|p| {
@@ -198,12 +210,12 @@ fn show_tables(
                 (name, mean(&runs))
             })
             .collect();
-        show::print(show::comparison(&rows))?;
+        console::print(comparison_table(&rows))?;
         if seeds > 1 {
-            show::print(confidence(&rows, block, policies))?;
+            console::print(confidence(&rows, block, policies))?;
         }
         let bound = mean(&block.iter().map(|r| &r.summary).collect::<Vec<_>>()).lower_bound_avg_jct_s;
-        show::print(format!(
+        console::print(format!(
             "No schedule of rigid jobs with GPUs of their own can have an average JCT below {}.",
             span(bound)
         ))?;
@@ -211,7 +223,7 @@ fn show_tables(
     Ok(())
 }
 
-/// The mean of each figure over runs with different seeds.
+/// Returns the mean of each metric over runs with different seeds.
 fn mean(runs: &[&Summary]) -> Summary {
     let avg =
         |value: fn(&Summary) -> f64| runs.iter().map(|s| value(s)).sum::<f64>() / runs.len().max(1) as f64;
@@ -235,7 +247,7 @@ fn mean(runs: &[&Summary]) -> Summary {
     }
 }
 
-/// The half width of the 95 % confidence interval of each average JCT.
+/// Returns the half width of the 95 % confidence interval of each average JCT.
 fn confidence(rows: &[(String, Summary)], block: &[RunRecord], policies: usize) -> String {
     let half = |p: usize| {
         let values: Vec<f64> = block

@@ -1,14 +1,14 @@
 //! `dovetail completions SHELL`.
 
 use clap::CommandFactory;
+use dovetail_console::{Failure, OrFailure};
 
 use crate::args::{Cli, CompletionsArgs};
-use crate::failure::{Blame, Failure};
 
 /// Prints the completion script.
 ///
 /// # Errors
-/// When standard output cannot be written.
+/// If standard output is not writable.
 pub fn run(args: &CompletionsArgs) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "dovetail", &mut script);

@@ -1,20 +1,19 @@
-//! `dovetail convert`: job files of other systems as ours.
+//! `dovetail convert`: converts job files of other systems.
 
 use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context;
+use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_jobfile::JobFile;
 use dovetail_openpai::{Mode, Remark};
-use dovetail_web::JobFile;
 
 use crate::args::{ConvertArgs, ConvertFrom, ConvertPaiArgs, FileForm};
-use crate::failure::{Blame, Failure};
-use crate::show;
 
-/// Runs it.
+/// Runs `dovetail convert`.
 ///
 /// # Errors
-/// When the file cannot be read, or is not what it should be: every mistake with its path.
+/// If the file is not readable or invalid; every error is listed with its path.
 pub fn run(args: &ConvertArgs) -> Result<(), Failure> {
     match &args.from {
         ConvertFrom::Pai(args) => pai(args),
@@ -27,33 +26,32 @@ fn pai(args: &ConvertPaiArgs) -> Result<(), Failure> {
         true => Mode::Lenient,
         false => Mode::Strict,
     };
-    let converted = dovetail_web::convert(&text, mode).map_err(|faults| {
-        let lines: Vec<String> = faults.iter().map(|fault| format!("{name}: {fault}")).collect();
+    let file = JobFile::from_openpai(&text, mode).map_err(|faults| {
+        let lines: Vec<String> = faults.0.iter().map(|fault| format!("{name}: {fault}")).collect();
         Failure::request(lines.join("\n"))
     })?;
-    let file = JobFile::from(converted);
     if !args.quiet {
         tell(&file.ignored);
     }
     let keys = file.keys();
-    show::print(match args.output {
+    console::print(match args.output {
         _ if args.json => serde_json::to_string_pretty(&keys).or_work()?,
         FileForm::Json => serde_json::to_string_pretty(&keys).or_work()?,
         FileForm::Yaml => serde_saphyr::to_string(&keys).or_work()?.trim_end().to_owned(),
     })
 }
 
-/// Says what was left out of a file, or is not quite the same, a line each.
+/// Prints what was left out of a file or differs, one line each.
 pub fn tell(remarks: &[Remark]) {
     for remark in remarks {
         eprintln!("note: {remark}");
     }
 }
 
-/// The text of a file and what to call it; `-` is standard input.
+/// Reads a file and returns its text and name; `-` is standard input.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If the file is not readable.
 pub fn read(path: &Path) -> Result<(String, String), Failure> {
     if path.as_os_str() == "-" {
         let mut text = String::new();

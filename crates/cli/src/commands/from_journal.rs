@@ -1,9 +1,10 @@
-//! `dovetail trace from-journal`: the past of a live cluster as a workload, and the simulator held against it.
+//! `dovetail trace from-journal`: the history of a live cluster as a workload, and the simulator compared with it.
 
 use std::path::Path;
 
 use anyhow::Context;
-use dovetail_control::history::{self, History, PastJob};
+use dovetail_cluster::history::{self, History, PastJob};
+use dovetail_console::{self as console, Failure, OrFailure, ScratchFolder};
 use dovetail_engine::Clock;
 use dovetail_model::Time;
 use dovetail_report::format::{count, span};
@@ -13,11 +14,9 @@ use serde::Serialize;
 
 use super::simulate::blame;
 use crate::args::{FromJournalArgs, RunArgs};
-use crate::failure::{Blame, Failure};
-use crate::scratch::Scratch;
-use crate::{setup, show};
+use crate::setup;
 
-/// How far the simulator is from what happened.
+/// Difference between the simulator and what happened.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Fidelity {
     policy: String,
@@ -34,29 +33,32 @@ struct Fidelity {
 /// Writes the trace, or compares.
 ///
 /// # Errors
-/// When the journal cannot be read, or holds no job that ran.
+/// If the journal is not readable, or contains no job that ran.
 pub fn run(args: &FromJournalArgs) -> Result<(), Failure> {
-    let copy = Scratch::new("journal")?;
-    let history = history::read(&args.folder, &copy.0).or_request()?;
+    let copy = ScratchFolder::new("journal").or_work()?;
+    let history = history::read(&args.folder, copy.path()).or_request()?;
     if history.jobs.is_empty() {
         return Err(Failure::request(format!(
-            "{}: no job in it has run to its end",
+            "{}: contains no finished job",
             args.folder.display()
         )));
     }
     let text = native(&history);
     if let Some(out) = &args.out {
         if out.as_os_str() == "-" {
-            return show::print(text.trim_end());
+            return console::print(text.trim_end());
         }
         std::fs::write(out, &text)
             .with_context(|| format!("{}", out.display()))
             .or_work()?;
         let left_out = match history.others {
             0 => String::new(),
-            n => format!("; {} left out that never ran or are not over", count(n as u64)),
+            n => format!(
+                "; {} skipped that never ran or have not finished",
+                count(n as u64)
+            ),
         };
-        show::print(format!(
+        console::print(format!(
             "{}: {} jobs{left_out}",
             out.display(),
             count(history.jobs.len() as u64)
@@ -65,14 +67,14 @@ pub fn run(args: &FromJournalArgs) -> Result<(), Failure> {
     if !args.fidelity {
         return Ok(());
     }
-    let fidelity = compare(&history, &text, &copy.0)?;
+    let fidelity = compare(&history, &text, copy.path())?;
     if args.json {
-        return show::print(serde_json::to_string_pretty(&fidelity).or_work()?);
+        return console::print(serde_json::to_string_pretty(&fidelity).or_work()?);
     }
-    show::print(table(&fidelity))
+    console::print(table(&fidelity))
 }
 
-/// The history as a native trace; times count from its first job.
+/// Returns the history as a native trace; times count from its first job.
 fn native(history: &History) -> String {
     let start = history
         .jobs
@@ -94,7 +96,7 @@ fn native(history: &History) -> String {
         let or_empty = |value: Option<String>| value.unwrap_or_default();
         lines.push(
             [
-                job.no.to_string(),
+                job.id.to_string(),
                 format!("{:.6}", job.submitted.since(start).as_secs_f64()),
                 format!("{:.6}", job.held.as_secs_f64()),
                 request.gpus.to_string(),
@@ -116,7 +118,7 @@ fn native(history: &History) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The nodes as a native cluster file.
+/// Returns the nodes as a native cluster file.
 fn cluster_file(history: &History) -> String {
     let mut text = "nodes:\n".to_owned();
     for node in &history.nodes {
@@ -132,7 +134,7 @@ fn cluster_file(history: &History) -> String {
     text
 }
 
-/// Replays the trace and holds it against what happened.
+/// Replays the trace and compares it with what happened.
 fn compare(history: &History, text: &str, folder: &Path) -> Result<Fidelity, Failure> {
     let (trace, nodes) = (folder.join("past.csv"), folder.join("nodes.yaml"));
     std::fs::write(&trace, text).or_work()?;
@@ -164,18 +166,18 @@ fn compare(history: &History, text: &str, folder: &Path) -> Result<Fidelity, Fai
     let mut errors: Vec<(f64, u64)> = Vec::new();
     let (mut live_sum, mut simulated_sum) = (0.0, 0.0);
     for (row, label) in record.rows.iter().zip(&record.job_names) {
-        let job = history.jobs.iter().find(|j| j.no.to_string() == *label);
+        let job = history.jobs.iter().find(|j| j.id.to_string() == *label);
         let (Some(job), Some(jct)) = (job, row.jct()) else {
             continue;
         };
         let (live, simulated) = (job.ended.since(job.submitted).as_secs_f64(), jct.as_secs_f64());
         live_sum += live;
         simulated_sum += simulated;
-        errors.push(((simulated - live).abs() / live.max(1e-6), job.no));
+        errors.push(((simulated - live).abs() / live.max(1e-6), job.id));
     }
     errors.sort_by(|a, b| a.0.total_cmp(&b.0));
     let Some(worst) = errors.last().copied() else {
-        return Err(Failure::request("no job was done in the simulator"));
+        return Err(Failure::request("no job finished in the simulator"));
     };
     let n = errors.len();
     let at = |share: f64| errors[((n - 1) as f64 * share).round() as usize].0;
@@ -193,7 +195,7 @@ fn compare(history: &History, text: &str, folder: &Path) -> Result<Fidelity, Fai
 }
 
 fn table(f: &Fidelity) -> comfy_table::Table {
-    let mut table = show::table(&["Live against simulated", &f.policy]);
+    let mut table = console::table(&["Live against simulated", &f.policy]);
     let percent = |share: f64| format!("{:.2} %", share * 100.0);
     for (name, value) in [
         ("jobs", count(f.jobs as u64)),
@@ -209,6 +211,6 @@ fn table(f: &Fidelity) -> comfy_table::Table {
     ] {
         table.add_row([name.to_owned(), value]);
     }
-    show::align_numbers(&mut table);
+    console::align_numbers(&mut table);
     table
 }

@@ -1,5 +1,6 @@
-//! `dovetail policies [NAME]`: what there is.
+//! `dovetail policies [NAME]`: lists policies and parts.
 
+use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_model::suggest::nearest;
 use dovetail_policies::registry::{self, Kind, Listing};
 use dovetail_policies::{Overrides, Preset, build, presets};
@@ -7,13 +8,11 @@ use dovetail_sim::config::knowledge_name;
 use serde_json::{Value, json};
 
 use crate::args::PoliciesArgs;
-use crate::failure::{Blame, Failure};
-use crate::show;
 
 /// Lists everything, or shows one preset or part.
 ///
 /// # Errors
-/// When there is nothing of that name.
+/// If there is no policy or part with that name.
 pub fn run(args: &PoliciesArgs) -> Result<(), Failure> {
     match &args.name {
         None => list(args.json),
@@ -27,9 +26,9 @@ fn list(as_json: bool) -> Result<(), Failure> {
             "presets": presets().iter().map(preset_json).collect::<Vec<_>>(),
             "parts": registry::all().iter().map(part_json).collect::<Vec<_>>(),
         });
-        return show::print(serde_json::to_string_pretty(&all).or_work()?);
+        return console::print(serde_json::to_string_pretty(&all).or_work()?);
     }
-    let mut table = show::table(&["policy", "what it does", "order", "discipline", "sizing", "knows"]);
+    let mut table = console::table(&["policy", "what it does", "order", "discipline", "sizing", "knows"]);
     for preset in presets() {
         let knows = knowledge_name(needs(preset));
         table.add_row([
@@ -41,7 +40,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
             knows,
         ]);
     }
-    show::print(table)?;
+    console::print(table)?;
     for kind in [
         Kind::Order,
         Kind::Discipline,
@@ -51,7 +50,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
         Kind::Placement,
         Kind::Tenancy,
     ] {
-        let mut table = show::table(&[kind.name(), "what it does", "knobs"]);
+        let mut table = console::table(&[kind.name(), "what it does", "knobs"]);
         for part in registry::all().iter().filter(|p| p.kind == kind) {
             let knobs: Vec<String> = part
                 .knobs
@@ -60,9 +59,9 @@ fn list(as_json: bool) -> Result<(), Failure> {
                 .collect();
             table.add_row([part.name, part.what, &knobs.join(" ")]);
         }
-        show::print(format!("\n{table}"))?;
+        console::print(format!("\n{table}"))?;
     }
-    show::print("\n`dovetail policies NAME` shows the paper, the ordering key and every knob.")
+    console::print("\n`dovetail policies NAME` shows the paper, the ordering key and every knob.")
 }
 
 fn one(name: &str, as_json: bool) -> Result<(), Failure> {
@@ -84,14 +83,14 @@ fn one(name: &str, as_json: bool) -> Result<(), Failure> {
             "preset": preset.map(preset_json),
             "parts": parts.iter().map(part_json).collect::<Vec<_>>(),
         });
-        return show::print(serde_json::to_string_pretty(&value).or_work()?);
+        return console::print(serde_json::to_string_pretty(&value).or_work()?);
     }
     if let Some(preset) = preset {
-        show::print(format!("{}: {}", preset.name, preset.what))?;
-        show::print(format!("  order       {}", preset.order))?;
-        show::print(format!("  discipline  {}", preset.discipline))?;
-        show::print(format!("  sizing      {}", preset.sizing))?;
-        show::print(format!(
+        console::print(format!("{}: {}", preset.name, preset.what))?;
+        console::print(format!("  order       {}", preset.order))?;
+        console::print(format!("  discipline  {}", preset.discipline))?;
+        console::print(format!("  sizing      {}", preset.sizing))?;
+        console::print(format!(
             "  knows       {} of remaining run times",
             knowledge_name(needs(preset))
         ))?;
@@ -108,15 +107,15 @@ fn one(name: &str, as_json: bool) -> Result<(), Failure> {
 }
 
 fn show_part(part: &Listing) -> Result<(), Failure> {
-    show::print(format!("\n{} `{}`: {}", part.kind.name(), part.name, part.what))?;
-    show::print(format!("  source  {}", part.source))?;
-    show::print(format!(
+    console::print(format!("\n{} `{}`: {}", part.kind.name(), part.name, part.what))?;
+    console::print(format!("  source  {}", part.source))?;
+    console::print(format!(
         "  {}    {}",
         if part.kind == Kind::Order { "key " } else { "rule" },
         part.key
     ))?;
     for knob in part.knobs {
-        show::print(format!(
+        console::print(format!(
             "  knob    {} (default {}): {}",
             knob.name, knob.default, knob.what
         ))?;

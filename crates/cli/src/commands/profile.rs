@@ -1,6 +1,7 @@
 //! `dovetail profile list|show`: stages of models, how jobs interleave theirs, and curves over CPU and memory. `run` is
 //! [`super::profile_run`].
 
+use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_model::layout::{Layout, layout};
 use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, efficiency, shared_period_us};
 use dovetail_report::format::grouped;
@@ -8,13 +9,12 @@ use dovetail_workload::{SensitivityTable, StageProfile, StageTable};
 use serde_json::{Value, json};
 
 use crate::args::{OrderingArg, ProfileArgs, ProfileCommand, ProfileShowArgs, StageSource};
-use crate::failure::{Blame, Failure};
-use crate::{lanes, setup, show};
+use crate::{lanes, setup};
 
-/// Does what was asked for.
+/// Runs `dovetail profile list|show`.
 ///
 /// # Errors
-/// When a table cannot be read, or does not have a model.
+/// If a table is not readable, or lacks a model.
 pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
     match &args.command {
         ProfileCommand::List { from, json } => list(&stage_table(from)?, *json),
@@ -34,9 +34,9 @@ fn stage_table(from: &StageSource) -> Result<StageTable, Failure> {
 fn list(stages: &StageTable, as_json: bool) -> Result<(), Failure> {
     if as_json {
         let rows: Vec<Value> = stages.rows.iter().map(profile_json).collect();
-        return show::print(serde_json::to_string_pretty(&rows).or_work()?);
+        return console::print(serde_json::to_string_pretty(&rows).or_work()?);
     }
-    let mut table = show::table(&[
+    let mut table = console::table(&[
         "model",
         "GPUs",
         "batch",
@@ -58,8 +58,8 @@ fn list(stages: &StageTable, as_json: bool) -> Result<(), Failure> {
             network,
         ]);
     }
-    show::align_numbers(&mut table);
-    show::print(table)
+    console::align_numbers(&mut table);
+    console::print(table)
 }
 
 /// Data (storage and CPU together), GPU and network.
@@ -87,7 +87,7 @@ fn profile_json(row: &StageProfile) -> Value {
     value
 }
 
-/// A group and all that is said of it.
+/// A group with its periods and order.
 struct Group {
     members: Vec<StageProfile>,
     ordering: Ordering,
@@ -98,7 +98,7 @@ struct Group {
     worst_us: f64,
     contention: f64,
     efficiency: f64,
-    /// The members' iterations one after the other, each alone.
+    /// Sum of the members' iterations, each alone.
     in_turn_us: f64,
 }
 
@@ -120,7 +120,7 @@ impl Group {
         }
     }
 
-    /// Muri's autopack takes a group apart whose members would be faster one after the other.
+    /// Whether Muri's autopack keeps the group; it splits groups whose members would be faster one after the other.
     fn kept(&self) -> bool {
         self.members.len() == 1 || self.period_us <= self.in_turn_us
     }
@@ -129,13 +129,13 @@ impl Group {
         self.period_us / f64::from(self.members[member].stages.iteration_us)
     }
 
-    /// Whether what is drawn is longer than what the model counts.
+    /// Whether the drawn period is longer than the model's.
     fn unsettled(&self) -> bool {
         (self.drawn.steady_us - self.drawn.period_us).abs() > 2e-3 * self.drawn.period_us
     }
 }
 
-/// The table of curves that is asked for, or the first there is where a single model has no stages but a curve.
+/// Returns the requested table of curves, or the built-in one if a single model has no stages but a curve.
 fn curves(args: &ProfileShowArgs) -> Result<Option<SensitivityTable>, Failure> {
     if let Some(name) = &args.curve {
         return setup::named_sensitivity_table(name).map(Some);
@@ -174,11 +174,11 @@ fn show_group(args: &ProfileShowArgs) -> Result<(), Failure> {
         dovetail_report::files::write_file(path, figure.svg().as_bytes()).or_work()?;
     }
     if args.json {
-        return show::print(serde_json::to_string_pretty(&group_json(&group)).or_work()?);
+        return console::print(serde_json::to_string_pretty(&group_json(&group)).or_work()?);
     }
     describe(&group)?;
     match &args.svg {
-        Some(path) => show::print(format!("figure: {}", path.display())),
+        Some(path) => console::print(format!("figure: {}", path.display())),
         None => Ok(()),
     }
 }
@@ -213,10 +213,16 @@ fn ordering_name(ordering: Ordering) -> &'static str {
 }
 
 fn describe(group: &Group) -> Result<(), Failure> {
-    show::print(title(group))?;
-    show::print("")?;
-    show::print(lanes::draw(&group.drawn, show::width(), show::colours()))?;
-    let mut table = show::table(&[
+    console::print(title(group))?;
+    console::print("")?;
+    console::print(lanes::draw(&group.drawn, console::width(), console::colours()))?;
+    console::print(member_table(group))?;
+    describe_periods(group)
+}
+
+/// Returns the stages and slowdown of each member.
+fn member_table(group: &Group) -> comfy_table::Table {
+    let mut table = console::table(&[
         "model",
         "data, ms",
         "GPU",
@@ -235,9 +241,13 @@ fn describe(group: &Group) -> Result<(), Failure> {
             format!("{:.2}", group.slowdown(i)),
         ]);
     }
-    show::align_numbers(&mut table);
-    show::print(table)?;
-    let line = |name: &str, text: String| show::print(format!("{name:<12}{text}"));
+    console::align_numbers(&mut table);
+    table
+}
+
+/// Prints the periods of the group, its efficiency, and what Muri's autopack does with it.
+fn describe_periods(group: &Group) -> Result<(), Failure> {
+    let line = |name: &str, text: String| console::print(format!("{name:<12}{text}"));
     let efficiency = format!(
         "{:.3}: the mean busy share of storage, CPU, GPU and network",
         group.efficiency
@@ -288,7 +298,7 @@ fn describe(group: &Group) -> Result<(), Failure> {
             if group.kept() {
                 "keeps the group"
             } else {
-                "takes the group apart"
+                "splits the group"
             },
             millis(group.period_us),
             millis(group.in_turn_us)

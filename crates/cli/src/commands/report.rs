@@ -1,15 +1,14 @@
 //! `dovetail report DIR...`: one page of earlier runs.
 
+use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_model::run::RunRecord;
 
 use crate::args::ReportArgs;
-use crate::failure::{Blame, Failure};
-use crate::show;
 
 /// Reads the runs and writes the page.
 ///
 /// # Errors
-/// When a directory does not hold a run.
+/// If a directory does not contain a run.
 pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     let mut records: Vec<RunRecord> = Vec::new();
     for dir in &args.dirs {
@@ -25,5 +24,5 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         .unwrap_or_else(|| args.dirs[0].join("report.html"));
     let page = dovetail_report::html(&records, &title);
     dovetail_report::files::write_file(&out, page.as_bytes()).or_work()?;
-    show::print(out.display())
+    console::print(out.display())
 }

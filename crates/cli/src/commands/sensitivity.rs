@@ -1,22 +1,21 @@
 //! The curve of a model over CPU and memory, in the terminal and as a figure.
 
+use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_model::{Rate, Share};
 use dovetail_report::figures::{Series, lines};
 use dovetail_workload::{SensitivityProfile, SensitivityTable};
 use serde_json::{Value, json};
 
 use crate::args::ProfileShowArgs;
-use crate::failure::{Blame, Failure};
-use crate::show;
 
-/// Draws the curve of one model out of the table.
+/// Draws the curve of one model from the table.
 ///
 /// # Errors
-/// When there is not exactly one model, or the table does not have it.
+/// If there is not exactly one model, or the table lacks it.
 pub fn show_curve(args: &ProfileShowArgs, table: &SensitivityTable) -> Result<(), Failure> {
     let [model] = &args.models[..] else {
         return Err(Failure::request(format!(
-            "found {} models, expected one: a curve over CPU and memory is that of one model",
+            "found {} models, expected one: a curve over CPU and memory belongs to one model",
             args.models.len()
         )));
     };
@@ -31,16 +30,16 @@ pub fn show_curve(args: &ProfileShowArgs, table: &SensitivityTable) -> Result<()
         dovetail_report::files::write_file(path, figure(row, table).svg().as_bytes()).or_work()?;
     }
     if args.json {
-        return show::print(serde_json::to_string_pretty(&curve_json(row, table)).or_work()?);
+        return console::print(serde_json::to_string_pretty(&curve_json(row, table)).or_work()?);
     }
-    show::print(title(row, table))?;
-    show::print("")?;
-    show::print(bars(row, table, show::width()))?;
+    console::print(title(row, table))?;
+    console::print("")?;
+    console::print(bars(row, table, console::width()))?;
     let points = row.sensitivity.points();
     let mut header = vec!["CPUs ╲ GB".to_owned()];
     header.extend(points.memory_mib.iter().map(|m| gb(*m)));
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let mut grid = show::table(&header);
+    let mut grid = console::table(&header);
     for (cpu, rates) in points
         .cpu_milli
         .iter()
@@ -49,9 +48,9 @@ pub fn show_curve(args: &ProfileShowArgs, table: &SensitivityTable) -> Result<()
         let cells = rates.iter().map(|r| format!("{:.2}", r.factor()));
         grid.add_row(std::iter::once(cpus(*cpu)).chain(cells).collect::<Vec<_>>());
     }
-    show::align_numbers(&mut grid);
-    show::print(grid)?;
-    let line = |name: &str, text: String| show::print(format!("{name:<12}{text}"));
+    console::align_numbers(&mut grid);
+    console::print(grid)?;
+    let line = |name: &str, text: String| console::print(format!("{name:<12}{text}"));
     if let Some(seconds) = row.iteration_s {
         line("iteration", format!("{:.1} ms at speed 1", seconds * 1000.0))?;
     }
@@ -69,14 +68,14 @@ pub fn show_curve(args: &ProfileShowArgs, table: &SensitivityTable) -> Result<()
         ),
     )?;
     match &args.svg {
-        Some(path) => show::print(format!("figure: {}", path.display())),
+        Some(path) => console::print(format!("figure: {}", path.display())),
         None => Ok(()),
     }
 }
 
 fn title(row: &SensitivityProfile, table: &SensitivityTable) -> String {
     format!(
-        "{} on {} GPU{}, {}: speed over CPU beside each GPU; 1 is that with {}",
+        "{} on {} GPU{}, {}: speed over CPUs per GPU; 1 is the speed with {}",
         row.model,
         row.gpus,
         if row.gpus == 1 { "" } else { "s" },
@@ -85,7 +84,7 @@ fn title(row: &SensitivityProfile, table: &SensitivityTable) -> String {
     )
 }
 
-/// A bar for each amount of CPU with all the memory the job can use, and what of it the proportional memory gives.
+/// Draws a bar for each amount of CPU with all the memory the job can use, and with the proportional memory.
 fn bars(row: &SensitivityProfile, table: &SensitivityTable, width: usize) -> String {
     let curve = &row.sensitivity;
     let room = width.clamp(40, 120) - 24;
@@ -113,7 +112,7 @@ fn bars(row: &SensitivityProfile, table: &SensitivityTable, width: usize) -> Str
         ));
     }
     text.push_str(&format!(
-        "           █ with {} GB beside each GPU",
+        "           █ with {} GB per GPU",
         gb(table.share.memory_mib)
     ));
     if most > table.share.memory_mib {
@@ -139,7 +138,7 @@ fn figure(row: &SensitivityProfile, table: &SensitivityTable) -> dovetail_report
         .collect();
     lines(
         &format!("{} on {} GPU(s), {}", row.model, row.gpus, table.name),
-        "CPUs beside each GPU",
+        "CPUs per GPU",
         "speed, 1 with the proportional share",
         &series,
     )
@@ -166,7 +165,7 @@ fn curve_json(row: &SensitivityProfile, table: &SensitivityTable) -> Value {
 
 fn share(share: Share) -> String {
     format!(
-        "{} CPUs and {} GB for each GPU",
+        "{} CPUs and {} GB per GPU",
         cpus(share.cpu_milli),
         gb(share.memory_mib)
     )

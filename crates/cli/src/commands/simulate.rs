@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use dovetail_model::run::{RunRecord, Solved, Summary};
+use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_model::run::{RunRecord, SolverStats, Summary};
 use dovetail_report::format::{count, significant, span};
 use dovetail_sim::{Journal, simulate_with};
 use dovetail_workload::Format;
 
 use super::trace;
 use crate::args::{EmitArg, SimulateArgs};
-use crate::failure::{Blame, Failure};
-use crate::{explain, progress, scenario, setup, show};
+use crate::{explain, scenario, setup};
 
 /// The policy when none is given.
 const DEFAULT_POLICY: &str = "fifo-backfill";
@@ -18,7 +18,7 @@ const DEFAULT_POLICY: &str = "fifo-backfill";
 /// Runs the workload and shows the result.
 ///
 /// # Errors
-/// A request that is wrong, or a run that broke a promise.
+/// If the request is invalid, or the run broke an invariant.
 pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
     let SimulateArgs {
         scenario,
@@ -58,9 +58,9 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
                 .for_each(|what| eprintln!("note: {} does not hold: {what}", path.display()));
         }
     }
-    let bar = progress::bar(workload.jobs.len() as u64, &policy.name, args.quiet);
+    let bar = console::progress_bar(workload.jobs.len() as u64, &policy.name, args.quiet);
     let mut journal = Journal {
-        asks: explain::jobs(&asked, &workload)?,
+        followed: explain::jobs(&asked, &workload)?,
         ..Journal::default()
     };
     let wanted = (!asked.is_empty()).then_some(&mut journal);
@@ -74,22 +74,22 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
         emit(dir, args.emit, &record)?;
     }
     if args.json {
-        return show::print(serde_json::to_string_pretty(&record.summary).or_work()?);
+        return console::print(serde_json::to_string_pretty(&record.summary).or_work()?);
     }
-    show::print(summary_table(&record))?;
+    console::print(summary_table(&record))?;
     if !asked.is_empty() {
-        show::print(explain::table(&journal, &workload, &config))?;
+        console::print(explain::table(&journal, &workload, &config))?;
     }
     if let (Some(dir), false) = (&args.out, args.quiet) {
-        show::print(format!("report: {}", dir.join("report.html").display()))?;
+        console::print(format!("report: {}", dir.join("report.html").display()))?;
     }
     Ok(())
 }
 
-/// Writes the files of another system, if asked for.
+/// Writes the files of another system, if requested.
 ///
 /// # Errors
-/// When they cannot be written.
+/// If a file is not writable.
 pub fn emit(dir: &Path, system: Option<EmitArg>, record: &RunRecord) -> Result<(), Failure> {
     match system {
         None => Ok(()),
@@ -97,7 +97,7 @@ pub fn emit(dir: &Path, system: Option<EmitArg>, record: &RunRecord) -> Result<(
     }
 }
 
-/// Whether the run or the request is to blame.
+/// Returns whether the run or the request caused the error.
 pub fn blame(error: dovetail_sim::SimError) -> Failure {
     use dovetail_sim::SimError;
     match error {
@@ -108,14 +108,14 @@ pub fn blame(error: dovetail_sim::SimError) -> Failure {
     }
 }
 
-/// How many programs there were, and how far the answers are from the best.
-fn solved(solved: &Solved) -> String {
+/// Returns the number of integer programs, and how far the results are from the optimum.
+fn solved(solved: &SolverStats) -> String {
     let open = solved.programs - solved.exact;
     if open == 0 {
-        return format!("{}, all answers are proven best", count(solved.programs));
+        return format!("{}, all results proven optimal", count(solved.programs));
     }
     format!(
-        "{}, {} answers not proven best: at most {} ppm below the bound, {} ppm on average over all",
+        "{}, {} results not proven optimal: at most {} ppm below the bound, {} ppm on average over all",
         count(solved.programs),
         count(open),
         count(solved.worst_gap_ppm),
@@ -123,40 +123,26 @@ fn solved(solved: &Solved) -> String {
     )
 }
 
-/// The figures of one run, one a line.
+/// Returns the metrics of one run, one per line.
 fn summary_table(record: &RunRecord) -> comfy_table::Table {
     let s: &Summary = &record.summary;
-    let mut table = show::table(&[&s.policy, &s.trace]);
+    let mut table = console::table(&[&s.policy, &s.trace]);
     let mut row = |name: &str, value: String| {
         table.add_row([name.to_owned(), value]);
     };
-    row(
-        "cluster",
-        format!(
-            "{} nodes, {} GPUs",
-            count(s.cluster.nodes.into()),
-            count(s.cluster.gpus.into())
-        ),
-    );
-    let rejected = if s.rejected > 0 {
-        format!(", {} rejected", count(s.rejected))
-    } else {
-        String::new()
+    let (nodes, gpus) = (count(s.cluster.nodes.into()), count(s.cluster.gpus.into()));
+    row("cluster", format!("{nodes} nodes, {gpus} GPUs"));
+    let rejected = match s.rejected {
+        0 => String::new(),
+        n => format!(", {} rejected", count(n)),
     };
-    row(
-        "jobs",
-        format!("{} of {} finished{rejected}", count(s.finished), count(s.jobs)),
-    );
+    let (finished, jobs) = (count(s.finished), count(s.jobs));
+    row("jobs", format!("{finished} of {jobs} finished{rejected}"));
     row("average JCT", span(s.avg_jct_s));
     if s.lower_bound_avg_jct_s > 0.0 {
         let over = s.avg_jct_s / s.lower_bound_avg_jct_s;
-        row(
-            "lower bound",
-            format!(
-                "{} (this run: {over:.2} times that)",
-                span(s.lower_bound_avg_jct_s)
-            ),
-        );
+        let bound = span(s.lower_bound_avg_jct_s);
+        row("lower bound", format!("{bound} (this run: {over:.2} times that)"));
     }
     row(
         "median, p95, p99 JCT",
@@ -171,14 +157,8 @@ fn summary_table(record: &RunRecord) -> comfy_table::Table {
     row("makespan", span(s.makespan_s));
     row("GPUs in use", format!("{:.1} %", s.gpu_utilization * 100.0));
     row("fragmentation", format!("{:.1} %", s.fragmentation * 100.0));
-    row(
-        "jobs waiting",
-        format!(
-            "{} on average, {} at most",
-            significant(s.avg_queue_length),
-            count(s.max_queue_length)
-        ),
-    );
+    let (mean, most) = (significant(s.avg_queue_length), count(s.max_queue_length));
+    row("queued jobs", format!("{mean} on average, {most} at most"));
     row("blocking index", significant(s.blocking_index));
     row("stops of running jobs", count(s.preemptions));
     row(
@@ -192,17 +172,13 @@ fn summary_table(record: &RunRecord) -> comfy_table::Table {
         ),
     );
     row("Jain index", format!("{:.3}", s.jain_index));
-    if !s.solved.is_nothing() {
+    if !s.solved.is_empty() {
         row("integer programs", solved(&s.solved));
     }
+    let (events, decisions) = (count(s.events), count(s.rounds));
     row(
         "simulated",
-        format!(
-            "{} events, {} decisions in {:.0} ms",
-            count(s.events),
-            count(s.rounds),
-            s.wall_ms
-        ),
+        format!("{events} events, {decisions} decisions in {:.0} ms", s.wall_ms),
     );
     table
 }

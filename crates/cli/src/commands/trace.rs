@@ -3,19 +3,19 @@
 use std::io::Write;
 use std::path::Path;
 
+use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_report::format::{count, span};
 use dovetail_workload::generate::{GenerateSpec, generate};
 use dovetail_workload::stats::WorkloadStats;
 use dovetail_workload::{Format, Workload, read, write};
 
 use crate::args::{GenerateArgs, TraceArgs, TraceCommand};
-use crate::failure::{Blame, Failure};
-use crate::{setup, show};
+use crate::setup;
 
-/// Does what was asked for.
+/// Runs `dovetail trace info|convert|generate`.
 ///
 /// # Errors
-/// When a trace cannot be read or written.
+/// If a trace is not readable or writable.
 pub fn run(args: TraceArgs) -> Result<(), Failure> {
     match args.command {
         TraceCommand::Info {
@@ -60,7 +60,7 @@ fn make(args: &GenerateArgs) -> Result<(), Failure> {
     save(&generate(&spec).or_request()?, &args.out, args.to.as_deref())
 }
 
-/// Writes a workload; the name says how, unless a format is given.
+/// Writes a workload in the given format, or else in that of the file name.
 fn save(workload: &Workload, path: &Path, to: Option<&str>) -> Result<(), Failure> {
     let name = path.to_string_lossy();
     let bare = name.trim_end_matches(".gz").trim_end_matches(".zst");
@@ -71,7 +71,7 @@ fn save(workload: &Workload, path: &Path, to: Option<&str>) -> Result<(), Failur
     };
     if let Some(why) = dovetail_workload::write::cannot_write(format) {
         return Err(Failure::request(format!(
-            "the format {} cannot be written: {why}",
+            "writing format {} is not supported: {why}",
             format.name()
         )));
     }
@@ -82,7 +82,7 @@ fn save(workload: &Workload, path: &Path, to: Option<&str>) -> Result<(), Failur
     }
     let lost = save_as(workload, path, format)?;
     lost.iter().for_each(|what| eprintln!("lost: {what}"));
-    show::print(format!(
+    console::print(format!(
         "{}: {} jobs, {}",
         path.display(),
         count(workload.jobs.len() as u64),
@@ -90,10 +90,10 @@ fn save(workload: &Workload, path: &Path, to: Option<&str>) -> Result<(), Failur
     ))
 }
 
-/// Writes a workload into a file, compressed if its name says so, and returns what the format has no place for.
+/// Writes a workload into a file, compressed if its name says so, and returns what the format cannot express.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If the file is not writable.
 pub(super) fn save_as(workload: &Workload, path: &Path, format: Format) -> Result<Vec<String>, Failure> {
     let mut bytes = Vec::new();
     let lost = write(workload, format, &mut bytes).or_work()?;
@@ -117,10 +117,10 @@ fn compress(bytes: Vec<u8>, name: &str) -> std::io::Result<Vec<u8>> {
 fn info(workload: &Workload, json: bool) -> Result<(), Failure> {
     let stats = workload.stats();
     if json {
-        return show::print(serde_json::to_string_pretty(&stats).or_work()?);
+        return console::print(serde_json::to_string_pretty(&stats).or_work()?);
     }
-    show::print(overview(workload, &stats))?;
-    let mut widths = show::table(&["GPUs", "jobs", "share", "share of GPU time"]);
+    console::print(overview(workload, &stats))?;
+    let mut widths = console::table(&["GPUs", "jobs", "share", "share of GPU time"]);
     for width in &stats.by_gpus {
         widths.add_row([
             width.gpus.to_string(),
@@ -129,25 +129,25 @@ fn info(workload: &Workload, json: bool) -> Result<(), Failure> {
             format!("{:.1} %", width.gpu_time_share * 100.0),
         ]);
     }
-    show::align_numbers(&mut widths);
-    show::print(widths)?;
-    show::print(format!(
+    console::align_numbers(&mut widths);
+    console::print(widths)?;
+    console::print(format!(
         "arrivals by hour of day: {}",
         sparkline(&stats.arrivals_by_hour)
     ))?;
     workload
         .notes
         .iter()
-        .try_for_each(|note| show::print(format!("note: {note}")))
+        .try_for_each(|note| console::print(format!("note: {note}")))
 }
 
 fn overview(workload: &Workload, stats: &WorkloadStats) -> comfy_table::Table {
-    let mut table = show::table(&["trace", &workload.source]);
+    let mut table = console::table(&["trace", &workload.source]);
     let q = &stats.duration_s;
     let rows = [
         ("jobs", count(stats.jobs as u64)),
         ("span", span(stats.span_s)),
-        ("arrivals", format!("{:.2} an hour", stats.jobs_per_hour)),
+        ("arrivals", format!("{:.2} per hour", stats.jobs_per_hour)),
         ("GPU-hours", count(stats.gpu_hours as u64)),
         ("mean demand", format!("{:.1} GPUs", stats.mean_demand_gpus)),
         ("widest job", format!("{} GPUs", stats.max_gpus)),

@@ -8,51 +8,51 @@ use dovetail_kube::TaskName;
 /// `dovetail kube`.
 #[derive(Debug, Args)]
 pub struct KubeArgs {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Kube,
 }
 
-/// Commands on Kubernetes.
+/// Commands of `dovetail kube`.
 #[derive(Debug, Subcommand)]
 pub enum Kube {
-    /// Run the scheduler: pods with `schedulerName: dovetail` are started, gangs whole or not at all
+    /// Run the scheduler for pods with `schedulerName: dovetail`
     Scheduler(SchedulerArgs),
-    /// Run in the place of HiveD's scheduler extender
+    /// Run a drop-in replacement of HiveD's scheduler extender
     Extender(ExtenderArgs),
-    /// Make the Jobs of a job file, also of one of OpenPAI
+    /// Create the Jobs of a job file, native or OpenPAI
     Submit(SubmitArgs),
     /// Run a command in a pod of a job
     Exec(ExecArgs),
-    /// Turn HiveD's configuration into objects of Kubernetes, on standard output
+    /// Convert a HiveD configuration into Kubernetes objects, on standard output
     Convert(ConvertArgs),
 }
 
 /// `dovetail kube scheduler`.
 #[derive(Debug, Args)]
 pub struct SchedulerArgs {
-    /// Settings; every key has a usual value
+    /// Settings file (YAML); every key has a default
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The kubeconfig [default: KUBECONFIG, ~/.kube/config, the account of the pod]
+    /// Kubeconfig file [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Another context of the kubeconfig than the current one
+    /// Context of the kubeconfig [default: the current context]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Where to answer /healthz, /readyz and /metrics
+    /// Address of /healthz, /readyz and /metrics
     #[arg(long, value_name = "ADDR")]
     pub http: Option<std::net::SocketAddr>,
-    /// Where to answer the page and its API; over TLS only if something before it does
+    /// Address of the web page and its API, without TLS; put a proxy with TLS in front of it
     #[arg(long, value_name = "ADDR")]
     pub page: Option<std::net::SocketAddr>,
-    /// The namespace of jobs that are sent to the page [default: that of the context]
+    /// Namespace of jobs that are submitted to the page [default: that of the context]
     #[arg(long, value_name = "NAME")]
     pub page_namespace: Option<String>,
-    /// There is no other replica: no lease is asked for
+    /// Run without a lease, as the only replica
     #[arg(long)]
     pub alone: bool,
-    /// The policy, until a SchedulingPolicy says otherwise
+    /// Policy, unless a SchedulingPolicy object sets another
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
 }
@@ -60,22 +60,22 @@ pub struct SchedulerArgs {
 /// `dovetail kube submit`.
 #[derive(Debug, Args)]
 pub struct SubmitArgs {
-    /// The job file, ours or one of OpenPAI; `-` for standard input
+    /// Job file, native or OpenPAI; - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Only print the objects
+    /// Only print the objects, and create nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// How objects are printed; without it, the name of the job
+    /// Print the objects in this format [default: print the name of the job]
     #[arg(long, short, value_name = "FORM")]
     pub output: Option<ObjectForm>,
-    /// The namespace [default: that of the context]
+    /// Namespace [default: that of the context]
     #[arg(long, short, value_name = "NAME")]
     pub namespace: Option<String>,
-    /// The name of the objects [default: that of the file and five letters more]
+    /// Name of the objects [default: the name in the file and five random letters]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Who sends it
+    /// User that submits the job
     #[arg(
         long,
         value_name = "NAME",
@@ -84,22 +84,22 @@ pub struct SubmitArgs {
         default_value = "nobody"
     )]
     pub user: String,
-    /// The image of whatever names none
+    /// Container image of roles that name none
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
-    /// The resource that is a GPU; `none` where no device plugin counts them
+    /// Name of the GPU resource; none if no device plugin advertises GPUs
     #[arg(long, value_name = "NAME", default_value = "nvidia.com/gpu")]
     pub gpu_resource: String,
-    /// A job without roles has pods of so many GPUs at most
+    /// Most GPUs per pod of a job without roles
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..))]
     pub gpus_per_pod: u32,
-    /// Who looks after its pods
+    /// schedulerName of the pods
     #[arg(long, value_name = "NAME", default_value = "dovetail")]
     pub scheduler_name: String,
-    /// The kubeconfig [default: KUBECONFIG, ~/.kube/config, the account of the pod]
+    /// Kubeconfig file [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Another context of the kubeconfig than the current one
+    /// Context of the kubeconfig [default: the current context]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 }
@@ -107,36 +107,36 @@ pub struct SubmitArgs {
 /// `dovetail kube exec`.
 #[derive(Debug, Args)]
 pub struct ExecArgs {
-    /// The name or the number of a job, or the name of a pod
+    /// Name or id of a job, or name of a pod
     #[arg(value_name = "JOB|POD")]
     pub name: String,
-    /// The command and its arguments, after `--`
+    /// Command and arguments, after --
     #[arg(value_name = "CMD", last = true, required = true)]
     pub command: Vec<String>,
-    /// Which pod of the job, from 0 on; ROLE/N where it has several roles [default: the first]
+    /// Index of the job's pod, from 0; ROLE/N if the job has several roles [default: the first pod]
     #[arg(long, value_name = "N")]
     pub task: Option<TaskName>,
-    /// The container [default: the pod's usual one, or its first]
+    /// Container [default: the pod's default container, or its first]
     #[arg(long, short, value_name = "NAME")]
     pub container: Option<String>,
-    /// Pass on standard input
+    /// Forward standard input
     #[arg(long, short = 'i')]
     pub stdin: bool,
-    /// Give it a terminal
+    /// Allocate a terminal
     #[arg(long, short)]
     pub tty: bool,
-    /// The namespace [default: that of the context]
+    /// Namespace [default: that of the context]
     #[arg(long, short, value_name = "NAME")]
     pub namespace: Option<String>,
-    /// The kubeconfig [default: KUBECONFIG, ~/.kube/config, the account of the pod]
+    /// Kubeconfig file [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Another context of the kubeconfig than the current one
+    /// Context of the kubeconfig [default: the current context]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 }
 
-/// How objects are printed.
+/// Formats of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ObjectForm {
     /// YAML, for `kubectl apply -f -`
@@ -148,10 +148,10 @@ pub enum ObjectForm {
 /// `dovetail kube convert`.
 #[derive(Debug, Args)]
 pub struct ConvertArgs {
-    /// HiveD's file, or a ConfigMap that holds it
+    /// HiveD's configuration file, or a ConfigMap that contains it
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The name of the ClusterTopology
+    /// Name of the ClusterTopology
     #[arg(long, default_value = "cluster", value_name = "NAME")]
     pub name: String,
 }
@@ -159,7 +159,7 @@ pub struct ConvertArgs {
 /// `dovetail kube extender`.
 #[derive(Debug, Args)]
 pub struct ExtenderArgs {
-    /// HiveD's configuration file; read again when it changes, or on SIGHUP
+    /// HiveD's configuration file; reloaded when it changes, and on SIGHUP
     #[arg(
         long,
         value_name = "FILE",
@@ -168,16 +168,16 @@ pub struct ExtenderArgs {
         default_value = "./hivedscheduler.yaml"
     )]
     pub config: PathBuf,
-    /// The kubeconfig, before kubeConfigFilePath of the file [default: KUBECONFIG, ~/.kube/config, the account of the pod]
+    /// Kubeconfig file, instead of kubeConfigFilePath in the configuration [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Where to listen, before webServerAddress of the file [default: :9096]
+    /// Address to listen on, instead of webServerAddress in the configuration [default: :9096]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
-    /// Never delete a pod that has to make room: leave that to kube-scheduler, as HiveD does
+    /// Do not delete preempted pods; leave that to kube-scheduler, as HiveD does
     #[arg(long)]
     pub leave_eviction: bool,
-    /// Say every answer
+    /// Log every answer
     #[arg(long, short)]
     pub verbose: bool,
 }

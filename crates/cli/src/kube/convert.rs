@@ -1,11 +1,10 @@
-//! `dovetail kube convert`: HiveD's configuration as objects of Kubernetes.
+//! `dovetail kube convert`: HiveD's configuration as Kubernetes objects.
 
 use anyhow::Context;
+use dovetail_console::{self as console, Failure, OrFailure};
 use serde_json::{Map, Value, json};
 
 use super::args::ConvertArgs;
-use crate::failure::{Blame, Failure};
-use crate::show;
 
 /// Prints a ClusterTopology and a VirtualCluster for each virtual cluster.
 pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
@@ -30,8 +29,8 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
             .to_owned();
         object = parse(&inner)?;
     }
-    // All of HiveD's mistakes are named before anything is printed.
-    let config = dovetail_workload::parse_hived(&inner, &path).or_request()?;
+    // All errors in HiveD's configuration are reported before anything is printed.
+    let config = dovetail_hived::parse_config(&inner, &path).or_request()?;
     if let Err(faults) = config.compile() {
         let all: Vec<String> = faults.iter().map(ToString::to_string).collect();
         return Err(wrong(all.join("; ")));
@@ -50,7 +49,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
             || name.ends_with('-')
         {
             return Err(wrong(format!(
-                "virtualClusters.{name}: Kubernetes takes only lower-case letters, digits and `-` in names; rename it here and on \
+                "virtualClusters.{name}: names in Kubernetes must consist of lower-case letters, digits and `-`; rename it here and on \
                  its pods"
             )));
         }
@@ -76,5 +75,5 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
         out.push_str("---\n");
         out.push_str(&serde_saphyr::to_string(document).or_work()?);
     }
-    show::print(out.trim_end())
+    console::print(out.trim_end())
 }

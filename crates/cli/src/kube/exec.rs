@@ -1,16 +1,16 @@
-//! `dovetail kube exec`: a command in a pod of a job, straight through the API server.
+//! `dovetail kube exec`: a command in a pod of a job, through the API server.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
+use dovetail_console::{Failure, OrFailure};
 use dovetail_kube::{place, pods_in};
 use dovetail_kubeapi::{Client, Config, Ended, Exec, ExecRequest, Input, Output};
 use tokio::sync::mpsc;
 
 use super::args::ExecArgs;
-use crate::failure::{Blame, Failure};
 
-/// Runs a command; its exit code is ours.
+/// Runs a command and returns its exit code.
 pub(super) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
     let config = Config::find(args.kubeconfig.as_deref(), args.context.as_deref()).or_request()?;
     let namespace = args.namespace.clone().unwrap_or_else(|| config.namespace.clone());
@@ -25,7 +25,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
         let place = place.map_err(|why| Failure::request(format!("namespace {namespace}: {why}")))?;
         if place.among > 1 {
             eprintln!(
-                "note: pod {}, the first of {} that run; --task chooses another",
+                "note: using pod {}, the first of {} running; choose another with --task",
                 place.pod, place.among
             );
         }
@@ -41,13 +41,13 @@ pub(super) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
         follow(exec, &request).await
     })?;
     match ended {
-        // Codes end at 255; one below zero means that nobody knows it.
+        // Exit codes end at 255; a negative one means that it is unknown.
         Ended::Code(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
         Ended::Failed(why) => Err(Failure::Work(anyhow::anyhow!("{}: {why}", args.name))),
     }
 }
 
-/// Passes on what is read and printed until the command is over.
+/// Forwards input and output until the command ends.
 async fn follow(mut exec: Exec, request: &ExecRequest) -> Result<Ended, Failure> {
     let _terminal = terminal::Terminal::begin(request, exec.input());
     if request.stdin {
@@ -66,10 +66,10 @@ fn print(to: &mut impl Write, bytes: &[u8]) -> Result<(), Failure> {
     to.write_all(bytes).and_then(|()| to.flush()).or_work()
 }
 
-/// Passes on what we read.
+/// Forwards standard input.
 async fn pass_on(input: Input) {
     let (tell, mut pieces) = mpsc::channel::<Vec<u8>>(4);
-    // On a thread of its own, because nothing can wake one that reads; it ends with the process.
+    // On its own thread, because a blocking read cannot be interrupted; it ends with the process.
     std::thread::spawn(move || {
         let mut bytes = vec![0; 8192];
         while let Ok(count @ 1..) = std::io::stdin().lock().read(&mut bytes) {
@@ -85,7 +85,7 @@ async fn pass_on(input: Input) {
     }
     if !input.end().await {
         eprintln!(
-            "note: this server is too old to be told that the input is over; end the command if it waits for more"
+            "note: this API server does not support closing the input; end the command yourself if it waits for more"
         );
     }
 }
@@ -99,7 +99,7 @@ mod terminal {
     use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
     use tokio::signal::unix::{SignalKind, signal};
 
-    /// Keys go to the command as they are; the end of the value gives the terminal back.
+    /// Switches the terminal to raw mode; dropping the value restores it.
     pub(super) struct Terminal {
         before: Option<Termios>,
     }
@@ -129,13 +129,13 @@ mod terminal {
         }
     }
 
-    /// Tells how large the terminal is, and again whenever that changes.
+    /// Sends the terminal size, and again whenever it changes.
     async fn tell_size(input: Input) {
         let Ok(mut changes) = signal(SignalKind::window_change()) else {
             return;
         };
         loop {
-            // Output may go elsewhere while keys come from a terminal.
+            // Output may be redirected while input is a terminal.
             let size = tcgetwinsize(stdin()).or_else(|_| tcgetwinsize(std::io::stdout()));
             if let Ok(size) = size {
                 input.resize(size.ws_col, size.ws_row).await;
@@ -147,7 +147,7 @@ mod terminal {
     }
 }
 
-/// Elsewhere keys come line by line, and the size is not told.
+/// On other systems input is line-buffered, and the size is not sent.
 #[cfg(not(target_os = "linux"))]
 mod terminal {
     use dovetail_kubeapi::{ExecRequest, Input};

@@ -1,17 +1,16 @@
-//! `dovetail kube extender`: in the place of HiveD.
+//! `dovetail kube extender`: a replacement for HiveD's scheduler extender.
 
+use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_extender::{Options, RunError, Service};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::args::ExtenderArgs;
-use crate::failure::{Blame, Failure};
-use crate::show;
 
-/// Runs it until a signal comes; pods run on.
+/// Runs the extender until a signal arrives; pods continue.
 ///
 /// # Errors
-/// When the file is wrong, there is no way to Kubernetes, or the socket cannot be used.
+/// If the file is invalid, Kubernetes is not configured, or the address is not usable.
 pub fn run(args: &ExtenderArgs) -> Result<(), Failure> {
     let level = match args.verbose {
         true => tracing::Level::DEBUG,
@@ -46,7 +45,7 @@ pub fn run(args: &ExtenderArgs) -> Result<(), Failure> {
                 let _ = ask.try_send(());
             }
         });
-        show::print(format!(
+        console::print(format!(
             "The extender listens on http://{}/v1/extender.",
             service.address().or_work()?
         ))?;

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// What is answered.
+/// Source of the answers.
 pub(super) trait Answers: Send + Sync + 'static {
-    /// Whether it works; why not.
+    /// Returns the reason if the service is unhealthy.
     fn health(&self) -> Result<String, String>;
-    /// Numbers for Prometheus.
+    /// Returns metrics for Prometheus.
     fn metrics(&self) -> String;
 }
 
-/// Answers for ever.
+/// Serves requests until the task is dropped.
 pub(super) async fn serve(listener: TcpListener, answers: Arc<dyn Answers>) {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
@@ -37,7 +37,7 @@ pub(super) async fn serve(listener: TcpListener, answers: Arc<dyn Answers>) {
                 "/metrics" => ("200 OK", answers.metrics()),
                 _ => (
                     "404 Not Found",
-                    "there are /healthz, /readyz and /metrics\n".to_owned(),
+                    "not found: expected /healthz, /readyz or /metrics\n".to_owned(),
                 ),
             };
             let head = format!(

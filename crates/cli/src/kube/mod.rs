@@ -5,20 +5,20 @@ mod convert;
 mod exec;
 pub mod extender;
 mod health;
-mod page;
 mod scheduler;
 mod settings;
 mod submit;
 
 use std::process::ExitCode;
 
-use crate::failure::Failure;
+use dovetail_console::Failure;
+
 use args::{Kube, KubeArgs};
 
-/// Runs `dovetail kube`. Of `exec` the exit code is that of the command.
+/// Runs `dovetail kube`. The exit code of `exec` is that of the command.
 ///
 /// # Errors
-/// What the command fails with.
+/// The error of the command.
 pub fn run(args: &KubeArgs) -> Result<ExitCode, Failure> {
     let done = match &args.command {
         Kube::Scheduler(args) => scheduler::run(args),

@@ -1,24 +1,24 @@
 //! `dovetail kube scheduler`: the same scheduler on Kubernetes.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
-use dovetail_control::{Handle, JobState};
-use dovetail_kube::{Elector, Leadership, Mirror, Scheduler, SchedulerError};
+use dovetail_cluster::{Handle, JobState};
+use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_kube::{Elector, Leadership, Reconciler, Scheduler, SchedulerError};
 use dovetail_kubeapi::{Client, Config};
+use dovetail_kubeweb::Page;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::args::SchedulerArgs;
 use super::health::{self, Answers};
-use super::page::Page;
 use super::settings::KubeSettings;
-use crate::failure::{Blame, Failure};
-use crate::show;
 
-/// Runs it until a signal comes or the lease is lost; pods run on.
+/// Runs the scheduler until a signal arrives or the lease is lost; pods continue.
 pub(super) fn run(args: &SchedulerArgs) -> Result<(), Failure> {
     let level = std::env::var("DOVETAIL_LOG")
         .ok()
@@ -30,7 +30,7 @@ pub(super) fn run(args: &SchedulerArgs) -> Result<(), Failure> {
         .init();
     let config = Config::find(args.kubeconfig.as_deref(), args.context.as_deref()).or_request()?;
     let settings = KubeSettings::read(args, &config.namespace)?;
-    // Without a page one thread does what there is to do, and hands nothing from one to another.
+    // Without a page a single thread is enough, and avoids handing work between threads.
     let mut builder = match settings.page {
         None => tokio::runtime::Builder::new_current_thread(),
         Some(_) => tokio::runtime::Builder::new_multi_thread(),
@@ -39,10 +39,10 @@ pub(super) fn run(args: &SchedulerArgs) -> Result<(), Failure> {
     runtime.block_on(lead(Client::new(config), settings))
 }
 
-/// What can be asked of it while it runs.
+/// Health and metrics of the running scheduler.
 struct State {
     handle: Handle,
-    mirror: Arc<Mutex<Mirror>>,
+    reconciler: Arc<Mutex<Reconciler>>,
     client: Client,
     leadership: Leadership,
     ready: watch::Receiver<bool>,
@@ -59,13 +59,16 @@ impl Answers for State {
 
     fn metrics(&self) -> String {
         let (pods, gangs) = self
-            .mirror
+            .reconciler
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .counts();
-        let (running, waiting) = self.handle.read(|book| {
-            let up = book.jobs_live().filter(|j| j.state.is_up()).count();
-            let queued = book.jobs_live().filter(|j| j.state == JobState::Queued).count();
+        let (running, waiting) = self.handle.read(|state| {
+            let up = state.unfinished_jobs().filter(|j| j.state.holds_gpus()).count();
+            let queued = state
+                .unfinished_jobs()
+                .filter(|j| j.state == JobState::Queued)
+                .count();
             (up, queued)
         });
         let mut text = String::new();
@@ -74,21 +77,16 @@ impl Answers for State {
             (
                 "dovetail_kube_leader",
                 "gauge",
-                "Whether this replica leads.",
+                "Whether this replica is the leader.",
                 leads,
             ),
             (
                 "dovetail_kube_pods",
                 "gauge",
-                "Pods of ours that are known.",
+                "Known pods of this scheduler.",
                 pods as u64,
             ),
-            (
-                "dovetail_kube_gangs",
-                "gauge",
-                "Gangs that are known.",
-                gangs as u64,
-            ),
+            ("dovetail_kube_gangs", "gauge", "Known gangs.", gangs as u64),
             (
                 "dovetail_kube_jobs_running",
                 "gauge",
@@ -98,7 +96,7 @@ impl Answers for State {
             (
                 "dovetail_kube_jobs_waiting",
                 "gauge",
-                "Jobs in line.",
+                "Queued jobs.",
                 waiting as u64,
             ),
             (
@@ -115,6 +113,18 @@ impl Answers for State {
     }
 }
 
+/// Serves health and metrics in the background.
+async fn serve_health(address: SocketAddr, state: State) -> Result<(), Failure> {
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("--http {address}: cannot listen (port 0 picks a free one)"))
+        .or_work()?;
+    let address = listener.local_addr().or_work()?;
+    console::print(format!("Health and metrics: http://{address}/"))?;
+    tokio::spawn(health::serve(listener, Arc::new(state)));
+    Ok(())
+}
+
 async fn lead(client: Client, settings: KubeSettings) -> Result<(), Failure> {
     let scheduler = Scheduler::new(client.clone(), settings.scheduler).or_request()?;
     let mut elector = settings.lease.map(|lease| Elector::new(client.clone(), lease));
@@ -122,25 +132,17 @@ async fn lead(client: Client, settings: KubeSettings) -> Result<(), Failure> {
         .as_ref()
         .map_or_else(Leadership::alone, Elector::leadership);
     if let Some(address) = settings.http {
-        let listener = TcpListener::bind(address)
-            .await
-            .with_context(|| format!("--http {address}: cannot listen (port 0 picks a free one)"))
-            .or_work()?;
-        show::print(format!(
-            "Health and metrics: http://{}/",
-            listener.local_addr().or_work()?
-        ))?;
         let state = State {
             handle: scheduler.handle(),
-            mirror: scheduler.mirror(),
+            reconciler: scheduler.reconciler(),
             client: client.clone(),
             leadership: leadership.clone(),
             ready: scheduler.ready(),
         };
-        tokio::spawn(health::serve(listener, Arc::new(state)));
+        serve_health(address, state).await?;
     }
     let page = match settings.page {
-        Some(page) => Some(Page::open(page, &client, &scheduler).await?),
+        Some(page) => Some(Page::open(page, &client, &scheduler).await.or_work()?),
         None => None,
     };
     let mut terminate = signal(SignalKind::terminate()).or_work()?;
@@ -148,10 +150,10 @@ async fn lead(client: Client, settings: KubeSettings) -> Result<(), Failure> {
     let mut ready = scheduler.ready();
     let work = async {
         if let Some(elector) = &mut elector {
-            show::print("Waiting for the lease.")?;
+            console::print("Waiting for the leader lease.")?;
             elector.win().await;
         }
-        show::print("Leading.")?;
+        console::print("Leading.")?;
         let keep = async {
             match &mut elector {
                 Some(elector) => elector.keep().await,
@@ -160,13 +162,16 @@ async fn lead(client: Client, settings: KubeSettings) -> Result<(), Failure> {
         };
         let pages = async {
             match page {
-                Some(page) => page.serve().await,
+                Some(page) => {
+                    let announce = |address| drop(console::print(format!("Page: http://{address}/")));
+                    page.serve(announce).await.or_work()
+                }
                 None => std::future::pending().await,
             }
         };
         tokio::spawn(async move {
             if ready.wait_for(|ready| *ready).await.is_ok() {
-                let _ = show::print("Nodes and pods are known; deciding.");
+                let _ = console::print("Nodes and pods listed; scheduling.");
             }
         });
         tokio::select! {

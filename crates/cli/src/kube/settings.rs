@@ -6,13 +6,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use dovetail_control::PolicyText;
+use dovetail_cluster::PolicyText;
+use dovetail_console::{Failure, OrFailure};
 use dovetail_kube::{Events, LeaseSettings, SchedulerSettings, Settings};
+use dovetail_kubeweb::PageSettings;
 use serde::Deserialize;
 
 use super::args::SchedulerArgs;
-use super::page::PageSettings;
-use crate::failure::{Blame, Failure};
 use crate::live::settings::{host_name, span};
 
 /// `kube.yaml`.
@@ -50,33 +50,33 @@ struct LeaseFile {
     period: Option<String>,
 }
 
-/// All the scheduler needs to know.
+/// The settings of the scheduler.
 pub(super) struct KubeSettings {
     pub(super) scheduler: SchedulerSettings,
-    /// None where there is no other replica.
+    /// Leader election; `None` for a single replica.
     pub(super) lease: Option<LeaseSettings>,
     pub(super) http: Option<SocketAddr>,
-    /// None where there is no page.
+    /// The page; `None` without one.
     pub(super) page: Option<PageSettings>,
 }
 
 impl KubeSettings {
-    /// What the flags and the file say, and the usual for the rest.
+    /// Combines flags, file and defaults, in this order of precedence.
     pub(super) fn read(args: &SchedulerArgs, namespace: &str) -> Result<Self, Failure> {
         let file = match &args.config {
             None => File::default(),
             Some(path) => read(path)?,
         };
-        let (usual, mirror) = (SchedulerSettings::default(), Settings::default());
+        let (usual, reconciler) = (SchedulerSettings::default(), Settings::default());
         let duration = |text: &Option<String>, key: &str, usual: Duration| match text {
             Some(text) => span(text, key).map(|span| Duration::from_secs_f64(span.as_secs_f64())),
             None => Ok(usual),
         };
         let mut scheduler = SchedulerSettings {
-            mirror: Settings {
-                scheduler_name: file.scheduler_name.unwrap_or(mirror.scheduler_name),
-                gpu_resources: file.gpu_resources.unwrap_or(mirror.gpu_resources),
-                device_classes: file.device_classes.unwrap_or(mirror.device_classes),
+            reconciler: Settings {
+                scheduler_name: file.scheduler_name.unwrap_or(reconciler.scheduler_name),
+                gpu_resources: file.gpu_resources.unwrap_or(reconciler.gpu_resources),
+                device_classes: file.device_classes.unwrap_or(reconciler.device_classes),
             },
             policy: PolicyText {
                 policy: args.policy.clone().or(file.policy).unwrap_or(usual.policy.policy),
@@ -98,8 +98,8 @@ impl KubeSettings {
                 .unwrap_or_else(|| namespace.to_owned()),
             home: home.clone(),
             image: file.page.image,
-            scheduler_name: scheduler.mirror.scheduler_name.clone(),
-            gpu_resource: scheduler.mirror.gpu_resources.first().cloned(),
+            scheduler_name: scheduler.reconciler.scheduler_name.clone(),
+            gpu_resource: scheduler.reconciler.gpu_resources.first().cloned(),
         });
         scheduler.past_in = page.as_ref().map(|page| page.namespace.clone());
         let name = file.lease.name.unwrap_or_else(|| "dovetail-scheduler".to_owned());
@@ -113,7 +113,7 @@ impl KubeSettings {
         )?;
         if lease.deadline >= lease.duration || lease.period >= lease.deadline {
             return Err(Failure::request(
-                "lease: expected period < deadline < duration, so that a leader that is cut off stops in time",
+                "lease: expected period < deadline < duration, so that a disconnected leader stops in time",
             ));
         }
         Ok(Self {

@@ -1,20 +1,19 @@
-//! `dovetail kube submit`: a job file becomes Jobs, straight through the API server.
+//! `dovetail kube submit`: creates the Jobs of a job file through the API server.
 
+use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_jobfile::JobFile;
 use dovetail_kube::{Manifest, Sender, Several, manifest, object_name, unique_name};
 use dovetail_kubeapi::{Client, Config};
-use dovetail_web::JobFile;
 use serde_json::{Value, json};
 
 use super::args::{ObjectForm, SubmitArgs};
 use crate::commands::convert;
-use crate::failure::{Blame, Failure};
-use crate::show;
 
-/// Makes the objects of a job file, or prints them.
+/// Creates the objects of a job file, or prints them.
 pub(super) fn run(args: &SubmitArgs) -> Result<(), Failure> {
     let (text, file) = convert::read(&args.file)?;
     let JobFile { job, array, ignored } = JobFile::parse(&text, &file).or_request()?;
-    // Images are what pods run.
+    // Pods run images.
     let (_, ignored): (Vec<_>, Vec<_>) =
         (ignored.into_iter()).partition(|r| r.path.ends_with(".dockerImage"));
     convert::tell(&ignored);
@@ -63,7 +62,7 @@ pub(super) fn run(args: &SubmitArgs) -> Result<(), Failure> {
             let client = Client::new(config);
             runtime.block_on(dovetail_kube::send(&client, &made)).or_work()?;
             match args.output {
-                None => show::print(&name),
+                None => console::print(&name),
                 Some(form) => print(&made, form),
             }
         }
@@ -76,7 +75,7 @@ fn print(made: &Manifest, form: ObjectForm) -> Result<(), Failure> {
         ObjectForm::Json => {
             let items: Vec<&Value> = made.objects().collect();
             let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-            show::print(serde_json::to_string_pretty(&list).or_work()?)
+            console::print(serde_json::to_string_pretty(&list).or_work()?)
         }
         ObjectForm::Yaml => {
             let mut out = String::new();
@@ -84,7 +83,7 @@ fn print(made: &Manifest, form: ObjectForm) -> Result<(), Failure> {
                 out.push_str("---\n");
                 out.push_str(&serde_saphyr::to_string(object).or_work()?);
             }
-            show::print(out.trim_end())
+            console::print(out.trim_end())
         }
     }
 }

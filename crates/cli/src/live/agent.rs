@@ -1,31 +1,31 @@
-//! `dovetail agent`: what runs on every node.
+//! `dovetail agent`: the program on every node.
 
 use std::collections::BTreeMap;
 
 use anyhow::Context;
-use dovetail_node::AgentConfig;
+use dovetail_agent::AgentConfig;
+use dovetail_client::{block_on, data_folder};
+use dovetail_console::{Failure, OrFailure};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::failure::{Blame, Failure};
 use crate::live::args::AgentArgs;
-use crate::live::client::{block_on, data_folder};
 use crate::live::settings::host_name;
 
-/// `KEY=VALUE` pairs.
+/// Parses `KEY=VALUE` pairs.
 pub fn pairs(given: &[String], flag: &str) -> Result<BTreeMap<String, String>, Failure> {
     let pair = |text: &String| match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(Failure::request(format!(
-            "{flag}: {text:?} is none; expected KEY=VALUE"
+            "{flag}: invalid value {text:?}: expected KEY=VALUE"
         ))),
     };
     given.iter().map(pair).collect()
 }
 
-/// Runs it until a signal comes; its tasks go on.
+/// Runs the agent until a signal arrives; its tasks continue.
 ///
 /// # Errors
-/// When a setting is wrong, the folder cannot be used, or the scheduler refuses the node.
+/// If a setting is invalid, the folder is not usable, or the scheduler rejects the node.
 pub fn run(args: &AgentArgs) -> Result<(), Failure> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
@@ -38,7 +38,7 @@ pub fn run(args: &AgentArgs) -> Result<(), Failure> {
     };
     let folder = std::path::absolute(folder).or_request()?;
     let name = args.name.clone().or_else(host_name);
-    let name = name.ok_or_else(|| Failure::request("this machine has no name; give one with --name"))?;
+    let name = name.ok_or_else(|| Failure::request("this machine has no host name; set one with --name"))?;
     let server = args.server.trim_start_matches("https://").trim_end_matches('/');
     let mut config = AgentConfig::new(&name, server, folder.clone());
     let token = match &args.token_file {
@@ -54,7 +54,7 @@ pub fn run(args: &AgentArgs) -> Result<(), Failure> {
         None if folder.join("ca.pem").exists() => config,
         None => {
             return Err(Failure::request(
-                "a node that joins for the first time needs the join token: --token-file FILE (the server has it in \
+                "a node needs the join token when it joins for the first time: --token-file FILE (the server has it in \
                  its folder as join-token)",
             ));
         }
@@ -75,6 +75,6 @@ pub fn run(args: &AgentArgs) -> Result<(), Failure> {
                 _ = interrupt.recv() => {}
             }
         };
-        dovetail_node::run(config, until).await.or_work()
+        dovetail_agent::run(config, until).await.or_work()
     })
 }

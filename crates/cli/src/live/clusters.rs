@@ -1,32 +1,31 @@
-//! `dovetail vc list|set|remove|apply` and `vc diff FILE`: virtual clusters of a cluster that runs.
+//! `dovetail vc list|set|remove|apply` and `vc diff FILE`: virtual clusters of a running cluster.
 
 use std::path::Path;
 
 use anyhow::Context;
-use dovetail_control::{Everyone, Promise};
-use dovetail_web::views::{ClusterEdit, ClustersFile, ClustersView, VcDiff, VcView};
+use dovetail_client::{Client, block_on, percent_encode};
+use dovetail_cluster::{DefaultAccess, GuaranteeMode};
+use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_web::views::{VcDiff, VcEdit, VcFile, VcList, VcView};
 use serde_json::Value;
 
-use crate::failure::{Blame, Failure};
 use crate::live::args::{ClientArgs, OutputArgs, VcSetArgs};
-use crate::live::client::{Client, block_on, query};
 use crate::live::show::Listing;
-use crate::show;
 
 /// Runs `dovetail vc list`.
 ///
 /// # Errors
-/// When the scheduler cannot be reached.
+/// If the scheduler is unreachable.
 pub fn list(output: &OutputArgs, client: &ClientArgs) -> Result<(), Failure> {
-    let client = Client::open(client)?;
-    let view: ClustersView = block_on(client.get("/api/v1/vcs"))?;
+    let client = Client::open(client.config.as_deref())?;
+    let view: VcList = block_on(client.get("/api/v1/vcs"))?;
     let or_none = |n: Option<String>| n.unwrap_or_else(|| "-".to_owned());
     let row = |vc: &VcView| {
         vec![
             vc.name.clone(),
             match view.mode {
-                Promise::Open => "-".to_owned(),
-                Promise::Quota | Promise::Cells => vc.guaranteed_gpus.to_string(),
+                GuaranteeMode::Open => "-".to_owned(),
+                GuaranteeMode::Quota | GuaranteeMode::Cells => vc.guaranteed_gpus.to_string(),
             },
             vc.used_gpus.to_string(),
             vc.borrowed_gpus.to_string(),
@@ -42,15 +41,15 @@ pub fn list(output: &OutputArgs, client: &ClientArgs) -> Result<(), Failure> {
     let listing = Listing {
         headings: &[
             "Virtual cluster",
-            "Own GPUs",
+            "Guaranteed GPUs",
             "Used",
             "Borrowed",
             "Running",
             "Waiting",
             "May borrow",
             "User cap",
-            "Priority up to",
-            "Everyone is",
+            "Max priority",
+            "All users",
             "Order",
         ],
         narrow: 6,
@@ -58,7 +57,7 @@ pub fn list(output: &OutputArgs, client: &ClientArgs) -> Result<(), Failure> {
         value: &view,
         none: "No virtual clusters.",
     };
-    show::print(listing.text(output.form())?)
+    console::print(listing.text(output.form())?)
 }
 
 fn word(value: &impl serde::Serialize) -> String {
@@ -66,33 +65,37 @@ fn word(value: &impl serde::Serialize) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// A number, or `none` for no limit.
+/// Parses a number, or `none` for no limit.
 fn limit<T: std::str::FromStr>(text: Option<&String>, flag: &str) -> Result<Option<Option<T>>, Failure> {
     let Some(text) = text else { return Ok(None) };
     if text == "none" {
         return Ok(Some(None));
     }
-    let wrong = || Failure::request(format!("{flag}: {text:?} is none; expected a number, or none"));
+    let wrong = || {
+        Failure::request(format!(
+            "{flag}: invalid value {text:?}: expected a number, or `none` for no limit"
+        ))
+    };
     Ok(Some(Some(text.parse().map_err(|_| wrong())?)))
 }
 
 /// Runs `dovetail vc set`.
 ///
 /// # Errors
-/// When a flag is wrong, or the scheduler cannot be reached or refuses.
+/// If a flag is invalid, or the scheduler is unreachable or rejects the request.
 pub fn set(args: &VcSetArgs) -> Result<(), Failure> {
     let everyone = match args.everyone.as_deref() {
         None => None,
         Some(word) => {
-            let known: Result<Everyone, _> = serde_json::from_value(Value::from(word));
+            let known: Result<DefaultAccess, _> = serde_json::from_value(Value::from(word));
             Some(known.map_err(|_| {
                 Failure::request(format!(
-                    "--everyone: {word:?} is none; expected none, viewer or member"
+                    "--everyone: invalid value {word:?}: expected none, viewer or member"
                 ))
             })?)
         }
     };
-    let edit = ClusterEdit {
+    let edit = VcEdit {
         guaranteed_gpus: args.guaranteed_gpus,
         most_borrowed: limit(args.most_borrowed.as_ref(), "--most-borrowed")?,
         user_cap_gpus: limit(args.user_cap_gpus.as_ref(), "--user-cap-gpus")?,
@@ -103,8 +106,12 @@ pub fn set(args: &VcSetArgs) -> Result<(), Failure> {
             .clone()
             .map(|order| Some(order).filter(|o| o != "none")),
     };
-    let client = Client::open(&args.client)?;
-    let path = format!("/api/v1/vcs/{}?dry_run={}", query(&args.name), args.dry_run);
+    let client = Client::open(args.client.config.as_deref())?;
+    let path = format!(
+        "/api/v1/vcs/{}?dry_run={}",
+        percent_encode(&args.name),
+        args.dry_run
+    );
     let diff: VcDiff = block_on(client.put(&path, &edit))?;
     print(&diff, args.dry_run, &args.output)
 }
@@ -112,40 +119,40 @@ pub fn set(args: &VcSetArgs) -> Result<(), Failure> {
 /// Runs `dovetail vc remove`.
 ///
 /// # Errors
-/// When the scheduler cannot be reached, or refuses.
+/// If the scheduler is unreachable or rejects the request.
 pub fn remove(name: &str, dry_run: bool, output: &OutputArgs, client: &ClientArgs) -> Result<(), Failure> {
-    let client = Client::open(client)?;
-    let path = format!("/api/v1/vcs/{}?dry_run={dry_run}", query(name));
-    let diff: VcDiff = block_on(client.delete_and(&path))?;
+    let client = Client::open(client.config.as_deref())?;
+    let path = format!("/api/v1/vcs/{}?dry_run={dry_run}", percent_encode(name));
+    let diff: VcDiff = block_on(client.delete_and_read(&path))?;
     print(&diff, dry_run, output)
 }
 
 /// Runs `dovetail vc apply`, and `dovetail vc diff` with one file.
 ///
 /// # Errors
-/// When the file is wrong, or the scheduler cannot be reached or refuses.
+/// If the file is invalid, or the scheduler is unreachable or rejects the request.
 pub fn apply(file: &Path, dry_run: bool, output: &OutputArgs, client: &ClientArgs) -> Result<(), Failure> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("{}", file.display()))
         .or_request()?;
-    let client = Client::open(client)?;
+    let client = Client::open(client.config.as_deref())?;
     let path = format!("/api/v1/vcs?dry_run={dry_run}");
     let diff: VcDiff = block_on(client.put(&path, &read(&text, file)?))?;
     print(&diff, dry_run, output)
 }
 
-/// Virtual clusters in our own words (`mode`, `vcs`), or HiveD's configuration.
-fn read(text: &str, file: &Path) -> Result<ClustersFile, Failure> {
+/// Parses virtual clusters in our own format (`mode`, `vcs`), or HiveD's configuration.
+fn read(text: &str, file: &Path) -> Result<VcFile, Failure> {
     let wrong = |e: &dyn std::fmt::Display| {
         let what = e.to_string().lines().next().unwrap_or_default().to_owned();
         Failure::request(format!("{}: {what}", file.display()))
     };
     let tree: Value = serde_saphyr::from_str(text).map_err(|e| wrong(&e))?;
     match tree.get("physicalCluster").is_some() {
-        true => Ok(ClustersFile {
-            mode: Promise::Cells,
+        true => Ok(VcFile {
+            mode: GuaranteeMode::Cells,
             cells: Some(text.to_owned()),
-            ..ClustersFile::default()
+            ..VcFile::default()
         }),
         false => serde_saphyr::from_str(text).map_err(|e| wrong(&e)),
     }
@@ -158,9 +165,9 @@ fn print(diff: &VcDiff, dry_run: bool, output: &OutputArgs) -> Result<(), Failur
         Output::Yaml => serde_saphyr::to_string(diff).or_work()?,
         Output::Table | Output::Wide | Output::Csv => words(diff, dry_run),
     };
-    show::print(text)?;
+    console::print(text)?;
     match &diff.refused {
-        Some(why) => Err(Failure::request(format!("it cannot be done: {why}"))),
+        Some(why) => Err(Failure::request(format!("the change is not possible: {why}"))),
         None => Ok(()),
     }
 }
@@ -169,17 +176,25 @@ fn words(diff: &VcDiff, dry_run: bool) -> String {
     let mut lines = Vec::new();
     for change in &diff.changes {
         let vc = if change.vc.is_empty() { "all" } else { &change.vc };
-        lines.push(format!(
-            "{vc}: {}: {} -> {}",
-            change.field, change.before, change.after
-        ));
+        lines.push(match (change.field.as_str(), &change.after) {
+            ("exists", serde_json::Value::Bool(true)) => format!("{vc}: created"),
+            ("exists", _) => format!("{vc}: removed"),
+            (field, after) => format!("{vc}: {field}: {} -> {after}", change.before),
+        });
     }
     if diff.changes.is_empty() {
-        lines.push("Nothing changes.".to_owned());
+        lines.push("No changes.".to_owned());
     }
     lines.extend(diff.effects.iter().map(|effect| format!("  {effect}")));
     if diff.refused.is_none() {
-        lines.push(if dry_run { "Nothing was done yet." } else { "Done." }.to_owned());
+        lines.push(
+            if dry_run {
+                "Dry run: nothing was changed."
+            } else {
+                "Applied."
+            }
+            .to_owned(),
+        );
     }
     lines.join("\n")
 }
@@ -189,16 +204,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_of_files_are_read() {
+    fn native_and_hived_files_are_parsed() {
         let file = Path::new("x.yaml");
         let own = read(
             "mode: quota\nvcs: {lab: {guaranteed_gpus: 4, order: las}}\n",
             file,
         )
         .unwrap();
-        assert_eq!((own.mode, own.vcs["lab"].guaranteed_gpus), (Promise::Quota, 4));
+        assert_eq!(
+            (own.mode, own.vcs["lab"].guaranteed_gpus),
+            (GuaranteeMode::Quota, 4)
+        );
         let hived = read("physicalCluster: {}\nvirtualClusters: {}\n", file).unwrap();
-        assert!(hived.mode == Promise::Cells && hived.cells.is_some());
+        assert!(hived.mode == GuaranteeMode::Cells && hived.cells.is_some());
         assert!(
             read("mode: quota\ncolour: red\n", file)
                 .unwrap_err()

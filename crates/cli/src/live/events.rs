@@ -1,27 +1,26 @@
 //! `dovetail events`.
 
+use dovetail_client::{Client, block_on};
+use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_web::views::EventView;
 
-use crate::failure::{Blame, Failure};
 use crate::live::args::EventsArgs;
-use crate::live::client::{Client, block_on};
 use crate::live::jobs;
 use crate::live::show::clock;
-use crate::show;
 
 /// Runs `dovetail events`.
 ///
 /// # Errors
-/// When the scheduler cannot be reached, or refuses.
+/// If the scheduler is unreachable or rejects the request.
 pub fn run(args: &EventsArgs) -> Result<(), Failure> {
-    let client = Client::open(&args.client)?;
+    let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
         let mut path = format!("/api/v1/events?since={}&follow={}", args.since, args.follow);
         if let Some(word) = &args.job {
             let ids = jobs::select(&client, word).await?;
             let [id] = ids.as_slice() else {
                 return Err(Failure::request(format!(
-                    "--job: {word} is several jobs; expected one"
+                    "--job: {word} selects several jobs: expected one"
                 )));
             };
             path += &format!("&job={id}");
@@ -29,7 +28,7 @@ pub fn run(args: &EventsArgs) -> Result<(), Failure> {
         let mut events = client.lines(&path).await?;
         while let Some(event) = events.event::<EventView>().await? {
             let of = event.job.map(|job| format!("job {job}")).unwrap_or_default();
-            show::print(match args.json {
+            console::print(match args.json {
                 true => serde_json::to_string(&event).or_work()?,
                 false => format!(
                     "{:>6} {} {of:<9} {:<16} {}",

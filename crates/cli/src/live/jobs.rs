@@ -1,25 +1,24 @@
 //! `dovetail jobs` and `dovetail job ...`.
 
-use dovetail_control::JobNo;
-use dovetail_control::book::{Seats, Why};
+use dovetail_client::{Client, block_on, percent_encode};
+use dovetail_cluster::JobId;
+use dovetail_cluster::state::{JobExplanation, NodeSlots};
+use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_model::Time;
-use dovetail_web::views::{JobPage, JobView, Me, RoleView};
+use dovetail_web::views::{CurrentUser, JobPage, JobView, RoleView};
 use serde_json::json;
 
-use crate::failure::{Blame, Failure};
 use crate::live::args::{JobCommand, JobsArgs, LogsArgs, OneJobArgs, Output, SomeJobsArgs};
-use crate::live::client::{Client, block_on, query};
 use crate::live::show::{Listing, clock, now, span, watch};
 use crate::live::submit::{Printer, why_text};
-use crate::show;
 
 /// GPUs in short: `node-a:0,1 node-b:0`.
-pub fn seats_text(seats: &[Seats]) -> String {
-    let one = |s: &Seats| {
+pub fn placement_text(placement: &[NodeSlots]) -> String {
+    let one = |s: &NodeSlots| {
         let slots: Vec<String> = s.gpus.iter().map(ToString::to_string).collect();
         format!("{}:{}", s.node, slots.join(","))
     };
-    seats.iter().map(one).collect::<Vec<_>>().join(" ")
+    placement.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
 /// How far it is: `120/1000`.
@@ -36,7 +35,7 @@ pub fn age_text(job: &JobView, now: Time) -> String {
     let end = job.ended.unwrap_or(now);
     match (job.started, job.state.as_str()) {
         (Some(started), "running" | "stopping" | "starting") => span(end.since(started)),
-        (Some(started), _) if job.over => span(end.since(started)),
+        (Some(started), _) if job.has_ended() => span(end.since(started)),
         _ => span(end.since(job.submitted)),
     }
 }
@@ -53,14 +52,14 @@ pub fn listing<'a>(jobs: &'a Vec<JobView>, none: &'a str) -> Listing<'a, Vec<Job
             job.gpus.to_string(),
             age_text(job, now),
             steps_text(job),
-            match job.seats.is_empty() {
+            match job.placement.is_empty() {
                 true => job.detail.clone(),
-                false => seats_text(&job.seats),
+                false => placement_text(&job.placement),
             },
             job.tenant.clone(),
             job.priority.to_string(),
             clock(job.submitted),
-            job.launches.to_string(),
+            job.attempt_count.to_string(),
             format!("{:.3}", job.gpu_seconds / 3600.0),
         ]
     };
@@ -73,7 +72,7 @@ pub fn listing<'a>(jobs: &'a Vec<JobView>, none: &'a str) -> Listing<'a, Vec<Job
             "GPUs",
             "Time",
             "Step",
-            "Where or why",
+            "Placement or reason",
             "Tenant",
             "Priority",
             "Submitted",
@@ -90,16 +89,16 @@ pub fn listing<'a>(jobs: &'a Vec<JobView>, none: &'a str) -> Listing<'a, Vec<Job
 /// Runs `dovetail jobs`.
 ///
 /// # Errors
-/// When the scheduler cannot be reached, or refuses.
+/// If the scheduler is unreachable or rejects the request.
 pub fn list(args: &JobsArgs) -> Result<(), Failure> {
-    let client = Client::open(&args.client)?;
+    let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
         let mut filter = vec![format!("limit={}", args.limit)];
         let mut add = |key: &str, value: &Option<String>| {
-            filter.extend(value.as_ref().map(|v| format!("{key}={}", query(v))));
+            filter.extend(value.as_ref().map(|v| format!("{key}={}", percent_encode(v))));
         };
         let mine = match args.mine {
-            true => Some(client.get::<Me>("/api/v1/me").await?.name),
+            true => Some(client.get::<CurrentUser>("/api/v1/me").await?.name),
             false => args.user.clone(),
         };
         add("user", &mine);
@@ -107,7 +106,7 @@ pub fn list(args: &JobsArgs) -> Result<(), Failure> {
         add("name", &args.name);
         add("label", &args.label);
         add("node", &args.node);
-        let live = (!args.all).then(|| "live".to_owned());
+        let live = (!args.all).then(|| "unfinished".to_owned());
         add("state", &args.state.clone().or(live));
         let path = format!("/api/v1/jobs?{}", filter.join("&"));
         let (client, path, form) = (&client, &path, args.output.form());
@@ -116,11 +115,11 @@ pub fn list(args: &JobsArgs) -> Result<(), Failure> {
             let none = if args.all || args.state.is_some() {
                 "No jobs."
             } else {
-                "No jobs that are not over; --all shows the others."
+                "No unfinished jobs; --all shows the others."
             };
             let mut text = listing(&page.jobs, none).text(form)?;
             if page.next.is_some() && matches!(form, Output::Table | Output::Wide) {
-                text += &format!("\nThere are more; --limit {} shows them.", args.limit * 10);
+                text += &format!("\nMore jobs exist; show them with --limit {}.", args.limit * 10);
             }
             Ok(text)
         })
@@ -131,7 +130,7 @@ pub fn list(args: &JobsArgs) -> Result<(), Failure> {
 /// Runs `dovetail job ...`.
 ///
 /// # Errors
-/// When the scheduler cannot be reached, or refuses.
+/// If the scheduler is unreachable or rejects the request.
 pub fn job(command: &JobCommand) -> Result<(), Failure> {
     match command {
         JobCommand::Show(args) => show_one(args),
@@ -147,23 +146,26 @@ pub fn job(command: &JobCommand) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When there is none.
-pub async fn select(client: &Client, word: &str) -> Result<Vec<JobNo>, Failure> {
+pub async fn select(client: &Client, word: &str) -> Result<Vec<JobId>, Failure> {
     if let Ok(number) = word.parse() {
         return Ok(vec![number]);
     }
-    let me = || async { client.get::<Me>("/api/v1/me").await.map(|u| u.name) };
+    let me = || async { client.get::<CurrentUser>("/api/v1/me").await.map(|u| u.name) };
     let (path, missing) = match word {
         "last" => {
-            let path = format!("/api/v1/jobs?limit=1&user={}", query(&me().await?));
+            let path = format!("/api/v1/jobs?limit=1&user={}", percent_encode(&me().await?));
             (path, "you have no jobs".to_owned())
         }
         "@mine" => {
-            let path = format!("/api/v1/jobs?limit=10000&state=live&user={}", query(&me().await?));
-            (path, "you have no jobs that are not over".to_owned())
+            let path = format!(
+                "/api/v1/jobs?limit=10000&state=unfinished&user={}",
+                percent_encode(&me().await?)
+            );
+            (path, "you have no unfinished jobs".to_owned())
         }
         name => {
-            let path = format!("/api/v1/jobs?limit=1&name={}", query(name));
-            (path, format!("there is no job of the name {name:?}"))
+            let path = format!("/api/v1/jobs?limit=1&name={}", percent_encode(name));
+            (path, format!("unknown job {name:?}"))
         }
     };
     let page: JobPage = client.get(&path).await?;
@@ -173,20 +175,22 @@ pub async fn select(client: &Client, word: &str) -> Result<Vec<JobNo>, Failure> 
     }
 }
 
-async fn select_one(client: &Client, word: &str) -> Result<JobNo, Failure> {
+async fn select_one(client: &Client, word: &str) -> Result<JobId, Failure> {
     match select(client, word).await?.as_slice() {
         [one] => Ok(*one),
-        _ => Err(Failure::request(format!("{word} is several jobs; expected one"))),
+        _ => Err(Failure::request(format!(
+            "{word} selects several jobs: expected one"
+        ))),
     }
 }
 
 fn show_one(args: &OneJobArgs) -> Result<(), Failure> {
-    let client = Client::open(&args.client)?;
+    let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
         let id = select_one(&client, &args.job).await?;
         let job: JobView = client.get(&format!("/api/v1/jobs/{id}")).await?;
-        let why: Why = client.get(&format!("/api/v1/jobs/{id}/explain")).await?;
-        show::print(match args.output.form() {
+        let why: JobExplanation = client.get(&format!("/api/v1/jobs/{id}/explain")).await?;
+        console::print(match args.output.form() {
             Output::Json => serde_json::to_string_pretty(&job).or_work()?,
             Output::Yaml => serde_saphyr::to_string(&job).or_work()?,
             Output::Csv => listing(&vec![job], "").text(Output::Csv)?,
@@ -217,7 +221,7 @@ fn role_text(role: &RoleView) -> String {
 }
 
 /// All of a job, for people.
-fn whole(job: &JobView, why: &Why) -> String {
+fn whole(job: &JobView, why: &JobExplanation) -> String {
     let now = now();
     let mut lines: Vec<(String, String)> = Vec::new();
     let mut add = |key: &str, value: String| {
@@ -229,16 +233,16 @@ fn whole(job: &JobView, why: &Why) -> String {
     add(
         "State",
         match job.detail.is_empty() {
-            true => format!("{} for {}", job.state, span(now.since(job.since))),
-            false => format!("{} ({})", job.state, job.detail),
+            true => format!("{} for {}", job.state_text(), span(now.since(job.since))),
+            false => format!("{} ({})", job.state_text(), job.detail),
         },
     );
-    if matches!(job.state.as_str(), "queued" | "preempted") {
-        add("Why", why_text(why, "waits"));
+    if job.state == "queued" {
+        add("Pending", why_text(why, "queued"));
     }
-    add("User", format!("{} (tenant {})", job.user, job.tenant));
+    add("User", format!("{} (virtual cluster {})", job.user, job.tenant));
     add("GPUs", job.gpus.to_string());
-    add("Where", seats_text(&job.seats));
+    add("Where", placement_text(&job.placement));
     add(
         "Submitted",
         format!(
@@ -272,29 +276,29 @@ fn whole(job: &JobView, why: &Why) -> String {
         add("In", request.workdir.clone());
     }
     for attempt in &job.attempts {
-        let end = attempt.end.clone().unwrap_or_else(|| "goes on".to_owned());
+        let end = attempt.end.clone().unwrap_or_else(|| "running".to_owned());
         let took = attempt.until.unwrap_or(now).since(attempt.since);
         let shared = match attempt.sharing.is_empty() {
             true => String::new(),
             false => format!(", GPUs shared by {}", attempt.sharing),
         };
         add(
-            &format!("Launch {}", attempt.launch),
+            &format!("Attempt {}", attempt.attempt),
             format!(
                 "{} UTC on {} for {}{shared}: {end}",
                 clock(attempt.since),
-                seats_text(&attempt.seats),
+                placement_text(&attempt.placement),
                 span(took)
             ),
         );
         for remark in &attempt.remarks {
             add("  note", remark.clone());
         }
-        if !attempt.last_words.is_empty() {
+        if !attempt.last_output.is_empty() {
             add(
-                "  last words",
+                "  last output",
                 attempt
-                    .last_words
+                    .last_output
                     .trim_end()
                     .lines()
                     .last()
@@ -309,11 +313,11 @@ fn whole(job: &JobView, why: &Why) -> String {
 }
 
 fn explain(args: &OneJobArgs) -> Result<(), Failure> {
-    let client = Client::open(&args.client)?;
+    let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
         let id = select_one(&client, &args.job).await?;
-        let why: Why = client.get(&format!("/api/v1/jobs/{id}/explain")).await?;
-        show::print(match args.output.form() {
+        let why: JobExplanation = client.get(&format!("/api/v1/jobs/{id}/explain")).await?;
+        console::print(match args.output.form() {
             Output::Json => serde_json::to_string_pretty(&why).or_work()?,
             Output::Yaml => serde_saphyr::to_string(&why).or_work()?,
             Output::Table | Output::Wide | Output::Csv => {
@@ -322,7 +326,7 @@ fn explain(args: &OneJobArgs) -> Result<(), Failure> {
                     text += &format!("\n  - {reason}");
                 }
                 if why.ahead > 0 {
-                    text += &format!("\n  - {} in line before it", why.ahead);
+                    text += &format!("\n  - {} ahead of it in the queue", why.ahead);
                 }
                 text
             }
@@ -331,13 +335,13 @@ fn explain(args: &OneJobArgs) -> Result<(), Failure> {
 }
 
 fn logs(args: &LogsArgs) -> Result<(), Failure> {
-    let client = Client::open(&args.client)?;
+    let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
         let id = select_one(&client, &args.job).await?;
         let mut wanted = vec![format!("follow={}", args.follow)];
         wanted.extend(args.tail.map(|n| format!("tail={n}")));
-        wanted.extend(args.launch.map(|n| format!("launch={n}")));
-        wanted.extend(args.node.as_ref().map(|n| format!("node={}", query(n))));
+        wanted.extend(args.attempt.map(|n| format!("attempt={n}")));
+        wanted.extend(args.node.as_ref().map(|n| format!("node={}", percent_encode(n))));
         let lines = client
             .lines(&format!("/api/v1/jobs/{id}/logs?{}", wanted.join("&")))
             .await?;
@@ -348,7 +352,7 @@ fn logs(args: &LogsArgs) -> Result<(), Failure> {
 }
 
 fn act(args: &SomeJobsArgs, action: &str, done: &str) -> Result<(), Failure> {
-    let client = Client::open(&args.client)?;
+    let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
         let mut jobs = Vec::new();
         for word in &args.jobs {
@@ -358,7 +362,7 @@ fn act(args: &SomeJobsArgs, action: &str, done: &str) -> Result<(), Failure> {
             let job: JobView = client
                 .post(&format!("/api/v1/jobs/{id}/{action}"), &json!({}))
                 .await?;
-            show::print(format!("job {id} is {done} ({})", job.state))?;
+            console::print(format!("job {id} is {done} ({})", job.state))?;
         }
         Ok(())
     })

@@ -2,7 +2,6 @@
 
 pub mod agent;
 pub mod args;
-pub mod client;
 pub mod clusters;
 pub mod events;
 pub mod jobs;
@@ -20,48 +19,47 @@ pub mod users;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-
-use crate::failure::Failure;
+use dovetail_console::Failure;
 
 /// Commands of the live cluster.
 #[derive(Debug, Subcommand)]
 pub enum LiveCommand {
-    /// Run a scheduler with an agent on this machine
+    /// Run a scheduler and an agent on this machine
     Up(Box<args::UpArgs>),
     /// Run the scheduler
     Server(Box<args::ServerArgs>),
-    /// Run the agent of a node
+    /// Run the agent on a node
     Agent(Box<args::AgentArgs>),
-    /// Run a command on GPUs, and print what it prints
+    /// Run a command on GPUs and stream its output
     Run(Box<args::RunJobArgs>),
-    /// Send a job file
+    /// Submit a job file
     Submit(args::SubmitArgs),
     /// List jobs
     Jobs(args::JobsArgs),
-    /// Look at a job, read its log, stop it
+    /// Show, explain, stop, hold and release jobs; read their logs
     Job(args::JobCommandArgs),
     /// List nodes
     Nodes(args::NodesArgs),
-    /// Take a node out of use, and back
+    /// Drain or resume a node
     Node(args::NodeCommandArgs),
-    /// What happened, and happens
+    /// List and follow events
     Events(args::EventsArgs),
-    /// GPU-hours by user, tenant and day
+    /// Show GPU-hours by user, tenant and day
     Usage(args::UsageArgs),
-    /// The cluster on one screen, live
+    /// Show the cluster on one screen, live
     Top(args::TopArgs),
-    /// Change policy and rounds while it runs
+    /// Change the policy and rounds of a running scheduler, pause it
     Operate(args::OperateArgs),
-    /// Who may use the cluster
+    /// Manage users
     User(args::UserArgs),
-    /// When you are told of your jobs, and how
+    /// Configure your notifications
     Notify(args::NotifyArgs),
 }
 
-/// Runs one.
+/// Runs a command.
 ///
 /// # Errors
-/// What it fails with.
+/// The command's failure.
 pub fn run(command: &LiveCommand) -> Result<ExitCode, Failure> {
     let done = match command {
         LiveCommand::Run(args) => return submit::run(args),

@@ -1,14 +1,13 @@
 //! `dovetail nodes` and `dovetail node ...`.
 
-use dovetail_web::views::{Because, NodeView};
+use dovetail_client::{Client, block_on, percent_encode};
+use dovetail_console::{self as console, Failure};
+use dovetail_web::views::{DrainRequest, NodeView};
 
-use crate::failure::Failure;
 use crate::live::args::{NodeCommand, NodesArgs};
-use crate::live::client::{Client, block_on, query};
 use crate::live::show::{Listing, now, span, watch};
-use crate::show;
 
-/// A table of nodes.
+/// Returns a table of nodes.
 fn listing(nodes: &Vec<NodeView>) -> Listing<'_, Vec<NodeView>> {
     let now = now();
     let row = |node: &NodeView| {
@@ -48,16 +47,16 @@ fn listing(nodes: &Vec<NodeView>) -> Listing<'_, Vec<NodeView>> {
         narrow: 8,
         rows: nodes.iter().map(row).collect(),
         value: nodes,
-        none: "No node has joined yet; `dovetail agent` on a node makes it join.",
+        none: "No nodes have joined; start `dovetail agent` on a node.",
     }
 }
 
 /// Runs `dovetail nodes`.
 ///
 /// # Errors
-/// When the scheduler cannot be reached, or refuses.
+/// If the scheduler is unreachable or rejects the request.
 pub fn list(args: &NodesArgs) -> Result<(), Failure> {
-    let client = Client::open(&args.client)?;
+    let client = Client::open(args.client.config.as_deref())?;
     let (client, form) = (&client, args.output.form());
     block_on(watch(args.watch, || async move {
         let nodes: Vec<NodeView> = client.get("/api/v1/nodes").await?;
@@ -68,21 +67,22 @@ pub fn list(args: &NodesArgs) -> Result<(), Failure> {
 /// Runs `dovetail node ...`.
 ///
 /// # Errors
-/// When the scheduler cannot be reached, or refuses.
+/// If the scheduler is unreachable or rejects the request.
 pub fn act(command: &NodeCommand) -> Result<(), Failure> {
     let (client, name, action, why) = match command {
         NodeCommand::Drain { name, why, client } => (client, name, "drain", why.clone()),
         NodeCommand::Resume { name, client } => (client, name, "resume", String::new()),
     };
-    let client = Client::open(client)?;
+    let client = Client::open(client.config.as_deref())?;
     block_on(async {
-        let path = format!("/api/v1/nodes/{}/{action}", query(name));
-        let node: NodeView = client.post(&path, &Because { why }).await?;
+        let path = format!("/api/v1/nodes/{}/{action}", percent_encode(name));
+        let node: NodeView = client.post(&path, &DrainRequest { reason: why }).await?;
         let rest = match (node.state.as_str(), node.jobs.len()) {
-            ("draining", 0) => "; nothing runs on it".to_owned(),
+            ("draining", 0) => "; no jobs run on it".to_owned(),
+            ("draining", 1) => "; 1 job still runs on it".to_owned(),
             ("draining", n) => format!("; {n} jobs still run on it"),
             _ => String::new(),
         };
-        show::print(format!("{} is {}{rest}", node.name, node.state))
+        console::print(format!("{} is {}{rest}", node.name, node.state))
     })
 }

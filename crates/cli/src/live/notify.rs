@@ -1,56 +1,57 @@
 //! `dovetail notify ...`.
 
-use dovetail_control::Occasion;
+use dovetail_client::{Client, block_on};
+use dovetail_cluster::NotificationKind;
+use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_web::Notify;
-use dovetail_web::views::{NotifyTried, Tried};
+use dovetail_web::views::{DeliveryResult, NotifyTest};
 use serde_json::{Value, json};
 
-use crate::failure::{Blame, Failure};
 use crate::live::args::{NotifyCommand, NotifySetArgs, Output};
-use crate::live::client::{Client, block_on};
 use crate::live::settings::span;
-use crate::show;
 
 const PATH: &str = "/api/v1/me/notify";
 
 /// Runs `dovetail notify ...`.
 ///
 /// # Errors
-/// When the scheduler cannot be reached, or refuses.
+/// If the scheduler is unreachable or rejects the request.
 pub fn run(command: &NotifyCommand) -> Result<(), Failure> {
     match command {
         NotifyCommand::Show { output, client } => {
-            let client = Client::open(client)?;
+            let client = Client::open(client.config.as_deref())?;
             print(&block_on(client.get(PATH))?, output.form())
         }
         NotifyCommand::Set(args) => {
-            let client = Client::open(&args.client)?;
+            let client = Client::open(args.client.config.as_deref())?;
             let set: Notify = block_on(async {
                 let before: Notify = client.get(PATH).await?;
-                client.put(PATH, &changed(before, args)?).await
+                Ok::<_, Failure>(client.put(PATH, &changed(before, args)?).await?)
             })?;
             print(&set, args.output.form())
         }
         NotifyCommand::Test { client } => {
-            let client = Client::open(client)?;
-            let tried: NotifyTried = block_on(client.post("/api/v1/me/notify/test", &json!({})))?;
+            let client = Client::open(client.config.as_deref())?;
+            let tried: NotifyTest = block_on(client.post("/api/v1/me/notify/test", &json!({})))?;
             let ways = [("webhook", &tried.webhook), ("mail", &tried.email)];
-            let said: Vec<(&str, &Tried)> = ways
+            let said: Vec<(&str, &DeliveryResult)> = ways
                 .iter()
                 .filter_map(|(way, t)| t.as_ref().map(|t| (*way, t)))
                 .collect();
             for (way, tried) in &said {
                 match tried.ok {
-                    true => show::print(format!("{way}: taken"))?,
-                    false => show::print(format!("{way}: {}", tried.detail))?,
+                    true => console::print(format!("{way}: delivered"))?,
+                    false => console::print(format!("{way}: {}", tried.detail))?,
                 }
             }
             match said.iter().all(|(_, t)| t.ok) {
                 true if said.is_empty() => {
-                    show::print("You are told nothing: set --email or --webhook first.")
+                    console::print("Notifications are off: set --email or --webhook first.")
                 }
                 true => Ok(()),
-                false => Err(Failure::Work(anyhow::anyhow!("not everything was taken"))),
+                false => Err(Failure::Work(anyhow::anyhow!(
+                    "not every notification was delivered"
+                ))),
             }
         }
     }
@@ -59,10 +60,10 @@ pub fn run(command: &NotifyCommand) -> Result<(), Failure> {
 fn changed(mut notify: Notify, args: &NotifySetArgs) -> Result<Notify, Failure> {
     if let Some(words) = &args.on {
         let one = |word: &str| {
-            let known: Result<Occasion, _> = serde_json::from_value(Value::from(word));
+            let known: Result<NotificationKind, _> = serde_json::from_value(Value::from(word));
             known.map_err(|_| {
                 Failure::request(format!(
-                    "--on: {word:?} is none; expected some of running, completed, failed, preempted, pending-too-long, \
+                    "--on: unknown event {word:?}: expected one or more of running, completed, failed, preempted, pending-too-long, \
                      low-gpu-use, or none"
                 ))
             })
@@ -97,29 +98,26 @@ fn print(notify: &Notify, form: Output) -> Result<(), Failure> {
         Output::Yaml => serde_saphyr::to_string(notify).or_work()?,
         Output::Table | Output::Wide | Output::Csv => {
             let on: Vec<&str> = notify.on.iter().map(|on| on.word()).collect();
-            let of = if on.is_empty() {
-                "nothing".to_owned()
-            } else {
-                on.join(", ")
-            };
             let mut ways = Vec::new();
             if notify.email {
                 ways.push("by mail".to_owned());
             }
             if !notify.webhook.is_empty() {
-                ways.push(format!("by {}", notify.webhook));
+                ways.push(format!("by webhook to {}", notify.webhook));
             }
-            let how = if ways.is_empty() {
-                "in no way".to_owned()
-            } else {
-                ways.join(" and ")
-            };
             let secret = match &notify.secret {
-                Some(secret) => format!("\nRequests are signed with {secret}"),
+                Some(secret) => format!("\nWebhook requests are signed with {secret}"),
                 None => String::new(),
             };
-            format!("You are told of {of}, {how}.{secret}")
+            match on.is_empty() || ways.is_empty() {
+                true => format!("Notifications are off.{secret}"),
+                false => format!(
+                    "Notifications for {}, {}.{secret}",
+                    on.join(", "),
+                    ways.join(" and ")
+                ),
+            }
         }
     };
-    show::print(text)
+    console::print(text)
 }

@@ -1,4 +1,4 @@
-//! `dovetail server` and `dovetail up`: the scheduler, and with `up` agents of this machine in the same process.
+//! `dovetail server` and `dovetail up`: the scheduler; `up` also runs agents of this machine in the same process.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -7,22 +7,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use dovetail_agents::{Authority, Hub, HubConfig};
-use dovetail_control::{Driver, DriverConfig, LoadPoint, LogPiece, LogRequest, write_private};
+use dovetail_agent::{AgentConfig, Images};
+use dovetail_client::ClientFile;
+use dovetail_cluster::{
+    Driver, DriverConfig, Handle, LoadPoint, LogPiece, LogRequest, Recovery, write_private,
+};
+use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_hub::{Authority, Hub, HubConfig};
 use dovetail_model::{NodeId, Time};
-use dovetail_node::{AgentConfig, Images};
-use dovetail_web::{ApiConfig, Audit, Nodes, Notifier, Oidc, Pace, Tls, Users};
+use dovetail_web::{ApiConfig, Audit, LogError, Nodes, Notifier, NotifyTiming, Oidc, Tls, Users};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use crate::failure::{Blame, Failure};
 use crate::live::args::{ServerArgs, UpArgs};
-use crate::live::client::ClientFile;
 use crate::live::settings::{Settings, host_name, user_name};
-use crate::show;
 
-/// What the API needs of the agents.
+/// The API's access to agents.
 struct OverHub(Hub);
 
 impl Nodes for OverHub {
@@ -30,11 +31,11 @@ impl Nodes for OverHub {
         self.0.is_connected(node)
     }
 
-    fn read_log(&self, request: &LogRequest) -> Result<mpsc::Receiver<LogPiece>, String> {
-        self.0.read_log(request)
+    fn read_log(&self, request: &LogRequest) -> Result<mpsc::Receiver<LogPiece>, LogError> {
+        self.0.read_log(request).map_err(|e| LogError(e.to_string()))
     }
 
-    fn notices(&self) -> watch::Receiver<u64> {
+    fn last_event(&self) -> watch::Receiver<u64> {
         self.0.notices()
     }
 
@@ -42,7 +43,7 @@ impl Nodes for OverHub {
         self.0.loads(node, since)
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn journal_error(&self) -> Option<String> {
         self.0.trouble().borrow().clone()
     }
 }
@@ -50,13 +51,13 @@ impl Nodes for OverHub {
 /// Runs `dovetail server`.
 ///
 /// # Errors
-/// When a setting is wrong, or a file or socket cannot be used.
+/// If a setting is invalid, or a file or socket is not usable.
 pub fn server(args: &ServerArgs) -> Result<(), Failure> {
     let settings = Settings::read(&args.serve, args.config.as_deref())?;
     if args.print_join_token {
         private_folder(&settings.data)?;
         let authority = Authority::open(&settings.data).or_work()?;
-        return show::print(authority.join_token());
+        return console::print(authority.join_token());
     }
     run(settings, Vec::new)
 }
@@ -64,18 +65,18 @@ pub fn server(args: &ServerArgs) -> Result<(), Failure> {
 /// Runs `dovetail up`.
 ///
 /// # Errors
-/// When a setting is wrong, or a file or socket cannot be used.
+/// If a setting is invalid, or a file or socket is not usable.
 pub fn up(args: &UpArgs) -> Result<(), Failure> {
     let mut settings = Settings::read(&args.serve, None)?;
     settings.checkpoints = Some(settings.data.join("checkpoints"));
     let slots = match args.virtual_gpus {
-        Some(0) => return Err(Failure::request("--virtual-gpus: at least one is needed")),
+        Some(0) => return Err(Failure::request("--virtual-gpus: expected at least 1")),
         Some(slots) => Some(slots),
-        None if dovetail_node::gpu_count() > 0 => None,
+        None if dovetail_agent::gpu_count() > 0 => None,
         None => {
             const SLOTS: u32 = 4;
-            show::print(format!(
-                "This machine has no GPU: jobs get {SLOTS} virtual ones (say how many with --virtual-gpus N)."
+            console::print(format!(
+                "no GPU found: using {SLOTS} virtual GPUs (set the number with --virtual-gpus N)"
             ))?;
             Some(SLOTS)
         }
@@ -108,7 +109,7 @@ struct LocalAgent {
     images: Images,
 }
 
-/// A folder that only its owner can look into.
+/// Creates a folder that only its owner can access.
 fn private_folder(path: &Path) -> Result<(), Failure> {
     let made =
         fs::create_dir_all(path).and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o711)));
@@ -148,40 +149,81 @@ async fn bind(address: SocketAddr, key: &str) -> Result<TcpListener, Failure> {
         .or_work()
 }
 
-async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failure> {
-    let oidc = settings.oidc.clone().map(Oidc::open).transpose();
-    let oidc = oidc.map_err(Failure::request)?.map(Arc::new);
-    let notifier = Notifier::open(&settings.notify, Pace::default()).map_err(Failure::request)?;
-    // First the sockets: whoever has them is the only one that writes to the journal and the client's file.
-    let (http, grpc) = (
-        bind(settings.http, "--http").await?,
-        bind(settings.grpc, "--grpc").await?,
-    );
-    let (http_at, grpc_at) = (http.local_addr().or_work()?, grpc.local_addr().or_work()?);
-    let authority = Arc::new(Authority::open(&settings.data).or_work()?);
-    let users = Users::open(&settings.data.join("users.json")).or_work()?;
+fn open_driver(settings: &Settings) -> Result<(Driver, Handle, Recovery), Failure> {
     let config = DriverConfig {
         dir: settings.data.join("journal"),
         policy: settings.policy.clone(),
         clock: settings.clock,
         snapshot_every: 50_000,
     };
-    let (driver, handle, start) = Driver::open(&config)
+    let opened = Driver::open(&config)
         .with_context(|| format!("{}", config.dir.display()))
         .or_work()?;
-    for repair in &start.repairs {
-        eprintln!("The journal was mended: {repair}");
+    for repair in &opened.2.repairs {
+        eprintln!("journal repaired: {repair}");
     }
-    let hub = Hub::new(HubConfig {
+    Ok(opened)
+}
+
+fn hub_config(settings: &Settings) -> HubConfig {
+    let checkpoints = settings.checkpoints.as_ref();
+    HubConfig {
         heartbeat: settings.heartbeat,
         lease: settings.lease,
         margin: settings.margin,
-        checkpoints: settings
-            .checkpoints
-            .as_ref()
-            .map(|p| p.display().to_string())
-            .unwrap_or_default(),
-    });
+        checkpoints: checkpoints.map(|p| p.display().to_string()).unwrap_or_default(),
+    }
+}
+
+fn server_tls(settings: &Settings, authority: &Authority) -> Result<Tls, Failure> {
+    if !settings.tls {
+        return Ok(Tls::Off);
+    }
+    let (chain, key) = authority.server_identity(&settings.names).or_work()?;
+    Tls::from_pem(&chain, &key).or_work()
+}
+
+/// Waits for local agents to end, but not for long: they must not delay closing the journal.
+async fn join_briefly<T: 'static>(agents: &mut tokio::task::JoinSet<T>) {
+    let patience = std::time::Duration::from_secs(2);
+    let _ = tokio::time::timeout(patience, async { while agents.join_next().await.is_some() {} }).await;
+}
+
+/// Waits for SIGTERM or SIGINT.
+async fn until_signal() -> Result<(), Failure> {
+    let mut terminate = signal(SignalKind::terminate()).or_work()?;
+    let mut interrupt = signal(SignalKind::interrupt()).or_work()?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+impl LocalAgent {
+    /// Returns the configuration of the agent, which joins the server at this address.
+    fn config(self, server: &str, authority: &Authority) -> Result<AgentConfig, Failure> {
+        let mut config = AgentConfig::new(&self.name, server, self.folder)
+            .with_join_token(&authority.join_token().to_string())
+            .or_work()?;
+        config.virtual_gpus = self.slots;
+        config.images = self.images;
+        Ok(config)
+    }
+}
+
+async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failure> {
+    let oidc = settings.oidc.clone().map(Oidc::open).transpose();
+    let oidc = oidc.map_err(Failure::request)?.map(Arc::new);
+    let notifier = Notifier::open(&settings.notify, NotifyTiming::default()).map_err(Failure::request)?;
+    // Bind the sockets first: the process that holds them is the only one that writes the journal and the client file.
+    let http = bind(settings.http, "--http").await?;
+    let grpc = bind(settings.grpc, "--grpc").await?;
+    let (http_at, grpc_at) = (http.local_addr().or_work()?, grpc.local_addr().or_work()?);
+    let authority = Arc::new(Authority::open(&settings.data).or_work()?);
+    let users = Users::open(&settings.data.join("users.json")).or_work()?;
+    let (driver, handle, start) = open_driver(&settings)?;
+    let hub = Hub::new(hub_config(&settings));
     let driving = driver.spawn(hub.clone());
     let (url, first) = first_client(&settings, http_at, &authority, &users)?;
     let audit = Audit::open(&settings.data.join("audit.jsonl")).or_work()?;
@@ -191,13 +233,7 @@ async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failur
         let mut stopped = stopped.clone();
         async move { drop(stopped.wait_for(|stop| *stop).await) }
     };
-    let tls = match settings.tls {
-        true => {
-            let (chain, key) = authority.server_identity(&settings.names).or_work()?;
-            Tls::from_pem(&chain, &key).or_work()?
-        }
-        false => Tls::Off,
-    };
+    let tls = server_tls(&settings, &authority)?;
     let api = ApiConfig {
         run_as_user: settings.run_as_user,
         tls: settings.tls,
@@ -205,7 +241,7 @@ async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failur
         oidc,
         templates: Some(settings.templates.clone()),
         notifier: Some(Arc::clone(&notifier)),
-        makes: None,
+        workloads: None,
     };
     let (nodes, users) = (Arc::new(OverHub(hub.clone())), Arc::new(users));
     let router = dovetail_web::router(
@@ -218,47 +254,36 @@ async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failur
     tokio::spawn(notifier.watch(handle.clone(), nodes, users, until()));
     let mut web = tokio::spawn(dovetail_web::serve(http, tls, router, until()));
     let names = settings.names.clone();
-    let (for_agents, at_hub, to_driver, ended) =
-        (Arc::clone(&authority), hub.clone(), handle.clone(), until());
-    let mut agents_served = tokio::spawn(async move {
-        dovetail_agents::serve(grpc, &names, for_agents, at_hub, to_driver, ended).await
-    });
+    let (ca, to_hub, to_driver, ended) = (Arc::clone(&authority), hub.clone(), handle.clone(), until());
+    let serve_agents = async move { dovetail_hub::serve(grpc, &names, ca, to_hub, to_driver, ended).await };
+    let mut agents_served = tokio::spawn(serve_agents);
     let mut local = tokio::task::JoinSet::new();
     for agent in agents {
-        let mut config = AgentConfig::new(&agent.name, &reach(grpc_at), agent.folder)
-            .with_join_token(&authority.join_token().to_string())
-            .or_work()?;
-        config.virtual_gpus = agent.slots;
-        config.images = agent.images;
-        local.spawn(dovetail_node::run(config, until()));
+        let config = agent.config(&reach(grpc_at), &authority)?;
+        local.spawn(dovetail_agent::run(config, until()));
     }
-    // Whoever started it may not be there to read this.
+    // The process that started the server may not read this.
     let again = start.records > 0 || start.snapshot;
     let _ = announce(&settings, &url, grpc_at, again, first.as_ref());
 
-    let mut terminate = signal(SignalKind::terminate()).or_work()?;
-    let mut interrupt = signal(SignalKind::interrupt()).or_work()?;
     let result = tokio::select! {
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
+        received = until_signal() => received,
         ended = &mut web => ended.or_work().and_then(|r| r.or_work()),
         ended = &mut agents_served => ended.or_work().and_then(|r| r.map(drop).or_work()),
         Some(ended) = local.join_next() => ended.or_work().and_then(|r| r.or_work()),
     };
     stop.send_replace(true);
-    // Agents and clients that hang on must not keep the journal from being closed.
-    let patience = std::time::Duration::from_secs(2);
-    let _ = tokio::time::timeout(patience, async { while local.join_next().await.is_some() {} }).await;
+    join_briefly(&mut local).await;
     let _ = handle.shut_down().wait();
     drop(handle);
     let _ = tokio::task::spawn_blocking(move || driving.join()).await;
     if result.is_ok() {
-        eprintln!("The scheduler has ended. Jobs run on, and are taken up again at the next start.");
+        eprintln!("Scheduler stopped. Jobs continue, and are adopted at the next start.");
     }
     result
 }
 
-/// `host:port` by which this machine reaches one of its own sockets.
+/// Returns `host:port` under which this machine reaches one of its own sockets.
 fn reach(address: SocketAddr) -> String {
     match address.ip().is_unspecified() {
         true => format!("127.0.0.1:{}", address.port()),
@@ -266,7 +291,7 @@ fn reach(address: SocketAddr) -> String {
     }
 }
 
-/// Writes `client.yaml` for whoever starts this, with a token of its own if there is none.
+/// Writes `client.yaml` for the user who starts the server, with a new token if the file is missing.
 fn first_client(
     settings: &Settings,
     http: SocketAddr,
@@ -317,13 +342,17 @@ fn announce(
     first: Option<&(String, String)>,
 ) -> Result<(), Failure> {
     let data = settings.data.display();
-    let word = if again { "goes on" } else { "is up" };
+    let word = if again {
+        "Dovetail restarted; state restored."
+    } else {
+        "Dovetail is running."
+    };
     let sign_in = match first {
         Some((name, password)) => format!("\n  sign in as {name} with the password {password} (shown once)"),
         None => String::new(),
     };
-    show::print(format!(
-        "Dovetail {word}.\n  page    {url}/{sign_in}\n  API     {url}/api/v1\n  agents  {grpc}\n  data    {data}\n  client  {data}/client.yaml\n\
+    console::print(format!(
+        "{word}\n  page    {url}/{sign_in}\n  API     {url}/api/v1\n  agents  {grpc}\n  data    {data}\n  client  {data}/client.yaml\n\
          Try:  dovetail run --gpus 1 -- echo hello\n\
          More nodes:  dovetail agent --server HOST:{} --token-file {data}/join-token",
         grpc.port()

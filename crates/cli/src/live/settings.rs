@@ -1,4 +1,4 @@
-//! How a server is run: the settings file, and the flags that go before it.
+//! Settings of a server: the file, and the flags that override it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use dovetail_control::{PolicyText, parse_span};
+use dovetail_client::data_folder;
+use dovetail_cluster::PolicyText;
+use dovetail_console::{Failure, OrFailure};
 use dovetail_engine::Clock;
-use dovetail_model::Time;
+use dovetail_model::{Time, parse_span};
 use dovetail_web::{NotifyConfig, OidcConfig};
 use serde::Deserialize;
 
-use crate::failure::{Blame, Failure};
 use crate::live::args::ServeArgs;
-use crate::live::client::data_folder;
 
 /// `server.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -23,11 +23,11 @@ struct ServerFile {
     data: Option<PathBuf>,
     http: Option<SocketAddr>,
     grpc: Option<SocketAddr>,
-    /// Names and addresses by which clients and agents dial this server, beside those of its sockets.
+    /// Names and addresses under which clients and agents reach this server, in addition to those of its sockets.
     names: Vec<String>,
     policy: Option<String>,
     parts: BTreeMap<String, String>,
-    /// The length of a round; without it, decisions are made when something happens.
+    /// Length of a round; without it, decisions are made at every event.
     round: Option<String>,
     checkpoints: Option<PathBuf>,
     heartbeat: Option<String>,
@@ -36,35 +36,35 @@ struct ServerFile {
     margin: Option<String>,
     run_as: Option<RunAs>,
     tls: Option<bool>,
-    /// Requests of one user in a minute; 0 for any number.
+    /// Requests per minute and user; 0 for no limit.
     requests_per_minute: Option<u32>,
     /// The folder of templates for job files.
     templates: Option<PathBuf>,
-    /// Signing in elsewhere.
+    /// OpenID Connect.
     oidc: Option<OidcConfig>,
-    /// How people are told of their jobs.
+    /// Notifications.
     notify: Option<NotifyConfig>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum RunAs {
-    /// Under the agent's own account.
+    /// The agent's own account.
     Agent,
-    /// Under the account of whoever sent the job.
+    /// The account of the user who submitted the job.
     User,
 }
 
-/// All a server needs to know.
+/// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Its folder.
+    /// Data folder.
     pub data: PathBuf,
-    /// The socket of the API.
+    /// Address of the API.
     pub http: SocketAddr,
-    /// The socket for agents.
+    /// Address for agents.
     pub grpc: SocketAddr,
-    /// What its certificate is for.
+    /// Names in its certificate.
     pub names: Vec<String>,
     /// The policy of a new journal.
     pub policy: PolicyText,
@@ -72,57 +72,74 @@ pub struct Settings {
     pub clock: Clock,
     /// The folder, shared by all nodes, for checkpoints.
     pub checkpoints: Option<PathBuf>,
-    /// How often agents are to be heard.
+    /// Heartbeat interval of agents.
     pub heartbeat: Duration,
-    /// How long agents go on without an answer.
+    /// How long agents continue without an answer.
     pub lease: Duration,
     /// How long after that a silent node counts as lost.
     pub margin: Duration,
-    /// Jobs run under the account of whoever sent them.
+    /// Whether jobs run under the account of the user who submitted them.
     pub run_as_user: bool,
     /// Whether the API is served over TLS.
     pub tls: bool,
-    /// Requests of one user in a minute; zero for any number.
+    /// Requests per minute and user; zero for no limit.
     pub requests_per_minute: u32,
     /// The folder of templates for job files.
     pub templates: PathBuf,
-    /// Signing in elsewhere.
+    /// OpenID Connect.
     pub oidc: Option<OidcConfig>,
-    /// How people are told of their jobs.
+    /// Notifications.
     pub notify: NotifyConfig,
 }
 
-/// A span of time under a key: `90s`, `5m`, `1h`.
+/// Parses a span of time of a key: `90s`, `5m`, `1h`.
 ///
 /// # Errors
-/// Names the key and what would be accepted.
+/// Names the key and the accepted values.
 pub fn span(text: &str, key: &str) -> Result<Time, Failure> {
     parse_span(text).filter(|span| span.0 > 0).ok_or_else(|| {
         Failure::request(format!(
-            "{key}: {text:?} is no span of time; expected one such as 90s, 5m or 1h"
+            "{key}: invalid span of time {text:?}: expected a value such as 90s, 5m or 1h"
         ))
     })
 }
 
+impl ServerFile {
+    /// Reads the file; all keys have their defaults without one.
+    fn read(file: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = file else {
+            return Ok(Self::default());
+        };
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("{}", path.display()))
+            .or_request()?;
+        serde_saphyr::from_str(&text).map_err(|e| {
+            let what = e.to_string();
+            let lines: Vec<&str> = what.lines().take(1).collect();
+            Failure::request(format!("{}: {}", path.display(), lines.join(" ")))
+        })
+    }
+}
+
+/// Returns all names of the server's certificate.
+fn certificate_names(configured: Vec<String>, addresses: [SocketAddr; 2]) -> Vec<String> {
+    let mut names = configured;
+    names.extend(["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()]);
+    names.extend(host_name());
+    let specified = addresses.iter().filter(|a| !a.ip().is_unspecified());
+    names.extend(specified.map(|address| address.ip().to_string()));
+    names.sort();
+    names.dedup();
+    names
+}
+
 impl Settings {
-    /// What the flags and the file say, and the usual for the rest.
+    /// Combines flags, file and defaults, in this order of precedence.
     ///
     /// # Errors
     /// Names the file and the key.
     pub fn read(args: &ServeArgs, file: Option<&Path>) -> Result<Self, Failure> {
-        let file = match file {
-            None => ServerFile::default(),
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .with_context(|| format!("{}", path.display()))
-                    .or_request()?;
-                serde_saphyr::from_str(&text).map_err(|e| {
-                    let what = e.to_string();
-                    let lines: Vec<&str> = what.lines().take(1).collect();
-                    Failure::request(format!("{}: {}", path.display(), lines.join(" ")))
-                })?
-            }
-        };
+        let file = ServerFile::read(file)?;
         let data = match args.data.clone().or(file.data) {
             Some(data) => data,
             None => data_folder()?,
@@ -139,17 +156,10 @@ impl Settings {
         let tls = file.tls.unwrap_or(true) && !args.no_tls;
         if !tls && !http.ip().is_loopback() {
             return Err(Failure::request(format!(
-                "http: without TLS only on a loopback address, not {http}: tokens would go over the network in the open"
+                "http: {http} is not a loopback address: without TLS, tokens would be sent unencrypted over the network"
             )));
         }
-        let mut names = file.names;
-        names.extend(["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()]);
-        names.extend(host_name());
-        for address in [http, grpc].iter().filter(|a| !a.ip().is_unspecified()) {
-            names.push(address.ip().to_string());
-        }
-        names.sort();
-        names.dedup();
+        let names = certificate_names(file.names, [http, grpc]);
         let seconds = |text: Option<String>, key: &str, usual: f64| match text {
             Some(text) => span(&text, key).map(|span| Duration::from_secs_f64(span.as_secs_f64())),
             None => Ok(Duration::from_secs_f64(usual)),
@@ -158,7 +168,7 @@ impl Settings {
         let lease = seconds(file.lease, "lease", 60.0)?;
         if lease < heartbeat * 3 {
             return Err(Failure::request(format!(
-                "lease: {} s is too short for a heartbeat of {} s; at least three heartbeats",
+                "lease: {} s is too short for a heartbeat of {} s: expected at least three heartbeats",
                 lease.as_secs_f64(),
                 heartbeat.as_secs_f64()
             )));
@@ -194,14 +204,14 @@ impl Settings {
     }
 }
 
-/// The name of this machine.
+/// Returns the host name of this machine.
 pub fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     let name = name.trim().to_owned();
     (!name.is_empty()).then_some(name)
 }
 
-/// The name of whoever runs this.
+/// Returns the name of the current user.
 pub fn user_name() -> String {
     let of = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
     of("USER")

@@ -1,33 +1,32 @@
-//! Printing what the API says.
+//! Tables and values from the API, printed in the requested format.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_model::Time;
 use serde::Serialize;
 
-use crate::failure::{Blame, Failure};
 use crate::live::args::Output;
-use crate::show;
 
-/// Rows for people, and the value they come from for scripts.
+/// Rows of a table, and the value they come from for scripts.
 pub struct Listing<'a, T> {
     /// Headings; those after the first `narrow` ones are only in wide tables and CSV.
     pub headings: &'a [&'a str],
-    /// So many columns are in a table.
+    /// Number of columns in a narrow table.
     pub narrow: usize,
     /// The rows.
     pub rows: Vec<Vec<String>>,
     /// The value.
     pub value: &'a T,
-    /// What is said instead of an empty table.
+    /// Text shown instead of an empty table.
     pub none: &'a str,
 }
 
 impl<T: Serialize> Listing<'_, T> {
-    /// In the form that was asked for.
+    /// Returns the text in the requested format.
     ///
     /// # Errors
-    /// When a value cannot be written.
+    /// If a value is not serializable.
     pub fn text(&self, form: Output) -> Result<String, Failure> {
         Ok(match form {
             Output::Json => serde_json::to_string_pretty(self.value).or_work()?,
@@ -43,7 +42,7 @@ impl<T: Serialize> Listing<'_, T> {
     }
 
     fn table(&self, columns: usize) -> String {
-        let mut table = show::table(&self.headings[..columns]);
+        let mut table = console::table(&self.headings[..columns]);
         for row in &self.rows {
             table.add_row(row.iter().take(columns));
         }
@@ -67,7 +66,7 @@ impl<T: Serialize> Listing<'_, T> {
     }
 }
 
-/// Now, in microseconds since 1970.
+/// Returns the current time, in microseconds since 1970.
 pub fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
@@ -96,20 +95,20 @@ pub fn clock(at: Time) -> String {
     )
 }
 
-/// Prints it, once or every second.
+/// Prints once, or every second.
 ///
 /// # Errors
-/// What the work fails with.
+/// The error of `make`.
 pub async fn watch<F>(again: bool, mut text: impl FnMut() -> F) -> Result<(), Failure>
 where
     F: Future<Output = Result<String, Failure>>,
 {
     if !again {
-        return show::print(text().await?);
+        return console::print(text().await?);
     }
     loop {
         let shown = text().await?;
-        show::print(format!("\u{1b}[H\u{1b}[2J{shown}"))?;
+        console::print(format!("\u{1b}[H\u{1b}[2J{shown}"))?;
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     }
 }

@@ -4,19 +4,18 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use dovetail_control::JobNo;
-use dovetail_control::book::{Outlook, Why};
-use dovetail_web::views::{EventView, JobView, LogLine, Submission, Submitted};
-use dovetail_web::{JobFile, SCHEMA};
+use dovetail_client::{Client, ClientError, block_on};
+use dovetail_cluster::JobId;
+use dovetail_cluster::state::{JobExplanation, SubmissionPreview};
+use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_jobfile::{JobFile, SCHEMA};
+use dovetail_web::views::{EventView, JobView, LogLine, Submission, SubmitResponse};
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::commands::convert;
-use crate::failure::{Blame, Failure};
 use crate::live::agent::pairs;
 use crate::live::args::{JobArgs, Output, RunJobArgs, SubmitArgs};
-use crate::live::client::{Client, block_on};
-use crate::show;
 
 /// A job out of flags.
 fn request(args: &JobArgs, command: &[String]) -> Result<JobFile, Failure> {
@@ -78,7 +77,7 @@ fn request(args: &JobArgs, command: &[String]) -> Result<JobFile, Failure> {
     }
     set("env", Value::Object(env));
     set("labels", json!(pairs(&args.labels, "--label")?));
-    JobFile::from_keys(keys).map_err(Failure::request)
+    JobFile::from_keys(keys).or_request()
 }
 
 /// Runs `dovetail run`; the exit code is the job's.
@@ -86,19 +85,19 @@ fn request(args: &JobArgs, command: &[String]) -> Result<JobFile, Failure> {
 /// # Errors
 /// When the job is refused, or the scheduler cannot be reached.
 pub fn run(args: &RunJobArgs) -> Result<ExitCode, Failure> {
-    let submission = request(&args.job, &args.command)?.submission(args.dry_run);
-    let client = Client::open(&args.client)?;
+    let submission = Submission::new(request(&args.job, &args.command)?, args.dry_run);
+    let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
-        let submitted: Submitted = client.post("/api/v1/jobs", &submission).await?;
-        if let Some(outlook) = &submitted.outlook {
-            show::print(outlook_text(&submission, outlook))?;
+        let submitted: SubmitResponse = client.post("/api/v1/jobs", &submission).await?;
+        if let Some(preview) = &submitted.preview {
+            console::print(preview_text(&submission, preview))?;
             return Ok(ExitCode::SUCCESS);
         }
         let id = submitted.id.unwrap_or_default();
         if args.detach || submitted.last.is_some() {
             match submitted.last {
-                Some(last) => show::print(format!("{id}-{last}"))?,
-                None => show::print(id)?,
+                Some(last) => console::print(format!("{id}-{last}"))?,
+                None => console::print(id)?,
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -112,37 +111,39 @@ pub fn run(args: &RunJobArgs) -> Result<ExitCode, Failure> {
 /// When the file is wrong, the job is refused, or the scheduler cannot be reached.
 pub fn submit(args: &SubmitArgs) -> Result<ExitCode, Failure> {
     if args.schema {
-        show::print(SCHEMA.trim_end())?;
+        console::print(SCHEMA.trim_end())?;
         return Ok(ExitCode::SUCCESS);
     }
     let (text, name) = convert::read(&args.file.clone().unwrap_or_default())?;
     let file = JobFile::parse(&text, &name).or_request()?;
     convert::tell(&file.ignored);
-    let submission = file.submission(args.dry_run);
-    let client = Client::open(&args.client)?;
+    let submission = Submission::new(file, args.dry_run);
+    let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
-        let submitted: Submitted = client.post("/api/v1/jobs", &submission).await?;
+        let submitted: SubmitResponse = client.post("/api/v1/jobs", &submission).await?;
         let id = submitted.id.unwrap_or_default();
         let form = args.output.form();
-        match (&submitted.outlook, form) {
-            (Some(outlook), Output::Table | Output::Wide | Output::Csv) => {
-                show::print(outlook_text(&submission, outlook))?;
+        match (&submitted.preview, form) {
+            (Some(preview), Output::Table | Output::Wide | Output::Csv) => {
+                console::print(preview_text(&submission, preview))?;
             }
-            (Some(outlook), Output::Json) => show::print(serde_json::to_string_pretty(outlook).or_work()?)?,
-            (Some(outlook), Output::Yaml) => show::print(serde_saphyr::to_string(outlook).or_work()?)?,
+            (Some(preview), Output::Json) => {
+                console::print(serde_json::to_string_pretty(preview).or_work()?)?
+            }
+            (Some(preview), Output::Yaml) => console::print(serde_saphyr::to_string(preview).or_work()?)?,
             (None, Output::Json | Output::Yaml) => {
                 let job: JobView = client.get(&format!("/api/v1/jobs/{id}")).await?;
-                show::print(match form {
+                console::print(match form {
                     Output::Yaml => serde_saphyr::to_string(&job).or_work()?,
                     _ => serde_json::to_string_pretty(&job).or_work()?,
                 })?;
             }
             (None, _) => match submitted.last {
-                Some(last) => show::print(format!("{id}-{last}"))?,
-                None => show::print(id)?,
+                Some(last) => console::print(format!("{id}-{last}"))?,
+                None => console::print(id)?,
             },
         }
-        if !args.wait || submitted.outlook.is_some() {
+        if !args.wait || submitted.preview.is_some() {
             return Ok(ExitCode::SUCCESS);
         }
         let mut worst = 0;
@@ -160,13 +161,13 @@ fn exit_code(code: i32) -> ExitCode {
 }
 
 /// Waits until the job is over.
-async fn until_over(client: &Client, id: JobNo) -> Result<JobView, Failure> {
+async fn until_over(client: &Client, id: JobId) -> Result<JobView, Failure> {
     let mut events = client
         .lines(&format!("/api/v1/events?since=0&job={id}&follow=true"))
         .await?;
     loop {
         let job: JobView = client.get(&format!("/api/v1/jobs/{id}")).await?;
-        if job.over {
+        if job.has_ended() {
             return Ok(job);
         }
         if events.event::<EventView>().await?.is_none() {
@@ -179,26 +180,23 @@ async fn until_over(client: &Client, id: JobNo) -> Result<JobView, Failure> {
 }
 
 /// What would happen, in words.
-fn outlook_text(submission: &Submission, outlook: &Outlook) -> String {
-    let seats: Vec<String> = outlook
-        .seats
+fn preview_text(submission: &Submission, preview: &SubmissionPreview) -> String {
+    let placement: Vec<String> = preview
+        .placement
         .iter()
         .map(|s| format!("{} (GPU {})", s.node, list(&s.gpus)))
         .collect();
-    let mut text = match outlook.starts_now {
-        true => format!("It would start now, on {}.", seats.join(", ")),
-        false if !seats.is_empty() => format!(
+    let mut text = match preview.starts_now {
+        true => format!("It would start now, on {}.", placement.join(", ")),
+        false if !placement.is_empty() => format!(
             "It would start on {}, once their GPUs are free.",
-            seats.join(", ")
+            placement.join(", ")
         ),
-        false => why_text(&outlook.why, "It would wait"),
+        false => why_text(&preview.explanation, "It would wait"),
     };
-    if !outlook.stops.is_empty() {
-        let jobs: Vec<String> = outlook.stops.iter().map(ToString::to_string).collect();
-        text += &format!(
-            "\nIt would have job {} stopped for it, to go on later.",
-            jobs.join(", ")
-        );
+    if !preview.preempts.is_empty() {
+        let jobs: Vec<String> = preview.preempts.iter().map(ToString::to_string).collect();
+        text += &format!("\nIt would preempt job {}, which resumes later.", jobs.join(", "));
     }
     if let Some(array) = &submission.array {
         text += &format!("\nThat is the first of {} jobs of an array.", array.indices.len());
@@ -215,7 +213,7 @@ fn list(slots: &[u32]) -> String {
 }
 
 /// Why something waits, in words.
-pub fn why_text(why: &Why, begin: &str) -> String {
+pub fn why_text(why: &JobExplanation, begin: &str) -> String {
     let mut text = match why.reasons.first() {
         Some(first) => format!("{begin}: {first}"),
         None if why.sentence.is_empty() => begin.to_owned(),
@@ -226,14 +224,14 @@ pub fn why_text(why: &Why, begin: &str) -> String {
     }
     match why.ahead {
         0 => {}
-        1 => text += "; 1 job stands before it in line",
-        n => text += &format!("; {n} jobs stand before it in line"),
+        1 => text += "; 1 job ahead of it in the queue",
+        n => text += &format!("; {n} jobs ahead of it in the queue"),
     }
     text
 }
 
 /// Prints what the job prints until it is over. The first interrupt stops the job, the second one only this.
-async fn follow(client: &Client, id: JobNo, quiet: bool) -> Result<ExitCode, Failure> {
+async fn follow(client: &Client, id: JobId, quiet: bool) -> Result<ExitCode, Failure> {
     let mut interrupt = signal(SignalKind::interrupt()).or_work()?;
     let say = |text: String| {
         if !quiet {
@@ -255,7 +253,7 @@ async fn follow(client: &Client, id: JobNo, quiet: bool) -> Result<ExitCode, Fai
             event = events.event::<EventView>(), if events_open && !over => match event? {
                 Some(event) => {
                     over |= ["completed", "failed", "cancelled", "time-limit", "rejected", "dependency-failed"]
-                        .contains(&event.kind.as_str()) && !event.text.starts_with("in line again");
+                        .contains(&event.kind.as_str());
                     narrate(client, id, &event, &say).await;
                 }
                 None => events_open = false,
@@ -266,7 +264,7 @@ async fn follow(client: &Client, id: JobNo, quiet: bool) -> Result<ExitCode, Fai
                 }
                 stopping = true;
                 say("stopping it; press Ctrl-C again to leave it alone".to_owned());
-                let _: Result<JobView, Failure> = client.post(&format!("/api/v1/jobs/{id}/stop"), &json!({})).await;
+                let _: Result<JobView, ClientError> = client.post(&format!("/api/v1/jobs/{id}/stop"), &json!({})).await;
             }
         }
         if !events_open && !log_open {
@@ -276,18 +274,19 @@ async fn follow(client: &Client, id: JobNo, quiet: bool) -> Result<ExitCode, Fai
     let job = until_over(client, id).await?;
     match job.exit_code {
         Some(0) => {}
-        _ => say(format!("{}: {}", job.state, job.detail)),
+        _ => say(format!("{}: {}", job.state_text(), job.detail)),
     }
     Ok(exit_code(job.exit_code.unwrap_or(1)))
 }
 
 /// Tells what becomes of the job, where that is not plain from what it prints.
-async fn narrate(client: &Client, id: JobNo, event: &EventView, say: &impl Fn(String)) {
+async fn narrate(client: &Client, id: JobId, event: &EventView, say: &impl Fn(String)) {
     match event.kind.as_str() {
         "queued" => {
             // It may have started meanwhile: then there is nothing to say.
-            let job: Result<JobView, Failure> = client.get(&format!("/api/v1/jobs/{id}")).await;
-            let why: Result<Why, Failure> = client.get(&format!("/api/v1/jobs/{id}/explain")).await;
+            let job: Result<JobView, ClientError> = client.get(&format!("/api/v1/jobs/{id}")).await;
+            let why: Result<JobExplanation, ClientError> =
+                client.get(&format!("/api/v1/jobs/{id}/explain")).await;
             if let (Ok(job), Ok(why)) = (job, why)
                 && job.state == "queued"
             {
@@ -297,7 +296,7 @@ async fn narrate(client: &Client, id: JobNo, event: &EventView, say: &impl Fn(St
         "starting" => say(format!("starts on {}", event.text)),
         "held" => say(format!("waits: {}", event.text)),
         "stopping" => say(format!("stops: {}", event.text)),
-        _ if event.text.starts_with("in line again") => say(event.text.clone()),
+        "requeued" => say(format!("queued again: {}", event.text)),
         _ => {}
     }
 }
@@ -315,14 +314,14 @@ fn faint(text: &str) -> String {
 
 /// Prints a log; lines begin with the node where there are several.
 pub struct Printer {
-    lines: crate::live::client::Lines,
+    lines: dovetail_client::Lines,
     nodes: Vec<String>,
     at_start: bool,
 }
 
 impl Printer {
     /// Of these lines.
-    pub fn new(lines: crate::live::client::Lines) -> Self {
+    pub fn new(lines: dovetail_client::Lines) -> Self {
         Self {
             lines,
             nodes: Vec::new(),

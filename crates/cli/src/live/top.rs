@@ -1,29 +1,28 @@
-//! `dovetail top`: the cluster on one screen, again every second.
+//! `dovetail top`: the cluster on one screen, updated every second.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use dovetail_client::{Client, block_on};
+use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_web::views::{ClusterView, JobPage, NodeView};
 
-use crate::failure::{Blame, Failure};
 use crate::live::args::{Output, TopArgs};
-use crate::live::client::{Client, block_on};
 use crate::live::jobs::listing;
-use crate::show;
 
-/// Runs it until it is interrupted.
+/// Runs `dovetail top` until it is interrupted.
 ///
 /// # Errors
-/// When the scheduler cannot be reached, or refuses.
+/// If the scheduler is unreachable or rejects the request.
 pub fn run(args: &TopArgs) -> Result<(), Failure> {
-    let client = Client::open(&args.client)?;
+    let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
         if args.once || !std::io::stdout().is_terminal() {
-            return show::print(screen(&client, usize::MAX).await?);
+            return console::print(screen(&client, usize::MAX).await?);
         }
         let mut interrupt =
             tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).or_work()?;
-        // A screen of its own, so that what was there before comes back.
+        // The alternate screen keeps the previous content of the terminal.
         print("\u{1b}[?1049h\u{1b}[?25l")?;
         let result = loop {
             let rows = comfy_table::Table::new().width().map_or(40, |_| terminal_rows());
@@ -57,7 +56,7 @@ fn terminal_rows() -> usize {
 async fn screen(client: &Client, rows: usize) -> Result<String, Failure> {
     let cluster: ClusterView = client.get("/api/v1/cluster").await?;
     let nodes: Vec<NodeView> = client.get("/api/v1/nodes").await?;
-    let page: JobPage = client.get("/api/v1/jobs?state=live&limit=200").await?;
+    let page: JobPage = client.get("/api/v1/jobs?state=unfinished&limit=200").await?;
     let states: Vec<String> = cluster
         .jobs
         .iter()
@@ -78,7 +77,7 @@ async fn screen(client: &Client, rows: usize) -> Result<String, Failure> {
         cluster.gpus,
         cluster.nodes
     )];
-    lines.extend(cluster.trouble.iter().map(|why| format!("JOURNAL: {why}")));
+    lines.extend(cluster.journal_error.iter().map(|why| format!("JOURNAL: {why}")));
     lines.push(String::new());
     let room = (rows / 2).saturating_sub(4).max(3);
     for node in nodes.iter().filter(|n| n.state != "lost").take(room) {
@@ -95,13 +94,13 @@ async fn screen(client: &Client, rows: usize) -> Result<String, Failure> {
         ));
     }
     if nodes.len() > room {
-        lines.push(format!("  ... and {} nodes more", nodes.len() - room));
+        lines.push(format!("  ... and {} more nodes", nodes.len() - room));
     }
     lines.push(String::new());
     let room = rows.saturating_sub(lines.len() + 6).max(3);
     let mut jobs = page.jobs;
     jobs.truncate(room);
-    lines.push(listing(&jobs, "No jobs that are not over.").text(Output::Table)?);
+    lines.push(listing(&jobs, "No active jobs.").text(Output::Table)?);
     Ok(lines.join("\n"))
 }
 

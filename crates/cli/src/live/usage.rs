@@ -2,24 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use dovetail_client::{Client, block_on, percent_encode};
+use dovetail_console::{self as console, Failure};
 use dovetail_web::views::UsageRow;
 
-use crate::failure::Failure;
 use crate::live::args::{UsageArgs, UsageBy};
-use crate::live::client::{Client, block_on, query};
 use crate::live::show::Listing;
-use crate::show;
 
 /// Runs `dovetail usage`.
 ///
 /// # Errors
-/// When the scheduler cannot be reached, or refuses.
+/// If the scheduler is unreachable or rejects the request.
 pub fn run(args: &UsageArgs) -> Result<(), Failure> {
-    let client = Client::open(&args.client)?;
+    let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
         let mut wanted = Vec::new();
-        wanted.extend(args.from.as_ref().map(|d| format!("from={}", query(d))));
-        wanted.extend(args.to.as_ref().map(|d| format!("to={}", query(d))));
+        wanted.extend(args.from.as_ref().map(|d| format!("from={}", percent_encode(d))));
+        wanted.extend(args.to.as_ref().map(|d| format!("to={}", percent_encode(d))));
         let rows: Vec<UsageRow> = client.get(&format!("/api/v1/usage?{}", wanted.join("&"))).await?;
         let key = |row: &UsageRow| match args.by {
             UsageBy::User => vec![row.user.clone()],
@@ -49,8 +48,8 @@ pub fn run(args: &UsageArgs) -> Result<(), Failure> {
             narrow: headings.len(),
             rows: sums.into_iter().map(row).collect(),
             value: &rows,
-            none: "Nothing has been used.",
+            none: "No usage recorded.",
         };
-        show::print(listing.text(args.output.form())?)
+        console::print(listing.text(args.output.form())?)
     })
 }

@@ -1,21 +1,20 @@
 //! `dovetail user ...`.
 
+use dovetail_client::{Client, ClientFile, block_on, percent_encode};
+use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_web::views::{AccountView, NewUser, NewUserSecrets};
 
-use crate::failure::{Blame, Failure};
 use crate::live::args::UserCommand;
-use crate::live::client::{Client, ClientFile, block_on, query};
 use crate::live::show::Listing;
-use crate::show;
 
 /// Runs `dovetail user ...`.
 ///
 /// # Errors
-/// When the scheduler cannot be reached, or refuses.
+/// If the scheduler is unreachable or rejects the request.
 pub fn run(command: &UserCommand) -> Result<(), Failure> {
     match command {
         UserCommand::Add { name, admin, client } => {
-            let own = ClientFile::find(client)?;
+            let own = ClientFile::find(client.config.as_deref())?;
             let client = Client::new(&own)?;
             let new = NewUser {
                 name: name.clone(),
@@ -27,19 +26,19 @@ pub fn run(command: &UserCommand) -> Result<(), Failure> {
                 token: secrets.token,
                 ..own
             };
-            // The file goes to standard output; the password to whoever looks on.
+            // The file goes to standard output, the password to the terminal.
             if let Some(password) = secrets.password {
-                eprintln!("The password of {name} for the page, shown once: {password}");
+                eprintln!("password of {name} for the page (shown once): {password}");
             }
-            show::print(serde_saphyr::to_string(&file).or_work()?.trim_end())
+            console::print(serde_saphyr::to_string(&file).or_work()?.trim_end())
         }
         UserCommand::Remove { name, client } => {
-            let client = Client::open(client)?;
-            block_on(client.delete(&format!("/api/v1/users/{}", query(name))))?;
-            show::print(format!("user {name} is removed"))
+            let client = Client::open(client.config.as_deref())?;
+            block_on(client.delete(&format!("/api/v1/users/{}", percent_encode(name))))?;
+            console::print(format!("user {name} removed"))
         }
         UserCommand::List { output, client } => {
-            let client = Client::open(client)?;
+            let client = Client::open(client.config.as_deref())?;
             let users: Vec<AccountView> = block_on(client.get("/api/v1/users"))?;
             let row = |user: &AccountView| {
                 let role = if user.admin { "administrator" } else { "user" };
@@ -61,7 +60,7 @@ pub fn run(command: &UserCommand) -> Result<(), Failure> {
                 value: &users,
                 none: "No users.",
             };
-            show::print(listing.text(output.form())?)
+            console::print(listing.text(output.form())?)
         }
     }
 }

@@ -104,7 +104,7 @@ impl Cluster {
             .to_owned();
         let mut cluster = Self::bare(turn, "lab6")?;
         let behaviour = Behaviour {
-            ends_after: Duration::from_millis(100),
+            stop_delay: Duration::from_millis(100),
             ..Behaviour::default()
         };
         cluster.kubelet = Some(Kubelet::start(cluster.lab.client(), behaviour));
@@ -422,7 +422,7 @@ impl Cluster {
         items
             .iter()
             .map(one)
-            .chain(self.kubelet.iter().flat_map(Kubelet::refused))
+            .chain(self.kubelet.iter().flat_map(Kubelet::rejected))
             .chain(self.machines.iter().map(Machine::logs))
             .collect::<Vec<_>>()
             .join("\n")

@@ -76,7 +76,7 @@ fn the_server_is_killed_two_hundred_times_under_load() {
     // Agents lived through all of it, so nothing was started a second time.
     let jobs: Vec<serde_json::Value> =
         serde_json::from_str(&cluster.ok(&["jobs", "--all", "--limit", "10000", "-o", "json"])).unwrap();
-    let again: Vec<&serde_json::Value> = jobs.iter().filter(|j| j["launches"] != 1).collect();
+    let again: Vec<&serde_json::Value> = jobs.iter().filter(|j| j["attempt_count"] != 1).collect();
     assert!(again.is_empty(), "started more than once: {again:?}");
     println!("{} jobs over 200 kills", jobs.len());
 }
@@ -117,7 +117,7 @@ fn a_task_that_is_killed_from_outside_is_started_again() {
     }
     cluster.until_state(id, "completed");
     let job = cluster.job(id);
-    assert_eq!(job["launches"], 3);
+    assert_eq!(job["attempt_count"], 3);
     let end = job["attempts"][0]["end"].as_str().unwrap();
     assert!(end.contains("by someone other than the scheduler"), "{end}");
 }
@@ -233,7 +233,7 @@ fn jobs_run_on_while_the_server_is_down() {
     std::fs::write(cluster.path("go"), "").unwrap();
     cluster.until_state(long, "completed");
     assert_eq!(
-        (cluster.job(long)["launches"].clone(), cluster.log(long)),
+        (cluster.job(long)["attempt_count"].clone(), cluster.log(long)),
         (1.into(), "before\nafter".to_owned())
     );
 }

@@ -27,10 +27,10 @@ fn run_prints_what_the_job_prints_and_ends_with_its_code() {
         "{said:?}"
     );
     // Its own fault is not tried again, unless that was asked for.
-    assert_eq!(cluster.job(1)["launches"], 1);
+    assert_eq!(cluster.job(1)["attempt_count"], 1);
     let again = cluster.submit(&["--retries", "2"], &["false"]);
     cluster.until_state(again, "failed");
-    assert_eq!(cluster.job(again)["launches"], 3);
+    assert_eq!(cluster.job(again)["attempt_count"], 3);
     let said = cluster.say(&["run", "--quiet", "--", "no-such-program"]);
     assert_eq!((said.code, said.err.as_str()), (127, ""), "{said:?}");
     cluster.until_idle();
@@ -58,7 +58,10 @@ fn a_gang_starts_whole_over_nodes() {
     }
     let wide = cluster.say(&["run", "--gpus", "5", "--", "true"]);
     assert_eq!(wide.code, 2, "{wide:?}");
-    assert!(wide.err.contains("asks for 5, but of the 4 GPUs"), "{wide:?}");
+    assert!(
+        wide.err.contains("asks for 5 GPUs, but the cluster has only 4"),
+        "{wide:?}"
+    );
 }
 
 #[test]
@@ -135,7 +138,7 @@ fn a_job_waits_for_another() {
     assert_eq!(cluster.read("order"), "first\nsecond\nanyway\n");
     assert_eq!(
         (cluster.state(never).as_str(), cluster.state(anyway).as_str()),
-        ("dependency-failed", "completed")
+        ("cancelled", "completed")
     );
     let unknown = cluster.say(&["run", "--after", "99", "--", "true"]);
     assert!(
@@ -182,7 +185,8 @@ fn a_job_that_runs_for_too_long_is_stopped() {
     ]);
     assert_eq!(said.code, 124, "{said:?}");
     assert!(said.err.contains("time-limit"), "{said:?}");
-    assert_eq!(cluster.state(1), "time-limit");
+    assert_eq!(cluster.state(1), "failed");
+    assert_eq!(cluster.job(1)["state_reason"], "time-limit");
     cluster.until_idle();
 }
 
@@ -231,7 +235,7 @@ fn a_file_is_sent_and_a_dry_run_says_what_would_happen() {
             .contains("from-file")
     );
     let urgent = cluster.ok(&["run", "--dry-run", "--priority", "9", "--", "true"]);
-    assert!(urgent.contains(&format!("have job {id} stopped")), "{urgent}");
+    assert!(urgent.contains(&format!("preempt job {id}")), "{urgent}");
     let later = cluster.ok(&["run", "--dry-run", "--", "true"]);
     assert!(later.starts_with("It would wait: "), "{later}");
     let wrong = cluster.script("wrong.yaml", "command: x\ngpu: 1\n");
@@ -240,7 +244,7 @@ fn a_file_is_sent_and_a_dry_run_says_what_would_happen() {
         said.code == 2
             && said
                 .err
-                .contains("wrong.yaml: gpu: unknown key (did you mean gpus?)"),
+                .contains("wrong.yaml: unknown key \"gpu\" (did you mean \"gpus\"?)"),
         "{said:?}"
     );
     cluster.ok(&["job", "stop", "from-file"]);
@@ -269,7 +273,7 @@ fn the_past_is_a_trace_and_the_simulator_tells_it_again() {
     let said = cluster.ok(&["trace", "from-journal", folder, "--out", "past.csv"]);
     assert_eq!(
         said,
-        "past.csv: 12 jobs; 1 left out that never ran or are not over"
+        "past.csv: 12 jobs; 1 skipped that never ran or have not finished"
     );
     cluster.ok(&["job", "stop", &never.to_string()]);
     cluster.stop_server("KILL");

@@ -6,11 +6,11 @@
     reason = "a test fails by panicking, and says what it skips"
 )]
 
+mod accounts;
 mod facade;
 mod faults;
 mod harness;
 mod jobs;
 mod nodes;
 mod pai;
-mod people;
 mod portal;

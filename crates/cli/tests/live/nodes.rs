@@ -49,12 +49,17 @@ fn a_preempted_gang_stops_at_one_step_and_goes_on_elsewhere() {
     cluster.until("the gang is under way", |c| {
         c.job(low)["steps"]["step"].as_u64().unwrap_or(0) >= 15
     });
-    let first = cluster.job(low)["seats"][0]["node"].as_str().unwrap().to_owned();
+    let first = cluster.job(low)["placement"][0]["node"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let other = cluster.submit(&["--gpus", "2", "--priority", "5"], &["sleep", "1000"]);
     cluster.until_state(other, "running");
     let high = cluster.submit(&["--gpus", "2", "--priority", "9"], &["sleep", "1000"]);
     cluster.until_state(high, "running");
-    cluster.until_state(low, "preempted");
+    cluster.until("the gang is preempted", |c| {
+        c.job(low)["state_reason"] == "preempted"
+    });
     let job = cluster.job(low);
     let end = job["attempts"][0]["end"].as_str().unwrap();
     assert!(
@@ -69,8 +74,12 @@ fn a_preempted_gang_stops_at_one_step_and_goes_on_elsewhere() {
     cluster.ok(&["job", "stop", &other.to_string()]);
     cluster.until_state(low, "completed");
     let job = cluster.job(low);
-    assert_eq!(job["launches"], 2);
-    assert_ne!(job["attempts"][1]["seats"][0]["node"], first.as_str(), "{job}");
+    assert_eq!(job["attempt_count"], 2);
+    assert_ne!(
+        job["attempts"][1]["placement"][0]["node"],
+        first.as_str(),
+        "{job}"
+    );
     let resumed = steps(&cluster.log(low));
     assert_eq!(
         resumed,
@@ -117,12 +126,12 @@ fn a_drained_node_finishes_what_it_has_and_takes_nothing_new() {
     let cluster = Cluster::start(2, 1, "");
     let stays = cluster.submit(&[], &["sh", "-c", "while [ ! -e go ]; do sleep 0.05; done"]);
     cluster.until_state(stays, "running");
-    let node = cluster.job(stays)["seats"][0]["node"]
+    let node = cluster.job(stays)["placement"][0]["node"]
         .as_str()
         .unwrap()
         .to_owned();
     let said = cluster.ok(&["node", "drain", &node, "--why", "new fans"]);
-    assert!(said.contains("is draining; 1 jobs still run on it"), "{said}");
+    assert!(said.contains("is draining; 1 job still runs on it"), "{said}");
     for _ in 0..3 {
         let said = cluster.say(&["run", "--", "sh", "-c", "echo $DOVETAIL_NODE"]);
         assert!(said.code == 0 && said.out.trim() != node, "{said:?}");
@@ -162,7 +171,7 @@ fn an_agent_that_is_killed_takes_its_tasks_up_again() {
     std::thread::sleep(std::time::Duration::from_millis(300));
     cluster.start_agent(0);
     cluster.until_state(id, "completed");
-    assert_eq!(cluster.job(id)["launches"], 1);
+    assert_eq!(cluster.job(id)["attempt_count"], 1);
     assert_eq!(cluster.log(id), "begins\nends");
 }
 
@@ -252,12 +261,12 @@ fn a_pytorch_gang_is_preempted_and_its_loss_goes_on() {
     cluster.until_state(high, "completed");
     cluster.until_state(low, "completed");
     let job = cluster.job(low);
-    assert_eq!(job["launches"], 2, "{job}");
+    assert_eq!(job["attempt_count"], 2, "{job}");
     let end = job["attempts"][0]["end"].as_str().unwrap();
     assert!(end.starts_with("preempted: "), "{end}");
-    let before = cluster.ok(&["job", "logs", &low.to_string(), "--launch", "1"]);
+    let before = cluster.ok(&["job", "logs", &low.to_string(), "--attempt", "1"]);
     let after = cluster.log(low);
-    assert!(after.contains("goes on after step "), "{after}");
+    assert!(after.contains("resumed after step "), "{after}");
     assert!(after.contains("done after step 400"), "{after}");
     let (before, after) = (losses(&before), losses(&after));
     let (last, next) = (*before.last().unwrap(), after[0]);

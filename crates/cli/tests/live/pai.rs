@@ -77,7 +77,7 @@ fn roles_run_with_their_environment_and_end_by_their_rules() {
     );
     let (id, told) = submit(&cluster, &text);
     assert!(
-        told.contains("note: taskRoles.worker.dockerImage: is used on nodes that have podman"),
+        told.contains("note: taskRoles.worker.dockerImage: used on nodes with podman"),
         "{told}"
     );
     cluster.until_state(id, "completed");
@@ -129,7 +129,7 @@ fn one_instance_too_many_that_fails_ends_the_job() {
     cluster.until_state(id, "failed");
     let job = cluster.job(id);
     assert_eq!(
-        (&job["exit_code"], &job["launches"]),
+        (&job["exit_code"], &job["attempt_count"]),
         (&9.into(), &1.into()),
         "{job}"
     );
@@ -190,7 +190,7 @@ fn without_a_gang_instances_start_one_by_one() {
     );
     let (first, told) = submit(&cluster, &text);
     assert!(
-        told.contains("taskRoles.ps.resourcePerInstance.gpu: is 0"),
+        told.contains("taskRoles.ps.resourcePerInstance.gpu: 0 given"),
         "{told}"
     );
     // When all workers have succeeded, the job is a success: nobody waits for the server any more.
@@ -198,7 +198,7 @@ fn without_a_gang_instances_start_one_by_one() {
         cluster.until_state(id, "completed");
     }
     assert_eq!(
-        cluster.job(first + 1)["launches"],
+        cluster.job(first + 1)["attempt_count"],
         2,
         "one instance was tried again"
     );
@@ -279,8 +279,8 @@ fn what_is_wrong_with_a_file_is_said_at_once() {
         let said = cluster.say(&[words, &[&path]].concat());
         assert_eq!(said.code, 2, "{said:?}");
         for part in [
-            "name: found",
-            "taskRoles.worker.instances: found 0",
+            "name: expected",
+            "taskRoles.worker.instances: expected an integer from 1",
             "$parameters.nope",
         ] {
             assert!(said.err.contains(part), "{words:?} {part}: {said:?}");

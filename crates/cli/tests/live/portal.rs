@@ -129,7 +129,7 @@ fn virtual_clusters_are_changed_from_the_command_line() {
     let cluster = Cluster::start(1, 4, "");
     let dry = cluster.ok(&["vc", "set", "vision", "--guaranteed-gpus", "3", "--dry-run"]);
     assert!(
-        dry.contains("vision: guaranteed_gpus: 0 -> 3") && dry.contains("Nothing was done yet."),
+        dry.contains("vision: guaranteed_gpus: 0 -> 3") && dry.contains("Dry run: nothing was changed."),
         "{dry}"
     );
     assert!(!cluster.ok(&["vc", "list"]).contains("vision"));
@@ -145,7 +145,7 @@ fn virtual_clusters_are_changed_from_the_command_line() {
         "2",
     ]);
     assert!(
-        done.contains("vision: order: null -> \"las\"") && done.contains("Done."),
+        done.contains("vision: order: null -> \"las\"") && done.contains("Applied."),
         "{done}"
     );
     let list: Value = serde_json::from_str(&cluster.ok(&["vc", "list", "-o", "json"])).unwrap();
@@ -168,7 +168,7 @@ fn virtual_clusters_are_changed_from_the_command_line() {
     let file = cluster.script("next.yaml", "mode: quota\nvcs: {default: {guaranteed_gpus: 4}}\n");
     let diff = cluster.ok(&["vc", "diff", &file]);
     assert!(
-        diff.contains("vision: there: true -> false") && diff.contains("default: guaranteed_gpus: 1 -> 4"),
+        diff.contains("vision: removed") && diff.contains("default: guaranteed_gpus: 1 -> 4"),
         "{diff}"
     );
     for (args, part) in [
@@ -181,12 +181,12 @@ fn virtual_clusters_are_changed_from_the_command_line() {
             &["vc", "set", "vision", "--everyone", "king"],
             "expected none, viewer or member",
         ),
-        (&["vc", "remove", "nobody"], "there is no virtual cluster"),
+        (&["vc", "remove", "nobody"], "unknown virtual cluster"),
     ] {
         let said = cluster.say(args);
         assert!(said.code == 2 && said.err.contains(part), "{args:?}: {said:?}");
     }
-    assert!(cluster.ok(&["vc", "apply", &file]).contains("Done."));
+    assert!(cluster.ok(&["vc", "apply", &file]).contains("Applied."));
     assert!(!cluster.ok(&["vc", "list"]).contains("vision"));
     assert!(
         cluster
@@ -235,11 +235,7 @@ fn people_are_told_of_real_jobs() {
         "notify: {local_webhooks: true, public_url: 'https://d.example.org'}\n",
     );
     let (url, hooks) = listener();
-    assert!(
-        cluster
-            .ok(&["notify", "show"])
-            .contains("You are told of nothing, in no way.")
-    );
+    assert!(cluster.ok(&["notify", "show"]).contains("Notifications are off."));
     let set = cluster.ok(&[
         "notify",
         "set",
@@ -249,10 +245,10 @@ fn people_are_told_of_real_jobs() {
         &url,
     ]);
     assert!(
-        set.contains("You are told of running, completed, failed") && set.contains("signed with"),
+        set.contains("Notifications for running, completed, failed") && set.contains("signed with"),
         "{set}"
     );
-    assert_eq!(cluster.ok(&["notify", "test"]).trim(), "webhook: taken");
+    assert_eq!(cluster.ok(&["notify", "test"]).trim(), "webhook: delivered");
     let next = || hooks.recv_timeout(Duration::from_secs(30)).unwrap();
     assert_eq!(next()["event"], "test");
     let job = cluster.submit(&["--name", "good"], &["true"]);
@@ -277,5 +273,5 @@ fn people_are_told_of_real_jobs() {
         "{wrong:?}"
     );
     cluster.ok(&["notify", "set", "--webhook", "none", "--on", "none"]);
-    assert!(cluster.ok(&["notify", "test"]).contains("You are told nothing"));
+    assert!(cluster.ok(&["notify", "test"]).contains("Notifications are off"));
 }

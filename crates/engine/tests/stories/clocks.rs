@@ -1,10 +1,10 @@
-//! Rounds, slow starts and a bad network.
+//! Rounds, slow starts and an unreliable network.
 
-use dovetail_testkit::{check, tell};
+use dovetail_testkit::{check, trace};
 
 #[test]
-fn rounds_decide_only_on_the_grid() {
-    // Job a is done at 15; b starts at 60 with the next round, and c, which came in at a round, at once.
+fn decisions_are_taken_only_at_rounds() {
+    // Job a ends at 15; b starts at 60 with the next round, and c, submitted at a round, starts at once.
     check(
         "cluster 1x1
          policy fifo
@@ -22,8 +22,8 @@ fn rounds_decide_only_on_the_grid() {
 }
 
 #[test]
-fn in_rounds_the_passing_of_time_is_noticed() {
-    // Continuous LAS: at every round the job that has used less runs.
+fn rounds_notice_keys_that_cross_as_time_passes() {
+    // Continuous LAS: at every round the job with less service runs.
     check(
         "cluster 1x1
          policy las:quantum=0
@@ -44,7 +44,7 @@ fn in_rounds_the_passing_of_time_is_noticed() {
 }
 
 #[test]
-fn starting_takes_time_that_counts_as_held_but_not_as_progress() {
+fn a_slow_start_counts_as_held_time_but_not_as_progress() {
     check(
         "cluster 1x1
          policy srtf
@@ -61,7 +61,7 @@ fn starting_takes_time_that_counts_as_held_but_not_as_progress() {
 }
 
 #[test]
-fn a_bad_network_changes_when_and_not_what() {
+fn an_unreliable_network_changes_times_but_not_the_order_of_completion() {
     let story = "cluster 2x4
          policy srtf
          0 submit a gpus=8 work=100s
@@ -80,7 +80,7 @@ fn a_bad_network_changes_when_and_not_what() {
         done
     };
     for seed in 0..50 {
-        let trace = tell(&format!("chaos {seed}\n{story}"));
+        let trace = trace(&format!("chaos {seed}\n{story}"));
         assert_eq!(
             done(&trace),
             ["done b", "done c", "done a"],

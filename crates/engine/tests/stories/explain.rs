@@ -1,12 +1,12 @@
-//! "Why does it wait?": the right reason in every situation, as people read it.
+//! Why a job is pending: the right reason in every situation, as users read it.
 
 use dovetail_engine::Explanation;
-use dovetail_model::{JobId, Reason, Time};
-use dovetail_testkit::{Scenario, World, tell};
+use dovetail_model::{JobKey, Reason, Time};
+use dovetail_testkit::{Scenario, World, trace};
 
-/// Tells the story and compares only the answers to its questions.
+/// Runs the story and compares only its explanations.
 fn check(story: &str, expected: &str) {
-    let trace = tell(story);
+    let trace = trace(story);
     let answers = trace
         .lines()
         .filter(|l| l.contains(": ") && !l.contains("reject"));
@@ -16,7 +16,7 @@ fn check(story: &str, expected: &str) {
 }
 
 #[test]
-fn a_running_a_stopping_and_an_unknown_job() {
+fn running_stopping_and_unknown_jobs_are_told_apart() {
     check(
         "cluster 2x4
          policy srtf
@@ -29,13 +29,13 @@ fn a_running_a_stopping_and_an_unknown_job() {
          20 explain b",
         "a: runs since 0 on 6 GPUs, 2 nodes
          a: stops
-         b: waits since 3: placed; waits for 6 GPUs to be given up
+         b: waits since 3: placed; waits for 6 GPUs to be vacated
          b: unknown",
     );
 }
 
 #[test]
-fn a_job_that_does_not_fit_hears_what_is_free() {
+fn a_job_that_does_not_fit_is_told_what_is_free() {
     check(
         "cluster 2x4
          policy fifo-backfill placement=consolidate:strict=true
@@ -46,24 +46,24 @@ fn a_job_that_does_not_fit_hears_what_is_free() {
          1 explain c
          1 explain d",
         "c: waits since 0: asks for 4 GPUs, 2 are free
-         d: waits since 0: asks for 2 GPUs; 2 are free, but at most 1 in one acceptable place",
+         d: waits since 0: asks for 2 GPUs; 2 are free, but at most 1 in one place that the placement accepts",
     );
 }
 
 #[test]
-fn cpu_and_memory_are_told_apart_from_gpus() {
+fn missing_cpu_is_distinguished_from_missing_gpus() {
     check(
         "cluster 1x4,cpu=8
          policy fifo
          0 submit a gpus=2 work=100s cpu=3
          0 submit b gpus=2 work=100s cpu=1.5
          1 explain b",
-        "b: waits since 0: no node has 1.5 cores and 0 MiB free beside each GPU",
+        "b: waits since 0: no node has 1.5 CPU cores and 0 MiB of memory free for each GPU",
     );
 }
 
 #[test]
-fn behind_in_line_only_where_the_head_blocks() {
+fn the_jobs_ahead_are_named_only_if_the_head_blocks_the_queue() {
     let jobs = "0 submit a gpus=3 work=100s
          0 submit b gpus=4 work=100s
          0 submit c gpus=1 work=100s
@@ -72,8 +72,8 @@ fn behind_in_line_only_where_the_head_blocks() {
          1 explain d";
     check(
         &format!("cluster 1x4\n policy fifo\n {jobs}"),
-        "c: waits since 0: job 1 is ahead in line, and it may not pass it
-         d: waits since 0: asks for 2 GPUs, 1 are free; 2 jobs are ahead in line, job 1 first, and it may not pass them",
+        "c: waits since 0: job 1 is ahead of it in the queue and must start first
+         d: waits since 0: asks for 2 GPUs, 1 is free; 2 jobs are ahead of it in the queue and must start first, beginning with job 1",
     );
     check(
         &format!("cluster 1x4\n policy fifo-backfill\n {jobs}"),
@@ -83,7 +83,7 @@ fn behind_in_line_only_where_the_head_blocks() {
 }
 
 #[test]
-fn gpus_kept_for_the_head_are_named_with_its_start() {
+fn a_reservation_names_the_job_and_its_expected_start() {
     check(
         "cluster 1x4
          policy fifo-easy
@@ -92,8 +92,8 @@ fn gpus_kept_for_the_head_are_named_with_its_start() {
          0 submit c gpus=1 work=500s
          1 explain b
          1 explain c",
-        "b: waits since 0: asks for 4 GPUs, 1 are free
-         c: waits since 0: GPUs are kept for job 1, expected to start at 100 s",
+        "b: waits since 0: asks for 4 GPUs, 1 is free
+         c: waits since 0: free GPUs are reserved for job 1, expected to start at 100 s",
     );
     check(
         "cluster 1x4
@@ -103,13 +103,13 @@ fn gpus_kept_for_the_head_are_named_with_its_start() {
          20 submit c gpus=1 work=5s
          20 explain b
          20 explain c",
-        "b: waits since 0: asks for 4 GPUs, 1 are free
-         c: waits since 20: GPUs are kept for job 1",
+        "b: waits since 0: asks for 4 GPUs, 1 is free
+         c: waits since 20: free GPUs are reserved for job 1",
     );
 }
 
 #[test]
-fn admission_says_which_limit_holds_a_job() {
+fn a_held_job_is_told_which_limit_holds_it() {
     check(
         "cluster 1x4
          policy fifo admission=load:factor=1
@@ -117,7 +117,7 @@ fn admission_says_which_limit_holds_a_job() {
          0 submit b gpus=2 work=10s
          0 submit c gpus=2 work=10s
          0 explain c",
-        "c: waits since 0: held by admission: jobs let in ask for 6 GPUs, the limit is 4",
+        "c: waits since 0: held by admission: admitted jobs ask for 6 GPUs, the limit is 4",
     );
     check(
         "cluster 1x8
@@ -128,14 +128,14 @@ fn admission_says_which_limit_holds_a_job() {
          0 submit d gpus=2 work=10s tenant=z user=u
          0 explain b
          0 explain d",
-        "b: waits since 0: held by admission: tenant 1 asks for 3 GPUs, its cap is 4
-         d: waits since 0: held by admission: user 1 asks for 2 GPUs, the cap is 3",
+        "b: waits since 0: held by admission: tenant 1 asks for 3 GPUs, its limit is 4
+         d: waits since 0: held by admission: user 1 asks for 2 GPUs, the limit is 3",
     );
 }
 
 #[test]
-fn a_held_job_behind_another_in_its_lane_is_told_so() {
-    // By itself c would be let in, but b came first.
+fn a_held_job_is_told_which_job_is_ahead_in_its_lane() {
+    // Alone c would be admitted, but b was submitted first.
     check(
         "cluster 1x8
          policy fifo admission=caps:tenant=4
@@ -143,12 +143,12 @@ fn a_held_job_behind_another_in_its_lane_is_told_so() {
          0 submit b gpus=2 work=10s
          0 submit c gpus=1 work=10s
          0 explain c",
-        "c: waits since 0: job 1 is ahead in line, and it may not pass it",
+        "c: waits since 0: job 1 is ahead of it in the queue and must start first",
     );
 }
 
 #[test]
-fn nodes_that_are_down_may_leave_too_few() {
+fn a_job_that_needs_nodes_that_are_down_is_told_what_is_left() {
     check(
         "cluster 2x4
          policy fifo
@@ -157,13 +157,13 @@ fn nodes_that_are_down_may_leave_too_few() {
          1 explain a
          2 node-up 1
          3 explain a",
-        "a: waits since 0: asks for 8 GPUs, but the cluster has only 4 it could use
+        "a: waits since 0: asks for 8 GPUs, but the cluster has only 4 that it could use
          a: runs since 2 on 8 GPUs, 2 nodes",
     );
 }
 
 #[test]
-fn between_rounds_a_job_waits_for_the_next_one() {
+fn between_rounds_a_job_is_told_when_the_next_round_is() {
     check(
         "cluster 1x4
          policy fifo
@@ -176,27 +176,27 @@ fn between_rounds_a_job_waits_for_the_next_one() {
 }
 
 #[test]
-fn a_lost_job_waits_since_it_was_lost() {
+fn a_job_waits_since_it_was_lost_with_its_node() {
     check(
         "cluster 1x4
          policy fifo
          0 submit a gpus=4 work=10s
          5 node-down 0
          6 explain a",
-        "a: waits since 5: asks for 4 GPUs, but the cluster has only 0 it could use",
+        "a: waits since 5: asks for 4 GPUs, but the cluster has only 0 that it could use",
     );
 }
 
 #[test]
-fn the_value_has_the_numbers_the_sentence_has() {
+fn reasons_are_values_with_numbers() {
     let story =
         "cluster 1x4\n 0 submit a gpus=4 work=9s\n 1 submit b gpus=2 work=9s\n 1 submit c gpus=1 work=9s";
     let scenario: Scenario = story.parse().unwrap();
     let mut world = World::new(&scenario);
     assert!(world.step() && world.step());
     let none_free = Reason::NotEnoughFreeGpus { asked: 1, free: 0 };
-    let behind = Reason::BehindInLine {
-        head: JobId(1),
+    let behind = Reason::BehindInQueue {
+        head: JobKey(1),
         ahead: 1,
     };
     let expected = Explanation::Waiting {
@@ -204,6 +204,6 @@ fn the_value_has_the_numbers_the_sentence_has() {
         reasons: vec![none_free, behind],
         ahead: 1,
     };
-    assert_eq!(world.engine.explain(JobId(2)), expected);
-    assert_eq!(world.engine.explain(JobId(99)), Explanation::Unknown);
+    assert_eq!(world.engine.explain(JobKey(2)), expected);
+    assert_eq!(world.engine.explain(JobKey(99)), Explanation::Unknown);
 }

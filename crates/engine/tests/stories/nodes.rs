@@ -1,10 +1,10 @@
-//! Nodes go down, come back, drain and resume.
+//! Nodes that fail, return, drain and resume.
 
 use dovetail_testkit::check;
 
 #[test]
-fn a_lost_node_requeues_the_gang_and_frees_the_rest() {
-    // Job a spans both nodes: with node 1 it loses everything, and b gets the GPUs it held on node 0.
+fn a_lost_node_requeues_its_gang_and_frees_the_other_gpus() {
+    // Job a spans both nodes: it loses all its GPUs with node 1, and b gets those it held on node 0.
     check(
         "cluster 2x4
          policy fifo-backfill
@@ -22,7 +22,7 @@ fn a_lost_node_requeues_the_gang_and_frees_the_rest() {
 }
 
 #[test]
-fn jobs_elsewhere_do_not_notice_a_lost_node() {
+fn jobs_on_other_nodes_are_not_disturbed_by_a_lost_node() {
     check(
         "cluster 2x4
          policy srtf
@@ -40,7 +40,7 @@ fn jobs_elsewhere_do_not_notice_a_lost_node() {
 }
 
 #[test]
-fn a_draining_node_takes_no_new_jobs_and_those_on_it_run_on() {
+fn a_draining_node_accepts_no_new_jobs_and_keeps_running_ones() {
     check(
         "cluster 2x4
          policy fifo
@@ -63,7 +63,7 @@ fn a_draining_node_takes_no_new_jobs_and_those_on_it_run_on() {
 
 #[test]
 fn a_victim_on_a_draining_node_gets_its_own_gpus_back_in_the_same_decision() {
-    // To make room for c both are looked at; only b has to go, though a is last in line.
+    // To make room for c both jobs are evicted in the draft; only b is stopped, although a is last in the queue.
     check(
         "cluster 2x4
          policy srtf
@@ -83,7 +83,7 @@ fn a_victim_on_a_draining_node_gets_its_own_gpus_back_in_the_same_decision() {
 }
 
 #[test]
-fn a_node_that_comes_back_ends_its_draining() {
+fn a_node_that_returns_is_no_longer_draining() {
     check(
         "cluster 1x2
          policy fifo

@@ -1,9 +1,9 @@
-//! Owners change their minds, and jobs take their time to stop.
+//! Cancelled jobs, failed jobs, and jobs that take time to stop.
 
 use dovetail_testkit::check;
 
 #[test]
-fn a_launch_waits_until_the_gpus_are_really_free() {
+fn a_launch_waits_until_the_gpus_are_vacated() {
     check(
         "cluster 1x4
          policy srtf
@@ -24,7 +24,7 @@ fn a_launch_waits_until_the_gpus_are_really_free() {
 }
 
 #[test]
-fn a_job_that_ends_while_it_is_told_to_stop_is_done() {
+fn a_job_that_ends_while_stopping_is_completed() {
     check(
         "cluster 1x1
          policy fifo:priority=true discipline=preempt
@@ -40,7 +40,7 @@ fn a_job_that_ends_while_it_is_told_to_stop_is_done() {
 }
 
 #[test]
-fn a_waiting_job_that_is_cancelled_is_gone() {
+fn a_cancelled_queued_job_is_removed() {
     check(
         "cluster 1x1
          policy fifo
@@ -58,7 +58,7 @@ fn a_waiting_job_that_is_cancelled_is_gone() {
 }
 
 #[test]
-fn a_running_job_that_is_cancelled_gives_up_its_gpus_when_it_has_stopped() {
+fn a_cancelled_running_job_frees_its_gpus_when_it_has_stopped() {
     check(
         "cluster 1x1
          policy fifo
@@ -78,7 +78,7 @@ fn a_running_job_that_is_cancelled_gives_up_its_gpus_when_it_has_stopped() {
 }
 
 #[test]
-fn a_job_cancelled_while_it_stops_does_not_come_back() {
+fn a_job_cancelled_while_stopping_is_not_started_again() {
     check(
         "cluster 1x1
          policy srtf
@@ -95,8 +95,8 @@ fn a_job_cancelled_while_it_stops_does_not_come_back() {
 }
 
 #[test]
-fn a_job_cancelled_while_it_waits_for_gpus_gives_its_place_to_the_victim() {
-    // Job b is placed and waits for a to stop; without b, a starts again as soon as it has stopped.
+fn cancelling_a_placed_job_returns_the_gpus_to_its_victim() {
+    // Job b is placed and waits for a to stop; once b is cancelled, a starts again as soon as it has stopped.
     check(
         "cluster 1x1
          policy srtf
@@ -113,7 +113,7 @@ fn a_job_cancelled_while_it_waits_for_gpus_gives_its_place_to_the_victim() {
 }
 
 #[test]
-fn a_job_that_fails_is_over() {
+fn a_failed_job_is_removed() {
     check(
         "cluster 1x1
          policy fifo

@@ -1,7 +1,7 @@
-//! A Kubernetes in memory that keeps the promises the extender relies on, the extender behind a real socket, and requests
-//! as kube-scheduler sends them.
+//! An in-memory Kubernetes with the guarantees that the extender relies on, the extender behind a real socket, and
+//! requests as kube-scheduler sends them.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(dead_code, reason = "each test uses a part of this module")]
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -10,15 +10,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dovetail_cells::Layout;
-use dovetail_extender::cluster::{Cluster, ClusterError, Done};
-use dovetail_extender::web::{Shell, router, serve};
-use dovetail_extender::{BindOrder, ENABLE, Eviction, Extender, Rules, SPEC};
+use dovetail_extender::kubernetes::{Cluster, ClusterError, CommandFuture};
+use dovetail_extender::server::{SharedExtender, router, serve};
+use dovetail_extender::{BindCommand, Eviction, Extender, Rules};
+use dovetail_hived::{ENABLE, SPEC};
 use dovetail_kubeapi::{Node, Pod};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-/// Pods by uid, and nodes with whether they are ready.
+/// Pods by uid, and nodes with their readiness.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) pods: BTreeMap<String, Value>,
@@ -54,7 +55,7 @@ impl Kubernetes {
         self.with(|m| m.pods.get(uid).cloned()).map(parsed)
     }
 
-    /// Makes a pod as OpenPAI does; its uid.
+    /// Creates a pod as OpenPAI does. Returns its uid.
     pub(crate) fn create(&self, name: &str, spec: &str) -> String {
         self.with(|m| {
             m.names += 1;
@@ -78,7 +79,7 @@ pub(crate) fn pod(name: &str, uid: &str, spec: &str) -> Value {
 }
 
 impl Cluster for Kubernetes {
-    fn bind<'a>(&'a self, order: &'a BindOrder) -> Done<'a> {
+    fn bind<'a>(&'a self, command: &'a BindCommand) -> CommandFuture<'a> {
         Box::pin(async move {
             let refused = |code: u16, message: &str| {
                 Err(ClusterError {
@@ -89,14 +90,14 @@ impl Cluster for Kubernetes {
             self.with(|m| {
                 m.bindings += 1;
                 let at = m.bindings;
-                let Some(pod) = m.pods.get_mut(&order.pod.uid) else {
-                    return refused(404, "there is no such pod");
+                let Some(pod) = m.pods.get_mut(&command.pod.uid) else {
+                    return refused(404, "the pod does not exist");
                 };
                 if pod["spec"]["nodeName"].is_string() {
-                    return refused(409, "it is bound already");
+                    return refused(409, "the pod is bound already");
                 }
-                pod["spec"]["nodeName"] = json!(order.node);
-                for (key, value) in &order.annotations {
+                pod["spec"]["nodeName"] = json!(command.node);
+                for (key, value) in &command.annotations {
                     pod["metadata"]["annotations"][key] = json!(value);
                 }
                 let time = format!("2026-11-17T{:02}:{:02}:{:02}Z", at / 3600, at / 60 % 60, at % 60);
@@ -107,7 +108,7 @@ impl Cluster for Kubernetes {
         })
     }
 
-    fn evict<'a>(&'a self, eviction: &'a Eviction) -> Done<'a> {
+    fn evict<'a>(&'a self, eviction: &'a Eviction) -> CommandFuture<'a> {
         Box::pin(async move {
             self.with(|m| m.pods.remove(&eviction.pod.uid));
             Ok(())
@@ -115,48 +116,48 @@ impl Cluster for Kubernetes {
     }
 }
 
-/// The extender behind a socket. It ends with the value.
+/// The extender behind a socket. It stops when the value is dropped.
 pub(crate) struct Server {
-    pub(crate) shell: Arc<Shell>,
+    pub(crate) shared: Arc<SharedExtender>,
     pub(crate) address: SocketAddr,
     end: Option<oneshot::Sender<()>>,
     runtime: Runtime,
 }
 
 impl Server {
-    pub(crate) fn start(layout: Layout, rules: Rules, kubernetes: &Kubernetes, block: Duration) -> Self {
+    pub(crate) fn start(layout: Layout, rules: Rules, kubernetes: &Kubernetes, wait_delay: Duration) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .unwrap();
-        let shell = Arc::new(Shell::new(
+        let shared = Arc::new(SharedExtender::new(
             Extender::new(layout, rules),
             kubernetes.clone(),
-            block,
+            wait_delay,
         ));
-        shell.nodes_all(&kubernetes.nodes());
-        shell.pods_all(&kubernetes.pods());
+        shared.sync_nodes(&kubernetes.nodes());
+        shared.sync_pods(&kubernetes.pods());
         let listener = runtime
             .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
             .unwrap();
         let address = listener.local_addr().unwrap();
         let (end, ended) = oneshot::channel::<()>();
-        let routes = router(Arc::clone(&shell));
+        let routes = router(Arc::clone(&shared));
         runtime.spawn(serve(listener, routes, async move { drop(ended.await) }));
         Self {
-            shell,
+            shared,
             address,
             end: Some(end),
             runtime,
         }
     }
 
-    /// What the watch would tell of a pod.
-    pub(crate) fn tell(&self, kubernetes: &Kubernetes, uid: &str) {
+    /// Reports the present state of a pod, as a watch does.
+    pub(crate) fn report(&self, kubernetes: &Kubernetes, uid: &str) {
         match kubernetes.pod(uid) {
-            Some(pod) => self.shell.with(|e, now| e.pod_put(&pod, now)),
-            None => self.shell.with(|e, now| e.pod_gone(uid, now)),
+            Some(pod) => self.shared.with(|e, now| e.update_pod(&pod, now)),
+            None => self.shared.with(|e, now| e.remove_pod(uid, now)),
         }
     }
 
@@ -180,7 +181,7 @@ impl Drop for Server {
     }
 }
 
-/// One request over a connection of its own.
+/// Sends one request over its own connection.
 pub(crate) fn request(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> (u16, Value) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -189,12 +190,12 @@ pub(crate) fn request(address: SocketAddr, method: &str, path: &str, body: &[u8]
         body.len()
     );
     stream.write_all(head.as_bytes()).unwrap();
-    // A server that refuses a body need not read all of it.
+    // A server that refuses a body may not read all of it.
     let _ = stream.write_all(body);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     let text = String::from_utf8_lossy(&answer);
-    let (head, body) = text.split_once("\r\n\r\n").expect("an answer has a head");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a response has a header");
     let code = head.split(' ').nth(1).unwrap().parse().unwrap();
     (code, serde_json::from_str(body).unwrap_or(Value::Null))
 }

@@ -1,6 +1,6 @@
 //! What of a request Kubernetes cannot express, and the roles of a job that names none.
 
-use dovetail_control::{JobRequest, Processes, Role};
+use dovetail_cluster::{JobRequest, Processes, Role};
 
 use super::{Asked, Sender, Several};
 
@@ -92,7 +92,7 @@ fn one_role(request: &JobRequest, several: Option<Several<'_>>, sender: &Sender)
         // Those it did without need not have run when the others are done.
         min_succeeded: i32::try_from(least).unwrap_or(0),
         gpus,
-        cpus: request.cpus_per_gpu * f64::from(gpus),
+        cpus: request.cpus_per_gpu.times(gpus),
         memory_mib: request.memory_mib_per_gpu * u64::from(gpus),
         command: request.command.clone(),
         retries: request.retries.user,
@@ -148,7 +148,7 @@ pub(super) fn remarks(asked: &Asked<'_>) -> Vec<String> {
         "private: ignored: who may see pods is a matter of the namespace",
     );
     say(
-        request.time_limit_s.is_some() && asked.roles.iter().any(|r| r.retries > 0),
+        request.time_limit.is_some() && asked.roles.iter().any(|r| r.retries > 0),
         "time_limit: a pod that has run for so long has failed, and is tried again like any other",
     );
     let several = asked.roles.len() > 1 || asked.roles.iter().any(|r| r.instances > 1);

@@ -1,5 +1,7 @@
 //! The `batch/v1` Job of a role.
 
+use dovetail_cluster::Cpus;
+use dovetail_model::Time;
 use serde_json::{Map, Value, json};
 
 use super::{Asked, environment, fields, text};
@@ -105,7 +107,7 @@ fn annotations(asked: &Asked<'_>, at: usize, before: u64) -> Value {
     if let Some(kind) = &request.gpu_type {
         say(words::GPU_TYPE, kind.clone());
     }
-    if let Some(seconds) = request.expected_s.filter(|s| *s >= 1.0) {
+    if let Some(seconds) = request.expected.map(Time::as_secs_f64).filter(|s| *s >= 1.0) {
         say(words::EXPECTED, (seconds.ceil() as u64).to_string());
     }
     if role.gpus > 0 && asked.sender.gpu_resource.is_none() {
@@ -120,7 +122,7 @@ fn pod(asked: &Asked<'_>, at: usize) -> Value {
         "name": "main",
         "image": role.image.as_ref().or(asked.sender.image.as_ref()),
         "command": role.command.iter().map(|word| text::written(word, &asked.secrets)).collect::<Vec<_>>(),
-        "env": environment::environment(asked, at),
+        "env": environment::variables(asked, at),
         "resources": {"limits": limits(asked, at)},
     });
     if !request.workdir.is_empty() {
@@ -140,7 +142,7 @@ fn pod(asked: &Asked<'_>, at: usize) -> Value {
     }
     let mut spec = json!({
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": request.grace_s.max(0.0).ceil() as u64,
+        "terminationGracePeriodSeconds": request.grace.as_secs_f64().max(0.0).ceil() as u64,
     });
     if fields::by_us(asked, role) {
         spec["schedulerName"] = json!(asked.sender.scheduler_name);
@@ -148,7 +150,7 @@ fn pod(asked: &Asked<'_>, at: usize) -> Value {
     if !asked.each_alone && asked.instances() > 1 {
         spec["subdomain"] = json!(asked.sender.name);
     }
-    if let Some(seconds) = request.time_limit_s {
+    if let Some(seconds) = request.time_limit.map(Time::as_secs_f64) {
         spec["activeDeadlineSeconds"] = json!((seconds.ceil() as u64).max(1));
     }
     if role.shm_mib > 0 {
@@ -164,8 +166,8 @@ fn pod(asked: &Asked<'_>, at: usize) -> Value {
 fn limits(asked: &Asked<'_>, at: usize) -> Value {
     let role = &asked.roles[at];
     let mut limits = Map::new();
-    if role.cpus > 0.0 {
-        let milli = (role.cpus * 1000.0).ceil() as u64;
+    if role.cpus > Cpus::ZERO {
+        let milli = role.cpus.milli();
         let text = match milli.is_multiple_of(1000) {
             true => (milli / 1000).to_string(),
             false => format!("{milli}m"),

@@ -12,7 +12,7 @@ mod text;
 
 use std::collections::BTreeMap;
 
-use dovetail_control::{JobNo, JobRequest, Role};
+use dovetail_cluster::{JobId, JobRequest, Role};
 use serde_json::{Value, json};
 
 use crate::words;
@@ -29,7 +29,7 @@ pub struct Sender {
     /// The name of its objects, see [`object_name`].
     pub name: String,
     /// The number the book has given it; of several jobs, the first.
-    pub number: Option<JobNo>,
+    pub number: Option<JobId>,
     /// Who looks after its pods.
     pub scheduler_name: String,
     /// The resource that is a GPU; none where no device plugin counts them.

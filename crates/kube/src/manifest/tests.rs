@@ -1,4 +1,4 @@
-use dovetail_control::{After, AfterWhen, Processes, Retries};
+use dovetail_cluster::{After, AfterWhen, Cpus, Processes, Retries};
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn role(name: &str, instances: u32, gpus: u32) -> Role {
         name: name.to_owned(),
         instances,
         gpus,
-        cpus: 2.0,
+        cpus: Cpus::from_whole(2),
         memory_mib: 4096,
         command: vec!["/bin/bash".to_owned(), "-c".to_owned(), format!("run {name}")],
         image: Some("openpai/example".to_owned()),
@@ -146,7 +146,7 @@ fn instances_that_start_on_their_own_are_no_gang() {
 #[test]
 fn a_job_without_roles_has_as_many_pods_as_its_gpus_need() {
     let mut plain = request(Vec::new());
-    (plain.command, plain.gpus, plain.cpus_per_gpu) = (vec!["train".to_owned()], 16, 1.5);
+    (plain.command, plain.gpus, plain.cpus_per_gpu) = (vec!["train".to_owned()], 16, Cpus::from_milli(1500));
     let sender = Sender {
         image: Some("pytorch".to_owned()),
         ..sender()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_control::JobRequest;
+use dovetail_cluster::JobRequest;
 
 /// Variables that hold secrets, by the name of the secret in the file.
 pub(super) fn variables(request: &JobRequest) -> BTreeMap<String, String> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use dovetail_kube::{Elector, Events, Leadership, LeaseSettings, Scheduler, SchedulerSettings};
 use dovetail_kubeapi::Client;
-use dovetail_kubelab::{Behaviour, Kubelet, Lab, Line, NodeShape, RUN_SECONDS, Settings};
+use dovetail_kubelab::{Behaviour, Kubelet, Lab, NodeShape, Proxy, RUN_SECONDS, Settings};
 use serde_json::{Value, json};
 
 /// Where our kinds are.
@@ -24,7 +24,7 @@ pub(crate) struct Cluster {
     pub(crate) space: String,
     scheduler: Option<tokio::runtime::Runtime>,
     /// What the scheduler is connected through, where that is not the server itself.
-    pub(crate) line: Option<(Line, Client)>,
+    pub(crate) proxy: Option<(Proxy, Client)>,
     pub(crate) settings: SchedulerSettings,
     _turn: MutexGuard<'static, ()>,
 }
@@ -36,7 +36,7 @@ impl Cluster {
         let lab = Lab::start_or_skip(settings)?;
         lab.create_nodes("n", nodes, &NodeShape::with_gpus(gpus)).unwrap();
         let behaviour = Behaviour {
-            ends_after: Duration::from_millis(200),
+            stop_delay: Duration::from_millis(200),
             ..Behaviour::default()
         };
         let kubelet = Kubelet::start(lab.client(), behaviour);
@@ -52,7 +52,7 @@ impl Cluster {
             kubelet,
             space,
             scheduler: None,
-            line: None,
+            proxy: None,
             settings,
             _turn: turn,
         })
@@ -66,7 +66,7 @@ impl Cluster {
             .enable_all()
             .build()
             .unwrap();
-        let client = self.line.as_ref().map(|(_, client)| client.clone());
+        let client = self.proxy.as_ref().map(|(_, client)| client.clone());
         let client = client.unwrap_or_else(|| self.lab.client());
         let scheduler = Scheduler::new(client, self.settings.clone()).unwrap();
         runtime.spawn(async move {

@@ -1,4 +1,4 @@
-//! The examples of the standard, what it forbids, and anything else.
+//! Examples of the standard, violations of it, and random input.
 
 use super::*;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn data(text: &str) -> Message {
 }
 
 #[test]
-fn the_examples_of_the_standard_are_understood() {
+fn the_examples_of_the_standard_are_decoded() {
     // RFC 6455, sections 1.3 and 5.7.
     assert_eq!(accept("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     let hello = [0x81, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f];
@@ -64,7 +64,7 @@ fn frames_are_written_as_in_the_standard() {
 }
 
 #[test]
-fn what_the_standard_forbids_is_named() {
+fn violations_of_the_standard_are_errors() {
     let cases: [(&[u8], FrameError); 11] = [
         (&[0xc1, 0], FrameError::Reserved),
         (&[0x83, 0], FrameError::Kind(3)),
@@ -82,7 +82,7 @@ fn what_the_standard_forbids_is_named() {
         assert_eq!(read(Side::Server, bytes), Err(expected), "{bytes:x?}");
     }
     assert_eq!(read(Side::Client, &[0x81, 0]), Err(FrameError::Masked(false)));
-    // Pieces that are each short enough make a message that is too long.
+    // Fragments that are short enough can add up to a message that is too long.
     let mut piece = vec![0x02, 127, 0, 0, 0, 0, 0, 0x80, 0, 0];
     piece.resize(10 + (8 << 20), 0);
     let mut frames = Frames::new(Side::Server);
@@ -107,7 +107,7 @@ fn messages() -> impl Strategy<Value = Message> {
 
 proptest! {
     #[test]
-    fn messages_come_back_however_they_are_cut(
+    fn messages_round_trip_in_any_pieces(
         sent in proptest::collection::vec(messages(), 0..6),
         mask in any::<Option<[u8; 4]>>(),
         step in 1_usize..200,
@@ -126,7 +126,7 @@ proptest! {
     }
 
     #[test]
-    fn pieces_with_pings_between_them_are_one_message(
+    fn fragments_with_pings_between_them_are_one_message(
         parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 1..6),
     ) {
         let mut bytes = Vec::new();
@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic_or_go_on_for_ever(
+    fn no_bytes_make_it_panic_or_loop(
         bytes in proptest::collection::vec(any::<u8>(), 0..600),
         is_client in any::<bool>(),
     ) {

@@ -1,4 +1,4 @@
-//! From text to a job: every mistake is found, not just the first.
+//! The parser of job files. It reports all mistakes, not just the first.
 
 mod extras;
 mod prerequisites;
@@ -8,51 +8,51 @@ mod roles;
 use dovetail_model::suggest::nearest;
 
 use crate::job::{Deployment, Hooks, Job};
-use crate::node::Node;
 use crate::remark::{Faults, Remark};
 use crate::script::script;
-use reader::{At, Reader};
+use crate::value::Value;
+use reader::{Cursor, Reader};
 
-/// What counts as a mistake.
+/// How mistakes are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Unknown keys, unknown names in templates and everything else that is not of the protocol.
+    /// Everything that does not follow the protocol is a mistake, including unknown keys and names in templates.
     #[default]
     Strict,
-    /// Only what leaves no job: the rest is left out, or taken as it stands, and said.
+    /// Unknown keys are ignored and unknown names in templates left unchanged, each with a remark.
     Lenient,
 }
 
-/// A job and what there is to say about its file.
+/// A parsed job file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
     /// The job.
     pub job: Job,
-    /// What was left out or taken as it stands.
+    /// What was ignored or left unchanged.
     pub remarks: Vec<Remark>,
-    /// The file as a tree.
-    pub tree: Node,
+    /// The file as a value.
+    pub tree: Value,
 }
 
-/// Whether a text is meant to be a job of OpenPAI: it has a `protocolVersion`.
+/// Returns whether a text is a job file of OpenPAI: it has a `protocolVersion`.
 pub fn is_openpai(text: &str) -> bool {
     tree(text).is_ok_and(|tree| tree.get("protocolVersion").is_some())
 }
 
-/// The job in a text, YAML or JSON.
+/// Parses a job file in YAML or JSON.
 ///
 /// # Errors
-/// Everything that is wrong, by path.
+/// All mistakes, with their paths.
 pub fn parse(text: &str, mode: Mode) -> Result<Parsed, Faults> {
     one(&tree(text)?, "", mode)
 }
 
-/// The jobs in a text that has one, or a list of them.
+/// Parses a file with one job or a list of jobs.
 ///
 /// # Errors
-/// Everything that is wrong, by path.
+/// All mistakes, with their paths.
 pub fn parse_all(text: &str, mode: Mode) -> Result<Vec<Parsed>, Faults> {
-    let Node::List(jobs) = tree(text)? else {
+    let Value::List(jobs) = tree(text)? else {
         return Ok(vec![parse(text, mode)?]);
     };
     let mut faults = Vec::new();
@@ -70,26 +70,26 @@ pub fn parse_all(text: &str, mode: Mode) -> Result<Vec<Parsed>, Faults> {
     }
 }
 
-fn tree(text: &str) -> Result<Node, Faults> {
+fn tree(text: &str) -> Result<Value, Faults> {
     let options = serde_saphyr::options! { strict_booleans: true };
     serde_saphyr::from_str_with_options(text, options).map_err(|e| {
         let first = e.to_string().lines().next().unwrap_or_default().to_owned();
-        Faults::one("", format!("not YAML: {first}"))
+        Faults::one("", format!("invalid YAML: {first}"))
     })
 }
 
-fn one(tree: &Node, path: &str, mode: Mode) -> Result<Parsed, Faults> {
+fn one(tree: &Value, path: &str, mode: Mode) -> Result<Parsed, Faults> {
     let mut reader = Reader::new(mode);
-    let top = At {
+    let top = Cursor {
         path: path.to_owned(),
         key: String::new(),
-        node: tree,
+        value: tree,
     };
     let job = job(&mut reader, &top);
     if let Some(job) = &job {
         for role in &job.roles {
             for remark in script(job, role).unknown {
-                reader.doubtful(remark, "stays in the text as it is");
+                reader.doubtful(remark, "left unchanged");
             }
         }
     }
@@ -120,15 +120,15 @@ const KEYS: &[&str] = &[
     "extras",
 ];
 
-fn job(r: &mut Reader, top: &At<'_>) -> Option<Job> {
-    if !matches!(top.node, Node::Keys(_)) {
-        r.expected(top, "keys with values, such as `protocolVersion: 2`");
+fn job(r: &mut Reader, top: &Cursor<'_>) -> Option<Job> {
+    if !matches!(top.value, Value::Map(_)) {
+        r.expected(top, "a map with keys such as `protocolVersion: 2`");
         return None;
     }
     r.only(top, KEYS);
     r.protocol_version(top, true);
     if let Some(kind) = r.required(top, "type", "job")
-        && !matches!(kind.node, Node::Text(t) if t == "job")
+        && !matches!(kind.value, Value::Text(t) if t == "job")
     {
         r.expected(&kind, "job");
     }
@@ -142,7 +142,7 @@ fn job(r: &mut Reader, top: &At<'_>) -> Option<Job> {
     let prerequisites = prerequisites::read(r, top);
     let roles = roles::read(r, top, &prerequisites);
     let deployments = deployments(r, top, &roles);
-    let defaults = r.keys(top, "defaults", &["virtualCluster", "deployment"]);
+    let defaults = r.map(top, "defaults", &["virtualCluster", "deployment"]);
     let (mut vc, mut deployment) = (None, None);
     if let Some(defaults) = &defaults {
         vc = r.text(defaults, "virtualCluster");
@@ -160,9 +160,11 @@ fn job(r: &mut Reader, top: &At<'_>) -> Option<Job> {
         contributor: r.text(top, "contributor"),
         description: r.text(top, "description"),
         prerequisites,
-        parameters: r.free_keys(top, "parameters"),
-        secrets: r.free_keys(top, "secrets"),
-        retries: r.whole(top, "jobRetryCount", 0, i64::from(u16::MAX)).unwrap_or(0) as u32,
+        parameters: r.any_map(top, "parameters"),
+        secrets: r.any_map(top, "secrets"),
+        retries: r
+            .integer(top, "jobRetryCount", 0, i64::from(u16::MAX))
+            .unwrap_or(0) as u32,
         roles,
         deployments,
         virtual_cluster: vc.unwrap_or_else(|| "default".to_owned()),
@@ -181,43 +183,46 @@ fn job(r: &mut Reader, top: &At<'_>) -> Option<Job> {
     (!job.roles.is_empty()).then_some(job)
 }
 
-fn deployments(r: &mut Reader, top: &At<'_>, roles: &[crate::job::Role]) -> Vec<Deployment> {
+fn deployments(r: &mut Reader, top: &Cursor<'_>, roles: &[crate::job::Role]) -> Vec<Deployment> {
     let mut read: Vec<Deployment> = Vec::new();
     for entry in r.list(top, "deployments") {
-        if !r.is_keys(&entry, &["name", "taskRoles"]) {
+        if !r.is_map(&entry, &["name", "taskRoles"]) {
             continue;
         }
         let Some(name) = r.required_text(&entry, "name", "the name of the deployment") else {
             continue;
         };
         if read.iter().any(|d| d.name == name) {
-            r.fault(&entry.at("name"), format!("there are two deployments {name}"));
+            r.fault(&entry.at("name"), format!("duplicate deployment `{name}`"));
         }
-        let mut around = Vec::new();
+        let mut hooks_by_role = Vec::new();
         for role in r.entries(&entry, "taskRoles") {
-            if !r.is_keys(&role, &["preCommands", "postCommands"]) {
+            if !r.is_map(&role, &["preCommands", "postCommands"]) {
                 continue;
             }
-            let last = &role.key;
-            if !roles.iter().any(|known| known.name == *last) {
+            let name = &role.key;
+            if !roles.iter().any(|known| known.name == *name) {
                 let names: Vec<&str> = roles.iter().map(|known| known.name.as_str()).collect();
-                r.unknown_name(&role, last, "task role", names.into_iter());
+                r.unknown_name(&role, name, "task role", names.into_iter());
             }
             let hooks = Hooks {
                 before: r.lines(&role, "preCommands"),
                 after: r.lines(&role, "postCommands"),
                 ..Hooks::default()
             };
-            around.push((last.clone(), hooks));
+            hooks_by_role.push((name.clone(), hooks));
         }
-        read.push(Deployment { name, roles: around });
+        read.push(Deployment {
+            name,
+            roles: hooks_by_role,
+        });
     }
     read
 }
 
-/// ` (did you mean x?)`, where something is near.
-pub(crate) fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let near = nearest(word, known);
-    let near = near.first().map(|n| format!(" (did you mean {n}?)"));
-    near.unwrap_or_default()
+/// Returns ` (did you mean x?)` if a known name is similar.
+pub(crate) fn suggestion<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let similar = nearest(name, known);
+    let similar = similar.first().map(|n| format!(" (did you mean `{n}`?)"));
+    similar.unwrap_or_default()
 }

@@ -1,8 +1,8 @@
 //! Images, data, scripts and outputs.
 
-use super::reader::{At, Reader};
+use super::reader::{Cursor, Reader};
 use crate::job::{Auth, Event, FailurePolicy, Hooks, Image, Prerequisite, PrerequisiteKind};
-use crate::node::Node;
+use crate::value::Value;
 
 const IMAGE_KEYS: &[&str] = &[
     "protocolVersion",
@@ -27,11 +27,11 @@ const OTHER_KEYS: &[&str] = &[
     "failurePolicy",
     "callbacks",
 ];
-/// The plugin that runs commands.
+/// Plugin that runs commands.
 const CMD: &str = "com.microsoft.pai.runtimeplugin.cmd";
 
-/// All prerequisites of a job.
-pub(super) fn read(r: &mut Reader, top: &At<'_>) -> Vec<Prerequisite> {
+/// Reads all prerequisites of a job.
+pub(super) fn read(r: &mut Reader, top: &Cursor<'_>) -> Vec<Prerequisite> {
     let mut read: Vec<Prerequisite> = Vec::new();
     let entries = r.list(top, "prerequisites");
     for entry in &entries {
@@ -43,8 +43,8 @@ pub(super) fn read(r: &mut Reader, top: &At<'_>) -> Vec<Prerequisite> {
             .iter()
             .any(|p| p.name == prerequisite.name && p.kind.name() == kind)
         {
-            let what = format!("there are two prerequisites {} of type {kind}", prerequisite.name);
-            r.fault(&entry.at("name"), what);
+            let message = format!("duplicate prerequisite `{}` of type {kind}", prerequisite.name);
+            r.fault(&entry.at("name"), message);
         }
         read.push(prerequisite);
     }
@@ -55,7 +55,7 @@ pub(super) fn read(r: &mut Reader, top: &At<'_>) -> Vec<Prerequisite> {
             .iter()
             .filter(|n| !names.contains(&n.as_str()))
         {
-            let Some(entry) = entries.iter().find(|e| *e.node == prerequisite.keys) else {
+            let Some(entry) = entries.iter().find(|e| *e.value == prerequisite.keys) else {
                 continue;
             };
             r.unknown_name(
@@ -69,14 +69,14 @@ pub(super) fn read(r: &mut Reader, top: &At<'_>) -> Vec<Prerequisite> {
     read
 }
 
-fn one(r: &mut Reader, entry: &At<'_>) -> Option<Prerequisite> {
-    if !matches!(entry.node, Node::Keys(_)) {
-        r.expected(entry, "keys with values: type, name and uri");
+fn one(r: &mut Reader, entry: &Cursor<'_>) -> Option<Prerequisite> {
+    if !matches!(entry.value, Value::Map(_)) {
+        r.expected(entry, "a map with type, name and uri");
         return None;
     }
     r.protocol_version(entry, false);
     let kind = r.required_text(entry, "type", "dockerimage, data, script or output");
-    let name = r.required_text(entry, "name", "a name for roles to refer to");
+    let name = r.required_text(entry, "name", "a name that roles refer to");
     r.text_or_number(entry, "version");
     r.text(entry, "contributor");
     r.text(entry, "description");
@@ -96,7 +96,7 @@ fn one(r: &mut Reader, entry: &At<'_>) -> Option<Prerequisite> {
         require: Vec::new(),
         hooks: Hooks::default(),
         plugin: None,
-        keys: entry.node.clone(),
+        keys: entry.value.clone(),
     };
     if !matches!(prerequisite.kind, PrerequisiteKind::Image(_)) {
         other(r, entry, &mut prerequisite);
@@ -104,15 +104,15 @@ fn one(r: &mut Reader, entry: &At<'_>) -> Option<Prerequisite> {
     Some(prerequisite)
 }
 
-fn image(r: &mut Reader, entry: &At<'_>) -> Option<Image> {
+fn image(r: &mut Reader, entry: &Cursor<'_>) -> Option<Image> {
     r.only(entry, IMAGE_KEYS);
-    let auth = r.keys(entry, "auth", &["username", "password", "registryuri"]);
+    let auth = r.map(entry, "auth", &["username", "password", "registryuri"]);
     let auth = auth.map(|auth| Auth {
         username: r
-            .required_text(&auth, "username", "the account")
+            .required_text(&auth, "username", "the user name")
             .unwrap_or_default(),
         password: r
-            .required_text(&auth, "password", "its password, best as <% $secrets.x %>")
+            .required_text(&auth, "password", "the password, preferably as <% $secrets.x %>")
             .unwrap_or_default(),
         registry: r.text(&auth, "registryuri"),
     });
@@ -126,8 +126,8 @@ fn image(r: &mut Reader, entry: &At<'_>) -> Option<Image> {
     })
 }
 
-/// What scripts, outputs and data have beside their names.
-fn other(r: &mut Reader, entry: &At<'_>, prerequisite: &mut Prerequisite) {
+/// Reads the keys that only scripts, outputs and data have.
+fn other(r: &mut Reader, entry: &Cursor<'_>, prerequisite: &mut Prerequisite) {
     match prerequisite.kind {
         PrerequisiteKind::Data => drop(r.texts(entry, "uri")),
         _ => drop(r.text(entry, "uri")),
@@ -138,18 +138,18 @@ fn other(r: &mut Reader, entry: &At<'_>, prerequisite: &mut Prerequisite) {
     if plugin.is_none_or(|p| p == CMD) {
         r.only(entry, OTHER_KEYS);
     } else {
-        // Its other keys are its own business.
+        // Other plugins have keys of their own.
         r.ignored(&entry.at("plugin"), "plugins other than cmd are not run");
     }
     prerequisite.hooks = callbacks(r, entry);
     prerequisite.hooks.on_failure = failure_policy(r, entry);
 }
 
-/// `callbacks`: commands by event.
-pub(super) fn callbacks(r: &mut Reader, entry: &At<'_>) -> Hooks {
+/// Reads `callbacks`: commands by event.
+pub(super) fn callbacks(r: &mut Reader, entry: &Cursor<'_>) -> Hooks {
     let mut hooks = Hooks::default();
     for callback in r.list(entry, "callbacks") {
-        if !r.is_keys(&callback, &["event", "commands"]) {
+        if !r.is_map(&callback, &["event", "commands"]) {
             continue;
         }
         let accepted = "taskStarts or taskSucceeds";
@@ -170,8 +170,8 @@ pub(super) fn callbacks(r: &mut Reader, entry: &At<'_>) -> Hooks {
     hooks
 }
 
-/// `failurePolicy`.
-pub(super) fn failure_policy(r: &mut Reader, entry: &At<'_>) -> FailurePolicy {
+/// Reads `failurePolicy`.
+pub(super) fn failure_policy(r: &mut Reader, entry: &Cursor<'_>) -> FailurePolicy {
     match r.text(entry, "failurePolicy").as_deref() {
         None | Some("fail") => FailurePolicy::Fail,
         Some("ignore") => FailurePolicy::Ignore,

@@ -1,36 +1,37 @@
-//! Walking through the tree: what is wrong is written down and the walk goes on.
+//! Access to the values of a file. Mistakes are collected, and reading continues.
 
-use super::{Mode, hint};
-use crate::node::Node;
+use super::{Mode, suggestion};
 use crate::remark::Remark;
+use crate::value::Value;
 
-/// A value and the way to it from the top of the file.
+/// A value and its path from the top of the file.
 #[derive(Debug, Clone)]
-pub(super) struct At<'a> {
+pub(super) struct Cursor<'a> {
     pub(super) path: String,
+    /// Last key of the path.
     pub(super) key: String,
-    pub(super) node: &'a Node,
+    pub(super) value: &'a Value,
 }
 
-impl<'a> At<'a> {
-    /// What is below a key; this very value where nothing is, with the path of the key.
-    pub(super) fn at(&self, key: &str) -> At<'a> {
+impl<'a> Cursor<'a> {
+    /// Returns the value of a key; [`Value::Null`] if it is missing.
+    pub(super) fn at(&self, key: &str) -> Cursor<'a> {
         let dot = if self.path.is_empty() { "" } else { "." };
-        At {
+        Cursor {
             path: format!("{}{dot}{key}", self.path),
             key: key.to_owned(),
-            node: self.node.get(key).unwrap_or(&Node::Null),
+            value: self.value.get(key).unwrap_or(&Value::Null),
         }
     }
 
-    /// What is below a key, if anything is.
-    fn present(&self, key: &str) -> Option<At<'a>> {
+    /// Returns the value of a key, if it is not null.
+    fn present(&self, key: &str) -> Option<Cursor<'a>> {
         let below = self.at(key);
-        (*below.node != Node::Null).then_some(below)
+        (*below.value != Value::Null).then_some(below)
     }
 }
 
-/// What was found so far.
+/// Collects the mistakes of a file.
 #[derive(Debug)]
 pub(super) struct Reader {
     mode: Mode,
@@ -47,172 +48,172 @@ impl Reader {
         }
     }
 
-    /// Something is wrong, in either mode.
-    pub(super) fn fault(&mut self, at: &At<'_>, what: impl Into<String>) {
-        self.faults.push(Remark::new(at.path.clone(), what));
+    /// Reports a mistake, in either mode.
+    pub(super) fn fault(&mut self, at: &Cursor<'_>, message: impl Into<String>) {
+        self.faults.push(Remark::new(at.path.clone(), message));
     }
 
-    /// Something else is expected here.
-    pub(super) fn expected(&mut self, at: &At<'_>, expected: &str) {
-        self.fault(at, format!("found {}, expected {expected}", at.node.found()));
+    /// Reports an unexpected value.
+    pub(super) fn expected(&mut self, at: &Cursor<'_>, expected: &str) {
+        self.fault(at, format!("expected {expected}, found {}", at.value.describe()));
     }
 
-    /// Something the job does without: a fault, or, leniently, a remark on what becomes of it.
+    /// Reports a mistake in strict mode, or in lenient mode how it is handled.
     pub(super) fn doubtful(&mut self, remark: Remark, otherwise: &str) {
         match self.mode {
             Mode::Strict => self.faults.push(remark),
             Mode::Lenient => {
-                let what = format!("{}; {otherwise}", remark.what);
-                self.remarks.push(Remark::new(remark.path, what));
+                let message = format!("{}; {otherwise}", remark.message);
+                self.remarks.push(Remark::new(remark.path, message));
             }
         }
     }
 
-    /// Something is left out, in either mode.
-    pub(super) fn ignored(&mut self, at: &At<'_>, what: impl Into<String>) {
-        self.remarks.push(Remark::new(at.path.clone(), what));
+    /// Reports that something is ignored, in either mode.
+    pub(super) fn ignored(&mut self, at: &Cursor<'_>, message: impl Into<String>) {
+        self.remarks.push(Remark::new(at.path.clone(), message));
     }
 
-    /// A name that nothing has.
+    /// Reports a reference to an unknown name of a kind.
     pub(super) fn unknown_name<'n>(
         &mut self,
-        at: &At<'_>,
+        at: &Cursor<'_>,
         name: &str,
-        what: &str,
+        kind: &str,
         known: impl Iterator<Item = &'n str> + Clone,
     ) {
         let listed: Vec<&str> = known.clone().collect();
-        let near = hint(name, known);
+        let suggestion = suggestion(name, known);
         let listed = if listed.is_empty() {
-            "there are none".to_owned()
+            "the file defines none".to_owned()
         } else {
-            format!("known are {}", listed.join(", "))
+            format!("expected one of {}", listed.join(", "))
         };
-        self.fault(at, format!("there is no {what} {name}{near}; {listed}"));
+        self.fault(at, format!("unknown {kind} `{name}`{suggestion}; {listed}"));
     }
 
-    /// Only these keys are known here.
-    pub(super) fn only(&mut self, at: &At<'_>, known: &[&str]) {
-        let Node::Keys(keys) = at.node else { return };
-        for (i, (key, _)) in keys.iter().enumerate() {
-            if keys[..i].iter().any(|(k, _)| k == key) {
-                self.fault(&at.at(key), "is there twice");
+    /// Reports duplicate keys, and keys that are not known.
+    pub(super) fn only(&mut self, at: &Cursor<'_>, known: &[&str]) {
+        let Value::Map(entries) = at.value else { return };
+        for (i, (key, _)) in entries.iter().enumerate() {
+            if entries[..i].iter().any(|(k, _)| k == key) {
+                self.fault(&at.at(key), "duplicate key");
             }
             if !known.contains(&key.as_str()) {
-                let near = hint(key, known.iter().copied());
-                let what = format!("unknown key{near}; known are {}", known.join(", "));
-                self.doubtful(Remark::new(at.at(key).path, what), "ignored");
+                let suggestion = suggestion(key, known.iter().copied());
+                let message = format!("unknown key{suggestion}; expected one of {}", known.join(", "));
+                self.doubtful(Remark::new(at.at(key).path, message), "ignored");
             }
         }
     }
 
-    /// Whether it is keys with values, and only these.
-    pub(super) fn is_keys(&mut self, at: &At<'_>, known: &[&str]) -> bool {
-        if !matches!(at.node, Node::Keys(_)) {
-            self.expected(at, &format!("some of {}", known.join(", ")));
+    /// Returns whether the value is a map, and checks its keys.
+    pub(super) fn is_map(&mut self, at: &Cursor<'_>, known: &[&str]) -> bool {
+        if !matches!(at.value, Value::Map(_)) {
+            self.expected(at, &format!("a map with some of {}", known.join(", ")));
             return false;
         }
         self.only(at, known);
         true
     }
 
-    /// Keys with values under a key, and only these.
-    pub(super) fn keys<'a>(&mut self, at: &At<'a>, key: &str, known: &[&str]) -> Option<At<'a>> {
+    /// Returns the map of a key, and checks its keys.
+    pub(super) fn map<'a>(&mut self, at: &Cursor<'a>, key: &str, known: &[&str]) -> Option<Cursor<'a>> {
         let below = at.present(key)?;
-        self.is_keys(&below, known).then_some(below)
+        self.is_map(&below, known).then_some(below)
     }
 
-    /// Keys with values under a key, whatever they are.
-    pub(super) fn free_keys(&mut self, at: &At<'_>, key: &str) -> Node {
+    /// Returns the map of a key, which may have any keys.
+    pub(super) fn any_map(&mut self, at: &Cursor<'_>, key: &str) -> Value {
         match at.present(key) {
-            None => Node::Null,
-            Some(below) if matches!(below.node, Node::Keys(_)) => below.node.clone(),
+            None => Value::Null,
+            Some(below) if matches!(below.value, Value::Map(_)) => below.value.clone(),
             Some(below) => {
-                self.expected(&below, "names with values");
-                Node::Null
+                self.expected(&below, "a map");
+                Value::Null
             }
         }
     }
 
-    /// All keys below a key with what is below them.
-    pub(super) fn entries<'a>(&mut self, at: &At<'a>, key: &str) -> Vec<At<'a>> {
+    /// Returns the entries of a map of any keys.
+    pub(super) fn entries<'a>(&mut self, at: &Cursor<'a>, key: &str) -> Vec<Cursor<'a>> {
         let Some(below) = at.present(key) else {
             return Vec::new();
         };
-        let Node::Keys(keys) = below.node else {
-            self.expected(&below, "names with values");
+        let Value::Map(entries) = below.value else {
+            self.expected(&below, "a map");
             return Vec::new();
         };
-        keys.iter().map(|(key, _)| below.at(key)).collect()
+        entries.iter().map(|(key, _)| below.at(key)).collect()
     }
 
-    /// The items of a list under a key; none where there is nothing.
-    pub(super) fn list<'a>(&mut self, at: &At<'a>, key: &str) -> Vec<At<'a>> {
+    /// Returns the items of a list; none if the key is missing.
+    pub(super) fn list<'a>(&mut self, at: &Cursor<'a>, key: &str) -> Vec<Cursor<'a>> {
         let Some(below) = at.present(key) else {
             return Vec::new();
         };
-        let Node::List(list) = below.node else {
+        let Value::List(list) = below.value else {
             self.expected(&below, "a list");
             return Vec::new();
         };
-        let item = |(i, node): (usize, _)| At {
+        let item = |(i, value): (usize, _)| Cursor {
             path: format!("{}[{i}]", below.path),
             key: i.to_string(),
-            node,
+            value,
         };
         list.iter().enumerate().map(item).collect()
     }
 
-    /// A list of texts.
-    pub(super) fn texts(&mut self, at: &At<'_>, key: &str) -> Vec<String> {
+    /// Returns the items of a list of strings.
+    pub(super) fn texts(&mut self, at: &Cursor<'_>, key: &str) -> Vec<String> {
         let items = self.list(at, key);
         items.iter().filter_map(|item| self.as_text(item)).collect()
     }
 
-    /// A list of lines for the shell: numbers and flags count as they are written.
-    pub(super) fn lines(&mut self, at: &At<'_>, key: &str) -> Vec<String> {
+    /// Returns the lines of a shell script. Numbers and booleans count as text.
+    pub(super) fn lines(&mut self, at: &Cursor<'_>, key: &str) -> Vec<String> {
         let items = self.list(at, key);
         let lines = items.iter().filter_map(|item| {
-            let shown = item.node.shown();
-            if shown.is_none() {
-                self.expected(item, "a line for the shell");
+            let text = item.value.to_text();
+            if text.is_none() {
+                self.expected(item, "a line of a shell script");
             }
-            shown
+            text
         });
         lines.collect()
     }
 
-    pub(super) fn as_text(&mut self, at: &At<'_>) -> Option<String> {
-        match at.node {
-            Node::Text(text) => Some(text.clone()),
+    pub(super) fn as_text(&mut self, at: &Cursor<'_>) -> Option<String> {
+        match at.value {
+            Value::Text(text) => Some(text.clone()),
             _ => {
-                self.expected(at, "text");
+                self.expected(at, "a string");
                 None
             }
         }
     }
 
-    /// Text under a key.
-    pub(super) fn text(&mut self, at: &At<'_>, key: &str) -> Option<String> {
+    /// Returns the string of a key.
+    pub(super) fn text(&mut self, at: &Cursor<'_>, key: &str) -> Option<String> {
         let below = at.present(key)?;
         self.as_text(&below)
     }
 
-    /// Text or a number under a key.
-    pub(super) fn text_or_number(&mut self, at: &At<'_>, key: &str) -> Option<String> {
+    /// Returns the string or number of a key.
+    pub(super) fn text_or_number(&mut self, at: &Cursor<'_>, key: &str) -> Option<String> {
         let below = at.present(key)?;
-        match below.node {
-            Node::Whole(number) => Some(number.to_string()),
-            Node::Number(number) => Some(format!("{number:?}")),
+        match below.value {
+            Value::Integer(number) => Some(number.to_string()),
+            Value::Float(number) => Some(format!("{number:?}")),
             _ => self.as_text(&below),
         }
     }
 
-    /// True or false under a key.
-    pub(super) fn flag(&mut self, at: &At<'_>, key: &str) -> Option<bool> {
+    /// Returns the boolean of a key.
+    pub(super) fn flag(&mut self, at: &Cursor<'_>, key: &str) -> Option<bool> {
         let below = at.present(key)?;
-        match below.node {
-            Node::Flag(flag) => Some(*flag),
+        match below.value {
+            Value::Bool(value) => Some(*value),
             _ => {
                 self.expected(&below, "true or false");
                 None
@@ -220,44 +221,44 @@ impl Reader {
         }
     }
 
-    /// A whole number under a key.
-    pub(super) fn whole(&mut self, at: &At<'_>, key: &str, least: i64, most: i64) -> Option<i64> {
+    /// Returns the integer of a key, which must be in this range.
+    pub(super) fn integer(&mut self, at: &Cursor<'_>, key: &str, min: i64, max: i64) -> Option<i64> {
         let below = at.present(key)?;
-        match below.node {
-            Node::Whole(number) if (least..=most).contains(number) => Some(*number),
+        match below.value {
+            Value::Integer(number) if (min..=max).contains(number) => Some(*number),
             _ => {
-                self.expected(&below, &format!("a whole number from {least} to {most}"));
+                self.expected(&below, &format!("an integer from {min} to {max}"));
                 None
             }
         }
     }
 
-    /// What has to be there.
-    pub(super) fn required<'a>(&mut self, at: &At<'a>, key: &str, what: &str) -> Option<At<'a>> {
+    /// Returns the value of a key that must be present.
+    pub(super) fn required<'a>(&mut self, at: &Cursor<'a>, key: &str, expected: &str) -> Option<Cursor<'a>> {
         let present = at.present(key);
         if present.is_none() {
-            self.fault(&at.at(key), format!("is missing; expected {what}"));
+            self.fault(&at.at(key), format!("missing: expected {expected}"));
         }
         present
     }
 
-    /// Text that has to be there.
-    pub(super) fn required_text(&mut self, at: &At<'_>, key: &str, what: &str) -> Option<String> {
-        let below = self.required(at, key, what)?;
+    /// Returns the string of a key that must be present.
+    pub(super) fn required_text(&mut self, at: &Cursor<'_>, key: &str, expected: &str) -> Option<String> {
+        let below = self.required(at, key, expected)?;
         self.as_text(&below)
     }
 
-    /// The version of the protocol.
-    pub(super) fn protocol_version(&mut self, at: &At<'_>, needed: bool) {
+    /// Checks the version of the protocol.
+    pub(super) fn protocol_version(&mut self, at: &Cursor<'_>, needed: bool) {
         let found = if needed {
             self.required(at, "protocolVersion", "2")
         } else {
             at.present("protocolVersion")
         };
         if let Some(version) = found
-            && version.node.shown().as_deref() != Some("2")
+            && version.value.to_text().as_deref() != Some("2")
         {
-            self.expected(&version, "2, the version of the protocol");
+            self.expected(&version, "protocol version 2");
         }
     }
 }

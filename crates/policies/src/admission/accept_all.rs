@@ -1,24 +1,24 @@
-//! Let everything in, even what can never run.
+//! Admits every job, even one that can never run.
 
-use dovetail_engine::parts::{Admission, Knowledge, Part, Verdict};
-use dovetail_engine::{Cluster, state::Demand};
+use dovetail_engine::parts::{Admission, Part, Verdict};
+use dovetail_engine::{Cluster, Demand};
 use dovetail_model::JobSpec;
 
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Admission> = Entry {
     name: "accept-all",
-    what: "let everything in; a job that can never run waits for ever",
+    what: "admit every job; one that can never run waits forever",
     source: "Blox, acceptAll",
     key: "always",
-    knowledge: Knowledge::None,
+    companions: &[],
     knobs: &[],
     build: |_| Ok(Box::new(AcceptAll)),
 };
 
-/// Lets everything in.
+/// Admits every job.
 #[derive(Debug, Clone)]
-pub struct AcceptAll;
+struct AcceptAll;
 
 impl Part for AcceptAll {
     fn name(&self) -> String {

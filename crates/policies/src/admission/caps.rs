@@ -1,18 +1,20 @@
-//! Hold a tenant's or a user's jobs back while they ask for more GPUs than their cap.
+//! Holds the jobs of a tenant or user while its admitted jobs ask for more GPUs than its cap.
 
-use dovetail_engine::parts::{Admission, Knowledge, Part, Verdict};
-use dovetail_engine::{Cluster, state::Demand};
+use dovetail_engine::feasibility::{NodeScope, never_fits};
+use dovetail_engine::parts::{Admission, Part, Verdict};
+use dovetail_engine::{Cluster, Demand};
 use dovetail_model::{JobSpec, Reason};
 
-use crate::knobs::{Knob, Knobs, PolicyError};
+use crate::error::PolicyError;
+use crate::knobs::{Knob, Knobs};
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Admission> = Entry {
     name: "caps",
-    what: "hold jobs, first come first served for each tenant and user, above a cap on the GPUs they ask for",
+    what: "hold jobs above a cap on the GPUs that a tenant or user asks for, first come first served for each of them",
     source: "rule",
-    key: "demand of the tenant (user) + the job's GPUs ≤ cap, or the tenant (user) has nothing in yet",
-    knowledge: Knowledge::None,
+    key: "demand of the tenant (user) + the job's GPUs ≤ cap, or no job of the tenant (user) is admitted yet",
+    companions: &[],
     knobs: &[
         Knob {
             name: "tenant",
@@ -39,7 +41,7 @@ fn cap(knobs: &Knobs, name: &str) -> Result<Option<u64>, PolicyError> {
     match knobs.text(name) {
         "none" => Ok(None),
         _ => match knobs.get::<u64>(name, expected)? {
-            0 => Err(knobs.bad(name, expected)),
+            0 => Err(knobs.invalid(name, expected)),
             cap => Ok(Some(cap)),
         },
     }
@@ -47,7 +49,7 @@ fn cap(knobs: &Knobs, name: &str) -> Result<Option<u64>, PolicyError> {
 
 /// Admission by the demand of each tenant and user.
 #[derive(Debug, Clone)]
-pub struct Caps {
+struct Caps {
     tenant: Option<u64>,
     user: Option<u64>,
     name: String,
@@ -61,7 +63,7 @@ impl Part for Caps {
 
 impl Admission for Caps {
     fn admit(&self, job: &JobSpec, demand: &Demand, cluster: &Cluster) -> Verdict {
-        if let Some(reason) = super::never_fits(job, cluster) {
+        if let Some(reason) = never_fits(job, cluster, NodeScope::Joined) {
             return Verdict::Reject(reason);
         }
         let asked = u64::from(job.gpus);

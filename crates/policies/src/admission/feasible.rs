@@ -1,24 +1,25 @@
-//! Turn away what can never run here; let in everything else.
+//! Rejects jobs that can never run on this cluster; admits all others.
 
-use dovetail_engine::parts::{Admission, Knowledge, Part, Verdict};
-use dovetail_engine::{Cluster, state::Demand};
+use dovetail_engine::feasibility::{NodeScope, never_fits};
+use dovetail_engine::parts::{Admission, Part, Verdict};
+use dovetail_engine::{Cluster, Demand};
 use dovetail_model::JobSpec;
 
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Admission> = Entry {
     name: "feasible",
-    what: "let everything in but jobs that could not run even on the empty cluster",
+    what: "admit every job that could run on the empty cluster; reject all others",
     source: "rule",
-    key: "reject if GPUs (of the kind and with the CPU and memory asked for) > GPUs there are",
-    knowledge: Knowledge::None,
+    key: "reject if GPUs > all GPUs of the type that have the CPU and memory asked for",
+    companions: &[],
     knobs: &[],
     build: |_| Ok(Box::new(Feasible)),
 };
 
-/// Rejects what never fits. Nodes that are down count: they may come back.
+/// Rejects jobs that can never run. Nodes that are down count, as they may come back.
 #[derive(Debug, Clone)]
-pub struct Feasible;
+struct Feasible;
 
 impl Part for Feasible {
     fn name(&self) -> String {
@@ -28,6 +29,6 @@ impl Part for Feasible {
 
 impl Admission for Feasible {
     fn admit(&self, job: &JobSpec, _demand: &Demand, cluster: &Cluster) -> Verdict {
-        super::never_fits(job, cluster).map_or(Verdict::Admit, Verdict::Reject)
+        never_fits(job, cluster, NodeScope::Joined).map_or(Verdict::Admit, Verdict::Reject)
     }
 }

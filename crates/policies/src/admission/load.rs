@@ -1,9 +1,10 @@
-//! Hold jobs back while those already let in ask for more than a multiple of the cluster.
+//! Holds jobs while the admitted ones ask for more than a multiple of the cluster.
 //!
-//! The test comes before the job is counted, so the limit can be passed by one job, as in Blox.
+//! The demand is compared before the new job is added to it, so one job can exceed the limit, as in Blox.
 
-use dovetail_engine::parts::{Admission, Knowledge, Part, Verdict};
-use dovetail_engine::{Cluster, state::Demand};
+use dovetail_engine::feasibility::{NodeScope, never_fits};
+use dovetail_engine::parts::{Admission, Part, Verdict};
+use dovetail_engine::{Cluster, Demand};
 use dovetail_model::{JobSpec, Reason};
 
 use crate::knobs::Knob;
@@ -11,10 +12,10 @@ use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Admission> = Entry {
     name: "load",
-    what: "hold jobs in a FIFO queue while the jobs let in ask for more than factor × all GPUs",
+    what: "hold jobs, first come first served, while the admitted ones ask for more than factor × all GPUs",
     source: "Blox (EuroSys'24), loadBasedAccept",
-    key: "demand of jobs let in ≤ factor × GPUs",
-    knowledge: Knowledge::None,
+    key: "demand of admitted jobs ≤ factor × GPUs",
+    companions: &[],
     knobs: &[Knob {
         name: "factor",
         default: "1.2",
@@ -31,7 +32,7 @@ pub(super) const ENTRY: Entry<dyn Admission> = Entry {
 
 /// Admission by total demand.
 #[derive(Debug, Clone)]
-pub struct Load {
+struct Load {
     factor: f64,
     name: String,
 }
@@ -44,7 +45,7 @@ impl Part for Load {
 
 impl Admission for Load {
     fn admit(&self, job: &JobSpec, demand: &Demand, cluster: &Cluster) -> Verdict {
-        if let Some(reason) = super::never_fits(job, cluster) {
+        if let Some(reason) = never_fits(job, cluster, NodeScope::Joined) {
             return Verdict::Reject(reason);
         }
         let limit = self.factor * f64::from(cluster.total_gpus(None));

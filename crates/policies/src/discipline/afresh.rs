@@ -1,10 +1,10 @@
-//! The walk of Muri's simulator: at every decision the cluster is emptied and filled again in order, passing over what
-//! does not fit, wherever the placement puts it. Jobs move for free, and ties keep the order of the decision before.
+//! The discipline of Muri's simulator: at every decision the cluster is emptied and filled again in order, passing over
+//! jobs that do not fit. Jobs move at no cost, and ties keep the order of the previous decision.
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Claim, Discipline, Knowledge, Part, Round};
-use dovetail_model::JobId;
+use dovetail_engine::{Claim, Discipline, Feature, LoadError, Part, Round};
+use dovetail_model::JobKey;
 use serde_json::Value;
 
 use crate::knobs::Knob;
@@ -14,37 +14,37 @@ pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     name: "afresh",
     what: "as in Muri's simulator: empty the cluster and fill it again in order, at every decision",
     source: "Muri (SIGCOMM'22), simulator",
-    key: "first fit with skip on an empty cluster; ties keep the order of the decision before",
-    knowledge: Knowledge::None,
+    key: "first fit with skip on an empty cluster; ties keep the order of the previous decision",
+    companions: &[],
     knobs: &[
         Knob {
             name: "widest",
             default: "false",
-            what: "true: what was chosen is placed widest first, and ties of the next decision go by that order",
+            what: "true: the chosen groups are placed widest first, which also breaks ties of the next decision",
         },
         Knob {
             name: "sift",
             default: "false",
-            what: "true: groups that would find no place in order are dropped before the widest are placed",
+            what: "true: groups that do not fit in order are dropped before the widest are placed",
         },
     ],
     build: |knobs| {
         Ok(Box::new(Afresh {
             widest: knobs.get("widest", "true or false")?,
             sift: knobs.get("sift", "true or false")?,
-            line: Vec::new(),
+            queue: Vec::new(),
             name: knobs.name(),
         }))
     },
 };
 
-/// Filling an emptied cluster.
+/// Fills an emptied cluster.
 #[derive(Debug, Clone)]
-pub struct Afresh {
+struct Afresh {
     widest: bool,
     sift: bool,
-    /// Everyone in line, in the order of the last decision.
-    line: Vec<JobId>,
+    /// All jobs, in the order of the last decision.
+    queue: Vec<JobKey>,
     name: String,
 }
 
@@ -53,12 +53,17 @@ impl Part for Afresh {
         self.name.clone()
     }
 
-    fn save(&self) -> Value {
-        super::save_jobs(&self.line)
+    fn provides(&self) -> &'static [Feature] {
+        &[Feature::JointPlanning]
     }
 
-    fn load(&mut self, saved: &Value) -> Result<(), String> {
-        self.line = super::load_jobs(saved).ok_or_else(|| format!("{}: not a list of jobs", self.name))?;
+    fn save(&self) -> Value {
+        super::save_jobs(&self.queue)
+    }
+
+    fn load(&mut self, saved: &Value) -> Result<(), LoadError> {
+        self.queue =
+            super::load_jobs(saved).ok_or_else(|| LoadError::new(&*self.name, "expected a list of jobs"))?;
         Ok(())
     }
 }
@@ -66,18 +71,18 @@ impl Part for Afresh {
 impl Discipline for Afresh {
     fn walk(&mut self, round: &mut Round<'_>) {
         self.sort(round);
-        round.clear();
-        let mut claims = round.claims(&self.line);
+        round.planner().release_all();
+        let mut claims = round.planner().group(&self.queue);
         if self.sift {
             let here = round.checkpoint();
             claims.retain(|claim| fits(claim, round));
             round.rollback(here);
         }
         if self.widest {
-            let places: BTreeMap<JobId, usize> = self.line.iter().copied().zip(0..).collect();
+            let places: BTreeMap<JobKey, usize> = self.queue.iter().copied().zip(0..).collect();
             let first = |claim: &Claim| claim.members.iter().map(|m| places[m]).min();
             claims.sort_by_key(|claim| (std::cmp::Reverse(claim.gpus), first(claim)));
-            self.line
+            self.queue
                 .sort_by_key(|id| std::cmp::Reverse(round.job(*id).spec.gpus));
         }
         for claim in &claims {
@@ -85,7 +90,7 @@ impl Discipline for Afresh {
         }
     }
 
-    fn looks_at_holders(&self) -> bool {
+    fn needs_holders(&self) -> bool {
         true
     }
 
@@ -94,20 +99,20 @@ impl Discipline for Afresh {
     }
 }
 
-/// Puts the claim where there is a place for it, and tells whether there was one.
+/// Places the claim if there is room for it, and returns whether there was.
 fn fits(claim: &Claim, round: &mut Round<'_>) -> bool {
-    round.cluster().free_gpus(None) >= claim.gpus && round.put(claim).is_ok()
+    round.cluster().free_gpus(None) >= claim.gpus && round.planner().place_claim(claim).is_ok()
 }
 
 impl Afresh {
-    /// Brings the line up to date: who is gone leaves, who is new comes last, then by key; ties stay as they were.
+    /// Removes jobs that are gone, appends new ones, and sorts by key; ties keep their order.
     fn sort(&mut self, round: &Round<'_>) {
-        let ranks: BTreeMap<JobId, (i32, i128)> = round
-            .everyone()
+        let ranks: BTreeMap<JobKey, (i32, i128)> = round
+            .all_jobs()
             .into_iter()
             .map(|r| (r.job, (r.band, r.value)))
             .collect();
-        super::keep_in_step(&mut self.line, ranks.keys().copied());
-        self.line.sort_by_key(|id| ranks[id]);
+        super::update_list(&mut self.queue, ranks.keys().copied());
+        self.queue.sort_by_key(|id| ranks[id]);
     }
 }

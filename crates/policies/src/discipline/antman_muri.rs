@@ -1,14 +1,14 @@
-//! AntMan as Muri's simulator models it, partial reservations and made-up utilisations included. Nobody is ever stopped.
+//! AntMan as Muri's simulator models it, with its partial reservations and assumed utilisations. No job is ever stopped.
 //!
-//! Guaranteed jobs take GPUs without another guaranteed job, on the first node that has enough. Where none has, the
-//! emptiest node's are kept for them, and more of that node as it comes free; jobs wider than a node keep whole nodes.
-//! Opportunistic jobs take the least used GPUs anywhere. A guaranteed job is taken to use a tenth of a GPU, an
-//! opportunistic one nine tenths, and an opportunistic job wants GPUs that are used to less than eight tenths.
+//! Guaranteed jobs take GPUs without another guaranteed job, on the first node that has enough. If no node has enough, the
+//! free GPUs of the emptiest node are reserved, and more of that node as they become free; jobs wider than a node reserve
+//! whole nodes. Opportunistic jobs take the least used GPUs anywhere. A guaranteed job is assumed to use a tenth of a GPU
+//! and an opportunistic one nine tenths, and opportunistic jobs take only GPUs that are used less than eight tenths.
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Discipline, Job, Knowledge, Part, Round};
-use dovetail_model::{Allocation, GpuSet, JobId, NodeId, NodeShare};
+use dovetail_engine::{Discipline, Feature, Job, LoadError, Part, Round};
+use dovetail_model::{Allocation, GpuSet, JobKey, NodeId, NodeShare};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -16,52 +16,53 @@ use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     name: "antman-muri",
-    what: "as in Muri's simulator: AntMan with reservations for guaranteed jobs; nobody is stopped",
+    what: "as in Muri's simulator: AntMan with reservations for guaranteed jobs; no job is stopped",
     source: "Muri (SIGCOMM'22), simulator, schedule antman",
     key: "guaranteed: first node with GPUs free of guaranteed jobs; opportunistic: the least used GPUs",
-    knowledge: Knowledge::None,
+    companions: &[],
     knobs: &[],
     build: |_| {
         Ok(Box::new(AntManMuri {
-            books: Books::default(),
+            records: GpuRecords::default(),
         }))
     },
 };
 
 const GUARANTEED_USE: f64 = 0.1;
 const OPPORTUNISTIC_USE: f64 = 0.9;
-/// What a guaranteed job is counted with on top of its reservation once it runs.
+/// What a guaranteed job adds to the use of its GPUs when it starts; the reservation counts for the rest.
 const RUNNING_USE: f64 = 0.01;
 const MOST_USED: f64 = 0.8;
 
 /// A GPU by node and slot.
 type Gpu = (u32, u32);
 
-/// What Muri's simulator keeps of each GPU and each job.
+/// What Muri's simulator records about each GPU and each job.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Books {
+struct GpuRecords {
     /// Use and guaranteed job of each GPU, node by node.
     nodes: Vec<Vec<Slot>>,
-    /// What each job holds or has reserved, in the order in which it was given.
-    given: BTreeMap<JobId, Given>,
+    /// What each job holds or has reserved, in the order in which it got it.
+    #[serde(alias = "given")]
+    holdings: BTreeMap<JobKey, Holding>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Slot {
     used: f64,
-    guaranteed: Option<JobId>,
+    guaranteed: Option<JobKey>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Given {
+struct Holding {
     opportunistic: bool,
     gpus: Vec<Gpu>,
 }
 
-/// AntMan, as modelled there.
+/// AntMan with assumed utilisations.
 #[derive(Debug, Clone)]
-pub struct AntManMuri {
-    books: Books,
+struct AntManMuri {
+    records: GpuRecords,
 }
 
 impl Part for AntManMuri {
@@ -69,14 +70,18 @@ impl Part for AntManMuri {
         "antman-muri".to_owned()
     }
 
-    fn save(&self) -> Value {
-        serde_json::to_value(&self.books).unwrap_or(Value::Null)
+    fn provides(&self) -> &'static [Feature] {
+        &[Feature::SharedStarts]
     }
 
-    fn load(&mut self, saved: &Value) -> Result<(), String> {
-        self.books = match saved {
-            Value::Null => Books::default(),
-            other => serde_json::from_value(other.clone()).map_err(|e| format!("antman-muri: {e}"))?,
+    fn save(&self) -> Value {
+        serde_json::to_value(&self.records).unwrap_or(Value::Null)
+    }
+
+    fn load(&mut self, saved: &Value) -> Result<(), LoadError> {
+        self.records = match saved {
+            Value::Null => GpuRecords::default(),
+            other => serde_json::from_value(other.clone()).map_err(|e| LoadError::new("antman-muri", e))?,
         };
         Ok(())
     }
@@ -84,24 +89,24 @@ impl Part for AntManMuri {
 
 impl Discipline for AntManMuri {
     fn walk(&mut self, round: &mut Round<'_>) {
-        if self.books.nodes.is_empty() {
+        if self.records.nodes.is_empty() {
             let empty = |gpus: u32| vec![Slot::default(); gpus as usize];
-            self.books.nodes = round.cluster().nodes().map(|(_, n)| empty(n.spec.gpus)).collect();
+            self.records.nodes = round.cluster().nodes().map(|(_, n)| empty(n.spec.gpus)).collect();
         }
-        let line = round.everyone();
-        let mut present: Vec<JobId> = line.iter().map(|r| r.job).collect();
+        let queue = round.all_jobs();
+        let mut present: Vec<JobKey> = queue.iter().map(|r| r.job).collect();
         present.sort_unstable();
-        self.books.release_all_but(&present);
-        for rank in line {
+        self.records.release_all_but(&present);
+        for rank in queue {
             let job = round.job(rank.job);
-            if job.allocation.is_none() && job.is_waiting() && self.books.give(job) {
-                let place = self.books.allocation(job);
-                round.put_on(rank.job, place, true);
+            if job.allocation.is_none() && job.is_queued() && self.records.allocate(job) {
+                let place = self.records.allocation(job);
+                round.planner().assign(rank.job, place, true);
             }
         }
     }
 
-    fn looks_at_holders(&self) -> bool {
+    fn needs_holders(&self) -> bool {
         true
     }
 
@@ -110,18 +115,18 @@ impl Discipline for AntManMuri {
     }
 }
 
-impl Books {
-    /// Takes back what jobs had that are gone, guaranteed ones first.
-    fn release_all_but(&mut self, present: &[JobId]) {
-        let mut gone: Vec<(bool, JobId)> = self
-            .given
+impl GpuRecords {
+    /// Releases the GPUs of jobs that are gone, those of guaranteed jobs first.
+    fn release_all_but(&mut self, present: &[JobKey]) {
+        let mut gone: Vec<(bool, JobKey)> = self
+            .holdings
             .iter()
             .filter(|(job, _)| present.binary_search(job).is_err())
-            .map(|(job, given)| (given.opportunistic, *job))
+            .map(|(job, holding)| (holding.opportunistic, *job))
             .collect();
         gone.sort_unstable();
         for (opportunistic, job) in gone {
-            for (node, gpu) in self.given.remove(&job).unwrap_or_default().gpus {
+            for (node, gpu) in self.holdings.remove(&job).unwrap_or_default().gpus {
                 let slot = &mut self.nodes[node as usize][gpu as usize];
                 if opportunistic {
                     slot.used -= OPPORTUNISTIC_USE;
@@ -132,30 +137,30 @@ impl Books {
         }
     }
 
-    /// Gives or reserves GPUs; true when the job has all it asks for.
-    fn give(&mut self, job: &Job) -> bool {
+    /// Allocates or reserves GPUs; returns whether the job has all it asks for.
+    fn allocate(&mut self, job: &Job) -> bool {
         if job.spec.priority < 0 {
-            return self.give_opportunistic(job);
+            return self.allocate_opportunistic(job);
         }
         let per_node = self.nodes.first().map_or(1, Vec::len).max(1) as u32;
         if job.spec.gpus > per_node {
-            self.give_whole_nodes(job, per_node);
+            self.reserve_whole_nodes(job, per_node);
         } else {
-            self.give_on_one_node(job);
+            self.reserve_on_one_node(job);
         }
         let whole = self
-            .given
+            .holdings
             .get(&job.spec.id)
             .is_some_and(|g| g.gpus.len() == job.spec.gpus as usize);
         if whole {
-            for (node, gpu) in self.given[&job.spec.id].gpus.clone() {
+            for (node, gpu) in self.holdings[&job.spec.id].gpus.clone() {
                 self.nodes[node as usize][gpu as usize].used += RUNNING_USE;
             }
         }
         whole
     }
 
-    fn give_opportunistic(&mut self, job: &Job) -> bool {
+    fn allocate_opportunistic(&mut self, job: &Job) -> bool {
         let mut open: Vec<(Gpu, f64)> = Vec::new();
         for (node, slots) in (0..).zip(&self.nodes) {
             open.extend((0..).zip(slots).map(|(gpu, slot)| ((node, gpu), slot.used)));
@@ -173,16 +178,16 @@ impl Books {
         for (node, gpu) in &gpus {
             self.nodes[*node as usize][*gpu as usize].used += OPPORTUNISTIC_USE;
         }
-        let given = Given {
+        let holding = Holding {
             opportunistic: true,
             gpus,
         };
-        self.given.insert(job.spec.id, given);
+        self.holdings.insert(job.spec.id, holding);
         true
     }
 
     /// GPUs of one node without a guaranteed job.
-    fn open(&self, node: usize) -> Vec<u32> {
+    fn free_of_guaranteed(&self, node: usize) -> Vec<u32> {
         (0..)
             .zip(&self.nodes[node])
             .filter(|(_, slot)| slot.guaranteed.is_none())
@@ -190,35 +195,37 @@ impl Books {
             .collect()
     }
 
-    /// The first node with enough, else all that the emptiest has; once something is reserved, that node alone.
-    fn give_on_one_node(&mut self, job: &Job) {
-        let reserved = self.given.get(&job.spec.id);
+    /// The first node with enough GPUs, else all free GPUs of the emptiest; once some are reserved, that node alone.
+    fn reserve_on_one_node(&mut self, job: &Job) {
+        let reserved = self.holdings.get(&job.spec.id);
         let missing = job.spec.gpus as usize - reserved.map_or(0, |g| g.gpus.len());
         let node = match reserved.and_then(|g| g.gpus.first()) {
             Some((node, _)) => *node as usize,
             None => {
-                let counts: Vec<usize> = (0..self.nodes.len()).map(|n| self.open(n).len()).collect();
+                let counts: Vec<usize> = (0..self.nodes.len())
+                    .map(|n| self.free_of_guaranteed(n).len())
+                    .collect();
                 let most = counts.iter().copied().max().unwrap_or(0).min(missing);
                 match counts.iter().position(|c| *c >= missing) {
                     Some(node) => node,
                     None if most > 0 => counts
                         .iter()
                         .position(|c| *c == most)
-                        .expect("one of them has the most"),
+                        .expect("one of the counts is the largest"),
                     None => return,
                 }
             }
         };
-        let gpus: Vec<u32> = self.open(node).into_iter().take(missing).collect();
+        let gpus: Vec<u32> = self.free_of_guaranteed(node).into_iter().take(missing).collect();
         self.reserve(job.spec.id, node, gpus);
     }
 
-    /// As many nodes free of guaranteed jobs as are missing, or as there are.
-    fn give_whole_nodes(&mut self, job: &Job, per_node: u32) {
-        let reserved = self.given.get(&job.spec.id).map_or(0, |g| g.gpus.len() as u32);
+    /// As many nodes free of guaranteed jobs as are missing, or all such nodes if they are fewer.
+    fn reserve_whole_nodes(&mut self, job: &Job, per_node: u32) {
+        let reserved = self.holdings.get(&job.spec.id).map_or(0, |g| g.gpus.len() as u32);
         let missing = (job.spec.gpus - reserved) / per_node;
         let free: Vec<usize> = (0..self.nodes.len())
-            .filter(|n| self.open(*n).len() == per_node as usize)
+            .filter(|n| self.free_of_guaranteed(*n).len() == per_node as usize)
             .take(missing as usize)
             .collect();
         for node in free {
@@ -226,19 +233,23 @@ impl Books {
         }
     }
 
-    fn reserve(&mut self, job: JobId, node: usize, gpus: Vec<u32>) {
+    fn reserve(&mut self, job: JobKey, node: usize, gpus: Vec<u32>) {
         for gpu in gpus {
             let slot = &mut self.nodes[node][gpu as usize];
             slot.used += GUARANTEED_USE - RUNNING_USE;
             slot.guaranteed = Some(job);
-            self.given.entry(job).or_default().gpus.push((node as u32, gpu));
+            self.holdings
+                .entry(job)
+                .or_default()
+                .gpus
+                .push((node as u32, gpu));
         }
     }
 
-    /// What the job was given, as an allocation.
+    /// The GPUs of the job as an allocation.
     fn allocation(&self, job: &Job) -> Allocation {
         let mut nodes: BTreeMap<u32, GpuSet> = BTreeMap::new();
-        for (node, gpu) in &self.given[&job.spec.id].gpus {
+        for (node, gpu) in &self.holdings[&job.spec.id].gpus {
             let slots = self.nodes[*node as usize].len() as u32;
             nodes
                 .entry(*node)

@@ -1,9 +1,9 @@
-//! Backfill: pass over what does not fit.
+//! Backfill: pass over jobs that do not fit.
 //!
-//! Large gangs can starve. Where run times are known [`super::Easy`] keeps GPUs for them; where they are not, `patience`
-//! bounds how long the head of the line is passed over.
+//! Large gangs can starve. Where run times are known, discipline `easy` reserves GPUs for them; where they are not,
+//! `patience` bounds how long the head of the queue is passed over.
 
-use dovetail_engine::{Discipline, Knowledge, Part, Round};
+use dovetail_engine::{Discipline, Feature, Part, Round};
 use dovetail_model::Time;
 
 use crate::knobs::Knob;
@@ -11,14 +11,14 @@ use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     name: "backfill",
-    what: "pass over jobs that do not fit; running jobs run to their end",
+    what: "pass over jobs that do not fit; running jobs are not preempted",
     source: "first fit with skip",
     key: "every job that fits starts, in order",
-    knowledge: Knowledge::None,
+    companions: &[],
     knobs: &[Knob {
         name: "patience",
         default: "0",
-        what: "once a job has waited so long nothing behind it passes it any more; a span, 0 is never",
+        what: "how long a job may be passed over before it blocks the queue; a span, 0: forever",
     }],
     build: |knobs| {
         Ok(Box::new(Backfill {
@@ -30,7 +30,7 @@ pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
 
 /// First fit with skip.
 #[derive(Debug, Clone)]
-pub struct Backfill {
+struct Backfill {
     patience: Time,
     name: String,
 }
@@ -39,6 +39,10 @@ impl Part for Backfill {
     fn name(&self) -> String {
         self.name.clone()
     }
+
+    fn provides(&self) -> &'static [Feature] {
+        &[Feature::TenancyLimits]
+    }
 }
 
 impl Discipline for Backfill {
@@ -46,11 +50,11 @@ impl Discipline for Backfill {
         if self.patience == Time::ZERO {
             return fill(round);
         }
-        while let Some(candidate) = round.next_in_line() {
+        while let Some(candidate) = round.next_queued() {
             if round.start(&candidate).is_err() {
                 let due = round.job(candidate.job).waiting_since + self.patience;
                 if due <= round.now() {
-                    return round.keep_for(&candidate, None);
+                    return round.reserve_for(&candidate, None);
                 }
                 round.wake_at(due);
                 round.pass_over(&candidate);
@@ -58,11 +62,11 @@ impl Discipline for Backfill {
         }
     }
 
-    fn looks_at_holders(&self) -> bool {
+    fn needs_holders(&self) -> bool {
         false
     }
 
-    fn fills_up(&self) -> bool {
+    fn starts_all_that_fit(&self) -> bool {
         self.patience == Time::ZERO
     }
 
@@ -71,9 +75,9 @@ impl Discipline for Backfill {
     }
 }
 
-/// Starts everything that fits, in order.
+/// Starts every job that fits, in order.
 pub(super) fn fill(round: &mut Round<'_>) {
-    while let Some(candidate) = round.next_that_may_fit() {
+    while let Some(candidate) = round.next_fitting() {
         if round.start(&candidate).is_err() {
             round.pass_over(&candidate);
         }

@@ -1,23 +1,23 @@
-//! The walk of Blox, quirk included: running jobs are thrown out from the end of the line one by one until the next
-//! job fits; if it does not fit even then, the walk ends and those thrown out stay out for the round.
+//! The discipline of Blox with its quirk: running jobs are preempted from the end of the queue one by one until the next
+//! job fits. If it does not fit even then, the walk ends, and the preempted jobs stay off their GPUs for the round.
 
-use dovetail_engine::{Discipline, Knowledge, Part, Round};
+use dovetail_engine::{Discipline, Part, Round};
 
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     name: "blox",
-    what: "as in Blox: throw out from the end of the line until the next job fits, and stop where it never does",
+    what: "as in Blox: preempt from the end of the queue until the next job fits, and stop if it never does",
     source: "Blox (EuroSys'24), default placement branch",
-    key: "victims of a failed attempt stay out for the round; nothing is passed over",
-    knowledge: Knowledge::None,
+    key: "victims of a failed attempt stay preempted for the round; no job is passed over",
+    companions: &[],
     knobs: &[],
     build: |_| Ok(Box::new(Blox)),
 };
 
-/// Blox's walk.
+/// Blox's discipline.
 #[derive(Debug, Clone)]
-pub struct Blox;
+struct Blox;
 
 impl Part for Blox {
     fn name(&self) -> String {
@@ -27,9 +27,9 @@ impl Part for Blox {
 
 impl Discipline for Blox {
     fn walk(&mut self, round: &mut Round<'_>) {
-        while let Some(candidate) = round.next_in_line() {
+        while let Some(candidate) = round.next_queued() {
             while round.start_anywhere(&candidate).is_err() {
-                match round.last_behind(&candidate, |_| true) {
+                match round.last_holder_behind(&candidate, |_| true) {
                     Some(victim) => round.evict(victim),
                     None => return,
                 }
@@ -37,7 +37,7 @@ impl Discipline for Blox {
         }
     }
 
-    fn looks_at_holders(&self) -> bool {
+    fn needs_holders(&self) -> bool {
         true
     }
 

@@ -1,9 +1,9 @@
-//! The queues of Tiresias as Muri's simulator keeps them. Jobs enter the first queue at its end and go down by one
-//! queue at a decision once their GPU time reaches its limit. Inside a queue, who runs stays ahead of who waits;
-//! otherwise it is first come, first served. Queue after queue, whatever fits runs.
+//! The queues of Tiresias as Muri's simulator keeps them. A job enters the first queue at its end and moves down one queue
+//! at a decision once its GPU time reaches the limit. Within a queue, running jobs precede waiting ones; otherwise jobs are
+//! served in order of arrival. Queue after queue, every job that fits runs.
 
-use dovetail_engine::{Claim, Discipline, Knowledge, Part, Round};
-use dovetail_model::{JobId, Time};
+use dovetail_engine::{Claim, Discipline, LoadError, Part, Round};
+use dovetail_model::{JobKey, Time};
 use serde_json::Value;
 
 use crate::knobs::Knob;
@@ -11,14 +11,14 @@ use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     name: "dlas",
-    what: "as in Muri's simulator: Tiresias' queues, running jobs ahead of waiting ones in each",
+    what: "as in Muri's simulator: the queues of Tiresias, in each of them running jobs ahead of waiting ones",
     source: "Muri (SIGCOMM'22), simulator, schedule dlas-gpu",
-    key: "queue by GPU time against the limits; then running before waiting, then first come",
-    knowledge: Knowledge::None,
+    key: "queue by GPU time; then running before waiting, then order of arrival",
+    companions: &[],
     knobs: &[Knob {
         name: "queues",
         default: "3250/7200",
-        what: "GPU seconds at which a job goes down to the next queue",
+        what: "GPU-seconds at which a job moves down to the next queue",
     }],
     build: |knobs| {
         let limits = knobs
@@ -27,7 +27,7 @@ pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
             .map(|limit| limit.trim().parse::<i64>().ok().filter(|l| *l > 0))
             .collect::<Option<Vec<i64>>>()
             .filter(|limits| limits.is_sorted())
-            .ok_or_else(|| knobs.bad("queues", "GPU seconds in rising order, such as 3250/7200"))?;
+            .ok_or_else(|| knobs.invalid("queues", "GPU seconds in rising order, such as 3250/7200"))?;
         Ok(Box::new(Dlas {
             queues: vec![Vec::new(); limits.len() + 1],
             limits_s: limits,
@@ -36,11 +36,11 @@ pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     },
 };
 
-/// Tiresias' queues.
+/// The queues of Tiresias.
 #[derive(Debug, Clone)]
-pub struct Dlas {
+struct Dlas {
     limits_s: Vec<i64>,
-    queues: Vec<Vec<JobId>>,
+    queues: Vec<Vec<JobKey>>,
     name: String,
 }
 
@@ -53,28 +53,30 @@ impl Part for Dlas {
         Value::Array(self.queues.iter().map(|q| super::save_jobs(q)).collect())
     }
 
-    fn load(&mut self, saved: &Value) -> Result<(), String> {
+    fn load(&mut self, saved: &Value) -> Result<(), LoadError> {
         let queues = saved
             .as_array()
             .and_then(|queues| queues.iter().map(super::load_jobs).collect::<Option<Vec<_>>>())
             .filter(|queues| queues.len() == self.queues.len());
-        self.queues = queues.ok_or_else(|| format!("{}: not {} queues", self.name, self.queues.len()))?;
+        let count = self.queues.len();
+        self.queues =
+            queues.ok_or_else(|| LoadError::new(&*self.name, format!("expected {count} queues")))?;
         Ok(())
     }
 }
 
 impl Discipline for Dlas {
     fn walk(&mut self, round: &mut Round<'_>) {
-        self.bring_up_to_date(round);
-        round.clear();
+        self.update_queues(round);
+        round.planner().release_all();
         for job in self.queues.iter().flatten() {
             let claim = Claim {
                 members: vec![*job],
                 gpus: round.job(*job).spec.gpus,
             };
             if round.cluster().free_gpus(None) >= claim.gpus {
-                // A claim without a place waits like one without GPUs.
-                let _ = round.put(&claim);
+                // A claim that does not fit waits, as it would without free GPUs.
+                let _ = round.planner().place_claim(&claim);
             }
         }
         for queue in &mut self.queues {
@@ -83,7 +85,7 @@ impl Discipline for Dlas {
         self.wake_at_next_limit(round);
     }
 
-    fn looks_at_holders(&self) -> bool {
+    fn needs_holders(&self) -> bool {
         true
     }
 
@@ -93,21 +95,21 @@ impl Discipline for Dlas {
 }
 
 impl Dlas {
-    /// Who is gone leaves, who is new comes last in the first queue, and who has used up a queue goes to the next.
-    fn bring_up_to_date(&mut self, round: &Round<'_>) {
-        let mut all: Vec<JobId> = round.everyone().iter().map(|r| r.job).collect();
+    /// Removes jobs that are gone, appends new ones to the first queue, and moves down those that reached its limit.
+    fn update_queues(&mut self, round: &Round<'_>) {
+        let mut all: Vec<JobKey> = round.all_jobs().iter().map(|r| r.job).collect();
         all.sort_unstable();
-        let mut known: Vec<JobId> = Vec::with_capacity(all.len());
+        let mut known: Vec<JobKey> = Vec::with_capacity(all.len());
         for queue in &mut self.queues {
             queue.retain(|job| all.binary_search(job).is_ok());
             known.extend(queue.iter());
         }
         known.sort_unstable();
-        let mut down: Vec<(usize, JobId)> = Vec::new();
+        let mut down: Vec<(usize, JobKey)> = Vec::new();
         for (level, limit_s) in self.limits_s.iter().enumerate() {
-            let used_up = |job: &&JobId| {
+            let used_up = |job: &&JobKey| {
                 let job = round.job(**job);
-                job.is_up() && job.gpu_time(round.now()) >= i128::from(*limit_s) * 1_000_000
+                job.holds_gpus() && job.gpu_time(round.now()) >= i128::from(*limit_s) * 1_000_000
             };
             down.extend(self.queues[level].iter().filter(used_up).map(|job| (level, *job)));
         }
@@ -119,7 +121,7 @@ impl Dlas {
         self.queues[0].extend(all.into_iter().filter(|job| known.binary_search(job).is_err()));
     }
 
-    /// Asks to be woken when the next running job uses up its queue, in whole seconds of run time.
+    /// Requests a decision when the next running job reaches the limit of its queue, in whole seconds of run time.
     fn wake_at_next_limit(&self, round: &mut Round<'_>) {
         let mut next: Option<Time> = None;
         for (queue, limit_s) in self.queues.iter().zip(&self.limits_s) {

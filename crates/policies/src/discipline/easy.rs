@@ -1,33 +1,33 @@
-//! EASY backfill: the first job that does not fit gets a reservation; others may pass only if they do not delay it.
+//! EASY backfill: the first job that does not fit gets a reservation; others may pass it only if they do not delay it.
 //!
-//! From the expected ends of running jobs follows when the head can start (the shadow time) and how many GPUs will be
-//! to spare then. A job behind it starts if it should be done by the shadow time, or fits into what is to spare. Where
-//! run times are not known (a live job without an estimate) there is no shadow time; then the head is passed over for
-//! `patience`, and after that nothing passes it any more.
+//! The expected ends of running jobs determine when the head of the queue can start (the shadow time) and how many GPUs it
+//! will leave free then. A job behind it starts if it is expected to end by the shadow time, or fits into the GPUs that the
+//! head leaves. Where run times are unknown (a live job without an estimate) there is no shadow time: the head may be passed
+//! over for `patience`, and after that it blocks the queue.
 
 use dovetail_engine::cluster::NodeState;
 use dovetail_engine::{Candidate, Cluster, Discipline, Knowledge, Part, Round};
-use dovetail_model::{JobId, JobSpec, Rate, Time};
+use dovetail_model::{JobKey, JobSpec, Rate, Time};
 
 use crate::knobs::Knob;
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     name: "easy",
-    what: "backfill with a reservation for the head of the line, so that large gangs do not starve",
+    what: "backfill with a reservation for the head of the queue, so that large gangs do not starve",
     source: "Lifka 1995 (EASY), Mu'alem and Feitelson 2001",
     key: "a job passes the head only if it ends before the head can start, or leaves it enough GPUs",
-    knowledge: Knowledge::Estimate,
+    companions: &[],
     knobs: &[
         Knob {
             name: "patience",
             default: "1h",
-            what: "how long the head may be passed when run times are unknown",
+            what: "how long the head may be passed over if run times are unknown; a span",
         },
         Knob {
             name: "depth",
             default: "200",
-            what: "so many jobs behind the head are looked at; a whole number",
+            what: "number of jobs behind the head that are considered; a whole number",
         },
     ],
     build: |knobs| {
@@ -42,7 +42,7 @@ pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
 
 /// EASY backfill.
 #[derive(Debug, Clone)]
-pub struct Easy {
+struct Easy {
     patience: Time,
     depth: usize,
     name: String,
@@ -52,9 +52,13 @@ impl Part for Easy {
     fn name(&self) -> String {
         self.name.clone()
     }
+
+    fn knowledge(&self) -> Knowledge {
+        Knowledge::Estimate
+    }
 }
 
-/// When the head can start, and how many GPUs are to spare then.
+/// When the head can start, and how many GPUs it leaves free then.
 #[derive(Debug, Clone, Copy)]
 struct Shadow {
     at: Time,
@@ -64,7 +68,7 @@ struct Shadow {
 impl Discipline for Easy {
     fn walk(&mut self, round: &mut Round<'_>) {
         let mut started = Vec::new();
-        while let Some(head) = round.next_in_line() {
+        while let Some(head) = round.next_queued() {
             if round.start(&head).is_ok() {
                 started.push(head.job);
                 continue;
@@ -72,21 +76,21 @@ impl Discipline for Easy {
             let due = round.job(head.job).waiting_since + self.patience;
             match shadow(round, &head, started) {
                 Some(shadow) => {
-                    round.keep_for(&head, Some(shadow.at));
-                    self.pass_with_care(round, shadow);
+                    round.reserve_for(&head, Some(shadow.at));
+                    self.fill_around(round, shadow);
                 }
                 None if round.now() < due => {
                     round.wake_at(due);
                     round.pass_over(&head);
                     super::backfill::fill(round);
                 }
-                None => round.keep_for(&head, None),
+                None => round.reserve_for(&head, None),
             }
             return;
         }
     }
 
-    fn looks_at_holders(&self) -> bool {
+    fn needs_holders(&self) -> bool {
         true
     }
 
@@ -96,9 +100,10 @@ impl Discipline for Easy {
 }
 
 impl Easy {
-    fn pass_with_care(&self, round: &mut Round<'_>, mut shadow: Shadow) {
+    /// Starts jobs behind the head that do not delay it.
+    fn fill_around(&self, round: &mut Round<'_>, mut shadow: Shadow) {
         for _ in 0..self.depth {
-            let Some(candidate) = round.next_that_may_fit() else {
+            let Some(candidate) = round.next_fitting() else {
                 return;
             };
             let job = round.job(candidate.job);
@@ -118,18 +123,19 @@ impl Easy {
     }
 }
 
-/// Free GPUs of the nodes that may take the job.
+/// Free GPUs of the nodes that the job may run on.
 fn free_within(spec: &JobSpec, cluster: &Cluster) -> u32 {
     let open = cluster.nodes_with_any_free().map(|(_, node)| node);
-    let takes = |n: &&NodeState| spec.gpu_type.is_none_or(|t| n.spec.gpu_type == t) && n.admits(spec.fence);
+    let takes =
+        |n: &&NodeState| spec.gpu_type.is_none_or(|t| n.spec.gpu_type == t) && n.admits(spec.constraint);
     open.filter(takes).map(|n| n.free_gpus).sum()
 }
 
-/// The moment when enough GPUs should be free for the head, by the ends of all who hold GPUs, those that started in
-/// this walk included; none if that cannot be told.
-fn shadow(round: &Round<'_>, head: &Candidate, started: Vec<JobId>) -> Option<Shadow> {
+/// When enough GPUs for the head are expected to be free, from the expected ends of all holders, including the jobs that
+/// were started in this walk; `None` if it cannot be predicted.
+fn shadow(round: &Round<'_>, head: &Candidate, started: Vec<JobKey>) -> Option<Shadow> {
     let spec = &round.job(head.job).spec;
-    let mut free = match spec.fence {
+    let mut free = match spec.constraint {
         None => round.cluster().free_gpus(spec.gpu_type),
         Some(_) => free_within(spec, round.cluster()),
     };
@@ -140,8 +146,8 @@ fn shadow(round: &Round<'_>, head: &Candidate, started: Vec<JobId>) -> Option<Sh
             .and_then(|a| round.cluster().node(a.shares[0].node));
         let is_kind = |n: &NodeState| spec.gpu_type.is_none_or(|t| n.spec.gpu_type == t);
         match node {
-            Some(node) => is_kind(node) && node.admits(spec.fence),
-            None => spec.gpu_type.is_none() && spec.fence.is_none(),
+            Some(node) => is_kind(node) && node.admits(spec.constraint),
+            None => spec.gpu_type.is_none() && spec.constraint.is_none(),
         }
     };
     let mut ends: Vec<(Time, u32)> = round

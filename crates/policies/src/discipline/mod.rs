@@ -1,4 +1,4 @@
-//! How the line is walked: what happens when the next job does not fit.
+//! What happens when the next job does not fit: it is passed over, blocks the queue, or preempts others.
 
 mod afresh;
 mod antman_muri;
@@ -14,25 +14,14 @@ mod strict;
 mod synergy;
 
 use dovetail_engine::Discipline;
-use dovetail_model::JobId;
+use dovetail_model::JobKey;
 use serde_json::Value;
 
-pub use afresh::Afresh;
-pub use antman_muri::AntManMuri;
-pub use auction::Auction;
-pub use backfill::Backfill;
-pub use blox::Blox;
-pub use dlas::Dlas;
-pub use easy::Easy;
-pub use preempt::Preempt;
-pub use replan::Replan;
-pub use share::Share;
-pub use strict::Strict;
 pub use synergy::{Synergy, SynergyMode};
 
 use crate::registry::Entry;
 
-/// All of them.
+/// All disciplines.
 pub const ALL: &[Entry<dyn Discipline>] = &[
     strict::ENTRY,
     backfill::ENTRY,
@@ -47,23 +36,23 @@ pub const ALL: &[Entry<dyn Discipline>] = &[
     antman_muri::ENTRY,
 ];
 
-/// A list of jobs for a snapshot.
-fn save_jobs(jobs: &[JobId]) -> Value {
+/// Writes a list of jobs for a snapshot.
+fn save_jobs(jobs: &[JobKey]) -> Value {
     jobs.iter().map(|job| Value::from(job.0)).collect()
 }
 
-/// What [`save_jobs`] gave; none if it is something else. A part that was never saved had nobody in its list.
-fn load_jobs(saved: &Value) -> Option<Vec<JobId>> {
-    let number = |v: &Value| v.as_u64().and_then(|n| u32::try_from(n).ok()).map(JobId);
+/// Reads what [`save_jobs`] wrote; `None` if the value is something else. A part that was never saved had an empty list.
+fn load_jobs(saved: &Value) -> Option<Vec<JobKey>> {
+    let number = |v: &Value| v.as_u64().and_then(|n| u32::try_from(n).ok()).map(JobKey);
     match saved {
         Value::Null => Some(Vec::new()),
         other => other.as_array()?.iter().map(number).collect(),
     }
 }
 
-/// Drops from the list who is no longer there and adds who is new at its end. `present` comes in rising order.
-fn keep_in_step(list: &mut Vec<JobId>, present: impl Iterator<Item = JobId>) {
-    let present: Vec<JobId> = present.collect();
+/// Removes jobs that are gone from the list and appends new ones. `present` is sorted.
+fn update_list(list: &mut Vec<JobKey>, present: impl Iterator<Item = JobKey>) {
+    let present: Vec<JobKey> = present.collect();
     list.retain(|job| present.binary_search(job).is_ok());
     let mut known = list.clone();
     known.sort_unstable();

@@ -1,10 +1,10 @@
-//! Preempt: whoever stands behind gives way to whoever stands ahead, and what does not fit is passed over.
+//! Preempt: jobs ahead in the queue preempt those behind them, and jobs that do not fit are passed over.
 //!
-//! Exactly the jobs run that a walk over an empty cluster would choose (first fit with skip), but the walk starts from
-//! what is running: the last in line give way until the job ahead fits, and those who gave way come up again in their
-//! turn, on their own GPUs where these are still free.
+//! The jobs that run are exactly those that a walk over an empty cluster would choose (first fit with skip), but the walk
+//! starts from what is running: holders are evicted from the end of the queue until the job ahead fits, and each evicted
+//! job is considered again in its turn, on its own GPUs if these are still free.
 
-use dovetail_engine::{Candidate, Discipline, Job, Knowledge, Part, Round};
+use dovetail_engine::{Candidate, Discipline, Feature, Job, Part, Round};
 use dovetail_model::Time;
 
 use crate::knobs::Knob;
@@ -12,14 +12,14 @@ use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     name: "preempt",
-    what: "running jobs give way to jobs ahead of them in line; what does not fit is passed over",
+    what: "jobs ahead in the queue preempt running jobs behind them; jobs that do not fit are passed over",
     source: "first fit with skip over all jobs, as in Tiresias and Muri",
-    key: "every job that fits runs, in order, running or not",
-    knowledge: Knowledge::None,
+    key: "every job that fits runs, in order, whether it was running or not",
+    companions: &[],
     knobs: &[Knob {
         name: "min_run",
         default: "0",
-        what: "a job is left alone for so long after each start; a span",
+        what: "how long a job is safe from preemption after each start; a span",
     }],
     build: |knobs| {
         Ok(Box::new(Preempt {
@@ -29,13 +29,12 @@ pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     },
 };
 
-/// For a job that would rather wait than start without enough CPU and memory, so many give way after there are GPUs for it,
-/// at most.
-const MOST_IN_VAIN: u32 = 64;
+/// Most evictions for a job that has enough free GPUs but waits for more CPU and memory than they come with.
+const MOST_ATTEMPTS: u32 = 64;
 
 /// Preemption by order.
 #[derive(Debug, Clone)]
-pub struct Preempt {
+struct Preempt {
     min_run: Time,
     name: String,
 }
@@ -44,6 +43,10 @@ impl Part for Preempt {
     fn name(&self) -> String {
         self.name.clone()
     }
+
+    fn provides(&self) -> &'static [Feature] {
+        &[Feature::TenancyLimits]
+    }
 }
 
 impl Discipline for Preempt {
@@ -51,17 +54,17 @@ impl Discipline for Preempt {
         loop {
             let before = round.checkpoint();
             self.walk_once(round);
-            if !round.look_again(&before) {
+            if !round.revisit(&before) {
                 break;
             }
         }
     }
 
-    fn looks_at_holders(&self) -> bool {
+    fn needs_holders(&self) -> bool {
         true
     }
 
-    fn fills_up(&self) -> bool {
+    fn starts_all_that_fit(&self) -> bool {
         true
     }
 
@@ -77,29 +80,30 @@ fn has_gpus(round: &Round<'_>, candidate: &Candidate) -> bool {
 
 impl Preempt {
     fn walk_once(&self, round: &mut Round<'_>) {
-        let (now, mut wanted) = (round.now(), false);
+        let (now, mut refused) = (round.now(), false);
         let min_run = self.min_run;
-        let may_go =
-            move |job: &Job| min_run == Time::ZERO || !job.is_up() || now.since(job.held_since) >= min_run;
-        while let Some(candidate) = round.next_in_line() {
+        let may_evict = move |job: &Job| {
+            min_run == Time::ZERO || !job.holds_gpus() || now.since(job.held_since) >= min_run
+        };
+        while let Some(candidate) = round.next_queued() {
             if round.start(&candidate).is_ok() {
                 continue;
             }
-            if !round.anyone_behind(&candidate) {
-                // Nobody gives way to this one, nor to any behind it: only what fits can start now.
+            if !round.has_holder_behind(&candidate) {
+                // It cannot preempt any job, nor can those behind it: only jobs that fit can start now.
                 round.pass_over(&candidate);
                 super::backfill::fill(round);
                 break;
             }
             let here = round.checkpoint();
             let mut started = false;
-            if round.enough_behind(&candidate, may_go) {
-                let mut in_vain = 0;
-                while let Some(victim) = round.last_behind(&candidate, may_go) {
+            if round.has_enough_gpus_behind(&candidate, may_evict) {
+                let mut attempts = 0;
+                while let Some(victim) = round.last_holder_behind(&candidate, may_evict) {
                     round.evict(victim);
                     started = round.start(&candidate).is_ok();
-                    in_vain += u32::from(round.is_choosy() && has_gpus(round, &candidate));
-                    if started || in_vain == MOST_IN_VAIN {
+                    attempts += u32::from(round.requires_headroom() && has_gpus(round, &candidate));
+                    if started || attempts == MOST_ATTEMPTS {
                         break;
                     }
                 }
@@ -107,16 +111,16 @@ impl Preempt {
             if !started {
                 round.rollback(here);
                 round.pass_over(&candidate);
-                wanted = true;
+                refused = true;
             }
         }
-        if wanted {
-            self.wake_when_someone_may_go(round);
+        if refused {
+            self.wake_when_a_holder_may_be_evicted(round);
         }
     }
 
-    /// A job that nobody gave way to may be luckier as soon as one of the holders has run for long enough.
-    fn wake_when_someone_may_go(&self, round: &mut Round<'_>) {
+    /// A job that could not preempt others may be able to as soon as one of the holders has run for `min_run`.
+    fn wake_when_a_holder_may_be_evicted(&self, round: &mut Round<'_>) {
         if self.min_run == Time::ZERO {
             return;
         }

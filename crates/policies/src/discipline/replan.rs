@@ -1,26 +1,31 @@
-//! Replan: sizes and groups for everyone at once, then the best claims that fit; who goes on unchanged stays in place.
+//! Replan: sizes and groups for all jobs at once, then the best claims that fit. A job whose claim is unchanged keeps its
+//! GPUs.
 
-use dovetail_engine::{Discipline, Knowledge, Part, Round};
+use dovetail_engine::{Discipline, Feature, Part, Round};
 
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     name: "replan",
-    what: "plan everything anew at each decision, for sizings and groupings that look at all jobs at once",
+    what: "plan from scratch at each decision, for sizings and groupings that look at all jobs at once",
     source: "Optimus, Muri",
-    key: "every claim that fits runs, in order; unchanged ones stay in place",
-    knowledge: Knowledge::None,
+    key: "every claim that fits runs, in order; unchanged ones keep their GPUs",
+    companions: &[],
     knobs: &[],
     build: |_| Ok(Box::new(Replan)),
 };
 
-/// Planning from scratch.
+/// Plans all jobs at once.
 #[derive(Debug, Clone)]
-pub struct Replan;
+struct Replan;
 
 impl Part for Replan {
     fn name(&self) -> String {
         "replan".to_owned()
+    }
+
+    fn provides(&self) -> &'static [Feature] {
+        &[Feature::JointPlanning, Feature::TenancyLimits]
     }
 }
 
@@ -29,7 +34,7 @@ impl Discipline for Replan {
         round.replan();
     }
 
-    fn looks_at_holders(&self) -> bool {
+    fn needs_holders(&self) -> bool {
         true
     }
 

@@ -1,12 +1,11 @@
-//! Share: what fits starts alone; what does not moves in beside others if the grouping finds a place; the rest is
-//! passed over.
+//! ShareDiscipline: a job starts alone if it fits, else beside running jobs where the grouping finds room; the rest is passed over.
 //!
-//! Without `preempt` running jobs run to their end. With it, jobs that stand behind give way first, as under
-//! [`super::Preempt`], but only those that have enough work left to be worth a restart.
+//! Without `preempt` no job is preempted. With it, jobs behind are preempted before any job shares, as under discipline
+//! `preempt`, but only those with enough work left to be worth a restart.
 
 use std::collections::BTreeSet;
 
-use dovetail_engine::{Candidate, Discipline, Job, Knowledge, Part, Round};
+use dovetail_engine::{Candidate, Discipline, Feature, Job, Part, Round};
 use dovetail_model::{Time, Work};
 
 use crate::knobs::Knob;
@@ -14,29 +13,29 @@ use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     name: "share",
-    what: "start what fits alone, else beside others where the grouping finds a place; pass over the rest",
+    what: "start jobs that fit alone, else beside others where the grouping finds room; pass over the rest",
     source: "SJF-FFS and SJF-BSBF (wise resource sharing, 2024), AntMan (OSDI'20)",
-    key: "alone, then by giving way if preempt=true, then beside others, in order",
-    knowledge: Knowledge::None,
+    key: "alone, then by preemption if preempt=true, then beside others, in order",
+    companions: &[],
     knobs: &[
         Knob {
             name: "preempt",
             default: "false",
-            what: "true: running jobs give way to jobs ahead of them before anyone shares",
+            what: "true: jobs preempt running jobs behind them before they share",
         },
         Knob {
             name: "min_left",
             default: "1m",
-            what: "jobs with less work left than this do not give way; a span",
+            what: "jobs with less work left than this are not preempted; a span",
         },
         Knob {
             name: "depth",
             default: "200",
-            what: "for so many jobs in line a place beside others is looked for in vain; a whole number",
+            what: "number of jobs for which room beside others is sought in vain before the search ends; a whole number",
         },
     ],
     build: |knobs| {
-        Ok(Box::new(Share {
+        Ok(Box::new(ShareDiscipline {
             preempt: knobs.get("preempt", "true or false")?,
             min_left: knobs.span("min_left")?,
             depth: knobs.get("depth", "a whole number")?,
@@ -45,45 +44,49 @@ pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     },
 };
 
-/// Alone, or beside others.
+/// Starts jobs alone or beside others.
 #[derive(Debug, Clone)]
-pub struct Share {
+struct ShareDiscipline {
     preempt: bool,
     min_left: Time,
     depth: usize,
     name: String,
 }
 
-impl Part for Share {
+impl Part for ShareDiscipline {
     fn name(&self) -> String {
         self.name.clone()
     }
+
+    fn provides(&self) -> &'static [Feature] {
+        &[Feature::SharedStarts]
+    }
 }
 
-impl Discipline for Share {
+impl Discipline for ShareDiscipline {
     fn walk(&mut self, round: &mut Round<'_>) {
-        // Shapes for which there is no place alone. Jobs of one shape differ in whom they get along with.
+        // Shapes that do not fit alone. Jobs of one shape differ in which jobs they may share with.
         let mut full = BTreeSet::new();
-        let mut in_vain = 0;
-        while let Some(candidate) = round.next_in_line() {
-            if in_vain >= self.depth {
+        let mut failed_searches = 0;
+        while let Some(candidate) = round.next_queued() {
+            if failed_searches >= self.depth {
                 round.pass_over(&candidate);
                 return super::backfill::fill(round);
             }
-            let hopeless = candidate.shape.is_some_and(|shape| full.contains(&shape));
-            if !hopeless && round.start(&candidate).is_ok() {
+            let is_hopeless = candidate.shape.is_some_and(|shape| full.contains(&shape));
+            if !is_hopeless && round.start(&candidate).is_ok() {
                 continue;
             }
-            if !hopeless && self.make_way(round, &candidate) {
-                // More may have been given up than it needed.
+            if !is_hopeless && self.preempt_for(round, &candidate) {
+                // More GPUs than it needed may be free now.
                 full.clear();
                 continue;
             }
             full.extend(candidate.shape);
-            if let Some(place) = round.beside(&candidate) {
+            if let Some(place) = round.find_beside(&candidate) {
                 round.start_beside(&candidate, place);
             } else {
-                in_vain += 1;
+                failed_searches += 1;
                 if candidate.shape.is_none() {
                     round.pass_over(&candidate);
                 }
@@ -91,7 +94,7 @@ impl Discipline for Share {
         }
     }
 
-    fn looks_at_holders(&self) -> bool {
+    fn needs_holders(&self) -> bool {
         self.preempt
     }
 
@@ -100,16 +103,16 @@ impl Discipline for Share {
     }
 }
 
-impl Share {
-    /// Throws out holders behind the candidate, last first, until it fits; nobody if it never does.
-    fn make_way(&self, round: &mut Round<'_>, candidate: &Candidate) -> bool {
+impl ShareDiscipline {
+    /// Evicts holders behind the candidate, last first, until it fits; evicts none if it never does.
+    fn preempt_for(&self, round: &mut Round<'_>, candidate: &Candidate) -> bool {
         let (now, min_left) = (round.now(), Work(self.min_left.0.max(0) as u64));
-        let may_go = move |job: &Job| job.remaining(now).is_none_or(|left| left >= min_left);
-        if !self.preempt || !round.enough_behind(candidate, may_go) {
+        let may_evict = move |job: &Job| job.remaining(now).is_none_or(|left| left >= min_left);
+        if !self.preempt || !round.has_enough_gpus_behind(candidate, may_evict) {
             return false;
         }
         let here = round.checkpoint();
-        while let Some(victim) = round.last_behind(candidate, may_go) {
+        while let Some(victim) = round.last_holder_behind(candidate, may_evict) {
             round.evict(victim);
             if round.start(candidate).is_ok() {
                 return true;

@@ -1,39 +1,43 @@
-//! Strict: the first job in line that does not fit blocks all behind it.
+//! Strict: the first queued job that does not fit blocks all behind it.
 
-use dovetail_engine::{Discipline, Knowledge, Part, Round};
+use dovetail_engine::{Discipline, Feature, Part, Round};
 
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Discipline> = Entry {
     name: "strict",
-    what: "the first job that does not fit blocks all behind it; running jobs run to their end",
+    what: "the first job that does not fit blocks all behind it; running jobs are not preempted",
     source: "rule",
     key: "stop at the first job that does not fit",
-    knowledge: Knowledge::None,
+    companions: &[],
     knobs: &[],
     build: |_| Ok(Box::new(Strict)),
 };
 
-/// Head-of-line blocking.
+/// Blocks at the first job that does not fit.
 #[derive(Debug, Clone)]
-pub struct Strict;
+struct Strict;
 
 impl Part for Strict {
     fn name(&self) -> String {
         "strict".to_owned()
     }
+
+    fn provides(&self) -> &'static [Feature] {
+        &[Feature::TenancyLimits]
+    }
 }
 
 impl Discipline for Strict {
     fn walk(&mut self, round: &mut Round<'_>) {
-        while let Some(candidate) = round.next_in_line() {
+        while let Some(candidate) = round.next_queued() {
             if round.start(&candidate).is_err() {
                 return;
             }
         }
     }
 
-    fn looks_at_holders(&self) -> bool {
+    fn needs_holders(&self) -> bool {
         false
     }
 

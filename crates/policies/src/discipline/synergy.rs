@@ -1,47 +1,47 @@
-//! The walk of Synergy's simulator: every round the cluster is emptied and filled again in order. GPUs are taken by their
-//! number, whatever node they are on, with CPU and memory in proportion (`fair`), as the job would like (`greedy`), or as
-//! it would like and else in proportion, if need be at the cost of jobs placed before it in the round (`tune`).
+//! The discipline of Synergy's simulator: every round the cluster is emptied and filled again in order. GPUs are taken by
+//! number, regardless of nodes, with CPU and memory in proportion (`fair`), with the ideal share (`greedy`), or with the ideal
+//! share and else in proportion, if necessary by cutting back jobs placed earlier in the round (`tune`).
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Cluster, Discipline, Part, Round};
-use dovetail_model::{Allocation, JobId, NodeId, NodeShare, Share, Time};
+use dovetail_engine::{Cluster, Discipline, LoadError, Part, Round};
+use dovetail_model::{Allocation, JobKey, NodeId, NodeShare, Share, Time};
 use serde_json::Value;
 
-use super::{keep_in_step, load_jobs, save_jobs};
+use super::{load_jobs, save_jobs, update_list};
 
-/// How CPU and memory are given.
+/// How CPU and memory are allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SynergyMode {
     /// In proportion to GPUs.
     Fair,
-    /// As the job would like, or not at all.
+    /// The ideal share, or nothing.
     Greedy,
-    /// As the job would like, else in proportion.
+    /// The ideal share, else in proportion.
     Tune,
 }
 
-/// Synergy's walk.
+/// Synergy's discipline.
 #[derive(Debug, Clone)]
 pub struct Synergy {
     mode: SynergyMode,
-    /// Only jobs whose GPUs fit one after the other are looked at, under `tune` the widest first: its LAS.
+    /// Whether only jobs whose GPUs fit one after the other are considered, under `tune` the widest first: its LAS.
     prefix: bool,
-    /// What each job would like beside each GPU.
+    /// CPU and memory per GPU that make each job fastest.
     wishes: Vec<Share>,
     round: Time,
-    line: Vec<JobId>,
+    queue: Vec<JobKey>,
 }
 
 impl Synergy {
-    /// The walk for jobs with these wishes, every so often.
+    /// Takes the ideal share of each job, by id, and the length of a round.
     pub fn new(mode: SynergyMode, prefix: bool, wishes: Vec<Share>, round: Time) -> Self {
         Self {
             mode,
             prefix,
             wishes,
             round,
-            line: Vec::new(),
+            queue: Vec::new(),
         }
     }
 }
@@ -57,11 +57,11 @@ impl Part for Synergy {
     }
 
     fn save(&self) -> Value {
-        save_jobs(&self.line)
+        save_jobs(&self.queue)
     }
 
-    fn load(&mut self, saved: &Value) -> Result<(), String> {
-        self.line = load_jobs(saved).ok_or("synergy: not a list of jobs")?;
+    fn load(&mut self, saved: &Value) -> Result<(), LoadError> {
+        self.queue = load_jobs(saved).ok_or_else(|| LoadError::new("synergy", "expected a list of jobs"))?;
         Ok(())
     }
 }
@@ -69,22 +69,22 @@ impl Part for Synergy {
 impl Discipline for Synergy {
     fn walk(&mut self, round: &mut Round<'_>) {
         self.sort(round);
-        round.clear();
+        round.planner().release_all();
         let mut floor = Floor::new(round.cluster());
-        let mut line = self.line.clone();
+        let mut queue = self.queue.clone();
         if self.prefix {
             let mut left = floor.free_gpus();
-            line.retain(|id| {
+            queue.retain(|id| {
                 let gpus = round.job(*id).spec.gpus;
                 let fits = gpus <= left;
                 left -= if fits { gpus } else { 0 };
                 fits
             });
             if self.mode == SynergyMode::Tune {
-                line.sort_by_key(|id| std::cmp::Reverse(round.job(*id).spec.gpus));
+                queue.sort_by_key(|id| std::cmp::Reverse(round.job(*id).spec.gpus));
             }
         }
-        for id in line {
+        for id in queue {
             let gpus = round.job(id).spec.gpus;
             if gpus <= floor.free_gpus() {
                 let wish = self.wishes[id.0 as usize];
@@ -96,13 +96,13 @@ impl Discipline for Synergy {
             }
         }
         for (id, placed) in floor.jobs {
-            round.put_on(id, placed.allocation(), false);
+            round.planner().assign(id, placed.allocation(), false);
         }
         let next = round.now() + self.round;
         round.wake_at(next);
     }
 
-    fn looks_at_holders(&self) -> bool {
+    fn needs_holders(&self) -> bool {
         true
     }
 
@@ -112,15 +112,15 @@ impl Discipline for Synergy {
 }
 
 impl Synergy {
-    /// By key, then by submission; what is equal in both stays in the order of the round before.
+    /// Sorts by key, then by submission; ties keep the order of the previous round.
     fn sort(&mut self, round: &Round<'_>) {
-        let ranks: BTreeMap<JobId, (i32, i128, Time)> = round
-            .everyone()
+        let ranks: BTreeMap<JobKey, (i32, i128, Time)> = round
+            .all_jobs()
             .into_iter()
             .map(|r| (r.job, (r.band, r.value, round.job(r.job).spec.submit)))
             .collect();
-        keep_in_step(&mut self.line, ranks.keys().copied());
-        self.line.sort_by_key(|id| ranks[id]);
+        update_list(&mut self.queue, ranks.keys().copied());
+        self.queue.sort_by_key(|id| ranks[id]);
     }
 }
 
@@ -130,11 +130,11 @@ struct Server {
     id: NodeId,
     slots: dovetail_model::GpuSet,
     left: Share,
-    /// Jobs placed on it, by position of their coming; sorted whenever someone has to give way.
-    jobs: Vec<JobId>,
+    /// Jobs placed on it, in the order of placement; sorted when some must be cut back.
+    jobs: Vec<JobKey>,
 }
 
-/// A job placed in this round: the same share beside each of its GPUs.
+/// A job placed in this round: the same share for each of its GPUs.
 #[derive(Debug)]
 struct Placed {
     parts: Vec<(usize, NodeId, dovetail_model::GpuSet)>,
@@ -164,7 +164,7 @@ impl Placed {
 struct Floor {
     fair: Share,
     servers: Vec<Server>,
-    jobs: BTreeMap<JobId, Placed>,
+    jobs: BTreeMap<JobKey, Placed>,
 }
 
 impl Floor {
@@ -173,7 +173,7 @@ impl Floor {
         let server = |(id, node): (NodeId, &dovetail_engine::NodeState)| Server {
             id,
             slots: node.free.clone(),
-            left: node.left(),
+            left: node.unallocated(),
             jobs: Vec::new(),
         };
         Self {
@@ -187,8 +187,8 @@ impl Floor {
         self.servers.iter().map(|s| s.slots.count()).sum()
     }
 
-    /// GPUs by number, each where this share is left; false where there are not enough.
-    fn put(&mut self, id: JobId, gpus: u32, each: Share, wish: Share) -> bool {
+    /// Takes GPUs by number, each where this share is left; returns false if there are not enough.
+    fn put(&mut self, id: JobKey, gpus: u32, each: Share, wish: Share) -> bool {
         let mut missing = gpus;
         let mut counts = Vec::new();
         for (i, server) in self.servers.iter().enumerate() {
@@ -221,8 +221,8 @@ impl Floor {
         true
     }
 
-    /// As it would like; else in proportion where it would like more; else after others gave way.
-    fn tune(&mut self, id: JobId, gpus: u32, wish: Share) {
+    /// Tries the ideal share, then the proportional one if that is smaller, then cuts back other jobs.
+    fn tune(&mut self, id: JobKey, gpus: u32, wish: Share) {
         if self.put(id, gpus, wish, wish) {
             return;
         }
@@ -238,12 +238,12 @@ impl Floor {
         self.put(id, gpus, each, wish);
     }
 
-    /// The proportional share of a job that would like more of anything; else what it would like.
+    /// The proportional share for a job whose ideal share exceeds it in any resource; else the ideal share.
     fn modest(&self, wish: Share) -> Share {
         if self.fair.covers(wish) { wish } else { self.fair }
     }
 
-    /// Servers for so many GPUs: the first that has them all, if they are several; else the fullest first.
+    /// Servers for this many GPUs: if more than one, the first server that has them all; else the fullest first.
     fn servers_for(&self, gpus: u32) -> Vec<(usize, u32)> {
         let free = |i: usize| self.servers[i].slots.count();
         if gpus > 1
@@ -266,9 +266,9 @@ impl Floor {
         chosen
     }
 
-    /// Who gives way on a server: who spans fewest servers and has most, until what is above their proportional shares
-    /// makes up for what is missing. Those that have nothing to give are taken along.
-    fn victims(&mut self, server: usize, needed: Share) -> Vec<JobId> {
+    /// The jobs to cut back on a server: those on the fewest servers with the largest shares first, until what exceeds
+    /// their proportional shares covers what is missing. Jobs with nothing to give up are included.
+    fn victims(&mut self, server: usize, needed: Share) -> Vec<JobKey> {
         let mut missing = needed.minus(self.servers[server].left);
         if missing == Share::default() {
             return Vec::new();
@@ -298,7 +298,7 @@ impl Floor {
     }
 
     /// Gives a placed job its proportional share if it would like more, on the same GPUs.
-    fn cut_back(&mut self, id: JobId) {
+    fn cut_back(&mut self, id: JobKey) {
         let each = self.modest(self.jobs[&id].wish);
         let job = self.jobs.get_mut(&id).expect("a victim was placed in this round");
         for (i, _, slots) in &job.parts {

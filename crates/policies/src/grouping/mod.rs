@@ -1,58 +1,60 @@
-//! Who shares GPUs.
+//! Which jobs share GPUs.
 
+mod free_by_node;
 mod muri;
 mod muri_sim;
 mod pair;
 mod sharing_knobs;
-mod shelves;
 
-use dovetail_engine::{Claim, Grouping, Job, Knowledge, Part};
-use dovetail_model::{Terms, Time};
+use dovetail_engine::{Claim, Feature, Grouping, Job, Part};
+use dovetail_model::{SharingTerms, Time};
 
-pub use muri::Muri;
 pub use muri_sim::MuriSim;
-pub use pair::Pair;
 
 use crate::registry::Entry;
 
-/// All of them.
+/// All groupings.
 pub const ALL: &[Entry<dyn Grouping>] = &[ALONE, muri::ENTRY, pair::ENTRY, muri_sim::ENTRY];
 
 const ALONE: Entry<dyn Grouping> = Entry {
     name: "none",
-    what: "every job has its GPUs to itself",
+    what: "no job shares its GPUs",
     source: "rule",
     key: "one job, one claim",
-    knowledge: Knowledge::None,
+    companions: &[],
     knobs: &[],
     build: |_| Ok(Box::new(Alone)),
 };
 
 /// No sharing.
 #[derive(Debug, Clone)]
-pub struct Alone;
+struct Alone;
 
 impl Part for Alone {
     fn name(&self) -> String {
         "none".to_owned()
     }
+
+    fn provides(&self) -> &'static [Feature] {
+        &[Feature::ExclusiveGpus, Feature::WholeGroups]
+    }
 }
 
 impl Grouping for Alone {
-    fn group(&mut self, line: &[(&Job, u32)], _gpus: u32, _now: Time) -> Vec<Claim> {
-        alone(line)
+    fn group(&mut self, queue: &[(&Job, u32)], _gpus: u32, _now: Time) -> Vec<Claim> {
+        alone(queue)
     }
 
-    fn terms(&self) -> Terms {
-        Terms::ALONE
+    fn terms(&self) -> SharingTerms {
+        SharingTerms::EXCLUSIVE
     }
 }
 
-/// Every job a claim of its own.
-fn alone(line: &[(&Job, u32)]) -> Vec<Claim> {
+/// A claim of its own for every job.
+fn alone(queue: &[(&Job, u32)]) -> Vec<Claim> {
     let claim = |(job, gpus): &(&Job, u32)| Claim {
         members: vec![job.spec.id],
         gpus: *gpus,
     };
-    line.iter().map(claim).collect()
+    queue.iter().map(claim).collect()
 }

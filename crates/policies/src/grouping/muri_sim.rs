@@ -1,25 +1,25 @@
-//! Muri's grouping step by step as its simulator does it, to compare with it job by job. What differs from grouping
-//! `muri`: jobs are chosen as they would fit on nodes, pairs are merged in the order in which the matching lists them
-//! and not best first, and of equally good matchings the one is taken that its code finds first.
+//! Muri's grouping step by step as in its simulator, for comparison job by job. Differences from grouping `muri`: jobs are
+//! chosen as they would fit on nodes, pairs are merged in the order in which the matching lists them and not best first, and
+//! of equally good matchings it takes the one that Muri's code finds first.
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Claim, Grouping, Job, Knowledge, Part};
+use dovetail_engine::{Claim, Feature, Grouping, Job, Part};
 use dovetail_model::Time;
 use dovetail_model::stages::{Contention, Ordering, Stages, period_s};
 use dovetail_solve::matching::first_found;
 
+use super::free_by_node::FreeByNode;
 use super::sharing_knobs;
-use super::shelves::Shelves;
 use crate::knobs::Knob;
-use crate::registry::Entry;
+use crate::registry::{Entry, Kind};
 
 pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
     name: "muri-sim",
     what: "Muri's grouping with the choices, merges and ties of its own simulator",
-    source: "Muri (SIGCOMM'22), simulator; needs discipline afresh and stage times in the trace",
-    key: "as muri; pairs merge in order of width and place, ties go to the matching found first",
-    knowledge: Knowledge::None,
+    source: "Muri (SIGCOMM'22), simulator; for discipline afresh, needs stage times in the trace",
+    key: "as muri; pairs merge in order of width and position, ties go to the matching found first",
+    companions: &[(Kind::Discipline, "replan")],
     knobs: &[
         sharing_knobs::SIZE,
         sharing_knobs::AUTOPACK,
@@ -39,10 +39,10 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
             ordering,
             matching,
             autopack: knobs.get("autopack", "true or false")?,
-            shelves: knobs
+            free_by_node: knobs
                 .text("nodes")
                 .parse()
-                .map_err(|()| knobs.bad("nodes", "nodes x GPUs such as 8x8"))?,
+                .map_err(|()| knobs.invalid("nodes", "nodes x GPUs such as 8x8"))?,
             contention: MuriSim::contention(matching),
             kinds: Vec::new(),
             weights: BTreeMap::new(),
@@ -51,19 +51,19 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
     },
 };
 
-/// Muri's simulator's grouping.
+/// The grouping of Muri's simulator.
 #[derive(Debug, Clone)]
 pub struct MuriSim {
     size: usize,
     ordering: Ordering,
     matching: bool,
     autopack: bool,
-    shelves: Shelves,
+    free_by_node: FreeByNode,
     contention: Contention,
-    /// Every kind of job seen; a group is told by the kinds of its members in order.
+    /// Every kind of job seen; a group is identified by the kinds of its members in order.
     kinds: Vec<Stages>,
     /// Edge weights already computed, by the kinds of both groups.
-    weights: BTreeMap<(Code, Code), f64>,
+    weights: BTreeMap<(MemberCode, MemberCode), f64>,
     name: String,
 }
 
@@ -71,22 +71,30 @@ impl Part for MuriSim {
     fn name(&self) -> String {
         self.name.clone()
     }
+
+    fn requires(&self) -> &'static [Feature] {
+        &[Feature::JointPlanning]
+    }
+
+    fn provides(&self) -> &'static [Feature] {
+        &[Feature::WholeGroups]
+    }
 }
 
-/// The kinds of a group's members in order, sixteen bits each, from one on.
-type Code = u64;
+/// The kinds of a group's members in order, sixteen bits each, counted from one.
+type MemberCode = u64;
 
-/// Jobs that share, by their places in line, in the order in which they were put together.
+/// Jobs that share, by their positions in the queue, in the order in which they were merged.
 #[derive(Debug, Clone)]
 struct Packing {
-    places: Vec<usize>,
-    code: Code,
+    positions: Vec<usize>,
+    code: MemberCode,
 }
 
 impl Packing {
     fn add(&mut self, other: Packing) {
-        self.code |= other.code << (16 * self.places.len());
-        self.places.extend(other.places);
+        self.code |= other.code << (16 * self.positions.len());
+        self.positions.extend(other.positions);
     }
 }
 
@@ -94,27 +102,27 @@ impl Packing {
 #[derive(Debug)]
 struct Bucket {
     width: u32,
-    /// How many times a job of this width found a place.
-    found: usize,
+    /// Number of times that a job of this width fitted.
+    fitted: usize,
     groups: Vec<Packing>,
 }
 
 impl Grouping for MuriSim {
-    fn group(&mut self, line: &[(&Job, u32)], gpus: u32, now: Time) -> Vec<Claim> {
-        let mut buckets = self.choose(line);
+    fn group(&mut self, queue: &[(&Job, u32)], gpus: u32, now: Time) -> Vec<Claim> {
+        let mut buckets = self.choose(queue);
         let total = |b: &Bucket| b.groups.len() as u64 * u64::from(b.width);
-        let mut wanted: u64 = buckets.iter().map(total).sum();
+        let mut demand: u64 = buckets.iter().map(total).sum();
         if self.matching {
             for _ in 0..self.size {
-                self.merge_matched(&mut buckets, &mut wanted, gpus.into());
-                if wanted <= gpus.into() {
+                self.merge_matched(&mut buckets, &mut demand, gpus.into());
+                if demand <= gpus.into() {
                     break;
                 }
             }
         } else {
             buckets
                 .iter_mut()
-                .for_each(|b| merge_neighbours(b, self.size, &mut wanted, gpus.into()));
+                .for_each(|b| merge_neighbours(b, self.size, &mut demand, gpus.into()));
         }
         let mut packed: Vec<(u32, Packing)> = Vec::new();
         for bucket in buckets {
@@ -122,13 +130,13 @@ impl Grouping for MuriSim {
                 packed.extend(self.unpack(group).into_iter().map(|p| (bucket.width, p)));
             }
         }
-        let key = |place: &usize| {
-            let line = line[*place].0.line;
-            (line.band, line.value(now))
+        let key = |position: &usize| {
+            let queue = queue[*position].0.sort_key;
+            (queue.band, queue.value(now))
         };
-        packed.sort_by_key(|(_, p)| p.places.iter().map(key).min());
+        packed.sort_by_key(|(_, p)| p.positions.iter().map(key).min());
         let claim = |(gpus, p): (u32, Packing)| Claim {
-            members: p.places.iter().map(|i| line[*i].0.spec.id).collect(),
+            members: p.positions.iter().map(|i| queue[*i].0.spec.id).collect(),
             gpus,
         };
         packed.into_iter().map(claim).collect()
@@ -136,7 +144,7 @@ impl Grouping for MuriSim {
 }
 
 impl MuriSim {
-    /// The contention of Muri's simulator, whose ablation without matching is granted less of it for groups of four.
+    /// The contention of Muri's simulator, whose ablation without matching assumes less of it for groups of four.
     pub fn contention(matching: bool) -> Contention {
         let mut contention = Contention::default();
         if !matching {
@@ -145,17 +153,17 @@ impl MuriSim {
         contention
     }
 
-    /// The jobs that could run if every place took `size` jobs of the same width, by width in order of appearance.
-    fn choose(&mut self, line: &[(&Job, u32)]) -> Vec<Bucket> {
-        let mut shelves = self.shelves.clone();
+    /// The jobs that could run if each set of GPUs took `size` jobs of the same width, by width in order of appearance.
+    fn choose(&mut self, queue: &[(&Job, u32)]) -> Vec<Bucket> {
+        let mut free_by_node = self.free_by_node.clone();
         let mut buckets: Vec<Bucket> = Vec::new();
         let mut room: BTreeMap<u32, usize> = BTreeMap::new();
-        for (i, (job, width)) in line.iter().enumerate() {
+        for (i, (job, width)) in queue.iter().enumerate() {
             let at = buckets.iter().position(|b| b.width == *width);
             let at = at.unwrap_or_else(|| {
                 buckets.push(Bucket {
                     width: *width,
-                    found: 0,
+                    fitted: 0,
                     groups: Vec::new(),
                 });
                 buckets.len() - 1
@@ -163,47 +171,47 @@ impl MuriSim {
             let room = room.entry(*width).or_default();
             if *room > 0 {
                 *room -= 1;
-            } else if shelves.take(*width) {
+            } else if free_by_node.take(*width) {
                 *room = self.size - 1;
-                buckets[at].found += 1;
+                buckets[at].fitted += 1;
             } else {
                 continue;
             }
             let code = job.spec.stages.map_or(0, |stages| self.kind(stages));
             buckets[at].groups.push(Packing {
-                places: vec![i],
+                positions: vec![i],
                 code,
             });
         }
         buckets
     }
 
-    fn kind(&mut self, stages: Stages) -> Code {
+    fn kind(&mut self, stages: Stages) -> MemberCode {
         let known = self.kinds.iter().position(|k| *k == stages);
         let index = known.unwrap_or_else(|| {
             self.kinds.push(stages);
             self.kinds.len() - 1
         });
-        index as Code + 1
+        index as MemberCode + 1
     }
 
     /// One round: a matching in every bucket, then pairs merge in the order listed until all fit.
-    fn merge_matched(&mut self, buckets: &mut [Bucket], wanted: &mut u64, gpus: u64) {
+    fn merge_matched(&mut self, buckets: &mut [Bucket], demand: &mut u64, gpus: u64) {
         let mates: Vec<Vec<Option<usize>>> = buckets.iter().map(|b| self.matched(&b.groups)).collect();
         for (bucket, mates) in buckets.iter_mut().zip(mates) {
             let mut old: Vec<Option<Packing>> =
                 std::mem::take(&mut bucket.groups).into_iter().map(Some).collect();
             for i in 0..old.len() {
-                // A pair is listed at the place of its second group.
+                // A pair is listed at the position of its second group.
                 let first = match mates[i] {
                     Some(mate) if mate > i => continue,
                     mate => mate.and_then(|m| old[m].take()),
                 };
                 let this = old[i].take().expect("every group is listed once");
                 match first {
-                    Some(mut first) if *wanted > gpus => {
+                    Some(mut first) if *demand > gpus => {
                         first.add(this);
-                        *wanted -= u64::from(bucket.width);
+                        *demand -= u64::from(bucket.width);
                         bucket.groups.push(first);
                     }
                     first => bucket.groups.extend(first.into_iter().chain([this])),
@@ -213,7 +221,7 @@ impl MuriSim {
     }
 
     fn matched(&mut self, groups: &[Packing]) -> Vec<Option<usize>> {
-        let mut codes: Vec<Code> = groups.iter().map(|g| g.code).collect();
+        let mut codes: Vec<MemberCode> = groups.iter().map(|g| g.code).collect();
         codes.sort_unstable();
         codes.dedup();
         let mut table = vec![0.0; codes.len() * codes.len()];
@@ -227,8 +235,8 @@ impl MuriSim {
         first_found(groups.len(), |a, b| table[index[a] * codes.len() + index[b]])
     }
 
-    /// The efficiency of two groups together; zero if they are too many or not measured.
-    fn weight(&mut self, first: Code, second: Code) -> f64 {
+    /// The efficiency of two groups merged; zero if they are too large or were not measured.
+    fn weight(&mut self, first: MemberCode, second: MemberCode) -> f64 {
         if let Some(known) = self.weights.get(&(first, second)) {
             return *known;
         }
@@ -245,7 +253,7 @@ impl MuriSim {
         weight
     }
 
-    fn stages(&self, code: Code) -> Vec<Stages> {
+    fn stages(&self, code: MemberCode) -> Vec<Stages> {
         (0..4)
             .map(|i| (code >> (16 * i)) & 0xffff)
             .take_while(|kind| *kind > 0)
@@ -265,24 +273,23 @@ impl MuriSim {
         if together / in_turn <= 1.0 {
             return vec![group];
         }
-        let single = |(i, place): (usize, &usize)| Packing {
-            places: vec![*place],
+        let single = |(i, position): (usize, &usize)| Packing {
+            positions: vec![*position],
             code: (group.code >> (16 * i)) & 0xffff,
         };
-        group.places.iter().enumerate().map(single).collect()
+        group.positions.iter().enumerate().map(single).collect()
     }
 }
 
-/// Without matching: as many groups as places were found, each of the next jobs in line while more is wanted than
-/// there is.
-fn merge_neighbours(bucket: &mut Bucket, size: usize, wanted: &mut u64, gpus: u64) {
+/// Without matching: as many groups as widths fitted, each of the next jobs in the queue, while demand exceeds the GPUs.
+fn merge_neighbours(bucket: &mut Bucket, size: usize, demand: &mut u64, gpus: u64) {
     let mut jobs = std::mem::take(&mut bucket.groups).into_iter();
-    for _ in 0..bucket.found {
+    for _ in 0..bucket.fitted {
         let Some(mut group) = jobs.next() else { return };
         for other in jobs.by_ref().take(size - 1) {
-            if *wanted > gpus {
+            if *demand > gpus {
                 group.add(other);
-                *wanted -= u64::from(bucket.width);
+                *demand -= u64::from(bucket.width);
             } else {
                 bucket.groups.push(other);
             }

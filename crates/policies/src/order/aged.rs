@@ -1,40 +1,40 @@
-//! Any order, with a guard against starvation: a job that has waited too long goes to the front, and stays there.
+//! Any order with protection against starvation: a job that has waited too long moves to the front and stays there.
 
-use dovetail_engine::{Crowd, Job, Knowledge, Line, Order, Part};
+use dovetail_engine::{ClusterLoad, Job, Knowledge, LoadError, Part, QueueKey, QueueOrder};
 use dovetail_model::Time;
 use serde_json::Value;
 
-/// Another order with ageing, as Blox has it: after `after` without GPUs a job goes ahead of all that have not aged.
+/// Another order with ageing, as in Blox: after `after` without GPUs a job precedes all jobs that have not aged.
 #[derive(Debug, Clone)]
 pub struct Aged {
-    inner: Box<dyn Order>,
+    inner: Box<dyn QueueOrder>,
     after: Time,
 }
 
-/// The band of those who have aged.
+/// The band of jobs that have aged.
 const FRONT: i32 = i32::MIN;
-/// The note in a job that has aged.
+/// The value that marks a job as aged.
 const AGED: u32 = 1;
 
 impl Aged {
-    /// `inner`, with ageing after so long.
-    pub fn new(inner: Box<dyn Order>, after: Time) -> Self {
+    /// Wraps `inner` so that jobs age after waiting this long.
+    pub fn new(inner: Box<dyn QueueOrder>, after: Time) -> Self {
         Self { inner, after }
     }
 
-    fn aged(&self, line: Line, job: &Job, now: Time) -> Line {
-        if job.remembered == AGED {
-            return line.in_band(FRONT);
+    fn aged(&self, key: QueueKey, job: &Job, now: Time) -> QueueKey {
+        if job.order_note == AGED {
+            return key.in_band(FRONT);
         }
-        if !job.is_waiting() {
-            return line;
+        if !job.is_queued() {
+            return key;
         }
         let due = job.waiting_since + self.after;
         if due <= now {
-            return line.in_band(FRONT).remembering(AGED);
+            return key.in_band(FRONT).with_note(AGED);
         }
-        let until = line.until.map_or(due, |u| u.min(due));
-        line.until(Some(until))
+        let until = key.until.map_or(due, |u| u.min(due));
+        key.until(Some(until))
     }
 }
 
@@ -47,33 +47,33 @@ impl Part for Aged {
         )
     }
 
-    fn save(&self) -> Value {
-        self.inner.save()
-    }
-
-    fn load(&mut self, saved: &Value) -> Result<(), String> {
-        self.inner.load(saved)
-    }
-}
-
-impl Order for Aged {
-    fn line(&self, job: &Job, now: Time) -> Line {
-        self.aged(self.inner.line(job, now), job, now)
-    }
-
-    fn line_among(&self, job: &Job, crowd: &Crowd, now: Time) -> Line {
-        self.aged(self.inner.line_among(job, crowd, now), job, now)
-    }
-
-    fn looks_at_crowd(&self) -> bool {
-        self.inner.looks_at_crowd()
-    }
-
     fn knowledge(&self) -> Knowledge {
         self.inner.knowledge()
     }
 
-    fn finished(&mut self, job: &Job, now: Time) -> bool {
-        self.inner.finished(job, now)
+    fn save(&self) -> Value {
+        self.inner.save()
+    }
+
+    fn load(&mut self, saved: &Value) -> Result<(), LoadError> {
+        self.inner.load(saved)
+    }
+}
+
+impl QueueOrder for Aged {
+    fn key(&self, job: &Job, now: Time) -> QueueKey {
+        self.aged(self.inner.key(job, now), job, now)
+    }
+
+    fn key_under_load(&self, job: &Job, load: &ClusterLoad, now: Time) -> QueueKey {
+        self.aged(self.inner.key_under_load(job, load, now), job, now)
+    }
+
+    fn depends_on_all_jobs(&self) -> bool {
+        self.inner.depends_on_all_jobs()
+    }
+
+    fn job_finished(&mut self, job: &Job, now: Time) -> bool {
+        self.inner.job_finished(job, now)
     }
 }

@@ -1,37 +1,37 @@
-//! Dominant resource fairness: the tenant whose largest share of any resource is least is next. Key: the dominant share
-//! its tenant has without the job.
+//! Dominant resource fairness: the next job is one of the tenant whose largest share of any resource is smallest. Key: the
+//! dominant share of its tenant without the job.
 //!
-//! Progressive filling is played through before every decision: the tenant with the least dominant share is next with the
-//! first of its jobs that has not had its turn, in the order they came. A job that asks for more GPUs than the filling has
-//! left by then gets none and counts for nobody; neither does one that admission holds. The share with which each job is
-//! reached is its place in line.
+//! Before every decision the order simulates progressive filling: the tenant with the smallest dominant share takes its
+//! next job, in order of submission. A job that asks for more GPUs than the filling has left at that point gets none and
+//! adds nothing to its tenant's share, and so does a job that admission holds. A job's key is the share its tenant had when
+//! the filling reached it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use dovetail_engine::job::Stage;
-use dovetail_engine::{Cluster, Crowd, Job, Knowledge, Line, Order, Part};
-use dovetail_model::{JobId, Time};
+use dovetail_engine::{Cluster, ClusterLoad, Job, Part, QueueKey, QueueOrder};
+use dovetail_model::{JobKey, Time};
 
 use crate::knobs::Knob;
-use crate::registry::Entry;
+use crate::registry::{Entry, Kind};
 
-pub(super) const ENTRY: Entry<dyn Order> = Entry {
+pub(super) const ENTRY: Entry<dyn QueueOrder> = Entry {
     name: "drf",
-    what: "dominant resource fairness: the tenant with the least share of what it uses most is next",
+    what: "dominant resource fairness: jobs of the tenant with the smallest share of its most used resource first",
     source: "DRF (NSDI'11), progressive filling",
-    key: "dominant share of the tenant's jobs before this one: the largest part of all GPUs, CPU or memory",
-    knowledge: Knowledge::None,
+    key: "dominant share of the tenant's jobs before this one: the largest share of all GPUs, CPU or memory",
+    companions: &[(Kind::Discipline, "preempt")],
     knobs: &[Knob {
         name: "by",
         default: "tenant",
-        what: "whose share counts: that of the tenant or of the user",
+        what: "whose share counts: tenant or user",
     }],
     build: |knobs| {
         let by_user = match knobs.text("by") {
             "tenant" => false,
             "user" => true,
-            _ => return Err(knobs.bad("by", "tenant or user")),
+            _ => return Err(knobs.invalid("by", "tenant or user")),
         };
         Ok(Box::new(Drf {
             by_user,
@@ -41,12 +41,12 @@ pub(super) const ENTRY: Entry<dyn Order> = Entry {
     },
 };
 
-/// Least dominant share first.
+/// Smallest dominant share first.
 #[derive(Debug, Clone)]
-pub struct Drf {
+struct Drf {
     by_user: bool,
-    /// The dominant share each job is reached with, in millionths; made before every decision.
-    shares: BTreeMap<JobId, i128>,
+    /// The dominant share at which the filling reaches each job, in millionths; computed before every decision.
+    shares: BTreeMap<JobKey, i128>,
     name: String,
 }
 
@@ -56,23 +56,23 @@ impl Part for Drf {
     }
 }
 
-impl Order for Drf {
-    fn line(&self, job: &Job, _now: Time) -> Line {
+impl QueueOrder for Drf {
+    fn key(&self, job: &Job, _now: Time) -> QueueKey {
         match self.shares.get(&job.spec.id) {
-            Some(share) => Line::fixed(*share),
-            None => Line::fixed(i128::from(job.spec.submit.0)).in_band(1),
+            Some(share) => QueueKey::fixed(*share),
+            None => QueueKey::fixed(i128::from(job.spec.submit.0)).in_band(1),
         }
     }
 
-    fn line_among(&self, job: &Job, _crowd: &Crowd, now: Time) -> Line {
-        self.line(job, now)
+    fn key_under_load(&self, job: &Job, _load: &ClusterLoad, now: Time) -> QueueKey {
+        self.key(job, now)
     }
 
-    fn looks_at_crowd(&self) -> bool {
+    fn depends_on_all_jobs(&self) -> bool {
         true
     }
 
-    fn see(&mut self, jobs: &mut dyn Iterator<Item = &Job>, cluster: &Cluster, _now: Time) {
+    fn observe(&mut self, jobs: &mut dyn Iterator<Item = &Job>, cluster: &Cluster, _now: Time) {
         let mut owners: BTreeMap<u32, Owner<'_>> = BTreeMap::new();
         for job in jobs.filter(|job| job.stage != Stage::Held) {
             let owner = match self.by_user {
@@ -87,7 +87,7 @@ impl Order for Drf {
 }
 
 impl Drf {
-    /// Plays the filling through and writes down with which share each job is reached.
+    /// Simulates the filling and records the share at which each job is reached.
     fn fill(&mut self, mut owners: Vec<Owner<'_>>, has: [u64; 3]) {
         let mut left = has[0];
         let turn = |i: usize, owner: &Owner<'_>| {
@@ -114,17 +114,17 @@ impl Drf {
     }
 }
 
-/// A tenant or user in the filling.
+/// A tenant or user during the filling.
 #[derive(Default)]
 struct Owner<'a> {
-    /// What its jobs have so far.
+    /// GPUs, CPU and memory of its jobs so far.
     used: [u64; 3],
-    /// Those that have not had their turn, in the order they came.
+    /// Jobs that the filling has not reached, in order of submission.
     jobs: VecDeque<&'a Job>,
 }
 
 impl Owner<'_> {
-    /// The largest part of any resource, in millionths.
+    /// The largest share of any resource, in millionths.
     fn share(&self, has: [u64; 3]) -> i128 {
         let parts = self.used.iter().zip(has);
         let part = |(used, has): (&u64, u64)| i128::from(*used) * 1_000_000 / i128::from(has).max(1);

@@ -1,28 +1,28 @@
 //! First in, first out. Key: time of submission.
 
-use dovetail_engine::{Job, Knowledge, Line, Order, Part};
+use dovetail_engine::{Job, Part, QueueKey, QueueOrder};
 use dovetail_model::Time;
 
 use crate::knobs::Knob;
-use crate::registry::Entry;
+use crate::registry::{Entry, Kind};
 
-pub(super) const ENTRY: Entry<dyn Order> = Entry {
+pub(super) const ENTRY: Entry<dyn QueueOrder> = Entry {
     name: "fifo",
     what: "first in, first out",
     source: "rule",
     key: "time of submission",
-    knowledge: Knowledge::None,
+    companions: &[(Kind::Discipline, "strict")],
     knobs: &[Knob {
         name: "priority",
         default: "false",
-        what: "true: larger job priority first, then submission; class: only whether it is below zero counts",
+        what: "true: jobs of higher priority first, then submission; class: only whether the priority is negative counts",
     }],
     build: |knobs| {
         let priority = match knobs.text("priority") {
             "false" => Priority::Ignored,
             "true" => Priority::First,
             "class" => Priority::Class,
-            _ => return Err(knobs.bad("priority", "true, false or class")),
+            _ => return Err(knobs.invalid("priority", "true, false or class")),
         };
         Ok(Box::new(Fifo {
             priority,
@@ -31,7 +31,7 @@ pub(super) const ENTRY: Entry<dyn Order> = Entry {
     },
 };
 
-/// What the priority of a job does.
+/// How the priority of a job affects its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Priority {
     Ignored,
@@ -41,7 +41,7 @@ enum Priority {
 
 /// First in, first out.
 #[derive(Debug, Clone)]
-pub struct Fifo {
+struct Fifo {
     priority: Priority,
     name: String,
 }
@@ -52,13 +52,13 @@ impl Part for Fifo {
     }
 }
 
-impl Order for Fifo {
-    fn line(&self, job: &Job, _now: Time) -> Line {
+impl QueueOrder for Fifo {
+    fn key(&self, job: &Job, _now: Time) -> QueueKey {
         let band = match self.priority {
             Priority::Ignored => 0,
             Priority::First => job.spec.priority.saturating_neg(),
             Priority::Class => i32::from(job.spec.priority < 0),
         };
-        Line::fixed(i128::from(job.spec.submit.0)).in_band(band)
+        QueueKey::fixed(i128::from(job.spec.submit.0)).in_band(band)
     }
 }

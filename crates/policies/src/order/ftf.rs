@@ -1,49 +1,49 @@
-//! Finish-time fairness against having the GPUs alone: who would end latest for its length goes first. Key: −ρ to a
-//! hundredth, with ρ = (time since submission + run time left) ÷ whole run time.
+//! Finish-time fairness relative to exclusive use of the GPUs: the job with the largest delay for its length comes first.
+//! Key: −ρ to a hundredth, with ρ = (time since submission + run time left) ÷ total run time.
 //!
-//! `themis` measures against an equal share of the cluster instead; both serve the *largest* ρ first, as Themis means it.
+//! `themis` compares with an equal share of the cluster instead; both serve the *largest* ρ first, as Themis intends.
 
-use dovetail_engine::{Crowd, Job, Knowledge, Line, Order, Part};
+use dovetail_engine::{ClusterLoad, Job, Knowledge, Part, QueueKey, QueueOrder};
 use dovetail_model::Time;
 
-use super::Themis;
-use crate::registry::Entry;
+use super::themis::Themis;
+use crate::registry::{Entry, Kind};
 
-pub(super) const ENTRY: Entry<dyn Order> = Entry {
+pub(super) const ENTRY: Entry<dyn QueueOrder> = Entry {
     name: "ftf",
-    what: "finish-time fairness against running alone: who is delayed most for its length goes first",
+    what: "finish-time fairness relative to running alone: the job with the largest delay for its length first",
     source: "Themis (NSDI'20), as Synergy (OSDI'22) states it, largest first",
-    key: "−ρ = −(time since submission + run time left) / whole run time",
-    knowledge: Knowledge::Estimate,
+    key: "−ρ = −(time since submission + run time left) / total run time",
+    companions: &[(Kind::Discipline, "preempt")],
     knobs: &[],
     build: |_| Ok(Box::new(Ftf)),
 };
 
-/// Most delayed for its length first.
+/// Largest delay relative to length first.
 #[derive(Debug, Clone)]
-pub struct Ftf;
+struct Ftf;
 
 impl Part for Ftf {
     fn name(&self) -> String {
         "ftf".to_owned()
     }
-}
-
-impl Order for Ftf {
-    fn line(&self, job: &Job, now: Time) -> Line {
-        Themis.line(job, now)
-    }
-
-    fn line_among(&self, job: &Job, _crowd: &Crowd, now: Time) -> Line {
-        self.line(job, now)
-    }
-
-    /// Every key moves as time goes by.
-    fn looks_at_crowd(&self) -> bool {
-        true
-    }
 
     fn knowledge(&self) -> Knowledge {
         Knowledge::Estimate
+    }
+}
+
+impl QueueOrder for Ftf {
+    fn key(&self, job: &Job, now: Time) -> QueueKey {
+        Themis.key(job, now)
+    }
+
+    fn key_under_load(&self, job: &Job, _load: &ClusterLoad, now: Time) -> QueueKey {
+        self.key(job, now)
+    }
+
+    /// All keys change as time passes.
+    fn depends_on_all_jobs(&self) -> bool {
+        true
     }
 }

@@ -1,32 +1,32 @@
-//! 2-D Gittins index, learnt from the jobs that have finished.
+//! 2-D Gittins index, learnt from finished jobs.
 //!
-//! With S the GPU time of a job and `a` what it has used, the index is the largest chance of finishing per GPU time
-//! spent, over all amounts Δ to spend: P(S − a ≤ Δ | S > a) / E[min(S − a, Δ) | S > a]. The key is its inverse, the
-//! expected price of a completion; it is looked up in a table over ages that is made anew as history grows. Until
-//! there is enough history the key is the GPU time used (2-D LAS) in quanta of the same ages.
+//! With S the total GPU time of a job and `a` the GPU time it has used, the index is the largest probability of finishing
+//! per GPU time spent, over all amounts Δ to spend: P(S − a ≤ Δ | S > a) / E[min(S − a, Δ) | S > a]. The key is its
+//! inverse, the expected cost of a completion. It is looked up in a table over GPU time used, which is recomputed as the
+//! history grows. Until the history is long enough, the key is the GPU time used (2-D LAS), in steps of one GPU-hour.
 
 use std::collections::VecDeque;
 
-use dovetail_engine::{Job, Knowledge, Line, Order, Part};
+use dovetail_engine::{Job, LoadError, Part, QueueKey, QueueOrder};
 use dovetail_model::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::las::reaches;
 use crate::knobs::Knob;
-use crate::registry::Entry;
+use crate::registry::{Entry, Kind};
 
-pub(super) const ENTRY: Entry<dyn Order> = Entry {
+pub(super) const ENTRY: Entry<dyn QueueOrder> = Entry {
     name: "gittins",
-    what: "2-D Gittins index: the best chance of finishing per GPU time, learnt from finished jobs",
+    what: "2-D Gittins index: the highest probability of finishing per GPU time, learnt from finished jobs",
     source: "Gittins 1979; Tiresias (NSDI'19), 2D-Gittins",
     key: "1 / max over Δ of P(finish within Δ) / E[GPU time spent within Δ], given the GPU time used",
-    knowledge: Knowledge::None,
+    companions: &[(Kind::Discipline, "preempt")],
     knobs: &[
         Knob {
             name: "window",
             default: "2000",
-            what: "so many finished jobs are remembered; 10 to 100000",
+            what: "number of finished jobs in the history; 10 to 100000",
         },
         Knob {
             name: "ages",
@@ -39,7 +39,7 @@ pub(super) const ENTRY: Entry<dyn Order> = Entry {
             let expected = format!("a whole number from {least} to {most}");
             match knobs.get::<usize>(name, &expected)? {
                 n if (least..=most).contains(&n) => Ok(n),
-                _ => Err(knobs.bad(name, &expected)),
+                _ => Err(knobs.invalid(name, &expected)),
             }
         };
         let (window, ages) = (within("window", 10, 100_000)?, within("ages", 2, 1024)?);
@@ -52,29 +52,29 @@ pub(super) const ENTRY: Entry<dyn Order> = Entry {
     },
 };
 
-/// The Gittins index policy.
+/// Highest Gittins index first.
 #[derive(Debug, Clone)]
-pub struct Gittins {
+struct Gittins {
     window: usize,
     ages: usize,
     learnt: Learnt,
     name: String,
 }
 
-/// What it has seen, and the table made of it.
+/// The history, and the table computed from it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Learnt {
     /// GPU time of finished jobs, oldest first, in GPU-microseconds.
     history: VecDeque<u64>,
-    /// Finished since the table was made.
+    /// Jobs finished since the table was computed.
     fresh: usize,
-    /// Ages (GPU-microseconds) at which a step begins, and the key of the step.
+    /// GPU time used (in GPU-microseconds) at which a step begins, and the key of the step.
     table: Vec<(u64, u64)>,
 }
 
-/// Before there is a table, a step of 2-D LAS in GPU-microseconds (one GPU-hour).
+/// Before there is a table: a step of 2-D LAS, in GPU-microseconds (one GPU-hour).
 const FIRST_STEP: i128 = 3_600_000_000;
-/// History needed for the first table.
+/// Finished jobs needed for the first table.
 const ENOUGH: usize = 50;
 
 impl Part for Gittins {
@@ -86,19 +86,23 @@ impl Part for Gittins {
         serde_json::to_value(&self.learnt).unwrap_or(Value::Null)
     }
 
-    fn load(&mut self, saved: &Value) -> Result<(), String> {
-        self.learnt = serde_json::from_value(saved.clone()).map_err(|e| format!("gittins: {e}"))?;
+    fn load(&mut self, saved: &Value) -> Result<(), LoadError> {
+        self.learnt = serde_json::from_value(saved.clone()).map_err(|e| LoadError::new("gittins", e))?;
         Ok(())
     }
 }
 
-impl Order for Gittins {
-    fn line(&self, job: &Job, now: Time) -> Line {
+impl QueueOrder for Gittins {
+    fn key(&self, job: &Job, now: Time) -> QueueKey {
         let service = job.service(now);
-        let speed = if job.is_up() { i64::from(job.width()) } else { 0 };
+        let speed = if job.holds_gpus() {
+            i64::from(job.width())
+        } else {
+            0
+        };
         if self.learnt.table.is_empty() {
             let level = service / FIRST_STEP;
-            return Line::fixed(level).until(reaches((level + 1) * FIRST_STEP - service, speed, now));
+            return QueueKey::fixed(level).until(reaches((level + 1) * FIRST_STEP - service, speed, now));
         }
         let table = &self.learnt.table;
         let step = table
@@ -107,10 +111,10 @@ impl Order for Gittins {
         let next = table
             .get(step + 1)
             .and_then(|(age, _)| reaches(i128::from(*age) - service, speed, now));
-        Line::fixed(i128::from(table[step].1)).until(next)
+        QueueKey::fixed(i128::from(table[step].1)).until(next)
     }
 
-    fn finished(&mut self, job: &Job, now: Time) -> bool {
+    fn job_finished(&mut self, job: &Job, now: Time) -> bool {
         let learnt = &mut self.learnt;
         if learnt.history.len() == self.window {
             learnt.history.pop_front();
@@ -128,7 +132,7 @@ impl Order for Gittins {
     }
 }
 
-/// Keys at `ages` quantiles of the history, from age zero; the last step is beyond all history.
+/// Computes keys at `ages` quantiles of the history, starting at zero; the last step lies beyond the history.
 fn table(mut history: Vec<u64>, ages: usize) -> Vec<(u64, u64)> {
     history.sort_unstable();
     let mut steps = vec![(0, price(&history, 0))];
@@ -143,7 +147,7 @@ fn table(mut history: Vec<u64>, ages: usize) -> Vec<(u64, u64)> {
     steps
 }
 
-/// The least expected GPU time per completion for a job of this age: the inverse of the Gittins index.
+/// The smallest expected GPU time per completion for a job that has used `age`: the inverse of the Gittins index.
 fn price(sorted: &[u64], age: u64) -> u64 {
     let alive = &sorted[sorted.partition_point(|s| *s <= age)..];
     let mut spent = 0.0;
@@ -167,8 +171,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_index_knows_short_from_long() {
-        // Half the jobs take 10, half take 1000. A new job is worth a try of 10; one that has used 10 is a long one.
+    fn the_index_tells_short_jobs_from_long_ones() {
+        // Half the jobs take 10, half take 1000. A new job is worth trying for 10; one that has used 10 is a long one.
         let history: Vec<u64> = (0..100).map(|i| if i % 2 == 0 { 10 } else { 1000 }).collect();
         let mut sorted = history.clone();
         sorted.sort_unstable();

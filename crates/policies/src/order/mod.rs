@@ -1,4 +1,4 @@
-//! Who is next. Each file states the paper or rule and the ordering key.
+//! Which job is next. Each file states the paper or rule, and the sort key.
 
 mod aged;
 mod drf;
@@ -16,29 +16,18 @@ mod tetris;
 mod themis;
 mod tiresias;
 
-use dovetail_engine::{Cluster, Job, Line, Order};
+use dovetail_engine::{Cluster, Job, QueueKey, QueueOrder};
 use dovetail_model::Time;
 
 pub use aged::Aged;
-pub use drf::Drf;
-pub use fifo::Fifo;
-pub use ftf::Ftf;
-pub use gittins::Gittins;
-pub use las::Las;
 pub use per_tenant::PerTenant;
-pub use sjf::Sjf;
-pub use srsf::Srsf;
 pub use srsf_muri::SrsfMuri;
-pub use srtf::Srtf;
 pub use synergy::{SynergyFacts, SynergyKey, SynergyOrder};
-pub use tetris::Tetris;
-pub use themis::{Themis, rho};
-pub use tiresias::Tiresias;
 
 use crate::registry::Entry;
 
-/// All of them.
-pub const ALL: &[Entry<dyn Order>] = &[
+/// All orders that users can choose.
+pub const ALL: &[Entry<dyn QueueOrder>] = &[
     fifo::ENTRY,
     sjf::ENTRY,
     srtf::ENTRY,
@@ -52,7 +41,7 @@ pub const ALL: &[Entry<dyn Order>] = &[
     tetris::ENTRY,
 ];
 
-/// GPUs, CPU and memory of all nodes that ever joined.
+/// GPUs, CPU and memory of all nodes that have ever joined.
 fn totals(cluster: &Cluster) -> [u64; 3] {
     let mut has = [0; 3];
     for (_, node) in cluster.nodes() {
@@ -63,9 +52,9 @@ fn totals(cluster: &Cluster) -> [u64; 3] {
     has
 }
 
-/// GPUs, CPU and memory that a job would use if it had what makes it fastest.
+/// GPUs, CPU and memory that a job would use with the share that makes it fastest.
 fn demand(job: &Job) -> [u64; 3] {
-    let wish = job.spec.wish().times(job.spec.gpus);
+    let wish = job.spec.preferred_share().times(job.spec.gpus);
     [
         u64::from(job.spec.gpus),
         u64::from(wish.cpu_milli),
@@ -73,13 +62,13 @@ fn demand(job: &Job) -> [u64; 3] {
     ]
 }
 
-/// Remaining work × `weight`, which falls while the job runs. A job of unknown size goes last.
-pub(crate) fn remaining_line(job: &Job, now: Time, weight: u32) -> Line {
+/// Remaining work × `weight`, which decreases while the job runs. A job of unknown length comes last.
+pub(crate) fn remaining_work(job: &Job, now: Time, weight: u32) -> QueueKey {
     let Some(left) = job.remaining(now) else {
-        return Line::fixed(i128::from(job.spec.submit.0)).in_band(1);
+        return QueueKey::fixed(i128::from(job.spec.submit.0)).in_band(1);
     };
     // In millionths, so that the slope, a rate in millionths, is exact.
     let value = i128::from(left.0) * i128::from(weight) * 1_000_000;
     let slope = i64::from(job.shrinking().0) * i64::from(weight);
-    Line::moving(now, value, -slope)
+    QueueKey::moving(now, value, -slope)
 }

@@ -1,66 +1,73 @@
-//! An order for each tenant. Key: of the places that the cluster's order gives to a tenant's jobs, the tenant's own order
-//! says which job stands on which.
+//! An order for each tenant. Key: one of the positions that the cluster's order gives to the tenant's jobs; the tenant's
+//! own order decides which job gets which of them.
 //!
-//! The tenant whose order is another one only swaps its own jobs: the sequence of tenants in line is the same as without
-//! it, so nobody gains or loses by what another tenant chooses. Inside a tenant the line is as if it were alone. Jobs
-//! that borrow swap places only among each other.
+//! A tenant with its own order only exchanges the positions of its own jobs. The sequence of tenants in the queue is the
+//! same as without it, so no tenant gains or loses by what another one chooses, and the jobs of one tenant are ordered as
+//! if it were alone. Opportunistic jobs exchange positions only among one another.
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Cluster, Crowd, Job, Knowledge, Line, Order, Part};
-use dovetail_model::{JobId, TenantId, Time};
+use dovetail_engine::{Cluster, ClusterLoad, Job, Knowledge, LoadError, Part, QueueKey, QueueOrder};
+use dovetail_model::{JobKey, TenantId, Time};
 use serde_json::{Value, json};
 
+use crate::error::PolicyError;
 use crate::registry::{self, Kind};
 
-/// The cluster's order, and those of some tenants.
+/// The order of the cluster, and those of some tenants.
 #[derive(Debug, Clone)]
 pub struct PerTenant {
-    base: Box<dyn Order>,
-    own: BTreeMap<TenantId, Box<dyn Order>>,
-    /// Where the jobs of those tenants stand; made before every decision.
-    places: BTreeMap<JobId, Line>,
+    base: Box<dyn QueueOrder>,
+    own: BTreeMap<TenantId, Box<dyn QueueOrder>>,
+    /// Keys of the jobs of those tenants; computed before every decision.
+    keys: BTreeMap<JobKey, QueueKey>,
 }
 
-/// A job with its place by the cluster's order and by its tenant's.
-struct Candidate {
-    job: JobId,
-    base: Line,
-    own: Line,
+/// A job with its key by the cluster's order and by its tenant's.
+struct TenantJob {
+    job: JobKey,
+    base: QueueKey,
+    own: QueueKey,
 }
 
 impl PerTenant {
-    /// `base` for all, but inside these tenants the orders of these words, such as `las` or `tiresias:limits=3600`.
+    /// Orders jobs by `base`, and the jobs of each of these tenants by an order of their own, such as `las` or
+    /// `tiresias:limits=3600`.
     ///
     /// # Errors
-    /// When a name is none, or an order cannot be one among others.
-    pub fn new(base: Box<dyn Order>, own: &[(TenantId, String)]) -> Result<Self, String> {
-        let fits = |order: &dyn Order| match order.looks_at_crowd() {
-            false => Ok(()),
-            true => Err(format!(
-                "{} looks at all jobs at once, and so cannot be one order among several; fifo, sjf, srtf, srsf, las, \
-                 tiresias and gittins can",
-                order.name()
-            )),
-        };
-        fits(&*base)?;
+    /// Names an order that does not exist, or that compares all jobs and so cannot order those of one tenant.
+    pub fn new(base: Box<dyn QueueOrder>, own: &[(TenantId, String)]) -> Result<Self, PolicyError> {
+        check_depends_on_job_alone(&*base)?;
         let mut orders = BTreeMap::new();
         for (tenant, text) in own {
-            let (order, _) =
-                registry::build(Kind::Order, registry::ORDERS, text).map_err(|e| e.to_string())?;
-            fits(&*order)?;
+            let order = registry::build(Kind::Order, registry::ORDERS, text)?;
+            check_depends_on_job_alone(&*order)?;
             orders.insert(*tenant, order);
         }
         Ok(Self {
             base,
             own: orders,
-            places: BTreeMap::new(),
+            keys: BTreeMap::new(),
         })
     }
 }
 
-/// When the second of two lines overtakes the first; none if it never does.
-fn overtakes(first: &Line, second: &Line, now: Time) -> Option<Time> {
+fn check_depends_on_job_alone(order: &dyn QueueOrder) -> Result<(), PolicyError> {
+    if !order.depends_on_all_jobs() {
+        return Ok(());
+    }
+    let accepted = registry::ORDERS.iter().map(|entry| entry.name).filter(|name| {
+        let order = registry::build(Kind::Order, registry::ORDERS, name);
+        order.is_ok_and(|order| !order.depends_on_all_jobs())
+    });
+    Err(PolicyError::NotPerTenant {
+        order: order.name(),
+        accepted: accepted.collect(),
+    })
+}
+
+/// Returns when the second of two keys overtakes the first; `None` if it never does.
+fn overtakes(first: &QueueKey, second: &QueueKey, now: Time) -> Option<Time> {
     let closing = i128::from(first.slope()) - i128::from(second.slope());
     if first.band != second.band || closing <= 0 {
         return None;
@@ -70,14 +77,14 @@ fn overtakes(first: &Line, second: &Line, now: Time) -> Option<Time> {
     Some(now.saturating_add(Time(i64::try_from(after).unwrap_or(i64::MAX))))
 }
 
-fn sorted(all: &[Candidate], line: impl Fn(&Candidate) -> Line, now: Time) -> Vec<(Line, JobId)> {
-    let mut lines: Vec<(Line, JobId)> = all.iter().map(|c| (line(c), c.job)).collect();
-    lines.sort_by_key(|(line, job)| (line.band, line.value(now), *job));
-    lines
+fn sorted(all: &[TenantJob], key: impl Fn(&TenantJob) -> QueueKey, now: Time) -> Vec<(QueueKey, JobKey)> {
+    let mut keys: Vec<(QueueKey, JobKey)> = all.iter().map(|c| (key(c), c.job)).collect();
+    keys.sort_by_key(|(key, job)| (key.band, key.value(now), *job));
+    keys
 }
 
-/// The first moment at which two neighbours change places.
-fn next_change(sorted: &[(Line, JobId)], now: Time) -> Option<Time> {
+/// Returns the first moment at which two neighbours exchange positions.
+fn next_change(sorted: &[(QueueKey, JobKey)], now: Time) -> Option<Time> {
     let pairs = sorted.windows(2).filter_map(|w| overtakes(&w[0].0, &w[1].0, now));
     pairs.min()
 }
@@ -96,6 +103,11 @@ impl Part for PerTenant {
         format!("per-tenant({}; {})", self.base.name(), own.join(", "))
     }
 
+    fn knowledge(&self) -> Knowledge {
+        let own = self.own.values().map(|order| order.knowledge());
+        own.fold(self.base.knowledge(), Knowledge::max)
+    }
+
     fn save(&self) -> Value {
         let own: BTreeMap<u32, Value> = self.own.iter().map(|(t, o)| (t.0, o.save())).collect();
         match self.base.save().is_null() && own.values().all(Value::is_null) {
@@ -104,7 +116,7 @@ impl Part for PerTenant {
         }
     }
 
-    fn load(&mut self, saved: &Value) -> Result<(), String> {
+    fn load(&mut self, saved: &Value) -> Result<(), LoadError> {
         self.base.load(&saved["base"])?;
         for (tenant, order) in &mut self.own {
             order.load(&saved["own"][tenant.0.to_string()])?;
@@ -113,66 +125,62 @@ impl Part for PerTenant {
     }
 }
 
-impl Order for PerTenant {
-    fn line(&self, job: &Job, now: Time) -> Line {
-        let place = self.places.get(&job.spec.id);
-        place.copied().unwrap_or_else(|| self.base.line(job, now))
+impl QueueOrder for PerTenant {
+    fn key(&self, job: &Job, now: Time) -> QueueKey {
+        let key = self.keys.get(&job.spec.id);
+        key.copied().unwrap_or_else(|| self.base.key(job, now))
     }
 
-    fn line_among(&self, job: &Job, _crowd: &Crowd, now: Time) -> Line {
-        self.line(job, now)
+    fn key_under_load(&self, job: &Job, _load: &ClusterLoad, now: Time) -> QueueKey {
+        self.key(job, now)
     }
 
-    fn looks_at_crowd(&self) -> bool {
+    fn depends_on_all_jobs(&self) -> bool {
         true
     }
 
-    fn sees_again(&self) -> bool {
+    fn observes_between_decisions(&self) -> bool {
         true
     }
 
-    fn see(&mut self, jobs: &mut dyn Iterator<Item = &Job>, _cluster: &Cluster, now: Time) {
-        self.places.clear();
-        let mut groups: BTreeMap<(TenantId, bool), Vec<Candidate>> = BTreeMap::new();
+    fn observe(&mut self, jobs: &mut dyn Iterator<Item = &Job>, _cluster: &Cluster, now: Time) {
+        self.keys.clear();
+        let mut groups: BTreeMap<(TenantId, bool), Vec<TenantJob>> = BTreeMap::new();
         for job in jobs {
             if let Some(order) = self.own.get(&job.spec.tenant) {
                 let group = groups
                     .entry((job.spec.tenant, job.spec.priority < 0))
                     .or_default();
-                group.push(Candidate {
+                group.push(TenantJob {
                     job: job.spec.id,
-                    base: self.base.line(job, now),
-                    own: order.line(job, now),
+                    base: self.base.key(job, now),
+                    own: order.key(job, now),
                 });
             }
         }
         for group in groups.values() {
-            let places = sorted(group, |c| c.base, now);
-            let line = sorted(group, |c| c.own, now);
-            let change = earlier(next_change(&places, now), next_change(&line, now));
-            for ((place, _), (own, job)) in places.iter().zip(&line) {
-                let until = earlier(change, earlier(own.until, place.until));
-                let mut drawn = Line::fixed(place.value(now)).in_band(place.band).until(until);
-                (drawn.fresh_start, drawn.remember) = (own.fresh_start, own.remember);
-                self.places.insert(*job, drawn);
+            let positions = sorted(group, |job| job.base, now);
+            let by_own_order = sorted(group, |job| job.own, now);
+            let change = earlier(next_change(&positions, now), next_change(&by_own_order, now));
+            for ((position, _), (own, job)) in positions.iter().zip(&by_own_order) {
+                let until = earlier(change, earlier(own.until, position.until));
+                let key = QueueKey::fixed(position.value(now)).in_band(position.band);
+                let mut key = key.until(until);
+                (key.fresh_start, key.note) = (own.fresh_start, own.note);
+                self.keys.insert(*job, key);
             }
         }
     }
 
-    fn knowledge(&self) -> Knowledge {
-        let own = self.own.values().map(|order| order.knowledge());
-        own.fold(self.base.knowledge(), Knowledge::max)
+    fn time_slice(&self, gpus: u32) -> Option<Time> {
+        let own = self.own.values().filter_map(|order| order.time_slice(gpus));
+        own.chain(self.base.time_slice(gpus)).min()
     }
 
-    fn turn(&self, gpus: u32) -> Option<Time> {
-        let own = self.own.values().filter_map(|order| order.turn(gpus));
-        own.chain(self.base.turn(gpus)).min()
-    }
-
-    fn finished(&mut self, job: &Job, now: Time) -> bool {
+    fn job_finished(&mut self, job: &Job, now: Time) -> bool {
         let own = self.own.get_mut(&job.spec.tenant);
-        let learned = own.is_some_and(|order| order.finished(job, now));
-        self.base.finished(job, now) || learned
+        let learned = own.is_some_and(|order| order.job_finished(job, now));
+        self.base.job_finished(job, now) || learned
     }
 }
 
@@ -181,21 +189,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_change_places_when_their_keys_meet() {
+    fn neighbours_exchange_positions_when_their_keys_meet() {
         let now = Time(100);
-        let (still, rising) = (Line::fixed(50), Line::moving(now, 40, 2));
-        // 40 + 2 t passes 50 after more than five.
-        assert_eq!(overtakes(&rising, &still, now), Some(Time(106)));
-        assert_eq!(overtakes(&still, &rising, now), None);
-        assert_eq!(overtakes(&rising.in_band(1), &still, now), None);
+        let (still, increasing) = (QueueKey::fixed(50), QueueKey::moving(now, 40, 2));
+        // 40 + 2 t exceeds 50 when t is above five.
+        assert_eq!(overtakes(&increasing, &still, now), Some(Time(106)));
+        assert_eq!(overtakes(&still, &increasing, now), None);
+        assert_eq!(overtakes(&increasing.in_band(1), &still, now), None);
     }
 
     #[test]
-    fn orders_that_look_at_everybody_are_not_taken() {
-        let fifo = || registry::build(Kind::Order, registry::ORDERS, "fifo").unwrap().0;
-        let say = |text: &str| PerTenant::new(fifo(), &[(TenantId(1), text.to_owned())]).map(|_| ());
-        assert!(say("las").is_ok() && say("tiresias:limits=3600").is_ok());
-        assert!(say("drf").unwrap_err().contains("looks at all jobs"));
-        assert!(say("lass").unwrap_err().contains("las"));
+    fn orders_that_compare_all_jobs_are_refused() {
+        let fifo = || registry::build(Kind::Order, registry::ORDERS, "fifo").unwrap();
+        let own = |text: &str| PerTenant::new(fifo(), &[(TenantId(1), text.to_owned())]).map(|_| ());
+        assert!(own("las").is_ok() && own("tiresias:limits=3600").is_ok());
+        assert_eq!(
+            own("drf").unwrap_err().to_string(),
+            "order `drf` compares all jobs of the cluster and cannot order those of one virtual cluster: \
+             expected `fifo`, `sjf`, `srtf`, `srsf`, `las`, `tiresias` or `gittins`"
+        );
+        assert!(own("lass").unwrap_err().to_string().contains("`las`"));
     }
 }

@@ -1,39 +1,39 @@
-//! Shortest job first. Key: the whole run time, whatever has been done of it.
+//! Shortest job first. Key: the total run time, regardless of progress.
 
-use dovetail_engine::{Job, Knowledge, Line, Order, Part};
+use dovetail_engine::{Job, Knowledge, Part, QueueKey, QueueOrder};
 use dovetail_model::Time;
 
-use crate::registry::Entry;
+use crate::registry::{Entry, Kind};
 
-pub(super) const ENTRY: Entry<dyn Order> = Entry {
+pub(super) const ENTRY: Entry<dyn QueueOrder> = Entry {
     name: "sjf",
-    what: "shortest job first; mostly used without preemption",
+    what: "shortest job first; usually without preemption",
     source: "rule",
-    key: "run time",
-    knowledge: Knowledge::Estimate,
+    key: "total run time",
+    companions: &[(Kind::Discipline, "backfill")],
     knobs: &[],
     build: |_| Ok(Box::new(Sjf)),
 };
 
 /// Shortest job first.
 #[derive(Debug, Clone)]
-pub struct Sjf;
+struct Sjf;
 
 impl Part for Sjf {
     fn name(&self) -> String {
         "sjf".to_owned()
     }
-}
-
-impl Order for Sjf {
-    fn line(&self, job: &Job, _now: Time) -> Line {
-        match job.spec.expected {
-            Some(work) => Line::fixed(i128::from(work.0)),
-            None => Line::fixed(i128::from(job.spec.submit.0)).in_band(1),
-        }
-    }
 
     fn knowledge(&self) -> Knowledge {
         Knowledge::Estimate
+    }
+}
+
+impl QueueOrder for Sjf {
+    fn key(&self, job: &Job, _now: Time) -> QueueKey {
+        match job.spec.expected {
+            Some(work) => QueueKey::fixed(i128::from(work.0)),
+            None => QueueKey::fixed(i128::from(job.spec.submit.0)).in_band(1),
+        }
     }
 }

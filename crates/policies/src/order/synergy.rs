@@ -1,21 +1,21 @@
-//! The keys of Synergy's simulator, counted in floating point as it does, so that ties fall as they do there.
+//! The keys of Synergy's simulator, computed in floating point as it does, so that ties are broken the same way.
 //!
-//! Some are not what their names promise: its FTF serves the job that is *least* behind, its DRF and TETRIS look at one
-//! job alone. The real ones are `ftf`, `drf` and `tetris`.
+//! Some differ from what their names suggest: its FTF serves the job with the *smallest* delay, and its DRF and TETRIS look
+//! at one job alone. The orders `ftf`, `drf` and `tetris` implement the real ones.
 
-use dovetail_engine::{Crowd, Job, Knowledge, Line, Order, Part};
+use dovetail_engine::{ClusterLoad, Job, Knowledge, Part, QueueKey, QueueOrder};
 use dovetail_model::{Share, Time};
 
-/// Which key.
+/// One of Synergy's sort keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SynergyKey {
-    /// Time of arrival.
+    /// Time of submission.
     Fifo,
     /// Run time left.
     Srtf,
     /// Time held × GPUs.
     Las,
-    /// (Time since arrival + run time left) ÷ whole run time.
+    /// (Time since submission + run time left) ÷ total run time.
     Ftf,
     /// The largest of its shares of GPUs, CPU and memory.
     Drf,
@@ -23,31 +23,31 @@ pub enum SynergyKey {
     Tetris,
 }
 
-/// What its profiles say of a job.
+/// What Synergy's profiles state about a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SynergyFacts {
-    /// Seconds of an iteration with the proportional share.
+    /// Time of an iteration with the proportional share, in seconds.
     pub iteration_s: f64,
-    /// Iterations in all.
+    /// Number of iterations.
     pub iterations: u64,
-    /// How many times faster it is with what it would like.
+    /// Speed-up with the share that makes it fastest.
     pub speedup: f64,
-    /// What it would like beside each GPU.
+    /// CPU and memory per GPU that make it fastest.
     pub wish: Share,
 }
 
 impl SynergyFacts {
-    /// An iteration in microseconds.
+    /// The time of an iteration, in microseconds.
     pub fn iteration_us(&self) -> u64 {
         ((self.iteration_s * 1e6).round() as u64).max(1)
     }
 }
 
-/// Synergy's keys.
+/// One of Synergy's sort keys over all jobs.
 #[derive(Debug, Clone)]
 pub struct SynergyOrder {
     key: SynergyKey,
-    /// Jobs run at the speed of their proportional share whatever they have.
+    /// Whether jobs run at the speed of their proportional share, whatever they hold.
     fair: bool,
     facts: Vec<SynergyFacts>,
     gpus: f64,
@@ -55,7 +55,7 @@ pub struct SynergyOrder {
 }
 
 impl SynergyOrder {
-    /// The key over these jobs, on a cluster with so many GPUs and so much CPU and memory in all.
+    /// Orders these jobs by `key`, on a cluster with this many GPUs and this much CPU and memory in total.
     pub fn new(key: SynergyKey, fair: bool, facts: Vec<SynergyFacts>, gpus: u32, has: Share) -> Self {
         Self {
             key,
@@ -86,7 +86,7 @@ impl SynergyOrder {
         }
     }
 
-    /// Run time left at the speed it had in the last round, or would have with what it would like.
+    /// Run time left at the speed of the last round, or at full speed.
     fn time_left(&self, job: &Job, facts: &SynergyFacts, now: Time) -> f64 {
         let work = job.spec.expected.map_or(0, |w| w.minus(job.done(now)).0);
         let left = facts.iteration_s * (work / facts.iteration_us()) as f64;
@@ -116,27 +116,27 @@ impl Part for SynergyOrder {
     fn name(&self) -> String {
         format!("synergy:key={:?}", self.key).to_lowercase()
     }
-}
-
-impl Order for SynergyOrder {
-    fn line(&self, job: &Job, now: Time) -> Line {
-        // Bits of floating point numbers that are not negative are in the order of the numbers.
-        Line::fixed(i128::from(self.value(job, now).max(0.0).to_bits()))
-    }
-
-    fn line_among(&self, job: &Job, _crowd: &Crowd, now: Time) -> Line {
-        self.line(job, now)
-    }
-
-    /// All keys are reckoned anew every round.
-    fn looks_at_crowd(&self) -> bool {
-        true
-    }
 
     fn knowledge(&self) -> Knowledge {
         match self.key {
             SynergyKey::Fifo | SynergyKey::Las | SynergyKey::Drf => Knowledge::None,
             SynergyKey::Srtf | SynergyKey::Ftf | SynergyKey::Tetris => Knowledge::Oracle,
         }
+    }
+}
+
+impl QueueOrder for SynergyOrder {
+    fn key(&self, job: &Job, now: Time) -> QueueKey {
+        // The bits of non-negative floating-point numbers compare like the numbers.
+        QueueKey::fixed(i128::from(self.value(job, now).max(0.0).to_bits()))
+    }
+
+    fn key_under_load(&self, job: &Job, _load: &ClusterLoad, now: Time) -> QueueKey {
+        self.key(job, now)
+    }
+
+    /// All keys are recomputed every round.
+    fn depends_on_all_jobs(&self) -> bool {
+        true
     }
 }

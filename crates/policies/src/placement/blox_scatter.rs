@@ -1,8 +1,8 @@
-//! Blox's scattered placement with its quirk: nodes by id, from each up to the *whole* need, and success only if the
-//! running total hits the need exactly. Four GPUs on nodes with 3 and 3 free are refused.
+//! Blox's scattered placement with its quirk: nodes by id, from each up to the *whole* need, and success only if the sum
+//! equals the need exactly. Four GPUs on nodes with 3 and 3 free are refused.
 
 use dovetail_engine::cluster::Cluster;
-use dovetail_engine::{Ask, Knowledge, Part, Placement};
+use dovetail_engine::{Ask, Part, Placement};
 use dovetail_model::{Allocation, Reason};
 
 use super::{share, usable};
@@ -13,14 +13,14 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
     what: "as in Blox: nodes in order, and only if their free GPUs add up exactly",
     source: "Blox (EuroSys'24), scattered placement",
     key: "lowest nodes whose min(free, need) sum to the need",
-    knowledge: Knowledge::None,
+    companions: &[],
     knobs: &[],
     build: |_| Ok(Box::new(BloxScatter)),
 };
 
 /// Blox's scattered placement.
 #[derive(Debug, Clone)]
-pub struct BloxScatter;
+struct BloxScatter;
 
 impl Part for BloxScatter {
     fn name(&self) -> String {

@@ -1,6 +1,6 @@
-//! Jobs whose GPUs come in bundles: all GPUs of a bundle are on one node.
+//! Jobs whose GPUs are in bundles: all GPUs of a bundle are on one node.
 //!
-//! A node takes whole bundles. What is left over when the GPUs are no multiple of the bundle is on one node, too.
+//! A node takes whole bundles. If the GPUs are not a multiple of the bundle, the remainder is on one node, too.
 
 use dovetail_engine::Ask;
 use dovetail_engine::cluster::{Cluster, NodeState};
@@ -8,7 +8,7 @@ use dovetail_model::{Allocation, GpuTypeId, NodeId};
 
 use super::{share, usable};
 
-/// What a node with so many GPUs can take of what is left: all of it, or whole bundles.
+/// What a node with this many free GPUs can take of what is left: all of it, or whole bundles.
 pub(super) fn piece(free: u32, left: u32, ask: &Ask) -> u32 {
     match free {
         free if free >= left => left,
@@ -16,38 +16,38 @@ pub(super) fn piece(free: u32, left: u32, ask: &Ask) -> u32 {
     }
 }
 
-/// A node, what it can give, and what it gives.
-struct Seat<'a> {
+/// A node, its usable GPUs, and how many of them are taken.
+struct NodeOffer<'a> {
     id: NodeId,
     node: &'a NodeState,
     free: u32,
     taken: u32,
 }
 
-fn seats<'a>(nodes: impl Iterator<Item = (NodeId, &'a NodeState)>, ask: &Ask) -> Vec<Seat<'a>> {
-    let seat = |(id, node)| Seat {
+fn offers<'a>(nodes: impl Iterator<Item = (NodeId, &'a NodeState)>, ask: &Ask) -> Vec<NodeOffer<'a>> {
+    let offer = |(id, node)| NodeOffer {
         id,
         node,
         free: usable(node, ask),
         taken: 0,
     };
-    nodes.map(seat).collect()
+    nodes.map(offer).collect()
 }
 
-/// The allocation, once all whole bundles have a node: what is left over goes where others of the job are, if it can.
-fn finish(mut seats: Vec<Seat<'_>>, left: u32, ask: &Ask) -> Option<Allocation> {
+/// The allocation once all whole bundles have a node: the remainder is placed beside others of the job if possible.
+fn finish(mut offers: Vec<NodeOffer<'_>>, left: u32, ask: &Ask) -> Option<Allocation> {
     if left >= ask.gpus_per_task {
         return None;
     }
     if left > 0 {
-        let has_room = |seat: &&mut Seat<'_>| seat.free - seat.taken >= left;
-        let last = seats
+        let has_room = |offer: &&mut NodeOffer<'_>| offer.free - offer.taken >= left;
+        let last = offers
             .iter_mut()
             .filter(has_room)
-            .max_by_key(|seat| seat.taken > 0)?;
+            .max_by_key(|offer| offer.taken > 0)?;
         last.taken += left;
     }
-    let given = seats.iter().filter(|seat| seat.taken > 0);
+    let given = offers.iter().filter(|offer| offer.taken > 0);
     let mut allocation = Allocation {
         shares: given.map(|s| share(s.id, s.node, s.taken, ask)).collect(),
     };
@@ -55,41 +55,41 @@ fn finish(mut seats: Vec<Seat<'_>>, left: u32, ask: &Ask) -> Option<Allocation> 
     Some(allocation)
 }
 
-/// Fills the nodes in the order given.
+/// Fills the nodes in the given order.
 pub(super) fn fill<'a>(
     nodes: impl Iterator<Item = (NodeId, &'a NodeState)>,
     ask: &Ask,
 ) -> Option<Allocation> {
-    let mut seats = seats(nodes, ask);
+    let mut offers = offers(nodes, ask);
     let (mut left, bundle) = (ask.gpus, ask.gpus_per_task);
-    for seat in &mut seats {
-        seat.taken = seat.free.min(left) / bundle * bundle;
-        left -= seat.taken;
+    for offer in &mut offers {
+        offer.taken = offer.free.min(left) / bundle * bundle;
+        left -= offer.taken;
     }
-    finish(seats, left, ask)
+    finish(offers, left, ask)
 }
 
-/// One bundle after the other, each where most is free.
+/// Places one bundle after the other, each on the node with the most free GPUs.
 pub(super) fn spread<'a>(
     nodes: impl Iterator<Item = (NodeId, &'a NodeState)>,
     ask: &Ask,
 ) -> Option<Allocation> {
-    let mut seats = seats(nodes, ask);
+    let mut offers = offers(nodes, ask);
     let (mut left, bundle) = (ask.gpus, ask.gpus_per_task);
     while left >= bundle {
-        let most = seats
+        let most = offers
             .iter_mut()
-            .max_by_key(|seat| (seat.free - seat.taken, std::cmp::Reverse(seat.id)))?;
+            .max_by_key(|offer| (offer.free - offer.taken, std::cmp::Reverse(offer.id)))?;
         if most.free - most.taken < bundle {
             return None;
         }
         most.taken += bundle;
         left -= bundle;
     }
-    finish(seats, left, ask)
+    finish(offers, left, ask)
 }
 
-/// Nodes with GPUs of a kind, those with most of them free first.
+/// Nodes with GPUs of a type, those with the most free GPUs first.
 pub(super) fn emptiest(cluster: &Cluster, kind: GpuTypeId) -> impl Iterator<Item = (NodeId, &NodeState)> {
     cluster
         .levels_down(kind)
@@ -97,7 +97,7 @@ pub(super) fn emptiest(cluster: &Cluster, kind: GpuTypeId) -> impl Iterator<Item
         .filter_map(|id| cluster.node(id).map(|node| (id, node)))
 }
 
-/// One node if it can be, else the emptiest ones of one kind.
+/// One node if possible, else the emptiest ones of one GPU type.
 pub(super) fn on_fewest(ask: &Ask, cluster: &Cluster) -> Option<Allocation> {
     let mut kinds = cluster.types(ask.gpu_type);
     let alone = kinds.find_map(|kind| super::consolidate::on_one_node(ask, cluster, kind));
@@ -111,12 +111,13 @@ pub(super) fn on_fewest(ask: &Ask, cluster: &Cluster) -> Option<Allocation> {
 #[cfg(test)]
 mod tests {
     use dovetail_engine::{Clock, Engine};
-    use dovetail_model::{ClusterSpec, Command, Event, JobId, JobSpec, NodeSpec, Time};
+    use dovetail_model::{ClusterSpec, Command, Event, JobKey, JobSpec, NodeSpec, Time};
     use proptest::prelude::*;
 
+    use crate::registry::PLACEMENTS;
     use crate::{Overrides, build};
 
-    /// What a job of so many GPUs in bundles gets, node by node, beside one-GPU jobs that fill up nodes of eight.
+    /// GPUs by node of a job of this many GPUs in bundles, beside one-GPU jobs that fill nodes of eight.
     fn place(placement: &str, free: &[u32], gpus: u32, bundle: u32) -> Option<Vec<u32>> {
         let over = Overrides {
             placement: Some(placement.to_owned()),
@@ -130,7 +131,7 @@ mod tests {
         let mut engine = Engine::with_cluster(policy, Clock::Events, &cluster);
         let spec = JobSpec {
             gpus_per_task: bundle,
-            ..JobSpec::new(JobId(0), gpus)
+            ..JobSpec::new(JobKey(0), gpus)
         };
         engine.handle(Time::ZERO, Event::Submitted(spec));
         let commands: Vec<Command> = std::iter::from_fn(|| engine.poll()).collect();
@@ -143,20 +144,13 @@ mod tests {
         })
     }
 
-    const ALL: [&str; 8] = [
-        "consolidate",
-        "spread",
-        "first-free",
-        "random",
-        "rack-aware",
-        "complement",
-        "blox-scatter",
-        "yarn",
-    ];
+    fn placements() -> impl Iterator<Item = &'static str> {
+        PLACEMENTS.iter().map(|entry| entry.name)
+    }
 
     #[test]
-    fn bundles_are_not_cut() {
-        for placement in ALL {
+    fn bundles_are_not_split() {
+        for placement in placements() {
             assert_eq!(
                 place(placement, &[3, 3, 2], 4, 2).map(|p| p.iter().sum::<u32>()),
                 Some(4),
@@ -167,23 +161,23 @@ mod tests {
             assert_eq!(
                 place(placement, &[4, 1], 5, 4),
                 Some(vec![4, 1]),
-                "{placement}: the rest is alone"
+                "{placement}: the remainder is on a node of its own"
             );
         }
     }
 
     proptest! {
-        /// A place is found exactly if there is one, and it is in bundles.
+        /// Bundles are placed exactly if they fit.
         #[test]
-        fn a_place_is_found_if_there_is_one(free in prop::collection::vec(1_u32..9, 1..6), bundle in 2_u32..5, whole in 1_u32..5, rest in 0_u32..4) {
+        fn bundles_are_placed_exactly_if_they_fit(free in prop::collection::vec(1_u32..9, 1..6), bundle in 2_u32..5, whole in 1_u32..5, rest in 0_u32..4) {
             let rest = rest % bundle;
             let gpus = whole * bundle + rest;
             let slots: u32 = free.iter().map(|f| f / bundle).sum();
             let spare = slots > whole || rest == 0 || free.iter().any(|f| f % bundle >= rest);
             let possible = slots >= whole && spare;
-            for placement in ALL {
+            for placement in placements() {
                 let found = place(placement, &free, gpus, bundle);
-                // Consolidation insists on as few nodes as the empty cluster would need.
+                // Consolidation requires as few nodes as the empty cluster would need.
                 if placement == "consolidate" && found.is_none() { continue; }
                 prop_assert_eq!(found.is_some(), possible, "{} {:?}", placement, found);
             }

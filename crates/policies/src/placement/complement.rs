@@ -1,11 +1,11 @@
-//! Complement: jobs that can use much CPU or memory go where the others can use little, and the other way round.
+//! Complement: jobs that can use much CPU or memory are placed beside jobs that can use little, and vice versa.
 //!
-//! Every node knows what would make its jobs fastest, all together. A job goes where what would make it fastest is there
-//! beside the wishes of the others, if anywhere. Of the nodes that are as good in that, a hungry job goes where the least
-//! is wished for beside each busy GPU, and a modest one where the most is.
+//! Every node records the ideal shares of its jobs, all together. A job is placed where its ideal share is free beside those
+//! of the others, if there is such a node. Among equally good nodes, a demanding job is placed where the others ask for least
+//! per busy GPU, and a modest one where they ask for most.
 
 use dovetail_engine::cluster::{Cluster, NodeState, millionths};
-use dovetail_engine::{Ask, Knowledge, Part, Placement};
+use dovetail_engine::{Ask, Part, Placement};
 use dovetail_model::{Allocation, GpuTypeId, NodeId, NodeSpec, Reason, Share};
 
 use super::consolidate::Consolidate;
@@ -15,9 +15,9 @@ use crate::registry::Entry;
 pub(super) const ENTRY: Entry<dyn Placement> = Entry {
     name: "complement",
     what: "jobs that can use much CPU or memory beside jobs that cannot; fewest nodes for the others",
-    source: "rule; Synergy (OSDI'22) does so by taking turns",
-    key: "where the job and those there wish for no more than there is; then best fit",
-    knowledge: Knowledge::None,
+    source: "rule; Synergy (OSDI'22) achieves it by taking turns",
+    key: "where the ideal shares of the job and of those there fit together; then best fit",
+    companions: &[],
     knobs: &[],
     build: |_| {
         Ok(Box::new(Complement {
@@ -26,15 +26,15 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
     },
 };
 
-/// What is not there, how badly it suits, free GPUs, the node: less is better.
+/// What is missing, how badly it suits, free GPUs, the node: smaller is better.
 type Key = (i64, i64, u32, NodeId);
 
-/// Nodes looked at for one job, at most.
+/// Most nodes considered for one job.
 const MOST: usize = 16;
 
-/// Hungry beside modest.
+/// Demanding jobs beside modest ones.
 #[derive(Debug, Clone)]
-pub struct Complement {
+struct Complement {
     others: Consolidate,
 }
 
@@ -48,8 +48,8 @@ impl Placement for Complement {
     fn place(&mut self, ask: &Ask, cluster: &Cluster) -> Result<Allocation, Reason> {
         let mut search = Search::new(ask);
         for kind in cluster.types(ask.gpu_type) {
-            // Who wants much finds it on the emptiest nodes, and others leave those to it.
-            let goes_on = match ask.enough {
+            // A demanding job finds what it needs on the emptiest nodes, and modest ones leave those to it.
+            let goes_on = match ask.headroom {
                 Some(_) => {
                     let levels = cluster.levels_down(kind);
                     search.look(cluster, kind, levels.take_while(|level| *level >= ask.gpus))
@@ -70,7 +70,7 @@ impl Placement for Complement {
 /// The best node so far.
 struct Search<'a> {
     ask: &'a Ask,
-    own: Option<Own<'a>>,
+    job_wish: Option<JobWish<'a>>,
     best: Option<(Key, &'a NodeState)>,
     last: Option<&'a NodeState>,
     seen: usize,
@@ -80,14 +80,14 @@ impl<'a> Search<'a> {
     fn new(ask: &'a Ask) -> Self {
         Self {
             ask,
-            own: None,
+            job_wish: None,
             best: None,
             last: None,
             seen: 0,
         }
     }
 
-    /// Looks at the nodes of one kind with so many free GPUs; whether it goes on with the next kind.
+    /// Considers the nodes of one GPU type with these numbers of free GPUs; returns whether to continue with the next type.
     fn look(&mut self, cluster: &'a Cluster, kind: GpuTypeId, levels: impl Iterator<Item = u32>) -> bool {
         for level in levels {
             for id in cluster.nodes_with_free(kind, level) {
@@ -105,71 +105,82 @@ impl<'a> Search<'a> {
     }
 
     fn weigh(&mut self, id: NodeId, node: &'a NodeState) {
-        // Of nodes that are alike the first is as good as any; mostly they are empty ones.
-        if self.last.replace(node).is_some_and(|last| alike(last, node)) {
+        // Of equal nodes the first is as good as any; most of them are empty.
+        if self.last.replace(node).is_some_and(|last| are_equal(last, node)) {
             return;
         }
-        let own = match self.own {
-            Some(own) if is_same_make(own.spec, &node.spec) => own,
-            _ => *self.own.insert(Own::new(self.ask, node)),
+        let job_wish = match self.job_wish {
+            Some(job_wish) if is_same_size(job_wish.spec, &node.spec) => job_wish,
+            _ => *self.job_wish.insert(JobWish::new(self.ask, node)),
         };
-        let key = (own.beyond(node), own.mismatch(node), node.free_gpus, id);
+        let key = (
+            job_wish.missing(node),
+            job_wish.mismatch(node),
+            node.free_gpus,
+            id,
+        );
         if self.best.is_none_or(|(least, _)| key < least) {
             self.best = Some((key, node));
         }
     }
 }
 
-/// Whether a job suits both equally well. Of one kind with as many free GPUs those with lower ids are looked at first.
-fn alike(a: &NodeState, b: &NodeState) -> bool {
-    let key = |node: &NodeState| (node.free_gpus, node.wished, node.spec.gpu_type);
-    key(a) == key(b) && is_same_make(&a.spec, &b.spec)
+/// Whether a job suits both nodes equally well. Of those with the same free GPUs, lower ids are considered first.
+fn are_equal(a: &NodeState, b: &NodeState) -> bool {
+    let key = |node: &NodeState| (node.free_gpus, node.preferred, node.spec.gpu_type);
+    key(a) == key(b) && is_same_size(&a.spec, &b.spec)
 }
 
-fn is_same_make(a: &NodeSpec, b: &NodeSpec) -> bool {
+fn is_same_size(a: &NodeSpec, b: &NodeSpec) -> bool {
     (a.gpus, a.cpu_milli, a.memory_mib) == (b.gpus, b.cpu_milli, b.memory_mib)
 }
 
-/// What the job wishes for on a node of this make.
+/// The ideal share of the job on a node of this size.
 #[derive(Clone, Copy)]
-struct Own<'a> {
+struct JobWish<'a> {
     spec: &'a NodeSpec,
     wish: Share,
-    /// By how much its wish is more than its part of the GPUs, in millionths: as [`NodeState::leaning`].
-    leaning: [i64; 2],
+    /// By how much its ideal share exceeds its share of the GPUs, in millionths: as [`NodeState::pressure`].
+    pressure: [i64; 2],
 }
 
-impl<'a> Own<'a> {
+impl<'a> JobWish<'a> {
     fn new(ask: &Ask, node: &'a NodeState) -> Self {
-        let (spec, wish) = (&node.spec, node.wish_here(ask.gpus, ask.wish));
+        let (spec, wish) = (&node.spec, node.preferred_here(ask.gpus, ask.preferred));
         let gpus = millionths(ask.gpus.into(), spec.gpus.into());
         let cpu = millionths(wish.cpu_milli.into(), spec.cpu_milli.into());
         let memory = millionths(wish.memory_mib, spec.memory_mib);
         Self {
             spec,
             wish,
-            leaning: [cpu - gpus, memory - gpus],
+            pressure: [cpu - gpus, memory - gpus],
         }
     }
 
-    /// How much of what the job wishes for is not there beside the wishes of those who are, in millionths of the node.
-    fn beyond(&self, node: &NodeState) -> i64 {
-        let lacking = |wished: u64, own: u64, has: u64| match (wished + own).saturating_sub(has.max(wished)) {
+    /// How much of the job's ideal share is missing beside those of the other jobs, in millionths of the node.
+    fn missing(&self, node: &NodeState) -> i64 {
+        let lacking = |preferred: u64, job_wish: u64, has: u64| match (preferred + job_wish)
+            .saturating_sub(has.max(preferred))
+        {
             0 => 0,
             lacking => millionths(lacking, has),
         };
         let cpu = lacking(
-            node.wished.cpu_milli.into(),
+            node.preferred.cpu_milli.into(),
             self.wish.cpu_milli.into(),
             node.spec.cpu_milli.into(),
         );
-        cpu + lacking(node.wished.memory_mib, self.wish.memory_mib, node.spec.memory_mib)
+        cpu + lacking(
+            node.preferred.memory_mib,
+            self.wish.memory_mib,
+            node.spec.memory_mib,
+        )
     }
 
-    /// How badly the job suits the node: two of a kind add up, opposites cancel out.
+    /// How badly the job suits the node: similar demands add up, opposite ones cancel out.
     fn mismatch(&self, node: &NodeState) -> i64 {
         (0..2)
-            .map(|d| (node.leaning[d] / 1000) * (self.leaning[d] / 1000))
+            .map(|d| (node.pressure[d] / 1000) * (self.pressure[d] / 1000))
             .sum()
     }
 }

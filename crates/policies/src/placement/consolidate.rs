@@ -1,13 +1,12 @@
 //! Consolidate: as few nodes as possible, and of those the ones that fit best.
 //!
-//! A job that fits on one node goes to the node with the fewest free GPUs that still has room. A larger one takes the
-//! emptiest nodes first and the rest by best fit. A gang does not mix kinds of GPU. The node index answers both
-//! questions without a scan.
+//! A job that fits on one node is placed on the node with the fewest free GPUs that has room. A larger one takes the emptiest
+//! nodes first and the rest by best fit. A gang does not mix GPU types. The node index answers both questions without a scan.
 
 use std::collections::BTreeMap;
 
 use dovetail_engine::cluster::Cluster;
-use dovetail_engine::{Ask, Knowledge, Part, Placement};
+use dovetail_engine::{Ask, Part, Placement};
 use dovetail_model::{Allocation, GpuTypeId, Reason};
 
 use super::{has_room, no_place, share, usable, usable_when_empty};
@@ -19,7 +18,7 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
     what: "fewest nodes, best fit",
     source: "rule; as in Tiresias, Optimus and Muri",
     key: "fewest nodes, then fewest GPUs left over on the last one, then lowest node",
-    knowledge: Knowledge::None,
+    companions: &[],
     knobs: &[Knob {
         name: "strict",
         default: "false",
@@ -35,13 +34,13 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
 
 /// Fewest nodes, best fit.
 #[derive(Debug, Clone)]
-pub struct Consolidate {
+pub(super) struct Consolidate {
     strict: bool,
     name: String,
 }
 
 impl Consolidate {
-    /// One that spans as many nodes as it takes.
+    /// A placement that spans as many nodes as necessary.
     pub(super) fn lenient() -> Self {
         Self {
             strict: false,
@@ -68,7 +67,7 @@ impl Placement for Consolidate {
 }
 
 impl Consolidate {
-    /// On several nodes, where no single one has room for all of it.
+    /// Places a job on several nodes, as no single one has room for it.
     pub(super) fn across(&self, ask: &Ask, cluster: &Cluster) -> Result<Allocation, Reason> {
         let kinds = cluster.types(ask.gpu_type).filter(|_| ask.gpus > 1);
         let best = kinds
@@ -81,11 +80,11 @@ impl Consolidate {
     }
 }
 
-/// The tightest node that has room for all of it.
+/// The tightest node with room for the whole job.
 pub(super) fn on_one_node(ask: &Ask, cluster: &Cluster, kind: GpuTypeId) -> Option<Allocation> {
     for level in cluster.levels_from(kind, ask.gpus) {
         for id in cluster.nodes_with_free(kind, level) {
-            let node = cluster.node(id).expect("the index names nodes that are there");
+            let node = cluster.node(id).expect("the index names existing nodes");
             if has_room(node, ask) {
                 return Some(Allocation::on_one(share(id, node, ask.gpus, ask)));
             }
@@ -106,7 +105,7 @@ fn on_many(ask: &Ask, cluster: &Cluster, kind: GpuTypeId) -> Option<Allocation> 
     let mut allocation = Allocation::default();
     for level in cluster.levels_down(kind) {
         for id in cluster.nodes_with_free(kind, level) {
-            let node = cluster.node(id).expect("the index names nodes that are there");
+            let node = cluster.node(id).expect("the index names existing nodes");
             let here = usable(node, ask);
             if here >= left {
                 let rest = Ask { gpus: left, ..*ask };
@@ -126,7 +125,7 @@ fn on_many(ask: &Ask, cluster: &Cluster, kind: GpuTypeId) -> Option<Allocation> 
     None
 }
 
-/// The tightest node for the last piece that is not taken yet.
+/// The tightest node for the rest that is not taken yet.
 fn tightest(
     rest: &Ask,
     cluster: &Cluster,
@@ -142,11 +141,11 @@ fn tightest(
         .map(|(id, node)| share(id, node, rest.gpus, rest))
 }
 
-/// How many nodes it would take if the cluster were empty: the largest ones of one kind, as far as the ask can use them.
+/// Number of nodes needed if the cluster were empty: the largest ones of one GPU type, as far as the job can use them.
 fn fewest(ask: &Ask, cluster: &Cluster) -> usize {
     let mut sizes: BTreeMap<GpuTypeId, Vec<u32>> = BTreeMap::new();
     for (_, node) in cluster.nodes() {
-        if ask.gpu_type.is_none_or(|t| node.spec.gpu_type == t) && node.admits(ask.fence) {
+        if ask.gpu_type.is_none_or(|t| node.spec.gpu_type == t) && node.admits(ask.constraint) {
             sizes
                 .entry(node.spec.gpu_type)
                 .or_default()

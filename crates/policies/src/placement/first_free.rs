@@ -1,7 +1,7 @@
-//! First free: the lowest free GPUs by node and slot, wherever they are.
+//! First free: the lowest free GPUs by node and slot.
 
 use dovetail_engine::cluster::Cluster;
-use dovetail_engine::{Ask, Knowledge, Part, Placement};
+use dovetail_engine::{Ask, Part, Placement};
 use dovetail_model::{Allocation, Reason};
 
 use super::{no_place, take_in_order};
@@ -12,14 +12,14 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
     what: "the first free GPUs in order of nodes",
     source: "rule",
     key: "lowest node, lowest slot",
-    knowledge: Knowledge::None,
+    companions: &[],
     knobs: &[],
     build: |_| Ok(Box::new(FirstFree)),
 };
 
 /// Lowest first.
 #[derive(Debug, Clone)]
-pub struct FirstFree;
+struct FirstFree;
 
 impl Part for FirstFree {
     fn name(&self) -> String {

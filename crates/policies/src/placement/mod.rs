@@ -1,4 +1,4 @@
-//! Which GPUs.
+//! Which GPUs a job gets.
 
 mod blox_scatter;
 mod bundles;
@@ -14,18 +14,9 @@ use dovetail_engine::cluster::{Cluster, NodeState};
 use dovetail_engine::{Ask, Placement};
 use dovetail_model::{Allocation, NodeId, NodeShare, NodeSpec, Reason, Share};
 
-pub use blox_scatter::BloxScatter;
-pub use complement::Complement;
-pub use consolidate::Consolidate;
-pub use first_free::FirstFree;
-pub use rack_aware::RackAware;
-pub use random::Random;
-pub use spread::Spread;
-pub use yarn::Yarn;
-
 use crate::registry::Entry;
 
-/// All of them.
+/// All placements.
 pub const ALL: &[Entry<dyn Placement>] = &[
     consolidate::ENTRY,
     spread::ENTRY,
@@ -37,7 +28,7 @@ pub const ALL: &[Entry<dyn Placement>] = &[
     yarn::ENTRY,
 ];
 
-/// So many of the node's free GPUs, lowest slots first, with the CPU and memory that go with them.
+/// Takes this many of the node's free GPUs, lowest slots first, with their CPU and memory.
 pub(crate) fn share(id: NodeId, node: &NodeState, gpus: u32, ask: &Ask) -> NodeShare {
     NodeShare {
         node: id,
@@ -47,33 +38,35 @@ pub(crate) fn share(id: NodeId, node: &NodeState, gpus: u32, ask: &Ask) -> NodeS
     }
 }
 
-/// Free GPUs of the node that the ask can use.
+/// Free GPUs of the node that the request can use.
 pub(crate) fn usable(node: &NodeState, ask: &Ask) -> u32 {
     if ask.gpu_type.is_some_and(|t| node.spec.gpu_type != t)
-        || !node.admits(ask.fence)
+        || !node.admits(ask.constraint)
         || !node.spec.has_gpu_memory(ask.gpu_memory_mib)
     {
         return 0;
     }
-    let fitting = node.fitting(ask.cpu_milli_per_gpu, ask.memory_mib_per_gpu);
-    match ask.enough {
-        Some(enough) => fitting.min(node.fitting_beside(ask.gpus, enough)),
+    let fitting = node.fitting_gpus(ask.cpu_milli_per_gpu, ask.memory_mib_per_gpu);
+    match ask.headroom {
+        Some(enough) => fitting.min(node.gpus_with_headroom(ask.gpus, enough)),
         None => fitting,
     }
 }
 
-/// Whether the node has room for the whole ask: as [`usable`], without a division.
+/// Whether the node has room for the whole request: as [`usable`], without a division.
 pub(crate) fn has_room(node: &NodeState, ask: &Ask) -> bool {
     let free = Share::new(node.free_cpu_milli, node.free_memory_mib);
     node.free_gpus >= ask.gpus
         && ask.gpu_type.is_none_or(|t| node.spec.gpu_type == t)
-        && node.admits(ask.fence)
+        && node.admits(ask.constraint)
         && node.spec.has_gpu_memory(ask.gpu_memory_mib)
         && free.covers(Share::new(ask.cpu_milli_per_gpu, ask.memory_mib_per_gpu).times(ask.gpus))
-        && ask.enough.is_none_or(|enough| node.has_beside(ask.gpus, enough))
+        && ask
+            .headroom
+            .is_none_or(|enough| node.has_headroom(ask.gpus, enough))
 }
 
-/// GPUs of the node that the ask could use if nobody else were there.
+/// GPUs of the node that the request could use if the node were empty.
 pub(crate) fn usable_when_empty(node: &NodeSpec, ask: &Ask) -> u32 {
     if !node.has_gpu_memory(ask.gpu_memory_mib) {
         return 0;
@@ -91,7 +84,7 @@ pub(crate) fn usable_when_empty(node: &NodeSpec, ask: &Ask) -> u32 {
         .min(u32::try_from(by_memory).unwrap_or(u32::MAX))
 }
 
-/// Takes from the nodes in the order given until the ask is met.
+/// Takes GPUs from the nodes in the given order until the request is met.
 pub(crate) fn take_in_order<'a>(
     nodes: impl Iterator<Item = (NodeId, &'a NodeState)>,
     ask: &Ask,
@@ -115,7 +108,7 @@ pub(crate) fn take_in_order<'a>(
     None
 }
 
-/// Whether the free GPUs of all nodes that the ask can use are as many as it wants.
+/// Whether enough free GPUs for the request are on nodes that it can use.
 fn are_usable(ask: &Ask, cluster: &Cluster) -> bool {
     let mut left = ask.gpus;
     cluster.nodes_with_any_free().any(|(_, node)| {
@@ -124,29 +117,29 @@ fn are_usable(ask: &Ask, cluster: &Cluster) -> bool {
     })
 }
 
-/// Whether GPUs are free, but too few on the nodes that may take it.
-fn fenced(ask: &Ask, cluster: &Cluster) -> Option<Reason> {
-    ask.fence?;
+/// Returns the reason if GPUs are free, but too few on the nodes that the job may use.
+fn excluded_by_constraint(ask: &Ask, cluster: &Cluster) -> Option<Reason> {
+    ask.constraint?;
     let of_kind = |node: &NodeState| ask.gpu_type.is_none_or(|t| node.spec.gpu_type == t);
     let all = cluster.nodes().map(|(_, node)| node);
     let (mut nodes, mut free, mut shut) = (0, 0, false);
     for node in all.filter(|n| n.up && of_kind(n)) {
-        match node.admits(ask.fence) {
+        match node.admits(ask.constraint) {
             true => nodes += 1,
             false => shut = true,
         }
-        if node.is_open() && node.admits(ask.fence) {
+        if node.is_open() && node.admits(ask.constraint) {
             free += node.free_gpus;
         }
     }
-    (shut && free < ask.gpus).then_some(Reason::Fenced {
+    (shut && free < ask.gpus).then_some(Reason::NodeConstraint {
         asked: ask.gpus,
         nodes,
         free,
     })
 }
 
-/// The reason why there is no place although enough GPUs may be free.
+/// The reason why the request does not fit although enough GPUs may be free.
 pub(crate) fn no_place(ask: &Ask, cluster: &Cluster, best: u32) -> Reason {
     let free = cluster.free_gpus(ask.gpu_type);
     let with_memory = || {
@@ -156,11 +149,11 @@ pub(crate) fn no_place(ask: &Ask, cluster: &Cluster, best: u32) -> Reason {
         });
         fitting.map(|n| n.free_gpus).sum::<u32>()
     };
-    if let Some(reason) = fenced(ask, cluster) {
+    if let Some(reason) = excluded_by_constraint(ask, cluster) {
         return reason;
     }
-    // Who would rather wait for enough is looked at again without that, and then it is said.
-    let limited = ask.enough.is_none() && (ask.cpu_milli_per_gpu > 0 || ask.memory_mib_per_gpu > 0);
+    // A request that prefers to wait for enough CPU and memory is tried again without that, and reported then.
+    let limited = ask.headroom.is_none() && (ask.cpu_milli_per_gpu > 0 || ask.memory_mib_per_gpu > 0);
     if free < ask.gpus {
         Reason::NotEnoughFreeGpus {
             asked: ask.gpus,

@@ -1,9 +1,9 @@
-//! Rack-aware: on one node if it fits, else inside one rack (the tightest that has room), else over the fewest racks.
+//! Rack-aware: on one node if it fits, else within one rack (the tightest with room), else over the fewest racks.
 
 use std::collections::BTreeMap;
 
 use dovetail_engine::cluster::{Cluster, NodeState};
-use dovetail_engine::{Ask, Knowledge, Part, Placement};
+use dovetail_engine::{Ask, Part, Placement};
 use dovetail_model::{Allocation, NodeId, Reason, ZoneId};
 
 use super::consolidate::on_one_node;
@@ -16,7 +16,7 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
     what: "one node, else one rack, else the fewest racks",
     source: "rule; topology levels as in Kueue and Slurm",
     key: "fewest racks, then fewest nodes, then tightest rack",
-    knowledge: Knowledge::None,
+    companions: &[],
     knobs: &[Knob {
         name: "strict",
         default: "false",
@@ -35,7 +35,7 @@ type Rack<'a> = (u32, Vec<(NodeId, &'a NodeState)>);
 
 /// Fewest racks.
 #[derive(Debug, Clone)]
-pub struct RackAware {
+struct RackAware {
     strict: bool,
     name: String,
 }
@@ -68,7 +68,7 @@ impl Placement for RackAware {
         let best = racks.values().map(|(free, _)| *free).max().unwrap_or(0);
         let mut wide_enough: Vec<_> = racks.iter().filter(|(_, (free, _))| *free >= ask.gpus).collect();
         wide_enough.sort_by_key(|(zone, (free, _))| (*free, **zone));
-        // The tightest one has room, unless bundles of GPUs do not fit into its nodes.
+        // The tightest rack has room, unless bundles of GPUs do not fit into its nodes.
         let tightest = wide_enough
             .into_iter()
             .find_map(|(_, (_, nodes))| take_in_order(nodes.iter().copied(), ask));

@@ -1,7 +1,7 @@
-//! Random: nodes in a random order, by a seeded generator that is part of the state.
+//! Random: nodes in random order, by a seeded generator that is part of the state.
 
 use dovetail_engine::cluster::{Cluster, NodeState};
-use dovetail_engine::{Ask, Knowledge, Part, Placement};
+use dovetail_engine::{Ask, LoadError, Part, Placement};
 use dovetail_model::{Allocation, NodeId, Reason};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -16,7 +16,7 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
     what: "nodes in random order",
     source: "baseline",
     key: "a seeded shuffle of the nodes with free GPUs",
-    knowledge: Knowledge::None,
+    companions: &[],
     knobs: &[Knob {
         name: "seed",
         default: "1",
@@ -33,7 +33,7 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
 
 /// A random order of nodes.
 #[derive(Debug, Clone)]
-pub struct Random {
+struct Random {
     generator: ChaCha8Rng,
     name: String,
 }
@@ -47,8 +47,8 @@ impl Part for Random {
         serde_json::to_value(&self.generator).unwrap_or(Value::Null)
     }
 
-    fn load(&mut self, saved: &Value) -> Result<(), String> {
-        self.generator = serde_json::from_value(saved.clone()).map_err(|e| format!("random: {e}"))?;
+    fn load(&mut self, saved: &Value) -> Result<(), LoadError> {
+        self.generator = serde_json::from_value(saved.clone()).map_err(|e| LoadError::new("random", e))?;
         Ok(())
     }
 }

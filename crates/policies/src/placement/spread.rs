@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dovetail_engine::cluster::Cluster;
-use dovetail_engine::{Ask, Knowledge, Part, Placement};
+use dovetail_engine::{Ask, Part, Placement};
 use dovetail_model::{Allocation, NodeId, Reason};
 
 use super::{no_place, share, usable};
@@ -14,14 +14,14 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
     what: "one GPU at a time from the node with the most free",
     source: "rule",
     key: "most free GPUs left, then lowest node",
-    knowledge: Knowledge::None,
+    companions: &[],
     knobs: &[],
     build: |_| Ok(Box::new(Spread)),
 };
 
 /// Even load.
 #[derive(Debug, Clone)]
-pub struct Spread;
+struct Spread;
 
 impl Part for Spread {
     fn name(&self) -> String {
@@ -35,7 +35,7 @@ impl Placement for Spread {
             return super::bundles::spread(cluster.nodes_with_any_free(), ask)
                 .ok_or_else(|| no_place(ask, cluster, cluster.most_free(ask.gpu_type)));
         }
-        // The emptiest nodes are enough: nobody needs more nodes than GPUs.
+        // The emptiest nodes are enough: no job needs more nodes than GPUs.
         let mut nodes: Vec<(NodeId, u32)> = cluster
             .types(ask.gpu_type)
             .flat_map(|kind| {
@@ -65,7 +65,7 @@ impl Placement for Spread {
         let shares = taken.into_iter().map(|(id, gpus)| {
             share(
                 id,
-                cluster.node(id).expect("the index names nodes that are there"),
+                cluster.node(id).expect("the index names existing nodes"),
                 gpus,
                 ask,
             )

@@ -1,8 +1,7 @@
-//! The placement of Muri's simulator, which it calls yarn: the first node that has room, or whole idle nodes and one
-//! more for the rest. All or nothing.
+//! The placement that Muri's simulator calls yarn: the first node with room, or whole idle nodes and one more for the rest.
 
 use dovetail_engine::cluster::Cluster;
-use dovetail_engine::{Ask, Knowledge, Part, Placement};
+use dovetail_engine::{Ask, Part, Placement};
 use dovetail_model::{Allocation, Reason};
 
 use super::{no_place, share, usable};
@@ -12,15 +11,15 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
     name: "yarn",
     what: "the first node with room; wider jobs get idle nodes and one more for the rest",
     source: "Muri (SIGCOMM'22), scheme yarn",
-    key: "lowest node; a job wider than a node takes only idle nodes, and one with room for what is left over",
-    knowledge: Knowledge::None,
+    key: "lowest node; a job wider than a node takes only idle nodes, and one with room for the rest",
+    companions: &[],
     knobs: &[],
     build: |_| Ok(Box::new(Yarn)),
 };
 
 /// First fit by node.
 #[derive(Debug, Clone)]
-pub struct Yarn;
+struct Yarn;
 
 impl Part for Yarn {
     fn name(&self) -> String {
@@ -36,7 +35,7 @@ impl Placement for Yarn {
         }
         let mut left = ask.gpus;
         let mut allocation = Allocation::default();
-        // Whole idle nodes first, while more is asked for than one of them has.
+        // Whole idle nodes first, while more is needed than one of them has.
         for (id, node) in cluster.nodes_with_any_free() {
             if left >= node.spec.gpus && ask.gpus > node.spec.gpus && usable(node, ask) == node.spec.gpus {
                 allocation.shares.push(share(id, node, node.spec.gpus, ask));
@@ -61,11 +60,11 @@ impl Placement for Yarn {
 #[cfg(test)]
 mod tests {
     use dovetail_engine::{Clock, Engine, Policy};
-    use dovetail_model::{ClusterSpec, Command, Event, JobId, JobSpec, Time};
+    use dovetail_model::{ClusterSpec, Command, Event, JobKey, JobSpec, Time};
 
     use crate::{Overrides, build};
 
-    /// The nodes each of these jobs gets on two nodes of eight, none where it waits.
+    /// The nodes that each of these jobs gets on three nodes of eight GPUs; none if it waits.
     fn nodes(widths: &[u32]) -> Vec<Vec<(u32, u32)>> {
         let over = Overrides {
             placement: Some("yarn".to_owned()),
@@ -74,7 +73,10 @@ mod tests {
         let (policy, _): (Policy, _) = build("fifo-backfill", &over).unwrap();
         let mut engine = Engine::with_cluster(policy, Clock::Events, &ClusterSpec::uniform(3, 8));
         for (i, gpus) in widths.iter().enumerate() {
-            engine.handle(Time::ZERO, Event::Submitted(JobSpec::new(JobId(i as u32), *gpus)));
+            engine.handle(
+                Time::ZERO,
+                Event::Submitted(JobSpec::new(JobKey(i as u32), *gpus)),
+            );
         }
         let mut got = vec![Vec::new(); widths.len()];
         while let Some(command) = engine.poll() {

@@ -1,23 +1,23 @@
-//! Greedy: every job gets what makes it fastest, or waits for it.
+//! Greedy: every job gets its ideal share, or waits for it.
 
-use dovetail_engine::{Ask, Cluster, Job, Knowledge, Part, Sizing};
+use dovetail_engine::{Ask, Cluster, Job, Part, Sizing};
 
 use super::share::{ask_for, ideal};
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
     name: "greedy",
-    what: "every job gets the CPU and memory that make it fastest, and waits where they are not there",
+    what: "every job gets the CPU and memory that make it fastest, and waits until they are free",
     source: "Synergy (OSDI'22), Synergy-GREEDY",
-    key: "the least share with top speed; no more than one node has",
-    knowledge: Knowledge::None,
+    key: "the smallest share with top speed; no more than one node has",
+    companions: &[],
     knobs: &[],
     build: |_| Ok(Box::new(Greedy)),
 };
 
-/// What makes it fastest, or nothing.
+/// The ideal share or nothing.
 #[derive(Debug, Clone)]
-pub struct Greedy;
+struct Greedy;
 
 impl Part for Greedy {
     fn name(&self) -> String {

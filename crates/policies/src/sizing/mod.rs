@@ -1,4 +1,4 @@
-//! How wide a job runs, and how much CPU and memory it gets.
+//! How many GPUs, and how much CPU and memory a job gets.
 
 mod elastic;
 mod greedy;
@@ -11,17 +11,9 @@ mod tune;
 
 use dovetail_engine::Sizing;
 
-pub use elastic::Elastic;
-pub use greedy::Greedy;
-pub use opt::Opt;
-pub use optimus::Optimus;
-pub use proportional::Proportional;
-pub use rigid::Rigid;
-pub use tune::Tune;
-
 use crate::registry::Entry;
 
-/// All of them.
+/// All sizings.
 pub const ALL: &[Entry<dyn Sizing>] = &[
     rigid::ENTRY,
     elastic::ENTRY,

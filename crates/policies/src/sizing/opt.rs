@@ -7,15 +7,15 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Ask, Cluster, Guest, Job, Knowledge, NodeState, Part, Sizing};
-use dovetail_model::run::Solved;
+use dovetail_engine::{Ask, Cluster, Job, NodeFilling, NodeJob, NodeState, Part, Sizing};
+use dovetail_model::run::SolverStats;
 use dovetail_model::{JobSpec, Sensitivity, Share};
 pub use dovetail_solve::choice::BUDGET;
 use dovetail_solve::choice::{Choice, Kind, Point, choose};
 
 use super::share::{ENOUGH, ask_for, enough, floor, percent};
 use crate::knobs::Knob;
-use crate::registry::Entry;
+use crate::registry::{self, Entry};
 
 /// Points between the measured ones are a whole CPU apart.
 const CORE_MILLI: u32 = 1000;
@@ -27,7 +27,7 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
     what: "as tune, but on every node the rest is shared out so that the sum of speeds is largest; exact",
     source: "Synergy (OSDI'22), Synergy-OPT, node by node",
     key: "largest sum of speeds, each times its GPUs",
-    knowledge: Knowledge::None,
+    companions: &[(registry::Kind::Placement, "complement")],
     knobs: &[
         Knob {
             name: "weight",
@@ -45,13 +45,13 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
         let weight = match knobs.text("weight") {
             "gpus" => Weight::Gpus,
             "jobs" => Weight::Jobs,
-            _ => return Err(knobs.bad("weight", "gpus or jobs")),
+            _ => return Err(knobs.invalid("weight", "gpus or jobs")),
         };
         Ok(Box::new(Opt {
             weight,
             budget: knobs.get("budget", "a number of partial answers")?,
             enough: percent(knobs)?,
-            solved: Solved::default(),
+            solved: SolverStats::default(),
             name: knobs.name(),
         }))
     },
@@ -77,11 +77,11 @@ impl Weight {
 
 /// Floors for all, the rest in the best way.
 #[derive(Debug, Clone)]
-pub struct Opt {
+struct Opt {
     weight: Weight,
     budget: usize,
     enough: u32,
-    solved: Solved,
+    solved: SolverStats,
     name: String,
 }
 
@@ -100,23 +100,25 @@ impl Sizing for Opt {
         true
     }
 
-    fn solved(&self) -> Solved {
+    fn solver_stats(&self) -> SolverStats {
         self.solved
     }
 
-    fn fills(&self) -> bool {
-        true
+    fn filling(&mut self) -> Option<&mut dyn NodeFilling> {
+        Some(self)
     }
+}
 
-    fn enough_first(&self) -> bool {
+impl NodeFilling for Opt {
+    fn starts_with_headroom_first(&self) -> bool {
         self.enough > 0
     }
 
-    fn enough(&self, job: &Job, cluster: &Cluster) -> Option<Share> {
+    fn headroom(&self, job: &Job, cluster: &Cluster) -> Option<Share> {
         enough(&job.spec, cluster, self.enough)
     }
 
-    fn fill(&mut self, node: &NodeState, left: Share, guests: &[Guest<'_>]) -> Vec<Share> {
+    fn fill(&mut self, node: &NodeState, left: Share, guests: &[NodeJob<'_>]) -> Vec<Share> {
         let fair = node.spec.proportional();
         let mut rest = left;
         let mut seats: Vec<Seat> = guests.iter().map(|g| Seat::new(g, fair, &mut rest)).collect();
@@ -154,9 +156,9 @@ struct Seat {
 
 impl Seat {
     /// With its floor on this node, or what another of its nodes leaves it to, as far as there is enough.
-    fn new(guest: &Guest<'_>, fair: Share, rest: &mut Share) -> Self {
+    fn new(guest: &NodeJob<'_>, fair: Share, rest: &mut Share) -> Self {
         let promised = guest.promised.over(guest.gpus);
-        let wanted = guest.bound.unwrap_or_else(|| floor(&guest.job.spec, fair));
+        let wanted = guest.cap.unwrap_or_else(|| floor(&guest.job.spec, fair));
         let more = wanted.at_least(promised).minus(promised);
         let each = if rest.covers(more.times(guest.gpus)) {
             *rest = rest.minus(more.times(guest.gpus));
@@ -174,7 +176,7 @@ impl Seat {
     /// What it could have, as it is now first, each with what that takes of the rest and brings.
     fn options(
         &self,
-        guest: &Guest<'_>,
+        guest: &NodeJob<'_>,
         node: &NodeState,
         rest: Share,
         weight: Weight,
@@ -184,7 +186,7 @@ impl Seat {
             .spec
             .sensitivity
             .as_deref()
-            .filter(|_| guest.bound.is_none());
+            .filter(|_| guest.cap.is_none());
         let gain = |share| curve.map_or(0, |c| u64::from(c.rate(share).0) * weight.of(self.gpus));
         let now = Point {
             weight: [0; 2],

@@ -1,27 +1,27 @@
 //! Optimus: one more GPU at a time to the job whose remaining time it shortens most.
 //!
-//! Every job in line first gets the least it can run on. Then, while GPUs are left, the next one goes to the job with
-//! the largest drop in remaining time by its speed-up curve: left(w) − left(w + 1).
+//! Every job first gets its minimum, in queue order. Then, while GPUs are left, the next one goes to the job with the
+//! largest decrease in remaining time by its speed-up curve: left(w) − left(w + 1).
 
 use std::collections::BinaryHeap;
 
-use dovetail_engine::{Job, Knowledge, Part, Sizing};
+use dovetail_engine::{Feature, Job, Knowledge, Part, Sizing, Widths};
 use dovetail_model::{JobSpec, Time, Work};
 
 use super::elastic::{floor, is_settled, settled_until};
 use crate::knobs::Knob;
-use crate::registry::Entry;
+use crate::registry::{Entry, Kind};
 
 pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
     name: "optimus",
     what: "one more GPU at a time to the job whose remaining time it shortens most, by its speed-up curve",
-    source: "Optimus (EuroSys'18); needs discipline replan",
+    source: "Optimus (EuroSys'18)",
     key: "largest left(w) − left(w+1) first",
-    knowledge: Knowledge::Estimate,
+    companions: &[(Kind::Discipline, "replan")],
     knobs: &[Knob {
         name: "interval",
         default: "10m",
-        what: "a running job keeps its size for so long; a span",
+        what: "how long a running job keeps its size after each change; a span",
     }],
     build: |knobs| {
         Ok(Box::new(Optimus {
@@ -31,9 +31,9 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
     },
 };
 
-/// Optimus' marginal gains.
+/// Sizes by marginal gains.
 #[derive(Debug, Clone)]
-pub struct Optimus {
+struct Optimus {
     interval: Time,
     name: String,
 }
@@ -42,17 +42,25 @@ impl Part for Optimus {
     fn name(&self) -> String {
         self.name.clone()
     }
+
+    fn knowledge(&self) -> Knowledge {
+        Knowledge::Estimate
+    }
+
+    fn requires(&self) -> &'static [Feature] {
+        &[Feature::JointPlanning]
+    }
 }
 
 impl Sizing for Optimus {
-    fn least(&self, job: &JobSpec) -> u32 {
+    fn min_gpus(&self, job: &JobSpec) -> u32 {
         job.min_gpus
     }
 
-    fn widths(&mut self, line: &[&Job], gpus: u32, now: Time) -> Option<Vec<u32>> {
+    fn widths(&mut self, queue: &[&Job], gpus: u32, now: Time) -> Option<Widths> {
         let mut left = gpus;
-        let mut widths = floor(line, &mut left, now, self.interval);
-        let mut gains: BinaryHeap<(i64, std::cmp::Reverse<usize>)> = line
+        let mut widths = floor(queue, &mut left, now, self.interval);
+        let mut gains: BinaryHeap<(i64, std::cmp::Reverse<usize>)> = queue
             .iter()
             .enumerate()
             .filter(|(i, job)| widths[*i] > 0 && !is_settled(job, now, self.interval))
@@ -64,19 +72,18 @@ impl Sizing for Optimus {
             };
             widths[i] += 1;
             left -= 1;
-            if let Some(next) = gain(line[i], widths[i], now) {
+            if let Some(next) = gain(queue[i], widths[i], now) {
                 gains.push((next, std::cmp::Reverse(i)));
             }
         }
-        Some(widths)
-    }
-
-    fn changes_at(&self, line: &[&Job], now: Time) -> Option<Time> {
-        settled_until(line, now, self.interval)
+        Some(Widths {
+            gpus: widths,
+            valid_until: settled_until(queue, now, self.interval),
+        })
     }
 }
 
-/// How much sooner the job would be done with one more GPU; none if it cannot use one, or nothing is known of it.
+/// How much sooner the job would finish with one more GPU; `None` if it cannot use one, or its length is unknown.
 fn gain(job: &Job, width: u32, now: Time) -> Option<i64> {
     if width >= job.spec.max_gpus {
         return None;

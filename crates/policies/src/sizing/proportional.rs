@@ -1,6 +1,6 @@
 //! Proportional: CPU and memory in proportion to GPUs, whatever the job can use.
 
-use dovetail_engine::{Ask, Cluster, Guest, Job, Knowledge, NodeState, Part, Sizing};
+use dovetail_engine::{Ask, Cluster, Job, NodeFilling, NodeJob, NodeState, Part, Sizing};
 use dovetail_model::Share;
 
 use super::share::ask_for;
@@ -10,15 +10,15 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
     name: "proportional",
     what: "CPU and memory in proportion to GPUs",
     source: "the usual rule; baseline of Synergy (OSDI'22)",
-    key: "GPUs held ÷ GPUs of the node, of its CPU and of its memory",
-    knowledge: Knowledge::None,
+    key: "(GPUs held ÷ GPUs of the node) × its CPU and memory",
+    companions: &[],
     knobs: &[],
     build: |_| Ok(Box::new(Proportional)),
 };
 
 /// In proportion to GPUs.
 #[derive(Debug, Clone)]
-pub struct Proportional;
+struct Proportional;
 
 impl Part for Proportional {
     fn name(&self) -> String {
@@ -35,11 +35,13 @@ impl Sizing for Proportional {
         true
     }
 
-    fn fills(&self) -> bool {
-        true
+    fn filling(&mut self) -> Option<&mut dyn NodeFilling> {
+        Some(self)
     }
+}
 
-    fn fill(&mut self, node: &NodeState, _left: Share, guests: &[Guest<'_>]) -> Vec<Share> {
+impl NodeFilling for Proportional {
+    fn fill(&mut self, node: &NodeState, _left: Share, guests: &[NodeJob<'_>]) -> Vec<Share> {
         let fair = node.spec.proportional();
         guests.iter().map(|g| fair.times(g.gpus)).collect()
     }

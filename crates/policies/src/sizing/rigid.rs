@@ -1,6 +1,6 @@
-//! Rigid: as many GPUs as were asked for.
+//! Rigid: exactly what was asked for.
 
-use dovetail_engine::{Knowledge, Part, Sizing};
+use dovetail_engine::{Part, Sizing};
 
 use crate::registry::Entry;
 
@@ -9,14 +9,14 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
     what: "every job gets exactly the GPUs, CPU and memory it asked for",
     source: "rule",
     key: "GPUs asked for",
-    knowledge: Knowledge::None,
+    companions: &[],
     knobs: &[],
     build: |_| Ok(Box::new(Rigid)),
 };
 
 /// No elasticity.
 #[derive(Debug, Clone)]
-pub struct Rigid;
+struct Rigid;
 
 impl Part for Rigid {
     fn name(&self) -> String {

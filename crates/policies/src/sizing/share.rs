@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use dovetail_engine::{Ask, Cluster, Job};
 use dovetail_model::{JobSpec, Rate, Share};
 
-use crate::knobs::{Knob, Knobs, PolicyError};
+use crate::error::PolicyError;
+use crate::knobs::{Knob, Knobs};
 
 /// The ask of a job with this share beside each GPU.
 pub(super) fn ask_for(job: &Job, share: Share) -> Ask {
@@ -88,7 +89,7 @@ pub(super) const ENOUGH: Knob = Knob {
 pub(super) fn percent(knobs: &Knobs) -> Result<u32, PolicyError> {
     let percent = knobs.get(ENOUGH.name, "a percentage, 0 to 100")?;
     if percent > 100 {
-        return Err(knobs.bad(ENOUGH.name, "a percentage, 0 to 100"));
+        return Err(knobs.invalid(ENOUGH.name, "a percentage, 0 to 100"));
     }
     Ok(percent)
 }

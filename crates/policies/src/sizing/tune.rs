@@ -9,19 +9,19 @@
 //! all they can use beside the wishes of the others, as under `greedy`; then whoever fits with his floor, on GPUs that
 //! `greedy` would leave idle.
 
-use dovetail_engine::{Ask, Cluster, Guest, Job, Knowledge, NodeState, Part, Sizing};
+use dovetail_engine::{Ask, Cluster, Job, NodeFilling, NodeJob, NodeState, Part, Sizing};
 use dovetail_model::{Rate, Sensitivity, Share};
 
 use super::share::{ENOUGH, Floors, ask_for, enough, floor, percent};
 use crate::knobs::Knob;
-use crate::registry::Entry;
+use crate::registry::{Entry, Kind};
 
 pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
     name: "tune",
     what: "no job is slower than with its proportional share of CPU and memory; the rest goes where it speeds up most",
     source: "Synergy (OSDI'22), Synergy-TUNE, along the whole curve",
     key: "floors first, then the largest gain in speed for the part of the rest it takes",
-    knowledge: Knowledge::None,
+    companions: &[(Kind::Placement, "complement")],
     knobs: &[
         Knob {
             name: "by",
@@ -35,7 +35,7 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
         let soonest = match knobs.text("by") {
             "speed" => false,
             "soonest" => true,
-            _ => return Err(knobs.bad("by", "speed or soonest")),
+            _ => return Err(knobs.invalid("by", "speed or soonest")),
         };
         Ok(Box::new(Tune {
             soonest,
@@ -48,7 +48,7 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
 
 /// Floors for all, the rest by gain.
 #[derive(Debug, Clone)]
-pub struct Tune {
+struct Tune {
     soonest: bool,
     enough: u32,
     floors: Floors,
@@ -70,19 +70,21 @@ impl Sizing for Tune {
         true
     }
 
-    fn fills(&self) -> bool {
-        true
+    fn filling(&mut self) -> Option<&mut dyn NodeFilling> {
+        Some(self)
     }
+}
 
-    fn enough_first(&self) -> bool {
+impl NodeFilling for Tune {
+    fn starts_with_headroom_first(&self) -> bool {
         self.enough > 0
     }
 
-    fn enough(&self, job: &Job, cluster: &Cluster) -> Option<Share> {
+    fn headroom(&self, job: &Job, cluster: &Cluster) -> Option<Share> {
         enough(&job.spec, cluster, self.enough)
     }
 
-    fn fill(&mut self, node: &NodeState, left: Share, guests: &[Guest<'_>]) -> Vec<Share> {
+    fn fill(&mut self, node: &NodeState, left: Share, guests: &[NodeJob<'_>]) -> Vec<Share> {
         let fair = node.spec.proportional();
         let mut rest = left;
         let mut runners: Vec<Runner<'_>> = guests
@@ -117,19 +119,19 @@ struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     /// With its floor on this node, which may be more than it was promised: nodes may have more than the least.
-    fn at_floor(guest: &Guest<'a>, floor: Share, rest: &mut Share, soonest: bool) -> Self {
+    fn at_floor(guest: &NodeJob<'a>, floor: Share, rest: &mut Share, soonest: bool) -> Self {
         let curve = guest.job.spec.sensitivity.as_deref();
         let promised = guest.promised.over(guest.gpus);
         let odd = guest.promised.minus(promised.times(guest.gpus));
         let mut runner = Self {
-            curve: curve.filter(|_| guest.bound.is_none()),
+            curve: curve.filter(|_| guest.cap.is_none()),
             gpus: guest.gpus,
             share: promised,
             odd,
             weight: f64::from(guest.gpus) * if soonest { soon(guest.job) } else { 1.0 },
             rate: curve.map_or(Rate::FULL, |c| c.rate(promised)),
         };
-        let wanted = guest.bound.unwrap_or(floor).at_least(promised);
+        let wanted = guest.cap.unwrap_or(floor).at_least(promised);
         if wanted != promised && rest.covers(wanted.minus(promised).times(guest.gpus)) {
             runner.rate = curve.map_or(Rate::FULL, |c| c.rate(wanted));
             runner.take(wanted, rest);

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::cell_home::{Home, Leaves, leaves_of};
 use super::cells::{VirtualClusters, borrows};
 use dovetail_cells::{
-    Cells, ChainId, Denied, GroupId, LeafType, MachineId, MachineSet, Outcome, Pod, Request, SlotId, Target,
-    Terms, VcId, Wait,
+    Cells, ChainId, GroupId, LeafType, MachineId, MachineSet, Outcome, PlacementError, PlacementOptions, Pod,
+    Request, SlotId, Target, VcId, WaitReason,
 };
 use dovetail_engine::{Ask, Cluster};
-use dovetail_model::{Allocation, FenceId, GpuSet, GpuTypeId, JobId, JobSpec, NodeId, NodeShare, TenantId};
+use dovetail_model::{
+    Allocation, GpuSet, GpuTypeId, JobKey, JobSpec, NodeConstraintId, NodeId, NodeShare, TenantId,
+};
 
 /// Ways to cut GPUs into pods that are tried.
 const CUTS: usize = 64;
@@ -21,9 +23,9 @@ pub(super) enum Found {
     /// There would be one without these groups, which only borrow.
     Lent(Vec<GroupId>),
     /// There is none.
-    Nothing(Option<Denied>),
+    Nothing(Option<PlacementError>),
     /// There is room in the virtual cluster, but no healthy machine for it.
-    NoMachine(Option<Denied>),
+    NoMachine(Option<PlacementError>),
 }
 
 /// Inside a virtual cluster the order decides, so the cells know guaranteed jobs and borrowers only.
@@ -32,15 +34,15 @@ pub(super) fn priority(job: &JobSpec) -> i16 {
 }
 
 /// The first request that can be met, or who would have to go, or why none can.
-pub(super) fn find(cells: &mut Cells, requests: &[Request], terms: &Terms<'_>) -> Found {
+pub(super) fn find(cells: &mut Cells, requests: &[Request], terms: &PlacementOptions<'_>) -> Found {
     let (mut lent, mut why, mut lacks_machines) = (None, None, false);
     for request in requests {
-        let attempt = cells.attempt(request, terms);
+        let attempt = cells.try_place(request, terms);
         lacks_machines |= matches!(
             attempt,
-            Err(Denied::Waits(
-                Wait::NoHealthyCell { .. }
-                    | Wait::NoRoom {
+            Err(PlacementError::Wait(
+                WaitReason::NoHealthyCell { .. }
+                    | WaitReason::NoRoom {
                         borrower: false,
                         unusable: 1..,
                         ..
@@ -53,7 +55,9 @@ pub(super) fn find(cells: &mut Cells, requests: &[Request], terms: &Terms<'_>) -
                 Outcome::Preempting { victims } => drop(lent.get_or_insert_with(|| victims.clone())),
             },
             // That there is no room says more than that it owns nothing of the kind.
-            Err(denied @ Denied::Waits(_)) if !matches!(why, Some(Denied::Waits(_))) => why = Some(denied),
+            Err(denied @ PlacementError::Wait(_)) if !matches!(why, Some(PlacementError::Wait(_))) => {
+                why = Some(denied)
+            }
             Err(denied) => why = why.or(Some(denied)),
         }
     }
@@ -89,7 +93,7 @@ impl VirtualClusters {
         let mut ask = |target: Target, kind: LeafType, size: u32| {
             let mut request = Request::gang(u64::from(job.id.0), vc, priority(job), kind, gpus / size, size);
             request.user = self.user(job, vc);
-            let part = &mut request.parts[0];
+            let part = &mut request.pod_sets[0];
             part.target = target;
             let rest = gpus % size;
             part.pods.extend((rest > 0).then_some(rest));
@@ -113,13 +117,16 @@ impl VirtualClusters {
     }
 
     /// The jobs of a group.
-    pub(super) fn jobs_of(&self, id: GroupId) -> impl Iterator<Item = JobId> {
+    pub(super) fn jobs_of(&self, id: GroupId) -> impl Iterator<Item = JobKey> {
         self.members.get(&id).into_iter().flatten().copied()
     }
 
     /// Machines that take new jobs, of those that may take this one; none if all do that are up.
-    pub(super) fn open_machines(&self, fence: Option<(FenceId, &Cluster)>) -> Option<MachineSet> {
-        if self.draining.is_empty() && fence.is_none() {
+    pub(super) fn open_machines(
+        &self,
+        constraint: Option<(NodeConstraintId, &Cluster)>,
+    ) -> Option<MachineSet> {
+        if self.draining.is_empty() && constraint.is_none() {
             return None;
         }
         let closed: BTreeSet<MachineId> = self
@@ -128,9 +135,10 @@ impl VirtualClusters {
             .filter_map(|n| self.map.machine(*n))
             .collect();
         let admits = |node: &NodeId| {
-            let node =
-                |cluster: &'_ Cluster, fence| cluster.node(*node).is_none_or(|n| n.admits(Some(fence)));
-            fence.is_none_or(|(fence, cluster)| node(cluster, fence))
+            let node = |cluster: &'_ Cluster, constraint| {
+                cluster.node(*node).is_none_or(|n| n.admits(Some(constraint)))
+            };
+            constraint.is_none_or(|(constraint, cluster)| node(cluster, constraint))
         };
         let mut open = MachineSet::new(self.map.layout.machines.len());
         let all = (0..self.map.layout.machines.len() as u32).map(MachineId);
@@ -182,7 +190,7 @@ impl VirtualClusters {
     }
 
     /// Where the job is to be or was in this decision, if that is on these leaves.
-    fn home(&self, job: JobId, leaves: &Leaves) -> Option<&Home> {
+    fn home(&self, job: JobKey, leaves: &Leaves) -> Option<&Home> {
         let known = [self.homes.get(&job), self.origins.get(&job)];
         known
             .into_iter()
@@ -192,14 +200,14 @@ impl VirtualClusters {
 
     /// Whether the job may go back to these GPUs, as far as its own virtual cluster is concerned: nobody took its slots
     /// elsewhere.
-    pub(super) fn may_go_back(&self, job: JobId, allocation: &Allocation) -> bool {
+    pub(super) fn may_go_back(&self, job: JobKey, allocation: &Allocation) -> bool {
         let leaves = self.leaves(allocation).unwrap_or_default();
         self.home(job, &leaves)
             .is_none_or(|home| home.is_open(&self.cells))
     }
 
     /// The slots the job was in when this decision began: it had better stay there.
-    pub(super) fn old_slots(&self, job: JobId) -> Vec<SlotId> {
+    pub(super) fn old_slots(&self, job: JobKey) -> Vec<SlotId> {
         self.origins.get(&job).map_or_else(Vec::new, Home::slots)
     }
 
@@ -210,8 +218,8 @@ impl VirtualClusters {
         let mut request = Request::gang(u64::from(job.id.0), vc, priority(job), LeafType(0), 1, 1);
         request.user = self.user(job, vc);
         if let Some(home) = self.home(job.id, &leaves).cloned() {
-            request.parts[0].pods = home.pods.iter().map(|p| p.size).collect();
-            if let Some(id) = self.cells.occupy_in(&request, &home.pods, &home.slots) {
+            request.pod_sets[0].pods = home.pods.iter().map(|p| p.size).collect();
+            if let Some(id) = self.cells.occupy_in_slots(&request, &home.pods, &home.slots) {
                 return Some(id);
             }
         }
@@ -237,7 +245,7 @@ impl VirtualClusters {
         let cuts = (1..=levels).flat_map(|down| (0..machines).rev().map(move |whole| (down, whole)));
         for (down, whole) in std::iter::once((0, machines)).chain(cuts).take(CUTS) {
             let pods = self.cut(&leaves, down, whole);
-            request.parts[0].pods = pods.iter().map(|p| p.size).collect();
+            request.pod_sets[0].pods = pods.iter().map(|p| p.size).collect();
             if let Some(id) = self.cells.occupy(&request, &pods) {
                 return Some(id);
             }
@@ -270,7 +278,7 @@ impl VirtualClusters {
     }
 
     /// Writes down that the job is in a group.
-    pub(super) fn enter(&mut self, job: JobId, id: GroupId) {
+    pub(super) fn enter(&mut self, job: JobKey, id: GroupId) {
         self.groups.insert(job, id);
         self.members.entry(id).or_default().push(job);
         let first = self
@@ -281,7 +289,7 @@ impl VirtualClusters {
     }
 
     /// Takes the job out of its group; the last one to go gives the leaves back.
-    pub(super) fn leave(&mut self, job: JobId) {
+    pub(super) fn leave(&mut self, job: JobKey) {
         let Some(id) = self.groups.remove(&job) else {
             return;
         };
@@ -301,7 +309,7 @@ impl VirtualClusters {
 
     /// Gives downgraded jobs their place in their virtual cluster back, where it has room for them again. They are not
     /// moved.
-    pub(super) fn promote(&mut self) -> Vec<JobId> {
+    pub(super) fn promote(&mut self) -> Vec<JobKey> {
         let mut promoted = Vec::new();
         for job in self.downgraded.keys().copied().collect::<Vec<_>>() {
             let spec = self.downgraded[&job].clone();
@@ -314,11 +322,11 @@ impl VirtualClusters {
             let pods: Vec<Pod> = group.pods.clone();
             let mut request = Request::gang(u64::from(job.0), vc, priority(&spec), LeafType(0), 1, 1);
             request.user = self.user(&spec, vc);
-            request.parts[0].pods = pods.iter().map(|p| p.size).collect();
-            if self.cells.within_limit(&request).is_err() {
+            request.pod_sets[0].pods = pods.iter().map(|p| p.size).collect();
+            if self.cells.check_user_limit(&request).is_err() {
                 continue;
             }
-            let mark = self.cells.checkpoint();
+            let mark = self.cells.savepoint();
             self.cells.release(id);
             match self.cells.occupy(&request, &pods) {
                 None => self.cells.rollback(mark),
@@ -331,7 +339,7 @@ impl VirtualClusters {
                     promoted.push(job);
                 }
             }
-            self.cells.seal();
+            self.cells.commit_all();
         }
         promoted
     }

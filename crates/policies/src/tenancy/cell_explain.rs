@@ -1,8 +1,8 @@
 //! Why a job waits for cells: what its tenant owns, who holds it, and what would let the job start.
 
-use dovetail_cells::{Explanation, GroupId, Remedy, Terms, Wait};
+use dovetail_cells::{Explanation, GroupId, PlacementOptions, Remedy, WaitReason};
 use dovetail_engine::{Ask, Job};
-use dovetail_model::{Change, JobId, Reason};
+use dovetail_model::{Change, JobKey, Reason};
 
 use super::cells::{VirtualClusters, borrows};
 
@@ -14,9 +14,9 @@ impl VirtualClusters {
     pub(super) fn why(&self, job: &Job, ask: &Ask) -> Vec<Reason> {
         let requests = self.requests(&job.spec, ask.gpus, ask.gpu_type);
         let open = self.open_machines(None);
-        let terms = Terms {
+        let terms = PlacementOptions {
             machines: open.as_ref(),
-            ..Terms::default()
+            ..PlacementOptions::default()
         };
         let found = requests.iter().find_map(|r| self.cells.explain(r, &terms));
         found.map_or_else(Vec::new, |e| self.reasons(job, &e))
@@ -24,7 +24,7 @@ impl VirtualClusters {
 
     fn reasons(&self, job: &Job, explanation: &Explanation) -> Vec<Reason> {
         let change = Reason::WouldStart(self.change(&explanation.remedy));
-        if matches!(explanation.wait, Wait::UserLimit { .. }) {
+        if matches!(explanation.wait, WaitReason::UserLimit { .. }) {
             return vec![change];
         }
         let mut reasons = Vec::new();
@@ -36,10 +36,12 @@ impl VirtualClusters {
                 free: level.free,
                 bad: level.bad,
                 doomed: level.doomed,
+                left_in_cluster: None,
+                bad_in_cluster: 0,
             });
             reasons.extend(owned);
         }
-        let holders: Vec<(JobId, u32)> = explanation
+        let holders: Vec<(JobKey, u32)> = explanation
             .holders
             .iter()
             .flat_map(|h| self.jobs_of(h.group).map(|job| (job, h.leaves)))

@@ -9,7 +9,7 @@ use dovetail_model::ids::IdVec;
 use dovetail_model::{ClusterSpec, GpuTypeId, NodeId, NodeSpec, TenantId};
 
 use super::cells::Slots;
-use crate::knobs::PolicyError;
+use crate::error::PolicyError;
 
 /// What the cells call the things the engine knows.
 #[derive(Debug, Clone)]
@@ -107,10 +107,10 @@ impl CellMap {
                     map.nodes.insert((chain, cell), id);
                     map.by_machine[machine.index()].push(id);
                 }
-                Err(what) => {
+                Err(mismatch) => {
                     left_out.get_or_insert(PolicyError::NotInCells {
                         node: node.name.clone(),
-                        what,
+                        mismatch,
                     });
                 }
             }

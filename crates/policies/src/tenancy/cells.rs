@@ -7,10 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dovetail_cells::{Cells, ChainId, Denied, GroupId, MachineId, Terms, Wait};
-use dovetail_engine::{Ask, Cluster, Job, Knowledge, NodeState, Part, Placement, Tenancy};
+use dovetail_cells::{Cells, ChainId, GroupId, MachineId, PlacementError, PlacementOptions, WaitReason};
+use dovetail_engine::{
+    Ask, CheckError, Cluster, Feature, Job, JobClass, LoadError, NodeState, Part, Placement, Tenancy,
+    TenancyLedger, TenantAccounts,
+};
 use dovetail_model::ids::IdVec;
-use dovetail_model::{Allocation, JobId, JobSpec, NodeId, Reason};
+use dovetail_model::{Allocation, JobKey, JobSpec, NodeId, Reason};
 use serde_json::Value;
 
 use super::cell_books::{Found, find};
@@ -24,13 +27,13 @@ pub(super) const ENTRY: Entry<dyn Tenancy> = Entry {
     what: "each tenant owns cells, parts of the cluster with a shape; jobs of negative priority borrow what is idle and give way",
     source: "HiveD (OSDI'20)",
     key: "guaranteed jobs in the tenant's cells, then borrowers",
-    knowledge: Knowledge::None,
+    companions: &[],
     knobs: &[Knob {
         name: "FILE",
         default: "",
         what: "HiveD's configuration; tenants are its virtual clusters",
     }],
-    build: |knobs| Err(knobs.bad("FILE", "the name of a file, such as cells:cluster.yaml")),
+    build: |knobs| Err(knobs.invalid("FILE", "the name of a file, such as cells:cluster.yaml")),
 };
 
 /// Virtual clusters that own cells.
@@ -43,24 +46,24 @@ pub struct VirtualClusters {
     empty: Cells,
     /// Users by id, as the cells number them.
     pub(super) users: Vec<Option<u32>>,
-    pub(super) groups: BTreeMap<JobId, GroupId>,
-    pub(super) members: BTreeMap<GroupId, Vec<JobId>>,
+    pub(super) groups: BTreeMap<JobKey, GroupId>,
+    pub(super) members: BTreeMap<GroupId, Vec<JobKey>>,
     /// Groups by the first of their leaves.
     pub(super) first_leaves: BTreeMap<(ChainId, u32), GroupId>,
     /// Jobs whose GPUs are in no cell.
-    strays: BTreeSet<JobId>,
+    strays: BTreeSet<JobKey>,
     /// Jobs that only borrow although they are guaranteed, since what their tenants own has changed.
-    pub(super) downgraded: BTreeMap<JobId, JobSpec>,
+    pub(super) downgraded: BTreeMap<JobKey, JobSpec>,
     /// Where jobs that were placed or thrown out in this decision belong in their virtual clusters.
-    pub(super) homes: BTreeMap<JobId, Home>,
+    pub(super) homes: BTreeMap<JobKey, Home>,
     /// Where jobs that were thrown out in this decision were when it began.
-    pub(super) origins: BTreeMap<JobId, Home>,
+    pub(super) origins: BTreeMap<JobKey, Home>,
     /// Downgraded jobs that were thrown out in this decision, and the leaves they had.
-    lent_before: BTreeMap<JobId, Leaves>,
+    lent_before: BTreeMap<JobKey, Leaves>,
     /// Who has to go for the job that was asked for last.
-    wanted: Option<(JobId, BTreeSet<JobId>)>,
+    wanted: Option<(JobKey, BTreeSet<JobKey>)>,
     /// The job that was asked for last, if its user holds too much.
-    over_limit: Option<JobId>,
+    over_limit: Option<JobKey>,
     /// Whether anyone was short of healthy machines that others may have left since.
     lacks_machines: bool,
     /// Until the first decision jobs are carried over from elsewhere.
@@ -82,7 +85,9 @@ impl VirtualClusters {
         // Who has its place back is decided between decisions, not in the middle of a draft.
         cells.set_repromotion(false);
         let named = map.users.iter().enumerate();
-        let users = named.map(|(i, name)| (i > 0).then(|| cells.user(name))).collect();
+        let users = named
+            .map(|(i, name)| (i > 0).then(|| cells.user_id(name)))
+            .collect();
         Self {
             name,
             empty: cells.clone(),
@@ -122,9 +127,9 @@ impl VirtualClusters {
         self.cells.set_health(machine, healthy);
     }
 
-    fn reason(&self, job: &JobSpec, gpus: u32, denied: Option<&Denied>, lent_to: u32) -> Reason {
+    fn reason(&self, job: &JobSpec, gpus: u32, denied: Option<&PlacementError>, borrowers: u32) -> Reason {
         match denied {
-            Some(Denied::Waits(Wait::UserLimit { limit, held, .. })) => Reason::UserCells {
+            Some(PlacementError::Wait(WaitReason::UserLimit { limit, held, .. })) => Reason::UserCells {
                 user: job.user,
                 asked: gpus,
                 held: *held,
@@ -135,10 +140,11 @@ impl VirtualClusters {
                 borrows: borrows(job),
                 asked: gpus,
                 available: match denied {
-                    Some(Denied::Waits(Wait::NoRoom { available, .. })) => *available,
+                    Some(PlacementError::Wait(WaitReason::NoRoom { available, .. })) => *available,
                     _ => 0,
                 },
-                lent_to,
+                unusable: 0,
+                borrowers,
             },
         }
     }
@@ -149,7 +155,7 @@ impl VirtualClusters {
     }
 
     /// Whether it lost just these leaves in this decision, as one that was downgraded.
-    fn was_lent(&self, job: JobId, allocation: &Allocation) -> bool {
+    fn was_lent(&self, job: JobKey, allocation: &Allocation) -> bool {
         let lent = self.lent_before.get(&job);
         lent.is_some() && lent == self.leaves(allocation).as_ref()
     }
@@ -160,18 +166,22 @@ impl Part for VirtualClusters {
         self.name.clone()
     }
 
+    fn requires(&self) -> &'static [Feature] {
+        &[Feature::TenancyLimits, Feature::WholeGroups]
+    }
+
     fn save(&self) -> Value {
-        let saved = |(job, id): (&JobId, &GroupId)| {
+        let saved = |(job, id): (&JobKey, &GroupId)| {
             let lent = self.downgraded.contains_key(job);
             Some((*job, Home::new(&self.cells, &self.cells.group(*id)?.pods), lent))
         };
-        let all: Vec<(JobId, Home, bool)> = self.groups.iter().filter_map(saved).collect();
+        let all: Vec<(JobKey, Home, bool)> = self.groups.iter().filter_map(saved).collect();
         serde_json::to_value(all).unwrap_or(Value::Null)
     }
 
-    fn load(&mut self, saved: &Value) -> Result<(), String> {
-        let all: Vec<(JobId, Home, bool)> = serde_json::from_value(saved.clone())
-            .map_err(|e| format!("{}: what it saved cannot be read: {e}", self.name))?;
+    fn load(&mut self, saved: &Value) -> Result<(), LoadError> {
+        let all: Vec<(JobKey, Home, bool)> =
+            serde_json::from_value(saved.clone()).map_err(|e| LoadError::new(&*self.name, e))?;
         for (job, home, lent) in all {
             if lent {
                 self.lent_before.insert(job, leaves_of(&home.pods));
@@ -183,6 +193,20 @@ impl Part for VirtualClusters {
 }
 
 impl Tenancy for VirtualClusters {
+    fn has_limits(&self) -> bool {
+        true
+    }
+
+    fn check_feasible(&mut self, job: &JobSpec) -> Result<(), Reason> {
+        let requests = self.requests(job, job.min_gpus, job.gpu_type);
+        match find(&mut self.empty, &requests, &PlacementOptions::default()) {
+            Found::Place(_) | Found::Lent(_) => Ok(()),
+            Found::Nothing(denied) | Found::NoMachine(denied) => {
+                Err(self.reason(job, job.min_gpus, denied.as_ref(), 0))
+            }
+        }
+    }
+
     fn place(
         &mut self,
         job: &Job,
@@ -193,17 +217,21 @@ impl Tenancy for VirtualClusters {
         self.look_at_nodes();
         (self.wanted, self.over_limit) = (None, None);
         let requests = self.requests(&job.spec, ask.gpus, ask.gpu_type);
-        let open = self.open_machines(ask.fence.map(|fence| (fence, cluster)));
+        let open = self.open_machines(ask.constraint.map(|constraint| (constraint, cluster)));
         let slots = self.old_slots(job.spec.id);
-        let terms = Terms {
+        let terms = PlacementOptions {
             machines: open.as_ref(),
             slots: &slots,
-            ..Terms::default()
+            ..PlacementOptions::default()
         };
         let mut found = find(&mut self.cells, &requests, &terms);
         if !slots.is_empty() && matches!(found, Found::Nothing(_) | Found::NoMachine(_)) {
             // Where it was there are no machines for it any more.
-            found = find(&mut self.cells, &requests, &Terms { slots: &[], ..terms });
+            found = find(
+                &mut self.cells,
+                &requests,
+                &PlacementOptions { slots: &[], ..terms },
+            );
         }
         self.lacks_machines |= matches!(found, Found::NoMachine(_));
         match found {
@@ -217,13 +245,13 @@ impl Tenancy for VirtualClusters {
                 Ok(found)
             }
             Found::Lent(groups) => {
-                let victims: BTreeSet<JobId> = groups.iter().flat_map(|id| self.jobs_of(*id)).collect();
-                let lent_to = victims.len() as u32;
+                let victims: BTreeSet<JobKey> = groups.iter().flat_map(|id| self.jobs_of(*id)).collect();
+                let borrowers = victims.len() as u32;
                 self.wanted = Some((job.spec.id, victims));
-                Err(self.reason(&job.spec, ask.gpus, None, lent_to))
+                Err(self.reason(&job.spec, ask.gpus, None, borrowers))
             }
             Found::Nothing(denied) | Found::NoMachine(denied) => {
-                if matches!(denied, Some(Denied::Waits(Wait::UserLimit { .. }))) {
+                if matches!(denied, Some(PlacementError::Wait(WaitReason::UserLimit { .. }))) {
                     self.over_limit = Some(job.spec.id);
                 }
                 Err(self.reason(&job.spec, ask.gpus, denied.as_ref(), 0))
@@ -231,31 +259,9 @@ impl Tenancy for VirtualClusters {
         }
     }
 
-    fn limits(&self) -> bool {
-        true
-    }
-
-    fn ever(&mut self, job: &JobSpec) -> Result<(), Reason> {
-        let requests = self.requests(job, job.min_gpus, job.gpu_type);
-        match find(&mut self.empty, &requests, &Terms::default()) {
-            Found::Place(_) | Found::Lent(_) => Ok(()),
-            Found::Nothing(denied) | Found::NoMachine(denied) => {
-                Err(self.reason(job, job.min_gpus, denied.as_ref(), 0))
-            }
-        }
-    }
-
-    fn explain(&self, job: &Job, ask: &Ask) -> Vec<Reason> {
-        self.why(job, ask)
-    }
-
-    fn class(&self, job: &JobSpec) -> u8 {
-        u8::from(self.gives_way(job))
-    }
-
     fn may_use(&mut self, job: &Job, allocation: &Allocation) -> bool {
         let lent = self.was_lent(job.spec.id, allocation);
-        let mark = self.cells.checkpoint();
+        let mark = self.cells.savepoint();
         let spec = &job.spec;
         let fits = match lent {
             true => self.lend(spec, allocation).is_some(),
@@ -263,31 +269,13 @@ impl Tenancy for VirtualClusters {
                 let requests = self.requests(spec, allocation.gpus(), None);
                 let allowed = requests
                     .first()
-                    .is_none_or(|r| self.cells.within_limit(r).is_ok());
+                    .is_none_or(|r| self.cells.check_user_limit(r).is_ok());
                 allowed && self.may_go_back(spec.id, allocation) && self.occupy(spec, allocation).is_some()
             }
         };
         self.cells.rollback(mark);
-        self.cells.seal();
+        self.cells.commit_all();
         fits
-    }
-
-    fn shape_key(&self, job: &JobSpec) -> u64 {
-        let told_apart = self.vc(job.tenant).is_some_and(|vc| self.map.limits_users(vc));
-        let user = if told_apart { u64::from(job.user.0) + 1 } else { 0 };
-        user << 33 | self.account(job)
-    }
-
-    fn account(&self, job: &JobSpec) -> u64 {
-        u64::from(job.tenant.0) << 1 | u64::from(borrows(job))
-    }
-
-    fn most(&self, job: &JobSpec) -> u32 {
-        match self.vc(job.tenant) {
-            _ if borrows(job) => u32::MAX,
-            Some(vc) => self.map.owned(vc),
-            None => 0,
-        }
     }
 
     /// Borrowers go where the cells say so, and not for one another: one that has to make room for an owner would otherwise
@@ -306,11 +294,44 @@ impl Tenancy for VirtualClusters {
     }
 
     /// With machines down or drained, others of the decision may have bound their cells to what a job cannot use.
-    fn look_again(&mut self) -> bool {
+    fn wants_retry(&mut self) -> bool {
         std::mem::take(&mut self.lacks_machines)
     }
 
-    fn taken(&mut self, job: &JobSpec, allocation: &Allocation) {
+    fn explain(&self, job: &Job, ask: &Ask) -> Vec<Reason> {
+        self.why(job, ask)
+    }
+}
+
+impl TenantAccounts for VirtualClusters {
+    fn class(&self, job: &JobSpec) -> JobClass {
+        match self.gives_way(job) {
+            true => JobClass::Opportunistic,
+            false => JobClass::Guaranteed,
+        }
+    }
+
+    fn shape_key(&self, job: &JobSpec) -> u64 {
+        let told_apart = self.vc(job.tenant).is_some_and(|vc| self.map.limits_users(vc));
+        let user = if told_apart { u64::from(job.user.0) + 1 } else { 0 };
+        user << 33 | self.account(job)
+    }
+
+    fn account(&self, job: &JobSpec) -> u64 {
+        u64::from(job.tenant.0) << 1 | u64::from(borrows(job))
+    }
+
+    fn max_gpus(&self, job: &JobSpec) -> u32 {
+        match self.vc(job.tenant) {
+            _ if borrows(job) => u32::MAX,
+            Some(vc) => self.map.owned(vc),
+            None => 0,
+        }
+    }
+}
+
+impl TenancyLedger for VirtualClusters {
+    fn allocated(&mut self, job: &JobSpec, allocation: &Allocation) {
         let mut lent = self.was_lent(job.id, allocation);
         let mut seat = match lent {
             true => None,
@@ -342,7 +363,7 @@ impl Tenancy for VirtualClusters {
         self.leave(job.id);
     }
 
-    fn node(&mut self, node: NodeId, state: &NodeState) {
+    fn node_changed(&mut self, node: NodeId, state: &NodeState) {
         let (was_up, is_up) = (self.up.contains(&node), state.up);
         match is_up {
             true => self.up.insert(node),
@@ -361,12 +382,7 @@ impl Tenancy for VirtualClusters {
         }
     }
 
-    fn cell_at(&self, node: NodeId, slot: u32) -> Option<u32> {
-        let (chain, leaf) = self.map.leaf_of(node, slot)?;
-        self.cells.slot_of(chain, leaf).map(|slot| slot.0)
-    }
-
-    fn decided(&mut self) -> Vec<JobId> {
+    fn commit(&mut self) -> Vec<JobKey> {
         self.homes.clear();
         self.origins.clear();
         self.lent_before.clear();
@@ -375,36 +391,46 @@ impl Tenancy for VirtualClusters {
         self.promote()
     }
 
-    fn downgraded(&self) -> Vec<JobId> {
+    fn downgraded(&self) -> Vec<JobKey> {
         self.downgraded.keys().copied().collect()
     }
 
-    fn check(&self, holders: &mut dyn Iterator<Item = &Job>) -> Result<(), String> {
-        self.cells.check()?;
+    fn cell_at(&self, node: NodeId, slot: u32) -> Option<u32> {
+        let (chain, leaf) = self.map.leaf_of(node, slot)?;
+        self.cells.slot_of(chain, leaf).map(|slot| slot.0)
+    }
+
+    fn check(&self, holders: &mut dyn Iterator<Item = &Job>) -> Result<(), CheckError> {
+        self.cells
+            .check()
+            .map_err(|what| CheckError::Ledger(what.to_string()))?;
         let mut known = 0;
         for job in holders {
             let id = job.spec.id;
             let group = self.groups.get(&id).and_then(|g| self.cells.group(*g));
-            let group =
-                group.ok_or_else(|| format!("job {id} holds GPUs outside the cells of its tenant"))?;
+            let group = group.ok_or_else(|| {
+                CheckError::Ledger(format!("job {id} holds GPUs outside the cells of its tenant"))
+            })?;
             let leaves = leaves_of(&group.pods);
             if job.allocation.as_ref().and_then(|a| self.leaves(a)) != Some(leaves) {
-                return Err(format!(
+                return Err(CheckError::Ledger(format!(
                     "job {id} holds other GPUs than the books of the cells say"
-                ));
+                )));
             }
             let lent = self.downgraded.contains_key(&id);
-            if (group.effective() < 0) != (lent || borrows(&job.spec)) {
-                return Err(format!(
+            if (group.effective_priority() < 0) != (lent || borrows(&job.spec)) {
+                return Err(CheckError::Ledger(format!(
                     "job {id} is guaranteed, but only borrows in the books of the cells"
-                ));
+                )));
             }
             known += 1;
         }
         let jobs: usize = self.members.values().map(Vec::len).sum();
         match jobs == known && self.members.len() == self.cells.groups().count() {
             true => Ok(()),
-            false => Err("the cells know jobs that hold nothing".to_owned()),
+            false => Err(CheckError::Ledger(
+                "the cells know jobs that hold nothing".to_owned(),
+            )),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a tenant may use.
+//! What each tenant may use.
 
 mod cell_books;
 mod cell_explain;
@@ -6,77 +6,62 @@ mod cell_home;
 mod cell_map;
 mod cells;
 mod quota;
+mod quota_shares;
 
-use dovetail_engine::{Knowledge, Part, Tenancy};
-use dovetail_model::Terms;
+use dovetail_engine::{Part, Tenancy, TenancyLedger, TenantAccounts};
 
-use crate::knobs::PolicyError;
-use crate::presets::Overrides;
+use crate::error::PolicyError;
+use crate::overrides::Overrides;
 use crate::registry::{self, Entry, Kind};
 
 pub use cell_map::{CellMap, SharedCells};
 pub use cells::VirtualClusters;
-pub use quota::{Quota, Share, Shares};
+pub use quota::Quota;
+pub use quota_shares::{QuotaShare, QuotaShares};
 
-/// All of them.
-pub const ALL: &[Entry<dyn Tenancy>] = &[
-    Entry {
-        name: "none",
-        what: "every tenant may use every GPU",
-        source: "rule",
-        key: "no limits",
-        knowledge: Knowledge::None,
-        knobs: &[],
-        build: |_| Ok(Box::new(Shared)),
-    },
-    quota::ENTRY,
-    cells::ENTRY,
-];
+/// All tenancies.
+pub const ALL: &[Entry<dyn Tenancy>] = &[NONE, quota::ENTRY, cells::ENTRY];
 
-/// Disciplines under which a tenancy with limits keeps its promise. The others keep or share GPUs without asking it.
-const DISCIPLINES: [&str; 4] = ["preempt", "backfill", "strict", "replan"];
+const NONE: Entry<dyn Tenancy> = Entry {
+    name: "none",
+    what: "every tenant may use every GPU",
+    source: "rule",
+    key: "no limits",
+    companions: &[],
+    knobs: &[],
+    build: |_| Ok(Box::new(NoLimits)),
+};
 
-/// Builds the tenancy that is asked for. One with limits also needs what else the overrides say of tenants.
-pub(crate) fn build(
-    overrides: &Overrides,
-    discipline: &str,
-    sharing: Terms,
-) -> Result<(Box<dyn Tenancy>, Knowledge), PolicyError> {
+/// Builds the tenancy that the overrides ask for, with what they state about tenants.
+pub(crate) fn build(overrides: &Overrides) -> Result<Box<dyn Tenancy>, PolicyError> {
     let text = overrides.tenancy.as_deref().unwrap_or("none");
-    let tenancy: Box<dyn Tenancy> = match text.split_once(':') {
-        Some(("quota", _)) if overrides.tenants.is_empty() => return Err(PolicyError::NoTenants),
-        Some(("quota", shares)) => Box::new(Shares::parse(shares)?.of(&overrides.tenants)?),
-        Some(("cells", file)) => {
-            let cells = overrides.cells.as_ref().ok_or_else(|| PolicyError::NoCells {
+    match text.split_once(':') {
+        Some(("quota", _)) if overrides.tenants.is_empty() => Err(PolicyError::NoTenants),
+        Some(("quota", shares)) => Ok(Box::new(
+            QuotaShares::parse(shares)?.for_tenants(&overrides.tenants)?,
+        )),
+        Some(("cells", file)) => match &overrides.cells {
+            Some(cells) => Ok(Box::new(VirtualClusters::new(text.to_owned(), cells.clone()))),
+            None => Err(PolicyError::NoCells {
                 file: file.to_owned(),
-            })?;
-            Box::new(VirtualClusters::new(text.to_owned(), cells.clone()))
-        }
-        _ => return registry::build(Kind::Tenancy, ALL, text),
-    };
-    let walk = discipline.split(':').next().unwrap_or_default();
-    if !DISCIPLINES.contains(&walk) {
-        return Err(PolicyError::NeedsPlainWalk {
-            discipline: walk.to_owned(),
-        });
+            }),
+        },
+        _ => registry::build(Kind::Tenancy, ALL, text),
     }
-    if sharing.most > 1 && text.starts_with("quota") {
-        return Err(PolicyError::QuotaOfShared);
-    }
-    if sharing.overlap {
-        return Err(PolicyError::CellsOverlap);
-    }
-    Ok((tenancy, Knowledge::None))
 }
 
-/// One pool for all.
+/// No limits: one pool of GPUs for all tenants.
 #[derive(Debug, Clone)]
-pub struct Shared;
+struct NoLimits;
 
-impl Part for Shared {
+impl Part for NoLimits {
     fn name(&self) -> String {
         "none".to_owned()
     }
 }
 
-impl Tenancy for Shared {}
+impl TenantAccounts for NoLimits {}
+
+impl TenancyLedger for NoLimits {}
+
+impl Tenancy for NoLimits {}

@@ -6,12 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Ask, Cluster, Job, Knowledge, Part, Placement, Tenancy};
+use dovetail_engine::{
+    Ask, CheckError, Cluster, Feature, Job, JobClass, LoadError, Part, Placement, Tenancy, TenancyLedger,
+    TenantAccounts,
+};
 use dovetail_model::ids::IdVec;
-use dovetail_model::{Allocation, JobId, JobSpec, Reason, TenantId};
+use dovetail_model::{Allocation, JobKey, JobSpec, Reason, TenantId};
 use serde_json::Value;
 
-use crate::knobs::{Knob, PolicyError};
+use super::quota_shares::{EXPECTED, QuotaShare};
+use crate::knobs::Knob;
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Tenancy> = Entry {
@@ -19,129 +23,14 @@ pub(super) const ENTRY: Entry<dyn Tenancy> = Entry {
     what: "each tenant is guaranteed so many GPUs; jobs of negative priority borrow what is idle and give way",
     source: "rule",
     key: "guaranteed jobs within the tenant's count, then borrowers",
-    knowledge: Knowledge::None,
+    companions: &[],
     knobs: &[Knob {
         name: "TENANT",
         default: "0",
         what: "GPUs guaranteed to the tenant, and after a plus the most it may borrow: vision=8+4; TENANT `default` is \
                every other one; or the name of a YAML file",
     }],
-    build: |knobs| Err(knobs.bad("TENANT", EXPECTED)),
-};
-
-const EXPECTED: &str =
-    "TENANT=GPUS or TENANT=GPUS+MOST_BORROWED for each tenant, such as quota:vision=8,speech=16+4,default=0";
-
-/// What one tenant may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// GPUs that are its own.
-    pub guaranteed: u32,
-    /// The most it may borrow beside them.
-    pub borrowed: u32,
-}
-
-impl Share {
-    /// Reads `8`, or `8+4` for at most four borrowed ones.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (guaranteed, borrowed) = match text.split_once('+') {
-            Some((own, more)) => (own, more.trim().parse().ok()?),
-            None => (text, u32::MAX),
-        };
-        Some(Self {
-            guaranteed: guaranteed.trim().parse().ok()?,
-            borrowed,
-        })
-    }
-}
-
-/// The shares of all tenants, by name, as a user writes them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Shares {
-    /// By name.
-    pub named: BTreeMap<String, Share>,
-    /// Of every tenant that is not named.
-    pub default: Option<Share>,
-}
-
-impl Shares {
-    /// Reads `vision=8,speech=16+4,default=0`.
-    ///
-    /// # Errors
-    /// Names the piece that is wrong, and what is expected.
-    pub fn parse(text: &str) -> Result<Self, PolicyError> {
-        let bad = |value: &str| PolicyError::BadValue {
-            kind: "tenancy",
-            part: "quota".to_owned(),
-            knob: "TENANT".to_owned(),
-            value: value.to_owned(),
-            expected: EXPECTED.to_owned(),
-        };
-        let mut shares = Self::default();
-        for piece in text.split(',') {
-            let (name, share) = piece.split_once('=').ok_or_else(|| bad(piece))?;
-            let (name, share) = (name.trim(), Share::parse(share).ok_or_else(|| bad(piece))?);
-            let twice = match name {
-                "" => return Err(bad(piece)),
-                "default" => shares.default.replace(share).is_some(),
-                name => shares.named.insert(name.to_owned(), share).is_some(),
-            };
-            if twice {
-                return Err(bad(piece));
-            }
-        }
-        Ok(shares)
-    }
-
-    /// The tenancy for tenants of these names, in the order of their ids.
-    ///
-    /// # Errors
-    /// Names the tenants that have no share.
-    pub fn of(&self, tenants: &[String]) -> Result<Quota, PolicyError> {
-        let mut shares = IdVec::default();
-        let mut missing = Vec::new();
-        for name in tenants {
-            let share = self.named.get(name).or(self.default.as_ref());
-            // Jobs of no tenant have one called `default`; it is there even if no job has it.
-            if share.is_none() && name != "default" {
-                missing.push(name.clone());
-            }
-            shares.push(share.copied().unwrap_or(NOTHING));
-        }
-        match missing.is_empty() {
-            true => Ok(Quota {
-                name: format!("quota:{self}"),
-                default: self.default.unwrap_or(NOTHING),
-                shares,
-                held: IdVec::default(),
-                lent: BTreeMap::new(),
-                carrying: true,
-            }),
-            false => Err(PolicyError::NoShare {
-                tenants: missing.join(", "),
-            }),
-        }
-    }
-}
-
-impl std::fmt::Display for Shares {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let named = self.named.iter().map(|(name, share)| (name.as_str(), share));
-        let all = named.chain(self.default.iter().map(|share| ("default", share)));
-        for (i, (name, share)) in all.enumerate() {
-            let comma = if i > 0 { "," } else { "" };
-            write!(f, "{comma}{name}={}", share.guaranteed)?;
-            if share.borrowed < u32::MAX {
-                write!(f, "+{}", share.borrowed)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-const NOTHING: Share = Share {
-    guaranteed: 0,
-    borrowed: 0,
+    build: |knobs| Err(knobs.invalid("TENANT", EXPECTED)),
 };
 
 /// GPUs the jobs of one tenant hold.
@@ -155,11 +44,11 @@ struct Held {
 #[derive(Debug, Clone)]
 pub struct Quota {
     name: String,
-    shares: IdVec<TenantId, Share>,
-    default: Share,
+    shares: IdVec<TenantId, QuotaShare>,
+    default: QuotaShare,
     held: IdVec<TenantId, Held>,
     /// Guaranteed jobs that only borrow, since their tenant was guaranteed more when they started.
-    lent: BTreeMap<JobId, Lent>,
+    lent: BTreeMap<JobKey, Lent>,
     /// Until the first decision jobs are carried over from elsewhere.
     carrying: bool,
 }
@@ -173,6 +62,18 @@ struct Lent {
 }
 
 impl Quota {
+    /// A quota with the share of each tenant, and that of tenants which are added later.
+    pub(super) fn new(name: String, shares: IdVec<TenantId, QuotaShare>, default: QuotaShare) -> Self {
+        Self {
+            name,
+            shares,
+            default,
+            held: IdVec::default(),
+            lent: BTreeMap::new(),
+            carrying: true,
+        }
+    }
+
     /// What jobs of this tenant and class may hold together, and what they hold.
     fn held_of(&self, job: &JobSpec) -> (u32, u32) {
         let share = self.shares.get(job.tenant).copied().unwrap_or(self.default);
@@ -223,16 +124,20 @@ impl Part for Quota {
         self.name.clone()
     }
 
+    fn requires(&self) -> &'static [Feature] {
+        &[Feature::TenancyLimits, Feature::ExclusiveGpus]
+    }
+
     fn save(&self) -> Value {
         let held = self.lent.iter().filter(|(_, lent)| lent.held);
-        let lent: Vec<JobId> = held.map(|(job, _)| *job).collect();
+        let lent: Vec<JobKey> = held.map(|(job, _)| *job).collect();
         serde_json::to_value(lent).unwrap_or(Value::Null)
     }
 
-    fn load(&mut self, saved: &Value) -> Result<(), String> {
+    fn load(&mut self, saved: &Value) -> Result<(), LoadError> {
         // Older ones had nothing to save.
-        let lent: Option<Vec<JobId>> = serde_json::from_value(saved.clone())
-            .map_err(|e| format!("{}: what it saved cannot be read: {e}", self.name))?;
+        let lent: Option<Vec<JobKey>> =
+            serde_json::from_value(saved.clone()).map_err(|e| LoadError::new(&*self.name, e))?;
         let mark = |job| {
             let (tenant, gpus, held) = (TenantId(0), 0, false);
             (job, Lent { tenant, gpus, held })
@@ -243,6 +148,24 @@ impl Part for Quota {
 }
 
 impl Tenancy for Quota {
+    fn has_limits(&self) -> bool {
+        true
+    }
+
+    fn check_feasible(&mut self, job: &JobSpec) -> Result<(), Reason> {
+        let (most, _) = self.held_of(job);
+        if job.min_gpus <= most {
+            return Ok(());
+        }
+        Err(Reason::TenantQuota {
+            tenant: job.tenant,
+            borrows: borrows(job),
+            asked: job.min_gpus,
+            held: 0,
+            most,
+        })
+    }
+
     fn place(
         &mut self,
         job: &Job,
@@ -261,38 +184,8 @@ impl Tenancy for Quota {
         placement.place(ask, cluster)
     }
 
-    fn limits(&self) -> bool {
-        true
-    }
-
-    fn ever(&mut self, job: &JobSpec) -> Result<(), Reason> {
-        let (most, _) = self.held_of(job);
-        if job.min_gpus <= most {
-            return Ok(());
-        }
-        Err(Reason::TenantQuota {
-            tenant: job.tenant,
-            borrows: borrows(job),
-            asked: job.min_gpus,
-            held: 0,
-            most,
-        })
-    }
-
-    fn class(&self, job: &JobSpec) -> u8 {
-        u8::from(self.gives_way(job))
-    }
-
     fn may_use(&mut self, job: &Job, allocation: &Allocation) -> bool {
         self.room(&job.spec, allocation.gpus()).is_ok()
-    }
-
-    fn shape_key(&self, job: &JobSpec) -> u64 {
-        u64::from(job.tenant.0) << 1 | u64::from(borrows(job))
-    }
-
-    fn most(&self, job: &JobSpec) -> u32 {
-        self.held_of(job).0
     }
 
     /// Borrowers give way to all, guaranteed jobs to those of their own tenant. A job whose account is full gets no
@@ -302,8 +195,27 @@ impl Tenancy for Quota {
         let same_account = one.tenant == other.tenant && self.gives_way(one) == self.gives_way(other);
         same_account || (self.gives_way(other) && self.room(one, one.gpus).is_ok())
     }
+}
 
-    fn taken(&mut self, job: &JobSpec, allocation: &Allocation) {
+impl TenantAccounts for Quota {
+    fn class(&self, job: &JobSpec) -> JobClass {
+        match self.gives_way(job) {
+            true => JobClass::Opportunistic,
+            false => JobClass::Guaranteed,
+        }
+    }
+
+    fn shape_key(&self, job: &JobSpec) -> u64 {
+        u64::from(job.tenant.0) << 1 | u64::from(borrows(job))
+    }
+
+    fn max_gpus(&self, job: &JobSpec) -> u32 {
+        self.held_of(job).0
+    }
+}
+
+impl TenancyLedger for Quota {
+    fn allocated(&mut self, job: &JobSpec, allocation: &Allocation) {
         let (tenant, gpus, held) = (job.tenant, allocation.gpus(), true);
         let too_much = self.carrying && !borrows(job) && self.room(job, gpus).is_err();
         // One that was lent before goes back as such, as long as the decision is open.
@@ -321,7 +233,7 @@ impl Tenancy for Quota {
     }
 
     /// Whoever only borrowed since a change is guaranteed again when there is room.
-    fn decided(&mut self) -> Vec<JobId> {
+    fn commit(&mut self) -> Vec<JobKey> {
         self.carrying = false;
         if self.lent.is_empty() {
             return Vec::new();
@@ -341,11 +253,11 @@ impl Tenancy for Quota {
         changed
     }
 
-    fn downgraded(&self) -> Vec<JobId> {
+    fn downgraded(&self) -> Vec<JobKey> {
         self.lent.keys().copied().collect()
     }
 
-    fn check(&self, holders: &mut dyn Iterator<Item = &Job>) -> Result<(), String> {
+    fn check(&self, holders: &mut dyn Iterator<Item = &Job>) -> Result<(), CheckError> {
         let mut counted: IdVec<TenantId, Held> = IdVec::default();
         for job in holders {
             let held = counted.entry(job.spec.tenant);
@@ -357,47 +269,19 @@ impl Tenancy for Quota {
         for (tenant, held) in self.held.iter() {
             let found = counted.get(tenant).copied().unwrap_or_default();
             if found != *held {
-                return Err(format!("tenant {tenant} holds {found:?}, its books say {held:?}"));
+                return Err(CheckError::Ledger(format!(
+                    "tenant {tenant} holds {found:?}, its books say {held:?}"
+                )));
             }
             let share = self.shares.get(tenant).copied().unwrap_or(self.default);
             let lent = self.lent.values().filter(|l| l.tenant == tenant).map(|l| l.gpus);
             let lent: u32 = lent.sum();
             if held.guaranteed > share.guaranteed || held.borrowed.saturating_sub(lent) > share.borrowed {
-                return Err(format!("tenant {tenant} holds {held:?}, it may hold {share:?}"));
+                return Err(CheckError::Ledger(format!(
+                    "tenant {tenant} holds {held:?}, it may hold {share:?}"
+                )));
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_are_read_and_written() {
-        let shares = Shares::parse("b=16 + 4, a=8,default=0+2").unwrap();
-        assert_eq!(shares.to_string(), "a=8,b=16+4,default=0+2");
-        assert_eq!(Shares::parse(&shares.to_string()).unwrap(), shares);
-        assert_eq!(
-            shares.named["a"],
-            Share {
-                guaranteed: 8,
-                borrowed: u32::MAX
-            }
-        );
-        for wrong in ["a", "a=", "a=x", "a=1+", "=3", "a=1,a=2", "a=-1", ""] {
-            let said = Shares::parse(wrong).unwrap_err().to_string();
-            assert!(said.contains("such as quota:vision=8"), "{wrong}: {said}");
-        }
-    }
-
-    #[test]
-    fn a_tenant_without_a_share_is_named() {
-        let shares = Shares::parse("a=8").unwrap();
-        let names = ["a".to_owned(), "c".to_owned()];
-        let said = shares.of(&names).unwrap_err().to_string();
-        assert!(said.contains("no share for tenant c"), "{said}");
-        assert!(shares.of(&names[..1]).is_ok());
     }
 }

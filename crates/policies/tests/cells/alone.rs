@@ -2,7 +2,7 @@
 
 use dovetail_policies::Overrides;
 use dovetail_testkit::any::{cases, plain, pools};
-use dovetail_testkit::{Happening, PolicyText, Scenario, World};
+use dovetail_testkit::{PolicyText, Scenario, StoryEvent, World};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -57,8 +57,8 @@ fn ends(file: &str, scenario: &Scenario, come: impl Fn(&str, i32) -> bool) -> Ve
     let all: Vec<(String, i32)> = (0..scenario.jobs.len())
         .map(|i| (tenant(&scenario, i), scenario.jobs[i].job.priority))
         .collect();
-    scenario.happenings.retain(|(_, happening)| match happening {
-        Happening::Submit(job) => {
+    scenario.events.retain(|(_, happening)| match happening {
+        StoryEvent::Submit(job) => {
             let (tenant, priority) = &all[job.0 as usize];
             come(tenant, *priority)
         }

@@ -1,7 +1,7 @@
 //! A new file with other cells, while jobs run.
 
 use dovetail_engine::Engine;
-use dovetail_model::{JobId, Time};
+use dovetail_model::{JobKey, Time};
 use dovetail_testkit::{Scenario, World};
 use proptest::prelude::*;
 
@@ -50,13 +50,13 @@ fn jobs_whose_cells_vanish_run_on_as_borrowers_and_get_their_place_back() {
     run_until(&mut world, 1);
     change(&mut world.engine, &scenario, LATER);
     let lent = |world: &World| world.engine.policy().tenancy.downgraded();
-    assert_eq!(lent(&world), [JobId(0), JobId(1)], "x owns a switch now");
+    assert_eq!(lent(&world), [JobKey(0), JobKey(1)], "x owns a switch now");
     run_until(&mut world, 21);
-    assert_eq!(lent(&world), [JobId(1)], "a had to go for z");
+    assert_eq!(lent(&world), [JobKey(1)], "a had to go for z");
     change(&mut world.engine, &scenario, FILE);
     assert_eq!(
         lent(&world),
-        [JobId(3)],
+        [JobKey(3)],
         "b has its place back, and z owns nothing any more"
     );
     world.run();
@@ -69,7 +69,7 @@ fn jobs_whose_cells_vanish_run_on_as_borrowers_and_get_their_place_back() {
         21 b: runs since 0 on 4 GPUs, 1 nodes
         31 stop d preempted
         31 launch a on 0:[0-3]
-        31 d: waits since 31: asks for 4 GPUs; 0 are idle or lent in the cells of tenant 3
+        31 d: waits since 31: asks for 4 GPUs; 0 are idle or borrowed in the cells of tenant 3
         60 done b
         100 done c
         111 done a
@@ -94,7 +94,7 @@ fn jobs_of_a_tenant_that_is_gone_run_on_as_borrowers() {
     let mut world = World::new(&scenario);
     run_until(&mut world, 1);
     change(&mut world.engine, &scenario, &without_y);
-    assert_eq!(world.engine.policy().tenancy.downgraded(), [JobId(0)]);
+    assert_eq!(world.engine.policy().tenancy.downgraded(), [JobKey(0)]);
     world.run();
     assert!(
         world.trace().ends_with("100 done a\n") || world.trace().ends_with("100 done a"),

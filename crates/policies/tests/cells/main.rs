@@ -10,13 +10,13 @@ mod together;
 
 use dovetail_engine::job::Stage;
 use dovetail_engine::{Ask, Engine, Snapshot};
-use dovetail_model::{JobId, NodeId, Reason};
+use dovetail_hived::parse_config;
+use dovetail_model::{JobKey, NodeId, Reason};
 use dovetail_policies::Overrides;
 use dovetail_policies::tenancy::{CellMap, SharedCells};
 use dovetail_testkit::any::{Fit, cases, histories_of, orders};
-use dovetail_testkit::{Happening, PolicyText, Scenario, World, replay};
+use dovetail_testkit::{PolicyText, Scenario, StoryEvent, World, replay};
 use dovetail_workload::cluster::describe_bytes;
-use dovetail_workload::parse_hived;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -38,7 +38,11 @@ virtualClusters:
 /// The scenario on the machines of a file, its tenants as virtual clusters.
 fn in_cells_of(file: &str, mut scenario: Scenario) -> Scenario {
     scenario.cluster = describe_bytes(file.as_bytes(), "cells.yaml").unwrap().cluster;
-    let layout = parse_hived(file, "cells.yaml").unwrap().compile().unwrap().layout;
+    let layout = parse_config(file, "cells.yaml")
+        .unwrap()
+        .compile()
+        .unwrap()
+        .layout;
     let tenants: Vec<String> = scenario.names.tenants.values().cloned().collect();
     let users: Vec<String> = scenario.names.users.values().cloned().collect();
     let map = CellMap::new(layout, &scenario.cluster, &tenants).unwrap();
@@ -100,7 +104,7 @@ fn the_order_decides_inside_a_virtual_cluster() {
          5 launch b on 0:[0-3]
          6 launch c on 2:[0-3]
          7 launch d on 3:[0-3]
-         8 a: waits since 5: asks for 8 GPUs; 4 are idle or lent in the cells of tenant 1; tenant 1 owns 1 RACK, 0 free; held by \
+         8 a: waits since 5: asks for 8 GPUs; 4 are idle or borrowed in the cells of tenant 1; tenant 1 owns 1 RACK, 0 free; held by \
          job 1 (4 GPUs); could start if job 1 ended
          8 d: runs since 7 on 4 GPUs, 1 nodes
          12 done d
@@ -119,8 +123,8 @@ fn what_a_tenant_never_owns_together_is_refused() {
          0 submit b gpus=8 work=1s tenant=y
          0 submit c gpus=1 work=1s
          0 submit d gpus=8 work=1s tenant=x",
-        "0 reject a: asks for 9 GPUs; 8 are idle or lent in the cells of tenant 1
-         0 reject c: asks for 1 GPUs; 0 are idle or lent in the cells of tenant 0
+        "0 reject a: asks for 9 GPUs; 8 are idle or borrowed in the cells of tenant 1
+         0 reject c: asks for 1 GPU; 0 are idle or borrowed in the cells of tenant 0
          0 launch b on 0:[0-3] 1:[0-3]
          0 launch d on 2:[0-3] 3:[0-3]
          1 done b
@@ -178,19 +182,19 @@ fn histories() -> impl Strategy<Value = Scenario> {
             ) = (None, 0, 0, 0);
             job.priority = if i % 3 == 2 { -1 } else { 0 };
         }
-        for (_, happening) in &mut history.happenings {
+        for (_, happening) in &mut history.events {
             match happening {
-                Happening::NodeDown(n)
-                | Happening::NodeUp(n)
-                | Happening::Drain(n)
-                | Happening::Resume(n) => n.0 %= 4,
+                StoryEvent::NodeDown(n)
+                | StoryEvent::NodeUp(n)
+                | StoryEvent::Drain(n)
+                | StoryEvent::Resume(n) => n.0 %= 4,
                 _ => {}
             }
         }
-        let end = history.happenings.last().unwrap().0;
+        let end = history.events.last().unwrap().0;
         history
-            .happenings
-            .extend((0..4).map(|n| (end, Happening::NodeUp(NodeId(n)))));
+            .events
+            .extend((0..4).map(|n| (end, StoryEvent::NodeUp(NodeId(n)))));
         in_cells(history)
     })
 }
@@ -202,20 +206,20 @@ fn run(scenario: &Scenario) -> World {
 }
 
 /// Guaranteed jobs that wait although the cells of their tenants have room, be it lent.
-fn wronged(engine: &Engine) -> Vec<JobId> {
-    let waits = |id: &JobId| {
+fn wronged(engine: &Engine) -> Vec<JobKey> {
+    let waits = |id: &JobKey| {
         let job = engine.job(*id).unwrap();
         let mut policy = engine.policy().clone();
         let ask = Ask::of(&job.spec);
         let place = policy
             .tenancy
             .place(job, &ask, engine.cluster(), &mut *policy.placement);
-        matches!(place, Ok(_) | Err(Reason::CellsInUse { lent_to: 1.., .. }))
+        matches!(place, Ok(_) | Err(Reason::CellsInUse { borrowers: 1.., .. }))
     };
     let waiting = engine
         .jobs()
-        .filter(|j| j.spec.priority >= 0 && j.stage == Stage::Active);
-    let waiting = waiting.filter(|j| j.is_waiting() && j.allocation.is_none());
+        .filter(|j| j.spec.priority >= 0 && j.stage == Stage::Admitted);
+    let waiting = waiting.filter(|j| j.is_queued() && j.allocation.is_none());
     waiting.map(|j| j.spec.id).filter(waits).collect()
 }
 
@@ -228,7 +232,7 @@ proptest! {
 
     #[test]
     fn the_books_of_the_cells_are_right_after_every_step(mut history in histories(), chaos: Option<u64>) {
-        history.manner.chaos = chaos;
+        history.behaviour.chaos = chaos;
         run(&history);
     }
 
@@ -252,14 +256,14 @@ proptest! {
     #[test]
     fn a_snapshot_in_cells_goes_on_as_the_original_would_have(history in histories(), cut: prop::sample::Index) {
         let world = run(&history);
-        let cut = cut.index(world.ops().len());
+        let cut = cut.index(world.calls().len());
         let mut original = history.engine();
-        replay(&mut original, &world.ops()[..cut]).map_err(TestCaseError::fail)?;
+        replay(&mut original, &world.calls()[..cut]).map_err(TestCaseError::fail)?;
         let snapshot: Snapshot = serde_json::from_str(&text(&original)).unwrap();
         let mut restored = Engine::restore(snapshot, history.policy.build().0).unwrap();
         prop_assert_eq!(restored.check(), Ok(()));
-        replay(&mut original, &world.ops()[cut..]).map_err(TestCaseError::fail)?;
-        replay(&mut restored, &world.ops()[cut..]).map_err(TestCaseError::fail)?;
+        replay(&mut original, &world.calls()[cut..]).map_err(TestCaseError::fail)?;
+        replay(&mut restored, &world.calls()[cut..]).map_err(TestCaseError::fail)?;
         prop_assert_eq!(text(&restored), text(&original));
     }
 }

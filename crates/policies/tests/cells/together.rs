@@ -74,7 +74,7 @@ fn a_tenant_uses_its_pinned_cell_when_the_others_are_full() {
         "0 launch a on 0:[0-2]
          0 launch b on 2:[0-3]
          0 launch d on 1:[0-3]
-         1 c: waits since 0: asks for 2 GPUs; 1 are idle or lent in the cells of tenant 1; tenant 1 owns 1 NODE, 0 free; \
+         1 c: waits since 0: asks for 2 GPUs; 1 is idle or borrowed in the cells of tenant 1; tenant 1 owns 1 NODE, 0 free; \
                   held by job 0 (3 GPUs); could start if job 0 ended
          10 done a
          10 done b
@@ -98,7 +98,7 @@ fn a_user_holds_no_more_than_a_user_may() {
         "0 reject d: asks for 4 GPUs; user 1 may hold 3 and holds 0
          0 launch a on 0:[0-1]
          0 launch c on 1:[0-3]
-         1 b: waits since 0: asks for 2 GPUs; user 1 may hold 3 and holds 2; could start if its user might hold more, or held less
+         1 b: waits since 0: asks for 2 GPUs; user 1 may hold 3 and holds 2; could start if the limit of its user were higher, or other jobs of the user ended
          5 stop a preempted
          5 launch e on 0:[0-2]
          10 done e

@@ -14,12 +14,12 @@ fn what_can_never_run_is_turned_away() {
          0 submit e gpus=0 work=10s
          0 submit f gpus=2 work=10s min=3
          0 submit g gpus=2 work=10s type=v100",
-        "0 reject a: asks for 16 GPUs, but the cluster has only 10 it could use
-         0 reject b: asks for 3 GPUs, but the cluster has only 2 it could use
-         0 reject c: asks for 1 GPUs, but the cluster has only 0 it could use
-         0 reject d: asks for 4 GPUs, but the cluster has only 2 it could use
-         0 reject e: asks for 0 GPUs; a job needs at least one
-         0 reject f: asks for 2 GPUs, but its least and most cannot be
+        "0 reject a: asks for 16 GPUs, but the cluster has only 10 that it could use
+         0 reject b: asks for 3 GPUs of type 1, but the cluster has only 2 that it could use
+         0 reject c: asks for 1 GPU of type 2, but the cluster has only 0 that it could use
+         0 reject d: asks for 4 GPUs, but the cluster has only 2 that it could use
+         0 reject e: asks for 0 GPUs; expected at least 1
+         0 reject f: `min_gpus` (3) must not exceed `max_gpus` (2)
          0 launch g on 2:[0-1]
          10 done g",
     );

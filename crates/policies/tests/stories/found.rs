@@ -98,7 +98,7 @@ fn a_rigid_policy_does_not_let_in_an_elastic_job_it_could_only_run_shrunk() {
          policy fifo
          0 submit a gpus=8 work=1s min=2
          0 submit b gpus=4 work=1s",
-        "0 reject a: asks for 8 GPUs, but the cluster has only 4 it could use
+        "0 reject a: asks for 8 GPUs, but the cluster has only 4 that it could use
          0 launch b on 0:[0-3]
          1 done b",
     );
@@ -120,7 +120,7 @@ fn a_job_that_lacks_cpu_is_not_told_that_gpus_are_fragmented() {
          0 submit b gpus=2 work=100s cpu=1.5
          1 explain b",
         "0 launch a on 0:[0-1]
-         1 b: waits since 0: no node has 1.5 cores and 0 MiB free beside each GPU
+         1 b: waits since 0: no node has 1.5 CPU cores and 0 MiB of memory free for each GPU
          100 done a
          100 launch b on 0:[0-1]
          200 done b",

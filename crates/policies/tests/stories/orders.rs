@@ -1,6 +1,6 @@
 //! Who is next.
 
-use dovetail_testkit::{check, tell};
+use dovetail_testkit::{check, trace};
 
 #[test]
 fn fifo_goes_by_submission_and_by_priority_if_so_set() {
@@ -197,7 +197,7 @@ fn gittins_learns_that_a_job_beyond_the_short_ones_is_a_long_one() {
         story += &format!("{at} submit past{i} work={work}s\n");
     }
     story += "200000 submit old work=900s\n 200500 submit new work=10s\n";
-    let trace = tell(&story);
+    let trace = trace(&story);
     let end: Vec<&str> = trace
         .lines()
         .filter(|l| l.contains("old") || l.contains("new"))

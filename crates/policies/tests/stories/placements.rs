@@ -1,6 +1,6 @@
 //! Which GPUs.
 
-use dovetail_testkit::{check, tell};
+use dovetail_testkit::{check, trace};
 
 #[test]
 fn consolidate_takes_the_tightest_node_and_else_the_emptiest() {
@@ -138,7 +138,7 @@ fn random_is_the_same_for_the_same_seed_and_differs_for_others() {
         let jobs: String = (0..8)
             .map(|i| format!("0 submit j{i} gpus=2 work=10s\n"))
             .collect();
-        tell(&format!(
+        trace(&format!(
             "cluster 8x4\n policy fifo placement=random:seed={seed}\n {jobs}"
         ))
     };

@@ -60,7 +60,7 @@ fn no_gpu_holds_more_than_it_has() {
          3 submit d gpus=1 work=10s gpumem=17000",
         "0 launch a on 0:[0-1]
          2 launch c on 0:[0]
-         3 reject d: fills 17000 MiB on each of 1 GPUs, but only 0 GPUs have so much memory; the largest has 16000 MiB
+         3 reject d: uses 17000 MiB on each of 1 GPU, but only 0 GPUs have that much memory; the largest has 16000 MiB
          12 done c
          100 done a
          100 launch b on 0:[0]
@@ -119,7 +119,7 @@ fn jobs_go_where_the_memory_is() {
          0 submit b gpus=1 work=20s gpumem=12000
          1 explain b",
         "0 launch a on 1:[0]
-         1 b: waits since 0: fills 12000 MiB on each of 1 GPUs; 0 free GPUs have so much memory
+         1 b: waits since 0: uses 12000 MiB on each of 1 GPU; 0 free GPUs have that much memory
          10 done a
          10 launch b on 1:[0]
          30 done b",

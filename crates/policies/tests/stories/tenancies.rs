@@ -77,9 +77,9 @@ fn borrowing_has_a_limit_of_its_own() {
          0 submit b gpus=1 work=10s tenant=x priority=-1
          0 submit c gpus=1 work=10s tenant=y priority=-1
          1 explain b",
-        "0 reject c: asks for 1 GPUs; tenant 2 may borrow 0 and holds 0 of them
+        "0 reject c: asks for 1 GPU; tenant 2 may borrow 0 and holds 0 of them
          0 launch a on 0:[0-1]
-         1 b: waits since 0: asks for 1 GPUs; tenant 1 may borrow 2 and holds 2 of them
+         1 b: waits since 0: asks for 1 GPU; tenant 1 may borrow 2 and holds 2 of them
          20 done a
          20 launch b on 0:[0]
          30 done b",

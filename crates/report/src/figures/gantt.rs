@@ -1,8 +1,8 @@
-//! Who held which GPU when.
+//! Which job held which GPU when.
 
 use std::collections::BTreeMap;
 
-use dovetail_model::JobId;
+use dovetail_model::JobKey;
 use dovetail_model::run::RunRecord;
 
 use super::gantt_layout::{Block, Window, blocks, window};
@@ -13,21 +13,21 @@ use crate::svg::{
     x_axis,
 };
 
-/// Wider than the other figures: it has a page to itself.
+/// Wider than the other figures: it has its own page.
 const WIDTH: f64 = 1000.0;
-/// Most GPUs that get a row each.
+/// Maximum number of GPUs with a row each.
 const MAX_GPU_ROWS: u64 = 128;
-/// Most nodes drawn where nodes have a row each.
+/// Maximum number of nodes with a row each.
 const MAX_NODES: u64 = 64;
-/// Rectangles that can still be told apart.
+/// Number of rectangles that can still be distinguished.
 const MOST_BLOCKS: usize = 2500;
 
-/// A timeline of GPUs, coloured by job: rows are GPUs grouped by node in a small cluster, nodes in a large one.
+/// Draws a timeline of GPUs, coloured by job: rows are GPUs grouped by node in a small cluster, nodes in a large one.
 pub fn gantt(record: &RunRecord) -> Figure {
     gantt_within(record, MOST_BLOCKS)
 }
 
-/// The same with at most so many rectangles, for pages that hold several.
+/// Like [`gantt`], with a limited number of rectangles, for pages with several timelines.
 pub(crate) fn gantt_within(record: &RunRecord, most: usize) -> Figure {
     let rows = Rows::of(record);
     let mut blocks = blocks(&record.segments);
@@ -66,7 +66,7 @@ pub(crate) fn gantt_within(record: &RunRecord, most: usize) -> Figure {
     let caption = caption(record, &rows, window, &blocks, seconds);
     Figure::new(
         "gantt",
-        &format!("Who held which GPUs: {}", policy(record)),
+        &format!("GPU timeline: {}", policy(record)),
         &caption,
         canvas,
     )
@@ -153,18 +153,18 @@ fn draw_jobs(
     seconds: &dyn Fn(i64) -> f64,
     x: &Scale,
 ) {
-    let row_of: BTreeMap<JobId, usize> = record
+    let row_of: BTreeMap<JobKey, usize> = record
         .rows
         .iter()
         .enumerate()
         .map(|(i, row)| (row.job, i))
         .collect();
     let tops: Vec<f64> = (0..rows.shown).map(|node| rows.top(node)).collect();
-    let mut by_job: BTreeMap<JobId, Vec<&Block>> = BTreeMap::new();
+    let mut by_job: BTreeMap<JobKey, Vec<&Block>> = BTreeMap::new();
     for block in blocks {
         by_job.entry(block.job).or_default().push(block);
     }
-    // An edge around every rectangle would be all there is to see of thin ones.
+    // Thin rectangles get no border, which would hide their colour.
     let thin = rows.shown > 0 && (0..rows.shown).any(|node| rows.height(node) / rows.slots(node) < 3.0);
     let edge = if thin { "" } else { "j " };
     for (job, blocks) in by_job {
@@ -209,8 +209,8 @@ fn draw_jobs(
     }
 }
 
-/// The colour of a job: the same in every figure, and unlike that of the jobs that came with it.
-fn colour(job: JobId) -> usize {
+/// Returns the colour of a job: the same in every figure, and different from those of jobs submitted with it.
+fn colour(job: JobKey) -> usize {
     (job.0.wrapping_mul(2_654_435_769) >> 16) as usize % JOB_COLOURS
 }
 
@@ -262,7 +262,7 @@ fn caption(
         }
         _ => String::new(),
     };
-    let jobs: std::collections::BTreeSet<JobId> = blocks.iter().map(|b| b.job).collect();
+    let jobs: std::collections::BTreeSet<JobKey> = blocks.iter().map(|b| b.job).collect();
     format!(
         "{what}{nodes}; each colour is a job ({} jobs, colours repeat), grey is idle.{when}{missing} Rest the pointer on a job for its name.",
         format::count(jobs.len() as u64)

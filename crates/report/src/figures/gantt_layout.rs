@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_model::JobId;
+use dovetail_model::JobKey;
 use dovetail_model::run::{RunRecord, Segment};
 
 /// A job on neighbouring GPUs of one node, for a while without a break.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Block {
-    pub(crate) job: JobId,
+    pub(crate) job: JobKey,
     pub(crate) node: u32,
     pub(crate) first_slot: u32,
     pub(crate) slots: u32,
@@ -20,10 +20,10 @@ pub(crate) struct Block {
     pub(crate) end: i64,
 }
 
-/// From when until when, and who.
-type Span = (i64, i64, JobId);
+/// Start, end and job.
+type Span = (i64, i64, JobKey);
 
-/// Most jobs drawn beside each other on one GPU.
+/// Maximum number of jobs drawn next to each other on one GPU.
 const MAX_LANES: u32 = 4;
 
 /// All rectangles of these segments, by node, slot and time.
@@ -37,7 +37,7 @@ pub(crate) fn blocks(segments: &[Segment]) -> Vec<Block> {
     }
     let mut out: Vec<Block> = vec![];
     // The rectangle that ends on the slot above, by what must be equal to grow it.
-    let mut open: BTreeMap<(u32, u32, i64, i64, JobId), usize> = BTreeMap::new();
+    let mut open: BTreeMap<(u32, u32, i64, i64, JobKey), usize> = BTreeMap::new();
     for ((node, slot), mut held) in by_gpu {
         held.sort();
         let joined = join(held);
@@ -114,31 +114,34 @@ pub(crate) struct Window {
     /// Microseconds.
     pub(crate) start: i64,
     pub(crate) end: i64,
-    /// Whether something lies outside of it.
+    /// Whether part of the run is outside of it.
     pub(crate) cut: bool,
 }
+
+/// One hour, in microseconds.
+const HOUR: i64 = 3_600_000_000;
+/// Round spans that a window may have, longest first.
+const SPANS: [i64; 15] = [
+    90 * 24 * HOUR,
+    30 * 24 * HOUR,
+    14 * 24 * HOUR,
+    7 * 24 * HOUR,
+    3 * 24 * HOUR,
+    2 * 24 * HOUR,
+    24 * HOUR,
+    12 * HOUR,
+    6 * HOUR,
+    3 * HOUR,
+    HOUR,
+    HOUR / 2,
+    HOUR / 6,
+    HOUR / 60,
+    HOUR / 3600,
+];
 
 /// The whole run if it has few rectangles, otherwise the longest round span around the longest queue that has at most
 /// `most` of them. Nothing is known after the last start, since long runs keep only their first segments.
 pub(crate) fn window(record: &RunRecord, blocks: &[Block], most: usize) -> Window {
-    const HOUR: i64 = 3_600_000_000;
-    const SPANS: [i64; 15] = [
-        90 * 24 * HOUR,
-        30 * 24 * HOUR,
-        14 * 24 * HOUR,
-        7 * 24 * HOUR,
-        3 * 24 * HOUR,
-        2 * 24 * HOUR,
-        24 * HOUR,
-        12 * HOUR,
-        6 * HOUR,
-        3 * HOUR,
-        HOUR,
-        HOUR / 2,
-        HOUR / 6,
-        HOUR / 60,
-        HOUR / 3600,
-    ];
     let start = blocks.iter().map(|b| b.start).min().unwrap_or(0);
     let end = blocks
         .iter()
@@ -199,7 +202,7 @@ mod tests {
 
     fn segment(job: u32, slots: &[u32], start: i64, end: i64) -> Segment {
         Segment {
-            job: JobId(job),
+            job: JobKey(job),
             node: NodeId(0),
             slots: slots.into(),
             start: Time(start),

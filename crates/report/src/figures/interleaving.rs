@@ -11,7 +11,7 @@ use crate::svg::{
 const ROW: f64 = 30.0;
 /// Room between rows.
 const GAP: f64 = 6.0;
-/// Periods drawn one after the other, so that what goes on over the end of one is seen.
+/// Number of periods drawn, so that stages crossing the end of a period are visible.
 const PERIODS: usize = 2;
 
 /// A group over two of its periods: a row for each resource, a colour for each member. `members` are names, in the order

@@ -12,7 +12,7 @@ pub struct Series {
     pub name: String,
     /// Its points, in drawing order; points that are not finite are left out.
     pub points: Vec<(f64, f64)>,
-    /// Dashed: somebody else's published numbers.
+    /// Whether it is dashed: for published numbers.
     pub dashed: bool,
     /// `(low, high)` around each point, or empty.
     pub errors: Vec<(f64, f64)>,
@@ -108,12 +108,8 @@ impl LineChart<'_> {
 
         let mut entries = vec![];
         if ends.is_none() && names.len() > 1 {
-            entries.extend(
-                names
-                    .iter()
-                    .enumerate()
-                    .map(|(i, name)| entry(Mark::Line(i), name)),
-            );
+            let lines = names.iter().enumerate();
+            entries.extend(lines.map(|(i, name)| entry(Mark::Line(i), name)));
         }
         if has_dashed && has_solid {
             entries.extend([entry(Mark::Solid, "ours"), entry(Mark::Dashed, "published")]);
@@ -128,18 +124,10 @@ impl LineChart<'_> {
             draw_line(&mut canvas, &frame, line, colour);
         }
         for (i, at, end) in ends.iter().flatten() {
-            canvas.line(
-                &format!("e s{}", i % COLOURS),
-                (right + 4.0, top + end),
-                (right + 10.0, top + at),
-            );
-            canvas.text(
-                "",
-                Anchor::Start,
-                right + 13.0,
-                top + at + 4.0,
-                &fit(names[*i], 120.0, 13.0),
-            );
+            let class = format!("e s{}", i % COLOURS);
+            canvas.line(&class, (right + 4.0, top + end), (right + 10.0, top + at));
+            let name = fit(names[*i], 120.0, 13.0);
+            canvas.text("", Anchor::Start, right + 13.0, top + at + 4.0, &name);
         }
         let dashes = if has_dashed {
             "Dashed: published. Solid: ours."
@@ -217,7 +205,7 @@ fn y_domain(series: &[Series], kind: AxisKind) -> (f64, f64) {
     }
 }
 
-/// `(name, height of the name, height of the line)` at the right edge; none if a name would stand too far from its line.
+/// `(name, height of the name, height of the line)` at the right edge; `None` if a name would be too far from its line.
 fn direct_labels(series: &[Series], names: &[&str], frame: &Frame) -> Option<Vec<(usize, f64, f64)>> {
     const APART: f64 = 15.0;
     const FAR: f64 = 26.0;

@@ -22,10 +22,10 @@ pub use interleaving::interleaving;
 pub use lines::{LineChart, Series, lines};
 pub use timeline::{queue_length, utilization};
 
-/// Most records drawn in one figure of curves; more would only hide each other.
+/// Maximum number of records in one figure of curves; more would hide each other.
 pub(crate) const MAX_CURVES: usize = 12;
 
-/// A name for each record, unlike all others: the policy, and what tells runs of one policy apart.
+/// Returns a unique name for each record: the policy, and what distinguishes runs of one policy.
 pub fn labels(records: &[&RunRecord]) -> Vec<String> {
     let policy = |r: &RunRecord| {
         if r.summary.policy.is_empty() {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_say_only_what_tells_runs_apart() {
+    fn labels_contain_only_what_distinguishes_runs() {
         let check = |runs: &[(&str, u64)], expected: &[&str]| {
             let records: Vec<RunRecord> = runs.iter().map(|(policy, seed)| record(policy, *seed)).collect();
             assert_eq!(labels(&records.iter().collect::<Vec<_>>()), expected);

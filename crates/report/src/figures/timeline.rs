@@ -63,6 +63,9 @@ struct Spec {
     note: fn(&RunRecord, &[Step]) -> String,
 }
 
+/// Height of the heading of a panel.
+const HEAD: f64 = 20.0;
+
 /// One run, ready to draw; times count from the start of the run.
 struct Panel {
     name: String,
@@ -71,8 +74,36 @@ struct Panel {
     line: Vec<Step>,
 }
 
+impl Panel {
+    /// Draws the panel with its heading at `head`, between the horizontal positions `left` and `right`.
+    fn draw(
+        &self,
+        canvas: &mut Canvas,
+        (left, right): (f64, f64),
+        head: f64,
+        (x, y): (&Scale, &Scale),
+        marks: &[(f64, String)],
+        colour: usize,
+    ) {
+        let note_width = text_width(&self.note, 12.6) + 12.0;
+        canvas.rect("bg", left - 1.0, head + 1.0, right - left + 2.0, HEAD - 2.0);
+        let name = fit(&self.name, right - left - note_width, 13.0);
+        canvas.text("k", Anchor::Start, left, head + 14.0, &name);
+        canvas.text("m", Anchor::End, right, head + 14.0, &self.note);
+        for (value, label) in marks {
+            canvas.line("g", (left, y.at(*value)), (right, y.at(*value)));
+            canvas.text("m", Anchor::End, left - 7.0, y.at(*value) + 4.0, label);
+        }
+        canvas.path(&format!("f{colour} soft"), &area_path(&self.area, x, y), None);
+        canvas.path(&format!("e s{colour}"), &step_path(&self.area, x, y), None);
+        if !self.line.is_empty() {
+            canvas.path("u", &step_path(&self.line, x, y), None);
+        }
+        canvas.line("a", (left, y.at(0.0)), (right, y.at(0.0)));
+    }
+}
+
 fn draw(spec: &Spec, records: &[&RunRecord]) -> Figure {
-    const HEAD: f64 = 20.0;
     const GAP: f64 = 9.0;
     let panels = panels(spec, records);
     let plot = (260.0 / panels.len().max(1) as f64).clamp(34.0, 180.0);
@@ -119,27 +150,7 @@ fn draw(spec: &Spec, records: &[&RunRecord]) -> Figure {
     for (i, panel) in panels.iter().enumerate() {
         let head = top + i as f64 * (HEAD + plot + GAP);
         let y = Scale::new(AxisKind::Linear, (0.0, most), (head + HEAD + plot, head + HEAD));
-        let note_width = text_width(&panel.note, 12.6) + 12.0;
-        canvas.rect("bg", left - 1.0, head + 1.0, right - left + 2.0, HEAD - 2.0);
-        canvas.text(
-            "k",
-            Anchor::Start,
-            left,
-            head + 14.0,
-            &fit(&panel.name, right - left - note_width, 13.0),
-        );
-        canvas.text("m", Anchor::End, right, head + 14.0, &panel.note);
-        for (value, label) in &marks {
-            canvas.line("g", (left, y.at(*value)), (right, y.at(*value)));
-            canvas.text("m", Anchor::End, left - 7.0, y.at(*value) + 4.0, label);
-        }
-        let colour = i % COLOURS;
-        canvas.path(&format!("f{colour} soft"), &area_path(&panel.area, &x, &y), None);
-        canvas.path(&format!("e s{colour}"), &step_path(&panel.area, &x, &y), None);
-        if !panel.line.is_empty() {
-            canvas.path("u", &step_path(&panel.line, &x, &y), None);
-        }
-        canvas.line("a", (left, y.at(0.0)), (right, y.at(0.0)));
+        panel.draw(&mut canvas, (left, right), head, (&x, &y), &marks, i % COLOURS);
     }
     let caption = format!("{}{}", spec.reading, left_out(records.len()));
     Figure::new(spec.name, spec.title, &caption, canvas)

@@ -1,16 +1,16 @@
-//! Completion times out of anybody's job file: ours, or one of Muri's layouts, by the names of its columns.
+//! Completion times from a job file: ours, or one of Muri's layouts, detected by column names.
 
 use std::path::Path;
 
 use super::csv_in::Table;
 use crate::error::{ReportError, quoted};
 
-/// When the finished jobs of a file came and went.
+/// Submissions and completions of the jobs in a file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Completions {
     /// Completion times in seconds, ascending.
     pub jct_s: Vec<f64>,
-    /// Rows of jobs that have no end.
+    /// Number of jobs that did not finish.
     pub unfinished: u64,
     /// The earliest submission, in seconds, of all jobs.
     pub first_submit_s: f64,
@@ -38,10 +38,10 @@ const LAYOUTS: [Layout; 2] = [
     },
 ];
 
-/// Reads the text of a job file. `path` is for complaints only.
+/// Parses a job file. `path` is used in errors only.
 ///
 /// # Errors
-/// Names the file, line and column, what stands there and what may.
+/// Names the file, line and column, the value found and the accepted ones.
 pub fn parse_completions(path: &Path, bytes: &[u8]) -> Result<Completions, ReportError> {
     let table = Table::parse(path, bytes, &[])?;
     let Some(layout) = LAYOUTS.iter().find(|l| table.has(l.submit) && table.has(l.end)) else {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn layouts_go_by_the_names_of_columns() {
+    fn layouts_are_detected_by_column_names() {
         let same = "3 jobs, mean 20, median 20, p99 30, end 45, span 40, unfinished 0";
         assert_eq!(
             check("job_id,submit_time,end_time\n1,5,15\n2,10,30\n3,15,45\n"),
@@ -170,30 +170,30 @@ mod tests {
     }
 
     #[test]
-    fn complaints_name_line_column_and_what_would_do() {
-        let header = "accepted is a job file with the columns submit_time,end_time and maybe JCT (job.csv of Muri or \
+    fn errors_name_line_column_and_accepted_values() {
+        let header = "expected a job file with the columns submit_time,end_time and maybe JCT (job.csv of Muri or \
                       `--emit muri`), or submit_s,finish_s and maybe jct_s (our jobs.csv)";
         assert_eq!(
             check("a,b\n1,2\n"),
-            format!("job.csv:1: header: found \"a,b\"; {header}")
+            format!("job.csv:1: header: found \"a,b\", {header}")
         );
-        assert_eq!(check(""), format!("job.csv:1: header: found nothing; {header}"));
+        assert_eq!(check(""), format!("job.csv:1: header: found nothing, {header}"));
         for (text, complaint) in [
             (
                 "submit_time,end_time\n1,x\n",
-                "job.csv:2: column end_time: found \"x\"; accepted is a finite number",
+                "job.csv:2: column end_time: found \"x\", expected a finite number",
             ),
             (
                 "submit_time,end_time\n1,2\n5,4\n",
-                "job.csv:3: column end_time: found \"4\"; accepted is a time not before the submission",
+                "job.csv:3: column end_time: found \"4\", expected a time not before the submission",
             ),
             (
                 "submit_time,end_time\n",
-                "job.csv:1: rows: found 0 jobs, none of them finished; accepted is at least one finished job",
+                "job.csv:1: rows: found 0 jobs, none of them finished, expected at least one finished job",
             ),
             (
                 "submit_time,end_time,JCT\n1,2,nan\n",
-                "job.csv:2: column JCT: found \"nan\"; accepted is a finite number",
+                "job.csv:2: column JCT: found \"nan\", expected a finite number",
             ),
         ] {
             assert_eq!(check(text), complaint);

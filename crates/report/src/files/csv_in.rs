@@ -1,4 +1,4 @@
-//! CSV bytes to cells that know their file, line and column, so that every complaint can say where.
+//! CSV parsing into cells that know their file, line and column, for error messages.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,8 +1,8 @@
-//! `jobs.csv`: the fate of each job.
+//! `jobs.csv`: the outcome of each job.
 
 use std::path::Path;
 
-use dovetail_model::JobId;
+use dovetail_model::JobKey;
 use dovetail_model::Time;
 use dovetail_model::run::{JobRow, RunRecord};
 
@@ -64,10 +64,10 @@ fn slowdown(jct: Time, row: &JobRow) -> String {
     shown.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Rows, and beside them the names of jobs and tenants.
+/// Rows, with the names of jobs and tenants.
 pub(crate) type Jobs = (Vec<JobRow>, Vec<String>, Vec<String>);
 
-/// Reads `jobs.csv`. What can be computed from other columns is not read, and columns after the contract may be missing.
+/// Reads `jobs.csv`. Columns that follow from others are not read, and columns beyond the contract may be missing.
 pub(crate) fn parse_jobs(path: &Path, bytes: &[u8]) -> Result<Jobs, ReportError> {
     let required = [
         "job_id",
@@ -95,7 +95,7 @@ fn parse_row(row: &Row<'_>, index: usize) -> Result<JobRow, ReportError> {
         index as u32
     };
     let parsed = JobRow {
-        job: JobId(position),
+        job: JobKey(position),
         gpus: row.whole("gpus")?,
         submit: row.time("submit_s")?,
         first_start: row.optional_time("first_start_s")?,

@@ -5,12 +5,12 @@
 //! | `summary.json` | the figures of the run, keys as in [`Summary`](dovetail_model::run::Summary) |
 //! | `jobs.csv` | one row per job |
 //! | `timeline.csv` | the cluster over time |
-//! | `segments.csv` | who held which GPUs |
+//! | `segments.csv` | which job held which GPUs |
 //! | `nodes.csv` | GPU slots of each node |
 //! | `job.csv`, `cluster.csv` | the run in the layout of another system, see [`write_muri`] |
 //! | `report.html`, `figures/*.svg` | for people |
 //!
-//! A file is written beside its place and then moved there, so a half-written one never stands under its name.
+//! A file is written under a temporary name and then renamed, so a partial file never has its final name.
 
 mod completions;
 mod csv_in;

@@ -113,11 +113,11 @@ fn seconds(time: Time) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dovetail_model::{JobId, Work};
+    use dovetail_model::{JobKey, Work};
 
     fn row(job: u32, submit: i64, start: i64, finish: Option<i64>, held: i64) -> JobRow {
         JobRow {
-            job: JobId(job),
+            job: JobKey(job),
             gpus: 8,
             work: Work(5_500_000),
             submit: Time::from_secs(submit),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dovetail_model::run::{Solved, Summary, TenantSummary};
+use dovetail_model::run::{SolverStats, Summary, TenantSummary};
 use serde_json::{Map, Value};
 
 use crate::error::{ReportError, quoted};
@@ -60,7 +60,7 @@ pub(crate) fn parse_summary(path: &Path, bytes: &[u8]) -> Result<Summary, Report
     };
     let mut template = serde_json::to_value(Summary::default()).unwrap_or_default();
     // Not written where there is nothing to say.
-    template["solved"] = serde_json::to_value(Solved::default()).unwrap_or_default();
+    template["solved"] = serde_json::to_value(SolverStats::default()).unwrap_or_default();
     let tenant = serde_json::to_value(TenantSummary::default()).unwrap_or_default();
     let filled = fill(&template, &Value::Object(found), &tenant, "").map_err(located)?;
     serde_json::from_value(filled).map_err(|e| invalid(1, "JSON", e.to_string(), "the keys of a summary"))
@@ -173,23 +173,23 @@ mod tests {
     fn complaints_name_the_field_and_what_is_accepted() {
         check(
             "{\"policy\": \"las\",\n \"jobs\": -1}",
-            "summary.json:2: jobs: found -1; accepted is a whole number, not below zero",
+            "summary.json:2: jobs: found -1, expected a whole number, not below zero",
         );
         check(
             "{\"policy\": \"las\",\n \"cluster\":\n {\"gpus\": \"many\"}}",
-            "summary.json:3: cluster.gpus: found \"many\"; accepted is a whole number, not below zero",
+            "summary.json:3: cluster.gpus: found \"many\", expected a whole number, not below zero",
         );
         check(
             r#"{"policy": "las", "tenants": [{"tenant": "a"}, {"tenant": 7}]}"#,
-            "summary.json:1: tenants[1].tenant: found 7; accepted is text",
+            "summary.json:1: tenants[1].tenant: found 7, expected text",
         );
         check(
             r#"{"jobs": 7}"#,
-            "summary.json:1: policy: found no such key among \"jobs\"; accepted is the name of the policy",
+            "summary.json:1: policy: found no such key among \"jobs\", expected the name of the policy",
         );
         check(
             "[]",
-            "summary.json:1: JSON: found a list; accepted is one JSON object with the keys of a summary",
+            "summary.json:1: JSON: found a list, expected one JSON object with the keys of a summary",
         );
     }
 }

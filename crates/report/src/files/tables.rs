@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dovetail_model::run::{Segment, TimelinePoint};
-use dovetail_model::{JobId, NodeId};
+use dovetail_model::{JobKey, NodeId};
 
 use super::csv_in::Table;
 use super::csv_out::table;
@@ -99,7 +99,7 @@ pub(crate) fn parse_segments(path: &Path, bytes: &[u8]) -> Result<Vec<Segment>, 
         let slots: Option<Vec<u32>> = text.split_whitespace().map(|slot| slot.parse().ok()).collect();
         let accepted = "GPU numbers of the node separated by spaces, such as 0 1 2 3";
         segments.push(Segment {
-            job: JobId(row.whole("job_position")?),
+            job: JobKey(row.whole("job_position")?),
             node: NodeId(row.whole("node")?),
             slots: slots.ok_or_else(|| row.invalid("slots", text, accepted))?,
             start: row.time("start_s")?,

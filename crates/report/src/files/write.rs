@@ -16,7 +16,7 @@ use crate::figures::{compare_bars, gantt, jct_cdf, labels, queue_length, utiliza
 use crate::html::html;
 use crate::svg::Figure;
 
-/// Writes one run into `dir`, which is made if need be, and returns the files.
+/// Writes one run into `dir`, which is created if missing, and returns the files.
 pub fn write_run(dir: &Path, record: &RunRecord) -> Result<Vec<PathBuf>, ReportError> {
     let mut written = write_data(dir, record)?;
     let title = format!(
@@ -74,7 +74,7 @@ pub fn write_comparison(dir: &Path, records: &[RunRecord]) -> Result<Vec<PathBuf
     Ok(written)
 }
 
-/// Writes a file beside its place and moves it there; directories above it are made.
+/// Writes a file under a temporary name and renames it; missing parent directories are created.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<PathBuf, ReportError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(ReportError::io("create the directory", dir))?;
@@ -83,7 +83,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<PathBuf, ReportError> {
     fs::write(&beside, bytes)
         .and_then(|()| fs::rename(&beside, path))
         .map_err(|source| {
-            // The first problem is the one to report; what is left beside is only litter.
+            // Report the first error; the temporary file is removed if possible.
             let _ = fs::remove_file(&beside);
             ReportError::Io {
                 action: "write",

@@ -17,7 +17,7 @@ pub(crate) fn comparison(records: &[&RunRecord], names: &[String]) -> String {
     let mut out = String::from(
         "<div class=\"scroll\"><table class=\"sort\">\n<thead><tr><th scope=\"col\">policy<span class=\"arrow\"></span></th>",
     );
-    // Policies that know run times and those that do not are told apart, where the runs say.
+    // Policies with and without knowledge of run times are distinguished, where the runs record it.
     let tells = records.iter().any(|r| !r.summary.knowledge.is_empty());
     if tells {
         out.push_str("<th scope=\"col\" title=\"what the policy was told of remaining run times\">knows<span class=\"arrow\"></span></th>");
@@ -83,7 +83,7 @@ impl<'a> Column<'a> {
             Better::Lower => present().min_by(f64::total_cmp),
             Better::Higher => present().max_by(f64::total_cmp),
         };
-        // A mark that every row would carry says nothing.
+        // A mark on every row would carry no information.
         let best = best.filter(|best| present().any(|v| v != *best));
         Self {
             metric,

@@ -1,4 +1,4 @@
-//! How each tenant fared under each run.
+//! Results by tenant for each run.
 
 use dovetail_model::run::{RunRecord, TenantSummary};
 
@@ -6,7 +6,7 @@ use super::table::{cell, column_unit, swatch};
 use crate::format;
 use crate::svg::escape;
 
-/// Most tenants of a run that are listed: those that used most.
+/// Maximum number of tenants listed per run: those that used most.
 const MOST: usize = 25;
 
 /// The section, or nothing where no run has tenants.

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn coordinates_have_one_decimal_and_are_never_strange() {
+    fn coordinates_have_one_decimal_and_are_always_finite() {
         let shown: Vec<String> = [0.0, -0.04, 1.25, -3.5, 100.0, f64::NAN, f64::INFINITY, 1e300]
             .map(num)
             .into();

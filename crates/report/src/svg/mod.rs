@@ -22,7 +22,7 @@ pub(crate) use text::{fit, text_width, wrap};
 /// Width of every figure in user units; figures scale to the room they get.
 pub(crate) const WIDTH: f64 = 540.0;
 
-/// A finished drawing with the words that belong to it.
+/// A finished drawing with its title and caption.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
     /// A short name, good as a file name without extension.

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_ranges_still_give_positions() {
+    fn degenerate_ranges_still_give_positions() {
         for kind in [
             AxisKind::Linear,
             AxisKind::Log,

@@ -1,14 +1,14 @@
-//! What the tests share: a tiny run, wild runs, and a checker of tags.
+//! Shared by the tests: a tiny run, extreme runs, and a checker of tags.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use dovetail_model::run::{ClusterSize, JobRow, RunRecord, Segment, Summary, TenantSummary, TimelinePoint};
-use dovetail_model::{JobId, NodeId, Time, Work};
+use dovetail_model::{JobKey, NodeId, Time, Work};
 use proptest::prelude::*;
 
 /// Two finished jobs and one that never started, on one node with two GPUs.
 pub(crate) fn tiny() -> RunRecord {
     let row = |job: u32, gpus, work_s: f64, submit_s: f64, run: Option<(f64, f64)>| JobRow {
-        job: JobId(job),
+        job: JobKey(job),
         gpus,
         work: Work::from_secs_f64(work_s),
         submit: Time::from_secs_f64(submit_s),
@@ -29,7 +29,7 @@ pub(crate) fn tiny() -> RunRecord {
         fragmented_gpus: 1.0 / 3.0,
     };
     let segment = |job, slots: &[u32], start, end| Segment {
-        job: JobId(job),
+        job: JobKey(job),
         node: NodeId(0),
         slots: slots.into(),
         start: Time::from_secs(start),
@@ -73,7 +73,7 @@ pub(crate) fn tiny() -> RunRecord {
     }
 }
 
-/// Runs nobody would write, with numbers from the ends of their ranges.
+/// Draws unrealistic runs, with numbers from the ends of their ranges.
 pub(crate) fn wild() -> impl Strategy<Value = RunRecord> {
     let moment = || prop_oneof![any::<i64>(), -1_000_000i64..1_000_000_000_000].prop_map(Time);
     let number = || prop_oneof![any::<f64>(), 0.0..1e6];
@@ -86,7 +86,7 @@ pub(crate) fn wild() -> impl Strategy<Value = RunRecord> {
         moment(),
     )
         .prop_map(|(job, gpus, work, submit, finish, held)| JobRow {
-            job: JobId(job),
+            job: JobKey(job),
             gpus,
             work: Work(work),
             submit,
@@ -113,7 +113,7 @@ pub(crate) fn wild() -> impl Strategy<Value = RunRecord> {
     let slots = prop::collection::vec(prop_oneof![0u32..8, any::<u32>()], 0..4);
     let segment =
         (0u32..50, node, slots, moment(), moment()).prop_map(|(job, node, slots, start, end)| Segment {
-            job: JobId(job),
+            job: JobKey(job),
             node: NodeId(node),
             slots,
             start,
@@ -165,7 +165,7 @@ pub(crate) fn wild() -> impl Strategy<Value = RunRecord> {
         )
 }
 
-/// Checks that every tag is closed in order, attributes are quoted, and no coordinate is strange.
+/// Checks that every tag is closed in order, attributes are quoted, and every coordinate is finite.
 #[track_caller]
 pub(crate) fn assert_well_formed(markup: &str) {
     const VOID: [&str; 2] = ["meta", "br"];
@@ -223,7 +223,7 @@ pub(crate) fn assert_well_formed(markup: &str) {
     );
 }
 
-/// A tag up to its `>`, which may stand inside quotes.
+/// Returns a tag up to its `>`; a `>` inside quotes does not end it.
 fn split_tag(rest: &str) -> (&str, &str) {
     let mut quoted = false;
     for (i, c) in rest.char_indices() {

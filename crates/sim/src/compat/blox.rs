@@ -1,4 +1,4 @@
-//! Blox: rounds, whole rounds of progress, its placement and its walk.
+//! Blox: rounds, progress in whole rounds, its placement and its discipline.
 
 use dovetail_engine::{Clock, Knowledge, Policy};
 use dovetail_model::{Rate, Time};
@@ -8,21 +8,21 @@ use dovetail_workload::Workload;
 
 use crate::config::{Compat, SimConfig, SimError};
 
-/// Policies Blox has, as it names them in lower case.
+/// Blox's policies, under its names in lower case.
 pub const BLOX_POLICIES: &[&str] = &["fifo", "las", "srtf", "tiresias", "optimus"];
 
-/// Progress of Blox's Optimus by jobs per hour.
+/// Progress of Blox's Optimus by offered load in jobs per hour.
 const OPTIMUS_SPEED: &[(u32, f64)] = &[(1, 5.0), (2, 3.0), (3, 1.4), (4, 1.2), (5, 1.1)];
 
-/// A job that has waited so long (1000 hours) goes to the front.
+/// A job that has waited this long (1000 hours) moves to the front of the queue.
 const AGEING_S: i64 = 3_600_000;
 
-/// The parts of a Blox policy, and the run set so that it counts as Blox does: rounds of 300 s unless the clock is
-/// already one of rounds, whole rounds of progress, no restart cost. Tiresias is plain LAS there, and Optimus is SRTF
+/// Builds the parts of a Blox policy, and configures the run to count as Blox does: rounds of 300 s unless the clock
+/// already has rounds, whole rounds of progress, no restart cost. In Blox, Tiresias is plain LAS, and Optimus is SRTF
 /// at a speed that depends on the offered load: `jobs_per_hour`, or else that of the workload.
 ///
 /// # Errors
-/// Names the policies Blox has if this is none of them.
+/// If Blox has no such policy; the error lists the ones it has.
 pub fn blox(
     policy: &str,
     overrides: &Overrides,
@@ -35,7 +35,7 @@ pub fn blox(
         "las" | "tiresias" => "las:dims=1,quantum=0",
         "srtf" | "optimus" => "srtf:by=holding",
         _ => {
-            return Err(BloxError::NotThere {
+            return Err(BloxError::UnknownPolicy {
                 policy: policy.to_owned(),
             });
         }
@@ -66,16 +66,16 @@ pub fn blox(
     Ok((policy_built, needs))
 }
 
-/// What is wrong with a Blox run.
+/// Why a Blox run cannot be configured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BloxError {
     /// Blox has no such policy.
     #[error("--compat blox has no policy `{policy}`; it has fifo, las, srtf, tiresias and optimus")]
-    NotThere {
+    UnknownPolicy {
         /// The policy.
         policy: String,
     },
-    /// A part is wrong.
+    /// A part is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
 }
@@ -86,7 +86,7 @@ impl From<BloxError> for SimError {
     }
 }
 
-/// Arrivals per hour over the span of the workload.
+/// Returns the arrivals per hour over the span of the workload.
 fn rate_per_hour(workload: &Workload) -> f64 {
     let (Some(first), Some(last)) = (workload.jobs.first(), workload.jobs.last()) else {
         return 0.0;

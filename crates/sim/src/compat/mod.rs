@@ -1,5 +1,5 @@
-//! Runs that equal a reference system's, quirks included. The quirks live in named policy parts and in how progress is
-//! counted ([`crate::Compat`]); these files only choose them.
+//! Runs that equal those of a reference system, quirks included. The quirks live in named policy parts and in how
+//! progress is counted ([`crate::Compat`]); these files only select them.
 
 mod blox;
 mod muri;

@@ -1,5 +1,5 @@
 //! Muri's simulator: progress is counted between events, every event costs every running job its start-up time, and
-//! the whole cluster is planned anew at each of them.
+//! the whole cluster is planned from scratch at each event.
 
 use dovetail_engine::{Knowledge, Policy};
 use dovetail_model::{ClusterSpec, Time, Work};
@@ -10,14 +10,14 @@ use dovetail_workload::Workload;
 
 use crate::config::{Compat, MuriTime, SimConfig, SimError};
 
-/// Policies Muri's simulator has, as we name them.
+/// The policies of Muri's simulator, under our names.
 pub const MURI_POLICIES: &[&str] = &["srtf", "srsf", "tiresias", "antman", "muri-s", "muri-l"];
 
-/// The parts of a policy as Muri's simulator has them, and the run set so that it counts as that does. Knobs of
-/// grouping `muri` can be given: `muri-l:autopack=false,ordering=worst`.
+/// Builds the parts of a policy as in Muri's simulator, and configures the run to count as it does. Knobs of the
+/// grouping `muri` are accepted: `muri-l:autopack=false,ordering=worst`.
 ///
 /// # Errors
-/// Names the policies Muri has if this is none of them, and the first job its tables do not know.
+/// If Muri has no such policy, or its tables lack a job; the error lists the policies it has, or names the job.
 pub fn muri(
     policy: &str,
     overrides: &Overrides,
@@ -32,55 +32,14 @@ pub fn muri(
     if config.cluster.nodes.values().any(|n| n.gpus != per_node) {
         return Err(MuriError::Mixed);
     }
-    let has = |knob: &str, value: &str| spec.knobs.iter().any(|(k, v)| k == knob && v == value);
-    let mut grouping = "none".to_owned();
-    let (order, discipline, time) = match spec.name.as_str() {
-        "srtf" => ("srtf", "afresh".to_owned(), MuriTime::Alone),
-        "srsf" => ("srsf", "afresh".to_owned(), MuriTime::Alone),
-        "tiresias" => ("fifo", "dlas".to_owned(), MuriTime::Queues),
-        "antman" => {
-            // Its terms are those of AntMan here: two on a GPU, on some of their GPUs or all.
-            grouping = "pair:by=antman".to_owned();
-            (
-                "fifo:priority=true",
-                "antman-muri".to_owned(),
-                MuriTime::Guaranteed,
-            )
-        }
-        "muri-s" | "muri-l" => {
-            if has("ordering", "worst") {
-                config.interleaving = dovetail_model::stages::Ordering::Worst;
-            }
-            config.contention = MuriSim::contention(!has("matching", "false"));
-            let sift = !has("autopack", "false");
-            let knobs: Vec<String> = spec.knobs.iter().map(|(k, v)| format!("{k}={v}")).collect();
-            grouping = format!(
-                "muri-sim:{}",
-                [&[format!("nodes={nodes}x{per_node}")], &knobs[..]]
-                    .concat()
-                    .join(",")
-            );
-            let order = if spec.name == "muri-s" {
-                "srsf"
-            } else {
-                "las:quantum=0"
-            };
-            (
-                order,
-                format!("afresh:widest=true,sift={sift}"),
-                MuriTime::Groups {
-                    attained: spec.name == "muri-l",
-                },
-            )
-        }
-        _ => {
-            return Err(MuriError::NotThere {
-                policy: spec.name.clone(),
-            });
-        }
-    };
+    let Parts {
+        order,
+        discipline,
+        grouping,
+        time,
+    } = parts_of(&spec, (nodes, per_node), config)?;
     if time == MuriTime::Queues {
-        // Tiresias is given GPUs by number there, not by place.
+        // In Muri's simulator, Tiresias gets GPUs by number, not by location.
         config.cluster = ClusterSpec::uniform(1, gpus);
     }
     config.compat = Compat::Muri(time);
@@ -102,7 +61,63 @@ pub fn muri(
     Ok((built, needs))
 }
 
-/// The run time of each job as the trace states it, else as its iterations have it.
+/// The parts of one of Muri's policies, and how its progress is counted.
+struct Parts {
+    order: &'static str,
+    discipline: String,
+    grouping: String,
+    time: MuriTime,
+}
+
+/// Returns the parts of a policy, and sets what its knobs say of interleaving in the configuration.
+fn parts_of(
+    spec: &PartSpec,
+    (nodes, per_node): (u32, u32),
+    config: &mut SimConfig,
+) -> Result<Parts, MuriError> {
+    let parts = |order, discipline: &str, grouping: &str, time| Parts {
+        order,
+        discipline: discipline.to_owned(),
+        grouping: grouping.to_owned(),
+        time,
+    };
+    Ok(match spec.name.as_str() {
+        "srtf" => parts("srtf", "afresh", "none", MuriTime::Alone),
+        "srsf" => parts("srsf", "afresh", "none", MuriTime::Alone),
+        "tiresias" => parts("fifo", "dlas", "none", MuriTime::Queues),
+        // The sharing terms are AntMan's here: two jobs on a GPU, on some of their GPUs or all.
+        "antman" => parts(
+            "fifo:priority=true",
+            "antman-muri",
+            "pair:by=antman",
+            MuriTime::Guaranteed,
+        ),
+        "muri-s" | "muri-l" => {
+            let has = |knob: &str, value: &str| spec.knobs.iter().any(|(k, v)| k == knob && v == value);
+            if has("ordering", "worst") {
+                config.interleaving = dovetail_model::stages::Ordering::Worst;
+            }
+            config.contention = MuriSim::contention(!has("matching", "false"));
+            let sift = !has("autopack", "false");
+            let attained = spec.name == "muri-l";
+            let mut knobs = vec![format!("nodes={nodes}x{per_node}")];
+            knobs.extend(spec.knobs.iter().map(|(k, v)| format!("{k}={v}")));
+            parts(
+                if attained { "las:quantum=0" } else { "srsf" },
+                &format!("afresh:widest=true,sift={sift}"),
+                &format!("muri-sim:{}", knobs.join(",")),
+                MuriTime::Groups { attained },
+            )
+        }
+        _ => {
+            return Err(MuriError::UnknownPolicy {
+                policy: spec.name.clone(),
+            });
+        }
+    })
+}
+
+/// Returns the run time of each job as the trace states it, or else as derived from its iterations.
 fn stated(workload: &Workload) -> Vec<Work> {
     let of = |job| {
         workload
@@ -116,7 +131,7 @@ fn stated(workload: &Workload) -> Vec<Work> {
         .collect()
 }
 
-/// Every job needs a GPU count that the table of start-up times has, and a number of iterations.
+/// Checks that every job has a GPU count in the table of start-up times, and a number of iterations.
 fn check_jobs(workload: &Workload) -> Result<(), MuriError> {
     for job in &workload.jobs {
         if !START_UP_GPUS.contains(&job.gpus) {
@@ -136,7 +151,7 @@ fn check_jobs(workload: &Workload) -> Result<(), MuriError> {
 
 const START_UP_GPUS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// Seconds a start takes, by model and GPUs.
+/// Returns the seconds a start takes, by model and GPUs.
 const START_UP_S: &[(&str, [u32; 6])] = &[
     ("vgg16", [7, 7, 8, 9, 9, 10]),
     ("vgg19", [7, 7, 8, 9, 10, 10]),
@@ -148,7 +163,7 @@ const START_UP_S: &[(&str, [u32; 6])] = &[
     ("dqn", [5, 5, 6, 6, 8, 8]),
 ];
 
-/// Seconds that each interval between two events costs a running job of this model; ten for a model not measured.
+/// Returns the seconds that each interval between two events costs a running job of this model; ten if not measured.
 pub(crate) fn start_up_s(model: Option<&str>, gpus: u32) -> f64 {
     let column = START_UP_GPUS.iter().position(|g| *g == gpus);
     let row = START_UP_S.iter().find(|(name, _)| Some(*name) == model);
@@ -158,9 +173,9 @@ pub(crate) fn start_up_s(model: Option<&str>, gpus: u32) -> f64 {
     }
 }
 
-/// The iteration time, in seconds, of an opportunistic job beside a guaranteed one, in Muri's model of AntMan. Data,
-/// GPU and network stages fill the gaps that the other job's iterations leave on that resource; it takes as many whole
-/// iterations of the other job as are needed.
+/// Returns the iteration time in seconds of an opportunistic job next to a guaranteed one, in Muri's model of AntMan. Its
+/// data, GPU and network stages fill the gaps that the other job's iterations leave on that resource; it takes as many
+/// whole iterations of the other job as it needs.
 pub(crate) fn opportunistic_period_s(own_s: [f64; 3], beside_s: [f64; 3], beside_iteration_s: f64) -> f64 {
     let [data, mut gpu, mut network] = own_s;
     let [their_data, their_gpu, their_network] = beside_s;
@@ -189,35 +204,35 @@ pub(crate) fn opportunistic_period_s(own_s: [f64; 3], beside_s: [f64; 3], beside
     iterations * beside_iteration_s
 }
 
-/// What is wrong with a run as in Muri's simulator.
+/// Why a run as in Muri's simulator cannot be configured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MuriError {
     /// Muri's simulator has no such policy.
     #[error("--compat muri has no policy `{policy}`; it has srtf, srsf, tiresias, antman, muri-s and muri-l")]
-    NotThere {
+    UnknownPolicy {
         /// The policy.
         policy: String,
     },
-    /// A job has a GPU count that is not measured there.
+    /// A job has a GPU count without measured start-up time.
     #[error(
-        "--compat muri: job {job} asks for {gpus} GPUs; start-up times are known for 1, 2, 4, 8, 16 and 32"
+        "--compat muri: job {job} requests {gpus} GPUs; start-up times are known for 1, 2, 4, 8, 16 and 32"
     )]
     Gpus {
-        /// The job, by its name in the trace.
+        /// Name of the job in the trace.
         job: String,
-        /// What it asks for.
+        /// Requested GPUs.
         gpus: u32,
     },
-    /// A job without iterations.
+    /// A job has no iterations.
     #[error("--compat muri: job {job} has no number of iterations; use a trace in Muri's format")]
     Iterations {
-        /// The job, by its name in the trace.
+        /// Name of the job in the trace.
         job: String,
     },
-    /// Nodes of different sizes.
+    /// The nodes have different sizes.
     #[error("--compat muri: all nodes must have the same number of GPUs")]
     Mixed,
-    /// A part is wrong.
+    /// A part is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
 }

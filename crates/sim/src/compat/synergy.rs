@@ -1,4 +1,4 @@
-//! Synergy's simulator: rounds of 300 s, whole iterations credited at their start, ends at their end.
+//! Synergy's simulator: rounds of 300 s, whole iterations credited at the start of a round, completions at its end.
 
 use dovetail_engine::{Clock, Knowledge, Policy};
 use dovetail_model::{ClusterSpec, Share, Time};
@@ -9,19 +9,19 @@ use dovetail_workload::{SensitivityTable, TraceJob, Workload};
 
 use crate::config::{Compat, SimConfig, SimError};
 
-/// Policies Synergy's simulator has, as we name them.
+/// The policies of Synergy's simulator, under our names.
 pub const SYNERGY_POLICIES: &[&str] = &["fifo", "srtf", "las", "ftf", "drf", "tetris"];
 
-/// The sizings it has, as we name them.
+/// Its sizings, under our names.
 pub const SYNERGY_SIZINGS: &[&str] = &["proportional", "greedy", "tune"];
 
 const ROUND_S: i64 = 300;
 
-/// The parts of a policy as Synergy's simulator has them, and the run set so that it counts as that does. A trace whose
-/// jobs all come within the first second is *static*: its first round is at one second, not at zero.
+/// Builds the parts of a policy as in Synergy's simulator, and configures the run to count as it does. A trace whose
+/// jobs all arrive within the first second is *static*: its first round is at one second, not at zero.
 ///
 /// # Errors
-/// Names the policies and sizings Synergy has if this is none of them, and the first job its tables do not know.
+/// If Synergy has no such policy or sizing, or its tables lack a job's model; the error lists the accepted values.
 pub fn synergy(
     policy: &str,
     overrides: &Overrides,
@@ -36,7 +36,7 @@ pub fn synergy(
         "drf" => SynergyKey::Drf,
         "tetris" => SynergyKey::Tetris,
         _ => {
-            return Err(SynergyError::NotThere {
+            return Err(SynergyError::UnknownPolicy {
                 policy: policy.to_owned(),
             });
         }
@@ -85,13 +85,13 @@ pub fn synergy(
         config.cluster.gpus(),
         machine.has.times(config.cluster.nodes.len() as u32),
     );
-    let needs = dovetail_engine::Order::knowledge(&order);
+    let needs = dovetail_engine::Part::knowledge(&order);
     built.order = Box::new(order);
     built.name = format!("{policy} {sizing} (synergy)");
     Ok((built, needs))
 }
 
-/// What every server has, and the table of models measured on such servers.
+/// Returns what every server has, and the table of models measured on such servers.
 struct Machine {
     gpus: u32,
     has: Share,
@@ -116,7 +116,7 @@ impl Machine {
     }
 }
 
-/// What a job would like, cut to one server, and how fast it is then: on a straight line over CPU where it was cut.
+/// Returns what a job would use best, limited to one server, and its speed then: interpolated over CPU where limited.
 fn facts(job: &TraceJob, workload: &Workload, machine: &Machine) -> Result<SynergyFacts, SynergyError> {
     let name = job.model.map_or("", |m| workload.names.models[m].as_str());
     let unknown = || SynergyError::Model {
@@ -164,47 +164,47 @@ fn facts(job: &TraceJob, workload: &Workload, machine: &Machine) -> Result<Syner
     })
 }
 
-/// What is wrong with a run as in Synergy's simulator.
+/// Why a run as in Synergy's simulator cannot be configured.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SynergyError {
-    /// It has no such policy.
+    /// Synergy has no such policy.
     #[error("--compat synergy has no policy `{policy}`; it has fifo, srtf, las, ftf, drf and tetris")]
-    NotThere {
+    UnknownPolicy {
         /// The policy.
         policy: String,
     },
-    /// It has no such sizing.
+    /// Synergy has no such sizing.
     #[error("--compat synergy has no sizing `{sizing}`; it has proportional, greedy and tune")]
     Sizing {
         /// The sizing.
         sizing: String,
     },
-    /// Its profiles do not know the model.
+    /// Its profiles lack the model.
     #[error("--compat synergy: job {job} has model `{model}`; its profiles have {known}")]
     Model {
-        /// The job, by its name in the trace.
+        /// Name of the job in the trace.
         job: String,
         /// Its model.
         model: String,
-        /// Models there are.
+        /// Known models.
         known: String,
     },
-    /// A job without iterations.
+    /// A job has no iterations.
     #[error("--compat synergy: job {job} has no number of iterations; use a trace in Synergy's format")]
     Iterations {
-        /// The job, by its name in the trace.
+        /// Name of the job in the trace.
         job: String,
     },
-    /// Nodes that differ.
+    /// The nodes differ.
     #[error("--compat synergy: all nodes must have the same GPUs, CPUs and memory")]
     Mixed,
-    /// No profiles for such machines.
-    #[error("--compat synergy: nodes have {cpu} CPUs for each GPU; its profiles are for 3, 4, 5 and 6")]
+    /// There are no profiles for such machines.
+    #[error("--compat synergy: nodes have {cpu} CPUs per GPU; its profiles are for 3, 4, 5 and 6")]
     Ratio {
-        /// CPUs for each GPU.
+        /// CPUs per GPU.
         cpu: f64,
     },
-    /// A part is wrong.
+    /// A part is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
 }

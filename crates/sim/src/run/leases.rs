@@ -1,54 +1,54 @@
-//! Progress as Synergy's simulator counts it: whole iterations for a whole round, credited when it begins.
+//! Progress as Synergy's simulator counts it: the whole iterations of a round, credited when it begins.
 
 use std::cmp::Reverse;
 
 use dovetail_engine::Clock;
-use dovetail_model::{Allocation, Event, Generation, JobId, Rate, Time, Work};
+use dovetail_model::{Allocation, AttemptKey, Event, JobKey, Rate, Time, Work};
 
-use super::{Coming, Run};
+use super::{Run, ScheduledEvent};
 use crate::config::Compat;
 use crate::truth::Doing;
 
-/// Who has a lease for this round, and on what.
+/// The jobs that hold a lease for this round, with their allocations.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    held: std::collections::BTreeMap<JobId, Allocation>,
-    /// The decision that leases were last credited for.
+    held: std::collections::BTreeMap<JobKey, Allocation>,
+    /// The decision for which leases were last credited.
     credited: u64,
 }
 
 impl Leases {
-    pub(super) fn take(&mut self, id: JobId, allocation: Allocation) {
+    pub(super) fn take(&mut self, id: JobKey, allocation: Allocation) {
         self.held.insert(id, allocation);
     }
 
-    pub(super) fn gone(&mut self, id: JobId) {
+    pub(super) fn gone(&mut self, id: JobKey) {
         self.held.remove(&id);
     }
 }
 
 impl Run<'_> {
-    /// Tells the engine how far everyone is before it decides.
+    /// Reports the progress of all jobs to the engine before it decides.
     pub(super) fn report_leases(&mut self) {
         let Some(leases) = &self.leases else { return };
-        let ids: Vec<JobId> = leases.held.keys().copied().collect();
+        let ids: Vec<JobKey> = leases.held.keys().copied().collect();
         for id in ids {
             let truth = &self.truths[id.0 as usize];
             if truth.doing != Doing::Running {
                 continue;
             }
-            let (job, generation) = (id, truth.generation);
+            let (job, attempt) = (id, truth.attempt);
             let done = self.workload.jobs[id.0 as usize].work.minus(truth.left);
-            self.tell(Event::Progressed {
+            self.report(Event::Progressed {
                 job,
-                generation,
+                attempt,
                 done,
                 rate: Rate::ZERO,
             });
         }
     }
 
-    /// After a decision: everyone who has a lease gets the iterations of the whole round.
+    /// After a decision, credits all jobs that hold a lease with the iterations of the whole round.
     pub(super) fn credit_leases(&mut self) {
         let (Compat::Synergy { fair }, Clock::Rounds { period, .. }) =
             (self.config.compat, self.config.clock)
@@ -61,7 +61,7 @@ impl Run<'_> {
             return;
         }
         leases.credited = decisions;
-        let mut ends: Vec<(JobId, Generation, u32)> = Vec::new();
+        let mut ends: Vec<(JobKey, AttemptKey, u32)> = Vec::new();
         for (id, allocation) in &leases.held {
             let truth = &mut self.truths[id.0 as usize];
             let facts = &self.config.synergy[id.0 as usize];
@@ -74,13 +74,13 @@ impl Run<'_> {
             let left = truth.left.0 / facts.iteration_us();
             truth.left = Work(left.saturating_sub(credited) * facts.iteration_us());
             if truth.left == Work(0) {
-                ends.push((*id, truth.generation, truth.epoch));
+                ends.push((*id, truth.attempt, truth.epoch));
             }
         }
         let end: Time = now + period;
-        for (id, generation, epoch) in ends {
-            self.coming
-                .push(Reverse((end, Coming::End(id, generation, epoch))));
+        for (id, attempt, epoch) in ends {
+            self.scheduled
+                .push(Reverse((end, ScheduledEvent::End(id, attempt, epoch))));
         }
     }
 }

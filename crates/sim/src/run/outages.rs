@@ -1,16 +1,16 @@
-//! Nodes that go down and come back.
+//! Nodes that fail and return.
 
 use std::cmp::Reverse;
 
 use dovetail_model::{Event, NodeId, Time};
 
-use super::{Coming, Run};
+use super::{Run, ScheduledEvent};
 
 impl Run<'_> {
-    pub(super) fn only_failures_coming(&self) -> bool {
-        self.coming
+    pub(super) fn only_failures_scheduled(&self) -> bool {
+        self.scheduled
             .iter()
-            .all(|Reverse((_, c))| matches!(c, Coming::NodeDown(..)))
+            .all(|Reverse((_, c))| matches!(c, ScheduledEvent::NodeDown(..)))
     }
 
     pub(super) fn node_down(&mut self, node: NodeId, up: Time) {
@@ -19,14 +19,14 @@ impl Run<'_> {
         *until = Some(until.map_or(up, |until| until.max(up)));
         if was_up {
             self.up_gpus -= self.config.cluster.nodes[node].gpus;
-            self.tell(Event::NodeDown { node });
+            self.report(Event::NodeDown { node });
         }
         if up < Time::MAX {
-            self.coming.push(Reverse((up, Coming::NodeUp(node))));
+            self.scheduled.push(Reverse((up, ScheduledEvent::NodeUp(node))));
         }
     }
 
-    /// The end of an outage; the node is back unless it is down for longer by another one.
+    /// Ends an outage; the node returns unless another outage lasts longer.
     pub(super) fn node_up(&mut self, node: NodeId) {
         if self.down[node.0 as usize].is_none_or(|until| until > self.now) {
             return;
@@ -34,11 +34,11 @@ impl Run<'_> {
         self.down[node.0 as usize] = None;
         let spec = self.config.cluster.nodes[node].clone();
         self.up_gpus += spec.gpus;
-        self.tell(Event::NodeUp { node, spec });
+        self.report(Event::NodeUp { node, spec });
         if let Some(outage) = self.process.as_mut().map(|p| p.next(node, self.now)) {
             let up = outage.up.unwrap_or(Time::MAX);
-            self.coming
-                .push(Reverse((outage.down, Coming::NodeDown(node, up))));
+            self.scheduled
+                .push(Reverse((outage.down, ScheduledEvent::NodeDown(node, up))));
         }
     }
 }

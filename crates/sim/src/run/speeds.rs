@@ -1,26 +1,26 @@
-//! How fast jobs go where they share GPUs.
+//! Speed of jobs that share GPUs.
 
 use std::cmp::Reverse;
 
 use dovetail_model::sharing::Member;
-use dovetail_model::{Allocation, Event, JobId, Rate};
+use dovetail_model::{Allocation, Event, JobKey, Rate};
 
-use super::{Coming, Run};
+use super::{Run, ScheduledEvent};
 use crate::config::Compat;
 use crate::sharing::{Guest, Rule};
 use crate::truth::Doing;
 
 impl Run<'_> {
-    /// The job is off its GPUs; they are idle unless others share them.
-    pub(super) fn leave_gpus(&mut self, id: JobId) {
+    /// Removes the job from its GPUs; they become idle unless other jobs share them.
+    pub(super) fn leave_gpus(&mut self, id: JobKey) {
         let truth = &mut self.truths[id.0 as usize];
-        self.busy_gpus -= match (&mut self.sharing, truth.seat.take()) {
-            (Some(sharing), Some(seat)) => sharing.leave(id, seat, truth.width),
+        self.busy_gpus -= match (&mut self.sharing, truth.slot.take()) {
+            (Some(sharing), Some(slot)) => sharing.leave(id, slot, truth.width),
             _ => truth.width,
         };
     }
 
-    /// Speeds change where someone came or went.
+    /// Updates the speeds on GPUs where a job started or stopped.
     pub(super) fn update_shared_speeds(&mut self) {
         let Some(sharing) = &mut self.sharing else { return };
         let rule = Rule {
@@ -29,12 +29,12 @@ impl Run<'_> {
             contention: &self.config.contention,
             ordering: self.config.interleaving,
         };
-        let guest = |id: JobId| {
+        let guest = |id: JobKey| {
             let job = &self.workload.jobs[id.0 as usize];
             let member = Member {
                 model: job.model,
                 gpus: self.truths[id.0 as usize].width,
-                stages: self.teller.stages(job),
+                stages: self.knowledge_filter.stages(job),
             };
             Guest {
                 member,
@@ -46,8 +46,8 @@ impl Run<'_> {
         }
     }
 
-    /// How fast the job goes with all this to itself.
-    pub(super) fn rate_on(&self, id: JobId, allocation: &Allocation) -> Rate {
+    /// Returns the job's speed with exclusive use of its allocation.
+    pub(super) fn rate_on(&self, id: JobKey, allocation: &Allocation) -> Rate {
         let job = &self.workload.jobs[id.0 as usize];
         let checkpoint = (
             job.checkpoint.or(self.config.checkpoint),
@@ -64,8 +64,8 @@ impl Run<'_> {
         }
     }
 
-    /// The job has other CPU or memory beside its GPUs from now on.
-    pub(super) fn resize(&mut self, id: JobId, allocation: Allocation) {
+    /// Changes the CPU or memory of a running job.
+    pub(super) fn resize(&mut self, id: JobKey, allocation: Allocation) {
         let rate = self.rate_on(id, &allocation);
         if let Some(leases) = &mut self.leases {
             return leases.take(id, allocation);
@@ -76,8 +76,8 @@ impl Run<'_> {
         self.change_speed(id, kept);
     }
 
-    /// The job goes on at this share of its own speed.
-    pub(super) fn change_speed(&mut self, id: JobId, kept: Rate) {
+    /// Sets the share of its exclusive speed at which the job continues.
+    pub(super) fn change_speed(&mut self, id: JobKey, kept: Rate) {
         let now = self.now;
         let truth = &mut self.truths[id.0 as usize];
         truth.kept = kept;
@@ -92,16 +92,16 @@ impl Run<'_> {
         truth.left = truth.left.minus(truth.rate.work_in(now.since(truth.since)));
         (truth.rate, truth.since) = (rate, now);
         truth.epoch += 1;
-        let (generation, epoch) = (truth.generation, truth.epoch);
+        let (attempt, epoch) = (truth.attempt, truth.epoch);
         let done = self.workload.jobs[id.0 as usize].work.minus(truth.left);
         let span = self.config.span_for(truth.left, rate);
-        self.coming.push(Reverse((
+        self.scheduled.push(Reverse((
             now.saturating_add(span),
-            Coming::End(id, generation, epoch),
+            ScheduledEvent::End(id, attempt, epoch),
         )));
-        self.tell(Event::Progressed {
+        self.report(Event::Progressed {
             job: id,
-            generation,
+            attempt,
             done,
             rate,
         });

@@ -1,22 +1,22 @@
-//! Progress as Muri's simulator counts it: at every event each running job is credited the iterations since the event
-//! before, less its start-up time, and its end is foreseen anew as if nothing would happen any more.
+//! Progress as Muri's simulator counts it: at every event each running job is credited with the iterations since the
+//! previous event, less its start-up time, and its completion is computed again as if no further event would happen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use dovetail_model::stages::period_s;
-use dovetail_model::{Allocation, Event, JobId, Stages, Time, Work};
+use dovetail_model::{Allocation, Event, JobKey, Stages, Time, Work};
 use dovetail_workload::Workload;
 
 use super::Run;
 use crate::compat::{opportunistic_period_s, start_up_s};
 use crate::config::MuriTime;
-use crate::sharing::seat;
-use crate::truth::Teller;
+use crate::sharing::slot;
+use crate::truth::KnowledgeFilter;
 
-/// An iteration takes so much longer alone than the trace says.
+/// Factor by which an iteration takes longer alone than the trace says.
 const SLOWER_ALONE: f64 = 1.015;
 
-/// The run time of a job in this simulator.
+/// Returns the run time of a job in this simulator.
 pub(crate) fn slower_alone(work: Work) -> Work {
     Work((work.0 as f64 * SLOWER_ALONE).round() as u64)
 }
@@ -26,36 +26,36 @@ pub(crate) fn slower_alone(work: Work) -> Work {
 pub(super) struct Steps {
     time: MuriTime,
     jobs: Vec<Stepping>,
-    running: BTreeSet<JobId>,
-    /// The next ends, all at one moment.
+    running: BTreeSet<JobKey>,
+    /// The next completions, all at one moment.
     ends: Option<Ends>,
-    /// The moment of the last event in seconds, which its [`Time`] has only in whole microseconds.
+    /// The time of the last event in seconds, which [`Time`] holds only in whole microseconds.
     now_s: f64,
 }
 
-/// Jobs that end at one moment.
+/// Jobs that complete at one moment.
 #[derive(Debug, Clone)]
 struct Ends {
     at: Time,
     at_s: f64,
-    jobs: Vec<JobId>,
+    jobs: Vec<JobKey>,
 }
 
 /// One job by its iterations.
 #[derive(Debug, Clone)]
 struct Stepping {
-    /// Iterations left.
+    /// Remaining iterations.
     left: f64,
-    /// Seconds of an iteration alone.
+    /// Seconds per iteration alone.
     iteration_s: f64,
-    /// Seconds of an iteration from now on.
+    /// Seconds per iteration from now on.
     period_s: f64,
-    /// What a start of this job costs.
+    /// Start-up cost of this job, in seconds.
     start_up_s: f64,
-    /// What each interval costs it now.
+    /// Current cost of each interval, in seconds.
     charge_s: f64,
     last_s: f64,
-    /// Seconds it has run in all.
+    /// Total seconds it has run.
     ran_s: f64,
     gpus: u32,
     stages: Option<Stages>,
@@ -64,7 +64,7 @@ struct Stepping {
 }
 
 impl Steps {
-    pub(super) fn new(time: MuriTime, workload: &Workload, teller: &Teller) -> Self {
+    pub(super) fn new(time: MuriTime, workload: &Workload, knowledge_filter: &KnowledgeFilter) -> Self {
         let step = |job: &dovetail_workload::TraceJob| {
             let iterations = job.iterations.unwrap_or(1).max(1) as f64;
             let iteration_ms = job.work.0 as f64 / iterations / 1000.0;
@@ -80,7 +80,7 @@ impl Steps {
                 last_s: 0.0,
                 ran_s: 0.0,
                 gpus: job.gpus,
-                stages: teller.stages(job),
+                stages: knowledge_filter.stages(job),
                 opportunistic: job.priority < 0,
                 place: None,
             }
@@ -94,27 +94,28 @@ impl Steps {
         }
     }
 
-    /// When the next job ends, if nothing happens before.
+    /// Returns when the next job completes if nothing happens before.
     pub(super) fn next_end(&self) -> Option<Time> {
         self.ends.as_ref().map(|e| e.at)
     }
 
-    pub(super) fn launched(&mut self, id: JobId, place: Allocation) {
+    pub(super) fn launched(&mut self, id: JobKey, place: Allocation) {
         self.running.insert(id);
         let job = &mut self.jobs[id.0 as usize];
         (job.last_s, job.place) = (self.now_s, Some(place));
     }
 
-    pub(super) fn gone(&mut self, id: JobId) {
+    pub(super) fn gone(&mut self, id: JobKey) {
         self.running.remove(&id);
         self.jobs[id.0 as usize].place = None;
     }
 
-    /// The next moment at which jobs end, and which. Ends that are nearly equal are one: that of the job seen first.
+    /// Returns the next moment at which jobs complete, and which. Nearly equal completions are merged with the first one
+    /// seen.
     fn next_ends(&self, now: Time) -> Option<Ends> {
-        let mut line: Vec<JobId> = self.running.iter().copied().collect();
+        let mut line: Vec<JobKey> = self.running.iter().copied().collect();
         if let MuriTime::Groups { attained } = self.time {
-            let key = |id: &JobId| {
+            let key = |id: &JobKey| {
                 let job = &self.jobs[id.0 as usize];
                 let time_s = if attained {
                     job.ran_s
@@ -133,7 +134,7 @@ impl Steps {
             MuriTime::Alone | MuriTime::Groups { .. } => are_close(a, b, 0.0),
             MuriTime::Guaranteed => are_close(a, b, 1e-4),
         };
-        let mut ends: Vec<(f64, Vec<JobId>)> = Vec::new();
+        let mut ends: Vec<(f64, Vec<JobKey>)> = Vec::new();
         for id in line {
             let job = &self.jobs[id.0 as usize];
             let at_s = self.now_s + job.left * job.period_s;
@@ -147,7 +148,7 @@ impl Steps {
         Some(Ends { at, at_s, jobs })
     }
 
-    /// How long an iteration of each running job takes where it is, and what an interval costs it.
+    /// Computes the iteration time of each running job on its GPUs, and what an interval costs it.
     fn set_periods(
         &mut self,
         contention: &dovetail_model::stages::Contention,
@@ -156,14 +157,14 @@ impl Steps {
         match self.time {
             MuriTime::Alone | MuriTime::Queues => {}
             MuriTime::Groups { .. } => {
-                let mut groups: BTreeMap<_, Vec<JobId>> = BTreeMap::new();
+                let mut groups: BTreeMap<_, Vec<JobKey>> = BTreeMap::new();
                 for id in &self.running {
                     if let Some(place) = &self.jobs[id.0 as usize].place {
-                        groups.entry(seat(place)).or_default().push(*id);
+                        groups.entry(slot(place)).or_default().push(*id);
                     }
                 }
                 for members in groups.into_values() {
-                    let job = |id: &JobId| &self.jobs[id.0 as usize];
+                    let job = |id: &JobKey| &self.jobs[id.0 as usize];
                     let charge_s: f64 = members.iter().map(|m| job(m).start_up_s).sum();
                     let stages: Option<Vec<Stages>> = members.iter().map(|m| job(m).stages).collect();
                     let shared = stages
@@ -177,7 +178,7 @@ impl Steps {
                 }
             }
             MuriTime::Guaranteed => {
-                let slowed: Vec<(JobId, f64)> = self
+                let slowed: Vec<(JobKey, f64)> = self
                     .running
                     .iter()
                     .filter(|id| self.jobs[id.0 as usize].opportunistic)
@@ -190,8 +191,8 @@ impl Steps {
         }
     }
 
-    /// The iteration time of an opportunistic job beside all those it shares GPUs with: the slowest of them counts.
-    fn squeezed_s(&self, id: JobId) -> f64 {
+    /// Returns the iteration time of an opportunistic job next to all jobs it shares GPUs with: the slowest counts.
+    fn squeezed_s(&self, id: JobKey) -> f64 {
         let own = &self.jobs[id.0 as usize];
         let mut period_s = own.iteration_s;
         for other in self.running.iter().filter(|o| **o != id) {
@@ -214,7 +215,7 @@ impl Steps {
     }
 }
 
-/// Whether two moments count as one: within a billionth, or within so many seconds.
+/// Returns whether two moments count as one: within a billionth, or within `seconds`.
 fn are_close(a: f64, b: f64, seconds: f64) -> bool {
     (a - b).abs() <= (1e-9 * a.abs().max(b.abs())).max(seconds)
 }
@@ -233,8 +234,8 @@ fn overlap(a: &Allocation, b: &Allocation) -> bool {
 }
 
 impl Run<'_> {
-    /// Credits everyone who runs with the iterations up to now, and tells the engine.
-    pub(super) fn step_all(&mut self) {
+    /// Credits all running jobs with the iterations up to now, and reports them to the engine.
+    pub(super) fn credit_iterations(&mut self) {
         let Some(steps) = &mut self.steps else { return };
         let now = self.now;
         let mut told = Vec::with_capacity(steps.running.len());
@@ -251,23 +252,23 @@ impl Run<'_> {
             let done = slower_alone(self.workload.jobs[id.0 as usize].work).minus(truth.left);
             told.push(Event::Progressed {
                 job: *id,
-                generation: truth.generation,
+                attempt: truth.attempt,
                 done,
                 rate: truth.rate,
             });
         }
-        told.into_iter().for_each(|event| self.tell(event));
+        told.into_iter().for_each(|event| self.report(event));
     }
 
-    /// Foresees the next end, as if nothing happened before it.
-    pub(super) fn foresee(&mut self) {
+    /// Computes the next completion, as if nothing happened before it.
+    pub(super) fn schedule_next_completion(&mut self) {
         let Some(steps) = &mut self.steps else { return };
         steps.set_periods(&self.config.contention, self.config.interleaving);
         steps.ends = steps.next_ends(self.now);
         let (MuriTime::Groups { .. }, Some(ends)) = (steps.time, &mut steps.ends) else {
             return;
         };
-        // An arrival that is nearly at the same time is the same event.
+        // An arrival at nearly the same time is the same event.
         let arrival = self.workload.jobs.get(self.truths.len()).map(|j| j.submit);
         let near = |t: &Time| are_close(t.as_secs_f64(), ends.at_s, 1e-4);
         if let Some(arrival) = arrival.filter(near) {
@@ -275,8 +276,8 @@ impl Run<'_> {
         }
     }
 
-    /// Ends the jobs whose end was foreseen for this moment.
-    pub(super) fn end_foreseen(&mut self) {
+    /// Completes the jobs that were due at this moment.
+    pub(super) fn complete_due_jobs(&mut self) {
         let Some(steps) = &mut self.steps else { return };
         let now = self.now;
         steps.now_s = now.as_secs_f64();
@@ -285,7 +286,7 @@ impl Run<'_> {
             for id in ends.jobs {
                 self.events += 1;
                 let truth = &self.truths[id.0 as usize];
-                self.end(id, truth.generation, truth.epoch);
+                self.end(id, truth.attempt, truth.epoch);
             }
         }
     }

@@ -2,35 +2,35 @@
 
 use super::{Kind, Point};
 
-/// Prices count in parts of one, so that they can be whole numbers.
+/// Prices are multiples of 1/SCALE, so that they can be integers.
 const SCALE: i128 = 1 << 12;
 
-/// Prices of one unit of each weight, in parts of a unit of gain, and what they say.
+/// Prices per unit of each weight, in multiples of 1/SCALE of a unit of gain, and the bound they imply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prices {
     /// The prices.
     pub(super) price: [i128; 2],
-    /// What all items could bring at most at these prices, in the same parts.
+    /// The largest total profit at these prices, in the same unit.
     pub(super) total: i128,
 }
 
 impl Prices {
-    /// No choice within the capacities brings more than this.
+    /// The bound: no choice within the capacities gains more.
     pub fn bound(&self) -> u64 {
         u64::try_from(self.total / SCALE).unwrap_or(u64::MAX)
     }
 
-    /// Whole gain in the parts that prices count in.
+    /// A gain in the unit of prices.
     pub(super) fn scaled(gain: u64) -> i128 {
         i128::from(gain) * SCALE
     }
 
-    /// What a point brings beyond what it costs.
+    /// The gain of a point less its cost.
     pub(super) fn profit(&self, point: &Point) -> i128 {
         profit(point, self.price)
     }
 
-    /// What these weights cost.
+    /// The cost of these weights.
     pub(super) fn cost(&self, weight: [u64; 2]) -> i128 {
         (0..2).map(|d| self.price[d] * i128::from(weight[d])).sum()
     }
@@ -41,7 +41,7 @@ fn profit(point: &Point, price: [i128; 2]) -> i128 {
     Prices::scaled(point.gain) - cost
 }
 
-/// The points of the kinds, one behind the other, and how many items want one of them.
+/// The points of each kind, and its number of items.
 struct Offers<'a> {
     kinds: Vec<(i128, Vec<&'a Point>)>,
     capacity: [u64; 2],
@@ -55,7 +55,7 @@ impl Offers<'_> {
         capacity + items.sum::<i128>()
     }
 
-    /// The best price of the second capacity, given that of the first, and the bound there.
+    /// The best price of the second capacity for a price of the first, and the bound at both.
     fn second(&self, first: i128, most: i128) -> (i128, i128) {
         let (mut low, mut high) = (0, most);
         while low < high {
@@ -69,7 +69,7 @@ impl Offers<'_> {
         (low, self.total([first, low]))
     }
 
-    /// Whether the bound does not fall when the second price rises from here on: what the items take then fits.
+    /// Whether the bound does not decrease when the second price rises from here: what the items take then fits.
     fn rises(&self, price: [i128; 2]) -> bool {
         let taken = |points: &Vec<&Point>| {
             let best = points
@@ -82,7 +82,7 @@ impl Offers<'_> {
         all <= i128::from(self.capacity[1])
     }
 
-    /// A price of one capacity at which nobody takes more than he has to, but for the other price.
+    /// A price of one capacity at which every item takes the lightest point in it, whatever the other price.
     fn most(&self, d: usize) -> i128 {
         let steepest = |points: &Vec<&Point>| {
             let gains = || points.iter().map(|p| p.gain);
@@ -102,7 +102,7 @@ impl Offers<'_> {
     }
 }
 
-/// The prices at which the bound is least. The bound is convex in both, so that each is found by cutting its range.
+/// Finds the prices that minimize the bound. The bound is convex in both, so bisection finds each.
 pub fn prices(kinds: &[Kind], useful: &[Vec<usize>], capacity: [u64; 2]) -> Prices {
     let points = |(kind, useful): (&'_ Kind, &'_ Vec<usize>)| {
         let points: Vec<Point> = useful.iter().map(|i| kind.points[*i]).collect();

@@ -1,4 +1,4 @@
-//! A first answer: from the floors upwards, always the step with the most gain for its price.
+//! A first solution: from the floors upwards, always the step with the largest gain for its cost.
 
 use super::dual::Prices;
 use super::{Kind, weight};
@@ -14,7 +14,7 @@ struct Step {
 }
 
 impl Step {
-    /// Whether it brings more for its price; what costs nothing brings most.
+    /// Whether its gain per cost is larger; steps without cost are the best.
     fn beats(&self, other: &Step) -> bool {
         let (mine, theirs) = (i128::from(self.gain), i128::from(other.gain));
         match (self.cost > 0, other.cost > 0) {
@@ -25,7 +25,7 @@ impl Step {
     }
 }
 
-/// Takes steps until none fits into what is left of the capacities.
+/// Takes steps until no other fits into the remaining capacities.
 pub(super) fn fill(
     kinds: &[Kind],
     useful: &[Vec<usize>],
@@ -55,7 +55,7 @@ pub(super) fn fill(
     }
 }
 
-/// The step with as many items as fit; none if it brings nothing or does not fit.
+/// The step with as many items as fit; `None` if it gains nothing or does not fit.
 fn step(
     kind: &Kind,
     k: usize,

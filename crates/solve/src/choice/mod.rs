@@ -1,23 +1,23 @@
-//! One point for each item, with two capacities: the multiple-choice knapsack in two dimensions.
+//! One point for each item within two capacities: the multiple-choice knapsack problem in two dimensions.
 //!
-//! Items of one kind have the same points and count together, so that a thousand items of ten kinds cost little more
-//! than ten. Three steps:
+//! Items of one kind have the same points and are counted together, so a thousand items of ten kinds cost little more than
+//! ten items. Three steps:
 //!
-//! 1. **A bound** ([`dual`]): the two capacities get prices, and every item takes the point that is best at these prices.
-//!    The prices at which that is least say how much there can be at most; it is what the linear program would say.
-//! 2. **A first answer** (`greedy`): from the floors upwards, always the most gain for its price.
-//! 3. **The search** (`search`): at these prices every point has a loss against the best of its item. A better answer
-//!    has a total loss below the gap between bound and answer, so only few points can be part of one. Those are
-//!    searched through, item by item, keeping what no other partial answer beats.
+//! 1. **A bound** ([`dual`]): the two capacities get prices, and every item takes its most profitable point at these prices.
+//!    The prices that minimize the total give the bound; it equals that of the linear program.
+//! 2. **A first solution** (`greedy`): from the floors upwards, always the largest gain for its cost.
+//! 3. **The search** (`search`): at these prices every point loses something against the best point of its item. The total
+//!    loss of a better solution is below the gap between the bound and the first solution, so only few points can be part of
+//!    one. The search goes through those, item by item, and keeps the partial solutions that no other one dominates.
 //!
-//! The answer is exact unless the search had to throw away partial answers; the bound holds in any case.
+//! The solution is exact unless the search had to drop partial solutions; the bound holds in any case.
 
 pub mod dual;
 mod greedy;
 pub mod pack;
 mod search;
 
-/// What an item can have: what that weighs in both dimensions, and what it brings.
+/// One option of an item: its weights in both dimensions, and its gain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Point {
     /// Weights; below 2^40.
@@ -26,32 +26,32 @@ pub struct Point {
     pub gain: u64,
 }
 
-/// Items that can have the same.
+/// Items with the same points.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kind {
-    /// How many items.
+    /// Number of items.
     pub count: u32,
-    /// What each of them can have; not empty.
+    /// Options of each of them; not empty.
     pub points: Vec<Point>,
-    /// The point every item can have at the same time.
+    /// The point that all items can have at the same time.
     pub floor: usize,
 }
 
-/// An answer.
+/// A solution.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Choice {
     /// For each kind, how many of its items have each of its points.
     pub chosen: Vec<Vec<u32>>,
-    /// What all of them bring.
+    /// The total gain.
     pub gain: u64,
-    /// What the linear program says: no answer brings more.
+    /// The optimum of the linear program: no solution gains more.
     pub bound: u64,
-    /// Whether no answer brings more than this one.
+    /// Whether the solution is proven optimal.
     pub exact: bool,
 }
 
 impl Choice {
-    /// How far the answer may be from the best, in millionths of the bound; zero where it is the best.
+    /// Largest distance from the optimum, in millionths of the bound; zero if the solution is optimal.
     pub fn gap_ppm(&self) -> u64 {
         if self.exact {
             return 0;
@@ -60,18 +60,18 @@ impl Choice {
         (missing / u128::from(self.bound.max(1))) as u64
     }
 
-    /// What the chosen points weigh.
+    /// The total weights of the chosen points.
     pub fn weight(&self, kinds: &[Kind]) -> [u64; 2] {
         weight(kinds, &self.chosen)
     }
 }
 
-/// Partial answers that are looked at by default.
+/// Default number of partial solutions that are kept.
 pub const BUDGET: usize = 1 << 20;
 
-/// One point for each item so that the weights stay within the capacities and the gain is largest; none where not even
-/// the floors fit. `budget` limits how many partial answers are kept, all items together; with more of them the answer
-/// is exact more often.
+/// Chooses one point for each item so that the weights stay within the capacities and the gain is largest; `None` if not
+/// even the floors fit. `budget` limits how many partial solutions are kept for all items together; with a larger one the
+/// solution is exact more often.
 pub fn choose(kinds: &[Kind], capacity: [u64; 2], budget: usize) -> Option<Choice> {
     let floors: Vec<Vec<u32>> = kinds.iter().map(Kind::at_floor).collect();
     let used = weight(kinds, &floors);
@@ -112,7 +112,7 @@ impl Kind {
         self.all_at(self.floor)
     }
 
-    /// All items at the point with the largest gain, among those at the one that weighs least.
+    /// All items at the point with the largest gain; of equal ones the lightest.
     fn at_best(&self) -> Vec<u32> {
         let key = |i: &usize| {
             let point = &self.points[*i];
@@ -122,7 +122,7 @@ impl Kind {
         self.all_at(best.unwrap_or(self.floor))
     }
 
-    /// Points that no other of its points beats in gain and both weights; of equal ones the first.
+    /// Points that no other point dominates in gain and both weights; of equal ones the first.
     fn useful(&self) -> Vec<usize> {
         let beats = |a: usize, b: usize| {
             let (p, q) = (&self.points[a], &self.points[b]);

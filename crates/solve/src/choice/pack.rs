@@ -1,12 +1,12 @@
-//! The second phase: items with slots into bins, whole, and in each bin the best points that fit there.
+//! The second phase: whole items into bins with slots, and in each bin the best points that fit there.
 //!
-//! A choice for all bins together is a bound, not an answer: the last bins may have no room for the points it names.
-//! Items are dealt out by what they were chosen to weigh, the widest first and then the heaviest, each into the bin
-//! that is emptiest in the weight it has most of. Then every bin is an exact choice of its own.
+//! A choice for all bins together is a bound, not a solution: the last bins may have no room for its points. Items are
+//! distributed by the weights of their chosen points, the widest first and then the heaviest, each into the bin that it leaves
+//! emptiest. Then every bin is an exact choice of its own.
 
 use super::{Choice, Kind, choose};
 
-/// A bin: slots, and capacities beside them.
+/// A bin: slots, and capacities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bin {
     /// Slots.
@@ -15,21 +15,21 @@ pub struct Bin {
     pub capacity: [u64; 2],
 }
 
-/// One item, its point, and its bins.
+/// An item with its point and its bins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packed {
-    /// The kind it is of.
+    /// Its kind.
     pub kind: usize,
     /// Its point.
     pub point: usize,
-    /// Bins with the slots it has there; more than one only where no bin had slots enough.
+    /// Bins with the number of slots it has there; more than one only if no bin had enough slots.
     pub bins: Vec<(usize, u32)>,
 }
 
-/// Every item of a choice in bins; `slots` are those of an item of each kind. None where the slots do not suffice, or
-/// the floors do not fit beside them.
+/// Puts every item of a choice into bins; `slots` states how many an item of each kind needs. Returns `None` if there are
+/// not enough slots, or the floors do not fit.
 ///
-/// An item that has to be split over bins gets its floor.
+/// An item that must be split over bins gets its floor.
 pub fn pack(kinds: &[Kind], slots: &[u32], chosen: &Choice, bins: &[Bin]) -> Option<Vec<Packed>> {
     let mut room = Room::new(bins);
     let mut packed = Vec::new();
@@ -60,12 +60,12 @@ pub fn pack(kinds: &[Kind], slots: &[u32], chosen: &Choice, bins: &[Bin]) -> Opt
     Some(packed)
 }
 
-/// Gains of packed items.
+/// The total gain of packed items.
 pub fn gain(kinds: &[Kind], packed: &[Packed]) -> u64 {
     packed.iter().map(|p| kinds[p.kind].points[p.point].gain).sum()
 }
 
-/// The best points for the items of one bin.
+/// Chooses the best points for the items of one bin.
 fn settle(kinds: &[Kind], capacity: [u64; 2], guests: &[usize], packed: &mut [Packed]) -> Option<()> {
     let mut order: Vec<usize> = guests.to_vec();
     order.sort_by_key(|i| packed[*i].kind);
@@ -95,7 +95,7 @@ fn settle(kinds: &[Kind], capacity: [u64; 2], guests: &[usize], packed: &mut [Pa
     Some(())
 }
 
-/// Items with the points they were chosen to have: the widest first, then the heaviest.
+/// Items with their chosen points: the widest first, then the heaviest.
 fn dealt_order(kinds: &[Kind], slots: &[u32], chosen: &Choice, bins: &[Bin]) -> Vec<(usize, usize)> {
     let all: [u128; 2] = [0, 1].map(|d| {
         let sum: u128 = bins.iter().map(|b| u128::from(b.capacity[d])).sum();
@@ -105,7 +105,7 @@ fn dealt_order(kinds: &[Kind], slots: &[u32], chosen: &Choice, bins: &[Bin]) -> 
     for (k, counts) in chosen.chosen.iter().enumerate() {
         for (point, count) in counts.iter().enumerate() {
             let weight = kinds[k].points[point].weight;
-            // The share of all capacity in the scarcer weight, in parts of 2^40.
+            // The fraction of all capacity in the scarcer weight, in units of 2^-40.
             let heavy = (0..2).map(|d| (u128::from(weight[d]) << 40) / all[d]).max();
             items.extend((0..*count).map(|_| (slots[k], heavy, k, point)));
         }
@@ -122,9 +122,9 @@ fn dealt_order(kinds: &[Kind], slots: &[u32], chosen: &Choice, bins: &[Bin]) -> 
 struct Room<'a> {
     bins: &'a [Bin],
     slots: Vec<u32>,
-    /// Weights of what was dealt here, which may be more than fits.
+    /// Weights of the items distributed to each bin, which may exceed its capacity.
     dealt: Vec<[u64; 2]>,
-    /// Weights of parts of split items, which stay.
+    /// Weights of parts of split items, which are final.
     split: Vec<[u64; 2]>,
 }
 
@@ -138,7 +138,7 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// The bin that is emptiest with this item in it, of those with slots enough.
+    /// The bin that is emptiest with this item in it, of those with enough slots.
     fn best(&self, slots: u32, weight: [u64; 2]) -> Option<usize> {
         let fullness = |i: usize| {
             let share = |d: usize| {
@@ -156,7 +156,7 @@ impl<'a> Room<'a> {
         (0..2).for_each(|d| self.dealt[bin][d] += weight[d]);
     }
 
-    /// Puts an item on several bins, those with the most free slots first.
+    /// Puts an item into several bins, those with the most free slots first.
     fn split(&mut self, slots: u32, weight: [u64; 2]) -> Option<Vec<(usize, u32)>> {
         let mut order: Vec<usize> = (0..self.bins.len()).filter(|i| self.slots[*i] > 0).collect();
         order.sort_by_key(|i| (std::cmp::Reverse(self.slots[*i]), *i));
@@ -176,7 +176,7 @@ impl<'a> Room<'a> {
         (left == 0).then_some(parts)
     }
 
-    /// What a bin has beside parts of split items.
+    /// The capacity of a bin less the parts of split items.
     fn beside_split(&self, bin: usize) -> Option<[u64; 2]> {
         let [a, b] = [0, 1].map(|d| self.bins[bin].capacity[d].checked_sub(self.split[bin][d]));
         Some([a?, b?])

@@ -1,4 +1,4 @@
-//! The search for a better answer among the points that can be part of one.
+//! The search for a better solution among the points that can be part of one.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -6,37 +6,37 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 use super::dual::Prices;
 use super::{Choice, Kind, Point, gain};
 
-/// A partial answer: points for the items so far.
+/// A partial solution: points for the items so far.
 #[derive(Debug, Clone, Copy)]
 struct Partial {
     weight: [u64; 2],
     gain: u64,
-    /// How much less than the best at these prices, in parts.
+    /// How much less than the best profit at these prices, in the unit of prices.
     loss: i128,
-    /// Where it came from in the layer before, and the point its last item got.
+    /// Its predecessor in the previous layer, and the point of its last item.
     parent: u32,
     point: u32,
 }
 
-/// One item whose point is not settled.
-struct Item {
+/// One item whose point is not determined yet.
+struct OpenItem {
     kind: usize,
     points: Vec<usize>,
 }
 
-struct Search<'a> {
+struct LayeredSearch<'a> {
     kinds: &'a [Kind],
     capacity: [u64; 2],
     prices: &'a Prices,
-    items: Vec<Item>,
-    /// The least and the most that the items from here on weigh.
+    items: Vec<OpenItem>,
+    /// The smallest and largest weight of the items from each index on.
     rest: Vec<[[u64; 2]; 2]>,
-    /// A better answer loses at most this.
+    /// The largest loss of a better solution.
     allowed: i128,
     exact: bool,
 }
 
-/// A better answer than `first`, or that one.
+/// Returns a better solution than `first`, or `first`.
 pub(super) fn improve(
     kinds: &[Kind],
     useful: &[Vec<usize>],
@@ -49,7 +49,7 @@ pub(super) fn improve(
     if allowed < 0 {
         return Choice { exact: true, ..first };
     }
-    // A point is out if its item alone would lose more than that.
+    // A point is excluded if its item alone would lose more than that.
     let mut settled: Vec<Vec<u32>> = kinds.iter().map(|k| vec![0; k.points.len()]).collect();
     let mut start = Partial {
         weight: [0; 2],
@@ -69,14 +69,14 @@ pub(super) fn improve(
             start.gain += point.gain * u64::from(kind.count);
             (0..2).for_each(|d| start.weight[d] += point.weight[d] * u64::from(kind.count));
         } else {
-            let item = || Item {
+            let item = || OpenItem {
                 kind: k,
                 points: points.clone(),
             };
             items.extend((0..kind.count).map(|_| item()));
         }
     }
-    let mut search = Search {
+    let mut search = LayeredSearch {
         rest: rest(kinds, &items),
         kinds,
         capacity,
@@ -110,8 +110,8 @@ fn best_profit(kind: &Kind, useful: &[usize], prices: &Prices) -> i128 {
     profits.max().unwrap_or(0)
 }
 
-/// For each item, the least and the most that it and those behind it weigh.
-fn rest(kinds: &[Kind], items: &[Item]) -> Vec<[[u64; 2]; 2]> {
+/// For each item, the smallest and largest weight of it and all items behind it.
+fn rest(kinds: &[Kind], items: &[OpenItem]) -> Vec<[[u64; 2]; 2]> {
     let mut rest = vec![[[0; 2]; 2]; items.len() + 1];
     for (i, item) in items.iter().enumerate().rev() {
         let weights = |d: usize| {
@@ -128,8 +128,8 @@ fn rest(kinds: &[Kind], items: &[Item]) -> Vec<[[u64; 2]; 2]> {
     rest
 }
 
-impl Search<'_> {
-    /// The points of the items in the best answer that loses no more than is allowed.
+impl LayeredSearch<'_> {
+    /// The points of the items in the best solution that loses no more than is allowed.
     fn run(&mut self, start: Partial, most: usize) -> Option<Vec<u32>> {
         let mut layers = vec![vec![start]];
         for i in 0..self.items.len() {
@@ -151,8 +151,8 @@ impl Search<'_> {
         Some(path)
     }
 
-    /// What this partial answer loses at least once the items from `next` on have theirs; none if that is too much, or
-    /// does not fit.
+    /// The smallest loss of this partial solution once the items from `next` on have points; `None` if that exceeds what is
+    /// allowed, or they do not fit.
     fn least_loss(&self, partial: &Partial, next: usize) -> Option<i128> {
         let mut loss = partial.loss;
         for d in 0..2 {
@@ -165,7 +165,7 @@ impl Search<'_> {
         (loss <= self.allowed).then_some(loss)
     }
 
-    /// All partial answers with one item more, without those that another one beats.
+    /// All partial solutions with one more item, without dominated ones.
     fn extend(&mut self, layer: &[Partial], i: usize, most: usize) -> Vec<Partial> {
         let item = &self.items[i];
         let kind = &self.kinds[item.kind];
@@ -200,10 +200,10 @@ impl Search<'_> {
     }
 }
 
-/// Those that no other beats in gain and both weights.
+/// Keeps the partial solutions that no other one dominates in gain and both weights.
 fn unbeaten(mut all: Vec<(i128, Partial)>) -> Vec<(i128, Partial)> {
     all.sort_by_key(|(_, p)| (p.weight, std::cmp::Reverse(p.gain)));
-    // By the second weight, the gain of what weighs no more in either; it rises with the weight.
+    // By the second weight: the largest gain of anything that is no heavier in either; it increases with the weight.
     let mut stairs: BTreeMap<u64, u64> = BTreeMap::new();
     all.retain(|(_, p)| {
         let below = stairs.range(..=p.weight[1]).next_back();

@@ -1,8 +1,8 @@
-//! The nested odd sets of a weighted matching: who holds whom, and how the matching inside turns.
+//! The nested odd sets of a weighted matching, and how the matching inside them is rotated.
 //!
 //! A *node* is a vertex (its number) or a blossom (numbers from `n` on). A blossom is an odd ring of nodes; the matching
-//! covers all of its vertices but one, its *base*, which sits in the first child of the ring. Children 1 and 2, 3 and 4
-//! and so on are matched to each other over the link between them.
+//! covers all of its vertices but one, its *base*, which is in the first child of the ring. Children 1 and 2, 3 and 4 and
+//! so on are matched to each other over the link between them.
 
 use super::NONE;
 
@@ -15,14 +15,14 @@ pub(crate) struct Blossoms {
     n: usize,
     /// The partner of each vertex, or [`NONE`].
     pub(crate) mate: Vec<u32>,
-    /// The vertex of each node that the matching inside leaves out.
+    /// The vertex of each node that the matching inside leaves single.
     pub(crate) base: Vec<u32>,
     parent: Vec<u32>,
     size: Vec<u32>,
     /// The ring of each blossom, by its number less `n`, and the links from each child to the next.
     ring: Vec<Ring>,
     unused: Vec<u32>,
-    /// A vertex finds its outermost node through a tag, so that joining nodes renames only the smaller ones.
+    /// A vertex finds its outermost node through a tag, so that joining nodes relabels only the smaller ones.
     tag_of_vertex: Vec<u32>,
     tag_of_node: Vec<u32>,
     owner: Vec<u32>,
@@ -31,7 +31,7 @@ pub(crate) struct Blossoms {
     turns: Vec<(u32, u32)>,
 }
 
-/// The children of a blossom in order, the first holding the base, and the link from each to the next.
+/// The children of a blossom in order, the first one with the base, and the link from each to the next.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Ring {
     pub(crate) nodes: Vec<u32>,
@@ -39,7 +39,7 @@ pub(crate) struct Ring {
 }
 
 impl Blossoms {
-    /// No blossoms around a given matching.
+    /// A matching without blossoms.
     pub(crate) fn new(mate: Vec<u32>) -> Self {
         let n = mate.len();
         let slots = n + n / 2;
@@ -65,12 +65,12 @@ impl Blossoms {
         }
     }
 
-    /// The number of nodes there may ever be.
+    /// The largest number of nodes.
     pub(crate) fn slots(&self) -> usize {
         self.parent.len()
     }
 
-    /// Whether a node is a blossom, not a vertex.
+    /// Whether a node is a blossom rather than a vertex.
     pub(crate) fn is_blossom(&self, node: u32) -> bool {
         node as usize >= self.n
     }
@@ -85,7 +85,7 @@ impl Blossoms {
         &self.ring[blossom as usize - self.n]
     }
 
-    /// The outermost node that holds a vertex.
+    /// The outermost node that contains a vertex.
     pub(crate) fn top(&self, v: u32) -> u32 {
         self.owner[self.tag_of_vertex[v as usize] as usize]
     }
@@ -95,7 +95,7 @@ impl Blossoms {
         self.mate[self.base[node as usize] as usize]
     }
 
-    /// The vertices of a node. The list is lent: give it back with [`Self::give_back`] to spare an allocation.
+    /// The vertices of a node. Return the list with [`Self::give_back`] to save an allocation.
     pub(crate) fn leaves(&mut self, node: u32) -> Vec<u32> {
         let mut leaves = std::mem::take(&mut self.leaves);
         leaves.clear();
@@ -111,7 +111,7 @@ impl Blossoms {
         leaves
     }
 
-    /// Takes back a list lent by [`Self::leaves`].
+    /// Takes back a list from [`Self::leaves`] for reuse.
     pub(crate) fn give_back(&mut self, leaves: Vec<u32>) {
         self.leaves = leaves;
     }
@@ -146,7 +146,7 @@ impl Blossoms {
         blossom
     }
 
-    /// Takes an outermost blossom apart; its children become outermost.
+    /// Dissolves an outermost blossom; its children become outermost.
     pub(crate) fn part(&mut self, blossom: u32) -> Ring {
         let ring = std::mem::take(&mut self.ring[blossom as usize - self.n]);
         let shared = self.tag_of_node[blossom as usize];
@@ -171,7 +171,7 @@ impl Blossoms {
         self.give_back(leaves);
     }
 
-    /// Turns the matching inside a node so that it leaves out the given vertex instead of the base.
+    /// Rotates the matching inside a node so that it leaves the given vertex single instead of the base.
     pub(crate) fn turn(&mut self, node: u32, v: u32) {
         self.turns.push((node, v));
         while let Some((node, v)) = self.turns.pop() {
@@ -181,8 +181,8 @@ impl Blossoms {
         }
     }
 
-    /// One level of [`Self::turn`]: the children that are still to turn are left in `turns`. Their order does not matter
-    /// because each changes only matches between its own vertices.
+    /// One level of [`Self::turn`]: the children that must still be rotated are left in `turns`. Their order does not
+    /// matter, because each changes only matches between its own vertices.
     fn turn_once(&mut self, node: u32, v: u32) {
         let mut child = v;
         while self.parent[child as usize] != node {

@@ -1,15 +1,15 @@
-//! Checking a matching against its proof, from nothing but the edges.
+//! Checks a matching against its proof, using only the edges.
 
 use super::{Duals, Matching};
 
-/// Checks that a matching is one, is worth what it says, and that its dual solution proves that none is worth more.
+/// Checks that a matching is valid and has the stated weight, and that its dual solution proves that no other is heavier.
 ///
-/// The check trusts nothing that the solver did: it is weak duality in whole numbers. If the prices are feasible (see
+/// The check relies on nothing that the solver did: it is weak duality in integers. If the prices are feasible (see
 /// [`Duals`]) they bound twice the weight of every matching; a matching that reaches the bound is a maximum.
 ///
 /// # Errors
 ///
-/// A sentence about the first thing that does not hold.
+/// States the first condition that does not hold.
 pub fn verify(edges: &[(u32, u32, i64)], matching: &Matching) -> Result<(), String> {
     let weight = check_pairs(edges, matching)?;
     if weight != i128::from(matching.weight) {
@@ -35,7 +35,7 @@ pub fn verify(edges: &[(u32, u32, i64)], matching: &Matching) -> Result<(), Stri
     Ok(())
 }
 
-/// The weight of the pairs, if they are edges and each vertex is in one at most.
+/// The weight of the pairs, if they are edges and each vertex is in at most one.
 fn check_pairs(edges: &[(u32, u32, i64)], matching: &Matching) -> Result<i128, String> {
     let mate = &matching.mate;
     for (u, &partner) in mate.iter().enumerate() {
@@ -67,10 +67,10 @@ fn check_pairs(edges: &[(u32, u32, i64)], matching: &Matching) -> Result<i128, S
     Ok(weight)
 }
 
-/// The blossoms of a dual solution, checked to be odd sets inside each other.
+/// The blossoms of a dual solution, checked to be nested odd sets.
 struct Nest {
     size: Vec<i128>,
-    /// The price of each blossom and of all around it.
+    /// The sum of the prices of each blossom and all blossoms around it.
     paid: Vec<i128>,
 }
 
@@ -117,7 +117,7 @@ impl Nest {
         Ok(nest)
     }
 
-    /// What is paid for an edge.
+    /// The price paid for an edge.
     fn paid(&self, duals: &Duals, u: u32, v: u32) -> i128 {
         let vertices = i128::from(duals.vertex[u as usize]) + i128::from(duals.vertex[v as usize]);
         vertices

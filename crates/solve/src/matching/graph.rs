@@ -1,4 +1,4 @@
-//! What a search needs to know of a graph.
+//! The graph interface of the search.
 
 use super::NONE;
 
@@ -11,7 +11,7 @@ pub(crate) trait Graph {
     fn neighbours(&self, u: u32) -> impl Iterator<Item = (u32, i64)>;
 }
 
-/// An explicit graph: the neighbours of each vertex side by side.
+/// An explicit graph: the neighbours of each vertex in one array.
 #[derive(Debug)]
 pub(crate) struct Adjacency {
     first: Vec<u32>,
@@ -20,19 +20,16 @@ pub(crate) struct Adjacency {
 }
 
 impl Adjacency {
-    /// Keeps the edges that are worth something.
+    /// Keeps the edges of positive weight.
     pub(crate) fn new(n: usize, edges: &[(u32, u32, i64)]) -> Self {
         let most = i64::MAX / 8 / (n as i64 + 1);
         let mut first = vec![0u32; n + 2];
         for &(u, v, w) in edges {
             assert!(
                 (u as usize) < n && (v as usize) < n,
-                "the edge ({u}, {v}) names a vertex beyond the {n} there are"
+                "edge ({u}, {v}) names a vertex beyond the {n} vertices"
             );
-            assert!(
-                w <= most,
-                "the weight {w} of the edge ({u}, {v}) is beyond {most}"
-            );
+            assert!(w <= most, "weight {w} of edge ({u}, {v}) exceeds {most}");
             if u != v && w > 0 {
                 first[u as usize + 2] += 1;
                 first[v as usize + 2] += 1;

@@ -1,15 +1,14 @@
-//! Maximum-weight matching: pair things up so that the pairs are worth the most together.
+//! Maximum-weight matching: pair vertices so that the total weight of the pairs is largest.
 //!
-//! | function | answer | use it for |
+//! | function | solution | use it for |
 //! |---|---|---|
 //! | [`maximum_weight`] | exact, with a proof | explicit graphs up to a few thousand vertices |
 //! | [`pruned`] | exact and proven, or with a bound on the loss | complete graphs too large to hold |
-//! | [`by_type`] | exact | many vertices of few kinds, in time that hardly depends on how many |
-//! | [`greedy`] | at least half of the optimum | anything, when there is no time |
-//! | [`first_found`] | exact up to rounding | comparing with Muri, whose ties it breaks alike |
+//! | [`by_type`] | exact | many vertices of few types, in time that hardly depends on their number |
+//! | [`greedy`] | at least half of the optimum | any graph, when time is short |
+//! | [`first_found`] | exact up to rounding | comparisons with Muri, as it breaks ties like Muri |
 //!
-//! All of them may leave vertices single, ignore edges that are worth nothing or less, and break ties in the same way
-//! every time.
+//! All of them may leave vertices single, ignore edges of weight zero or less, and break ties deterministically.
 
 mod blossoms;
 mod by_type;
@@ -54,23 +53,23 @@ pub struct Matching {
     pub duals: Duals,
 }
 
-/// A solution of the dual linear programme, in halves: every value is twice what the textbook has, so that it is whole.
+/// A solution of the dual linear program, doubled: every value is twice the textbook's, so that it is an integer.
 ///
-/// It is feasible if no value is negative and for every edge `(u, v)` of weight `w` the two vertices and the blossoms
-/// that hold both add up to `2w` or more. It then bounds every matching: twice the weight of any matching is at most
-/// the sum of the vertex values plus, for each blossom of `k` vertices, its value times `(k - 1) / 2`.
+/// It is feasible if no value is negative and for every edge `(u, v)` of weight `w` the values of both vertices and of the
+/// blossoms that contain both add up to at least `2w`. It then bounds every matching: twice the weight of any matching is at
+/// most the sum of the vertex values plus, for each blossom of `k` vertices, its value times `(k - 1) / 2`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Duals {
     /// The price of each vertex.
     pub vertex: Vec<i64>,
-    /// The innermost priced blossom that holds each vertex, as an index into `blossoms`.
+    /// The innermost priced blossom that contains each vertex, as an index into `blossoms`.
     pub blossom_of: Vec<Option<u32>>,
-    /// The priced blossoms, each after the one that holds it.
+    /// The priced blossoms, each after the one that contains it.
     pub blossoms: Vec<BlossomDual>,
 }
 
 impl Duals {
-    /// For each blossom, its own price and those of all around it.
+    /// For each blossom, the sum of its own price and those of all blossoms around it.
     pub(crate) fn paid_by_blossom(&self) -> Vec<i64> {
         let mut paid: Vec<i64> = Vec::with_capacity(self.blossoms.len());
         for blossom in &self.blossoms {
@@ -79,11 +78,11 @@ impl Duals {
         paid
     }
 
-    /// The innermost priced blossom that holds both vertices.
+    /// The innermost priced blossom that contains both vertices.
     pub(crate) fn shared(&self, u: u32, v: u32) -> Option<u32> {
         let (mut a, mut b) = (self.blossom_of[u as usize], self.blossom_of[v as usize]);
         while a != b {
-            // A blossom comes after the one around it and `None` before all, so the later one cannot hold the other.
+            // A blossom comes after the one around it and `None` before all, so the later one cannot contain the other.
             let later = if a > b { &mut a } else { &mut b };
             *later = later.and_then(|blossom| self.blossoms[blossom as usize].parent);
         }
@@ -102,13 +101,13 @@ pub struct BlossomDual {
 
 /// Finds a matching of maximum weight among `n` vertices, together with its proof.
 ///
-/// Edges may come in any order and more than once (the heaviest counts); loops and edges of weight zero or less are
-/// ignored. The algorithm is the primal-dual method of Edmonds with one search tree at a time: O(n m log n) at worst,
-/// and far less when the warm start is good.
+/// Edges may be in any order and repeated (the heaviest counts); loops and edges of weight zero or less are ignored. The
+/// algorithm is the primal-dual method of Edmonds with one search tree at a time: O(n m log n) at worst, and far less with a
+/// good warm start.
 ///
 /// # Panics
 ///
-/// If an edge names a vertex that is not there, or a weight times eight times the number of vertices leaves `i64`.
+/// If an edge names a vertex that does not exist, or a weight times eight times the number of vertices overflows `i64`.
 pub fn maximum_weight(n: usize, edges: &[(u32, u32, i64)]) -> Matching {
     let graph = Adjacency::new(n, edges);
     let start = start::from_graph(&graph);
@@ -128,7 +127,7 @@ pub(crate) fn solve(graph: &Adjacency, start: start::Start) -> Matching {
     }
 }
 
-/// The partner table as callers see it.
+/// The partner table in the form that callers use.
 pub(crate) fn options(mate: &[u32]) -> Vec<Option<u32>> {
     mate.iter().map(|&v| (v != NONE).then_some(v)).collect()
 }

@@ -1,16 +1,16 @@
-//! Exact matching on complete graphs that are too large to write down: keep the best edges, solve, and ask the prices
-//! whether an edge that was left out would have mattered.
+//! Exact matching on complete graphs that are too large to store: keep the best edges, solve, and use the prices to decide
+//! whether an edge that was left out matters.
 
 use super::graph::Adjacency;
 use super::start;
 use super::{Duals, Matching, greedy, solve};
 
-/// How much to keep and how often to try.
+/// How many edges to keep, and how often to solve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pruning {
-    /// How many of its heaviest edges each vertex keeps at first, and how many unpaid ones it may add in a round.
+    /// Number of heaviest edges that each vertex keeps at first, and of uncovered ones that it may add in a round.
     pub keep: usize,
-    /// How often to solve at most.
+    /// Most rounds.
     pub rounds: u32,
 }
 
@@ -20,7 +20,7 @@ impl Default for Pruning {
     }
 }
 
-/// A matching found on a part of the edges.
+/// A matching found on some of the edges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pruned {
     /// The partner of each vertex.
@@ -29,23 +29,23 @@ pub struct Pruned {
     pub weight: i64,
     /// Whether it is proven to be a maximum over all edges.
     pub certified: bool,
-    /// What a maximum may be worth more, at most; zero if certified.
+    /// Largest possible difference to a maximum; zero if certified.
     pub loss_bound: i64,
-    /// How often a part was solved.
+    /// Number of rounds.
     pub rounds: u32,
-    /// How many edges the last part had.
+    /// Number of edges in the last round.
     pub edges: usize,
 }
 
 /// Finds a matching in the complete graph on `n` vertices, solving only parts of it.
 ///
-/// The first part holds the `keep` heaviest edges of each vertex. Its prices pay for all edges of the part; those outside
-/// that they do not pay for are added, the `keep` worst of each vertex, until there are none (then the prices prove the
-/// matching to be a maximum of the whole graph) or the rounds are over (then vertices still single are paired greedily and
-/// the missing payments bound the loss).
+/// The first part contains the `keep` heaviest edges of each vertex. Its prices cover all edges of the part. Edges outside
+/// that they do not cover are added, the `keep` worst of each vertex, until there are none (then the prices prove that the
+/// matching is a maximum of the whole graph) or the rounds are used up (then the vertices still single are paired greedily,
+/// and the missing payments bound the loss).
 ///
-/// Of equally heavy edges a vertex keeps those to the vertices that follow it in the circle, so that many equal vertices
-/// do not all choose the same few. `weight(u, v)` is asked with `u < v`, once a round and twice at first.
+/// Of equally heavy edges a vertex keeps those to the vertices that follow it cyclically, so that many equal vertices do not
+/// all choose the same few. `weight(u, v)` is called with `u < v`, once a round and twice at first.
 pub fn pruned(n: usize, weight: impl Fn(u32, u32) -> i64, pruning: Pruning) -> Pruned {
     let keep = pruning.keep.max(1);
     let mut edges = heaviest(n, &weight, keep);
@@ -68,7 +68,7 @@ pub fn pruned(n: usize, weight: impl Fn(u32, u32) -> i64, pruning: Pruning) -> P
     }
 }
 
-/// The heaviest edges of each vertex, each once.
+/// The heaviest edges of each vertex, without duplicates.
 fn heaviest(n: usize, weight: &impl Fn(u32, u32) -> i64, keep: usize) -> Vec<(u32, u32, i64)> {
     let mut edges = Vec::with_capacity(n * keep);
     let mut mine: Vec<(i64, u32)> = Vec::with_capacity(n);
@@ -91,7 +91,7 @@ fn heaviest(n: usize, weight: &impl Fn(u32, u32) -> i64, keep: usize) -> Vec<(u3
     edges
 }
 
-/// The least `keep` entries, in no particular order.
+/// The smallest `keep` entries, in no particular order.
 fn least(all: &mut [(i64, u32)], keep: usize) -> &[(i64, u32)] {
     if all.len() > keep {
         all.select_nth_unstable(keep);
@@ -99,11 +99,11 @@ fn least(all: &mut [(i64, u32)], keep: usize) -> &[(i64, u32)] {
     &all[..keep.min(all.len())]
 }
 
-/// The edges that a dual solution does not pay for.
+/// The edges that a dual solution does not cover.
 struct Unpaid {
-    /// The worst of each vertex.
+    /// The worst ones of each vertex.
     edges: Vec<(u32, u32, i64)>,
-    /// The halves that are missing in all, if each vertex were to pay for the edges to those after it.
+    /// The total of the missing halves, if each vertex were to cover the edges to those after it.
     missing: i64,
 }
 
@@ -135,7 +135,7 @@ impl Unpaid {
     }
 }
 
-/// Prices without blossoms that pay for the same edges: each vertex takes over half of the blossoms that hold it.
+/// Prices without blossoms that cover the same edges: each vertex takes over half of the blossoms that contain it.
 fn folded(duals: &Duals) -> Vec<i64> {
     let around = duals.paid_by_blossom();
     let own = duals.vertex.iter().zip(&duals.blossom_of);
@@ -143,7 +143,7 @@ fn folded(duals: &Duals) -> Vec<i64> {
         .collect()
 }
 
-/// Raises prices until they pay for the given edges as well.
+/// Raises prices until they cover the given edges as well.
 fn paying_for(edges: &[(u32, u32, i64)], mut prices: Vec<i64>) -> Vec<i64> {
     for &(u, v, w) in edges {
         let short = 2 * w - prices[u as usize] - prices[v as usize];
@@ -152,7 +152,7 @@ fn paying_for(edges: &[(u32, u32, i64)], mut prices: Vec<i64>) -> Vec<i64> {
     prices
 }
 
-/// Pairs up what is left, if anything may be, and bounds the loss.
+/// Pairs up the vertices that are left, and bounds the loss.
 fn finish(
     matching: Matching,
     unpaid: &Unpaid,

@@ -1,4 +1,4 @@
-//! The steps of a search that change the blossoms or the matching: shrink, expand, flip, and tidying up at its end.
+//! The steps of a search that change the blossoms or the matching: shrink, expand, flip, and cleanup at its end.
 
 use super::blossoms::{Link, Ring};
 use super::graph::Graph;
@@ -6,7 +6,7 @@ use super::search::{Label, Solver};
 use super::{BlossomDual, Duals, NONE};
 
 impl<G: Graph> Solver<'_, G> {
-    /// Joins the ring that an exact edge between two outer nodes closes.
+    /// Joins the ring that a tight edge between two outer nodes closes.
     pub(super) fn shrink(&mut self, u: u32, v: u32) {
         let meet = self.meet(self.nodes.top(u), self.nodes.top(v));
         let ring = self.ring_through(u, v, meet);
@@ -28,7 +28,7 @@ impl<G: Graph> Solver<'_, G> {
         }
     }
 
-    /// The lowest outer node that is on the way to the root from both.
+    /// The lowest outer node on the paths of both to the root.
     fn meet(&mut self, mut a: u32, mut b: u32) -> u32 {
         self.visits += 1;
         loop {
@@ -53,7 +53,7 @@ impl<G: Graph> Solver<'_, G> {
         }
     }
 
-    /// From `meet` down to the node of `u`, over the edge to the node of `v`, and back up.
+    /// The ring from `meet` down to the node of `u`, over the edge to the node of `v`, and back up.
     fn ring_through(&self, u: u32, v: u32, meet: u32) -> Ring {
         let mut ring = self.climb(self.nodes.top(u), meet);
         ring.nodes.push(meet);
@@ -69,7 +69,7 @@ impl<G: Graph> Solver<'_, G> {
         ring
     }
 
-    /// The nodes from an outer node up to but without `meet`, and the links from each to the next.
+    /// The nodes from an outer node up to `meet`, exclusive, and the links from each to the next.
     fn climb(&self, mut node: u32, meet: u32) -> Ring {
         let mut path = Ring::default();
         while node != meet {
@@ -83,8 +83,8 @@ impl<G: Graph> Solver<'_, G> {
         path
     }
 
-    /// Takes an inner blossom apart whose price is zero. The children between the one the tree enters by and the one with
-    /// the base stay in the tree, inner and outer in turn; the rest, matched among each other, leave it.
+    /// Dissolves an inner blossom whose price is zero. The children between the one where the tree enters and the one with
+    /// the base stay in the tree, inner and outer in turn; the others, matched among each other, leave it.
     pub(super) fn expand(&mut self, blossom: u32) {
         let entry = self.entry[blossom as usize];
         self.unlabel(blossom);
@@ -95,7 +95,7 @@ impl<G: Graph> Solver<'_, G> {
             .nodes
             .iter()
             .position(|&node| node == child)
-            .expect("the entry is in the blossom");
+            .expect("the entry is a child of the blossom");
         let (way, rest): (Vec<usize>, _) = if at % 2 == 0 {
             ((0..=at).rev().collect(), at + 1..count)
         } else {
@@ -119,7 +119,7 @@ impl<G: Graph> Solver<'_, G> {
         }
     }
 
-    /// Lets a child of an expanded blossom leave the tree.
+    /// Removes a child of an expanded blossom from the tree.
     fn leave(&mut self, node: u32) {
         self.move_vertices(node, Label::Outside);
         let leaves = self.nodes.leaves(node);
@@ -132,7 +132,7 @@ impl<G: Graph> Solver<'_, G> {
         self.nodes.give_back(leaves);
     }
 
-    /// Flips the matching along the tree from the root to `u` and gives `u` the partner (or none).
+    /// Flips the matching along the tree from the root to `u` and gives `u` the partner (or [`NONE`]).
     pub(super) fn flip(&mut self, mut u: u32, mut partner: u32) {
         loop {
             let node = self.nodes.top(u);
@@ -150,7 +150,7 @@ impl<G: Graph> Solver<'_, G> {
         }
     }
 
-    /// Makes all prices actual, forgets the tree and takes apart the blossoms that have no price.
+    /// Applies the shift to all prices, removes the tree, and dissolves the blossoms whose price is zero.
     pub(super) fn settle(&mut self) {
         let mut labelled = std::mem::take(&mut self.labelled);
         for &node in &labelled {

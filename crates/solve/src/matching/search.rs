@@ -1,25 +1,25 @@
 //! The primal-dual search of Edmonds, one alternating tree at a time.
 //!
-//! Every vertex has a price and some odd sets (blossoms) have one, such that the prices pay for every edge: its *slack*,
-//! what is paid too much, is never negative. Matched edges and the edges of blossoms have slack zero. If on top of that
-//! every single vertex has price zero, the prices prove the matching to be of maximum weight.
+//! Every vertex has a price, and some odd sets (blossoms) have one, such that the prices cover every edge: its *slack*, the
+//! amount paid beyond its weight, is never negative. Matched edges and the edges of blossoms have slack zero: they are
+//! *tight*. If in addition every single vertex has price zero, the prices prove that the matching has maximum weight.
 //!
-//! One search repairs one single vertex whose price is positive. It grows a tree of slack-zero edges from it. *Outer*
-//! nodes are at an even distance from the root, *inner* ones at an odd distance. While the tree cannot grow, the prices of
-//! outer vertices fall and those of inner vertices rise in step, which keeps the edges of the tree exact, until
+//! One search fixes one single vertex whose price is positive. It grows a tree of tight edges from it. *Outer* nodes are at
+//! an even distance from the root, *inner* ones at an odd distance. While the tree cannot grow, the prices of outer vertices
+//! decrease and those of inner vertices increase by the same amount, which keeps the edges of the tree tight, until
 //!
-//! * an edge to a node outside the tree becomes exact: the node and its partner join the tree (*grow*);
-//! * an edge between two outer nodes becomes exact: the odd ring it closes becomes a blossom (*shrink*);
-//! * the price of an inner blossom reaches zero: it is taken apart (*expand*);
-//! * an edge to a single node becomes exact: the path from the root to it is flipped, and two more are matched;
-//! * the price of an outer vertex reaches zero: the path to it is flipped, and it is the single one from now on.
+//! * an edge to a node outside the tree becomes tight: the node and its partner join the tree (*grow*);
+//! * an edge between two outer nodes becomes tight: the odd ring it closes becomes a blossom (*shrink*);
+//! * the price of an inner blossom reaches zero: it is dissolved (*expand*);
+//! * an edge to a single node becomes tight: the path from the root to it is flipped, which matches two more vertices;
+//! * the price of an outer vertex reaches zero: the path to it is flipped, which leaves it single instead of the root.
 //!
-//! The last two end the search. The earliest of them is known at any time as the `limit`; nothing that would happen later
-//! is even queued, and that is what makes the search fast.
+//! The last two end the search. The earliest of them is always known as the `limit`; later events are not even queued, which
+//! is what makes the search fast.
 //!
-//! Prices are not touched while they move: `shift` counts how far they have moved, an outer vertex stores its price plus
-//! the shift and an inner one its price less the shift. All are whole numbers because weights are doubled: two outer
-//! vertices are joined by a path of exact edges, so their prices are both even or both odd, and so is their edge's slack.
+//! Prices are not updated while they change: `shift` is the total change, an outer vertex stores its price plus the shift
+//! and an inner one its price less the shift. All are integers because weights are doubled: two outer vertices are connected
+//! by a path of tight edges, so their prices are both even or both odd, and the slack of their edge is even.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -40,14 +40,14 @@ pub(super) enum Label {
 pub(super) struct Vertex {
     /// The price: plus the shift if outer, less the shift if inner.
     pub(super) price: i64,
-    /// The least stored price of an outer neighbour less the doubled weight of the edge to it.
+    /// The smallest stored price of an outer neighbour less the doubled weight of the edge to it.
     pub(super) near: i64,
     /// That neighbour.
     near_from: u32,
     pub(super) label: Label,
 }
 
-/// What may happen in a search before its end, in the order in which ties are broken.
+/// An event of a search before its end, in the order in which ties are broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Grow(u32),
@@ -80,9 +80,9 @@ pub(crate) struct Solver<'g, G> {
     pub(super) limit: i64,
     goal: Goal,
     events: BinaryHeap<Reverse<(i64, Event)>>,
-    /// Outer vertices whose edges have yet to be looked at.
+    /// Outer vertices whose edges are still to be scanned.
     pub(super) unscanned: Vec<u32>,
-    /// Nodes labelled, vertices labelled and vertices whose `near` was set in this search.
+    /// Nodes that were labelled, vertices that were labelled, and vertices whose `near` was set in this search.
     pub(super) labelled: Vec<u32>,
     pub(super) moved: Vec<u32>,
     pub(super) neared: Vec<u32>,
@@ -121,8 +121,8 @@ impl<'g, G: Graph> Solver<'g, G> {
         }
     }
 
-    /// Searches from every single vertex that has a price. One search is enough for each: it ends matched or priceless,
-    /// and whoever it leaves single has price zero.
+    /// Searches from every single vertex with a positive price. One search is enough for each: it ends with the vertex
+    /// matched or its price zero, and any vertex it leaves single has price zero.
     pub(crate) fn run(&mut self) {
         for root in 0..self.graph.len() as u32 {
             if self.nodes.mate[root as usize] == NONE && self.vertices[root as usize].price > 0 {
@@ -161,7 +161,7 @@ impl<'g, G: Graph> Solver<'g, G> {
         self.settle();
     }
 
-    /// Looks at the edges of an outer vertex.
+    /// Scans the edges of an outer vertex.
     fn scan(&mut self, u: u32) {
         let graph = self.graph;
         let price = self.vertices[u as usize].price;
@@ -196,7 +196,7 @@ impl<'g, G: Graph> Solver<'g, G> {
         }
     }
 
-    /// Notes that a vertex outside the tree will be reached when the shift comes to `at`.
+    /// Records that a vertex outside the tree will be reached when the shift is `at`.
     pub(super) fn reachable(&mut self, v: u32, at: i64) {
         if self.nodes.mate_of(self.nodes.top(v)) == NONE {
             self.limit = at;
@@ -236,7 +236,7 @@ impl<'g, G: Graph> Solver<'g, G> {
         }
     }
 
-    /// Labels a node that was outside the tree, or the inner child of a blossom that becomes outer.
+    /// Labels a node outside the tree, or the inner child of a blossom that becomes outer.
     pub(super) fn make_outer(&mut self, node: u32) {
         self.label[node as usize] = Label::Outer;
         self.labelled.push(node);
@@ -260,7 +260,7 @@ impl<'g, G: Graph> Solver<'g, G> {
         self.move_vertices(node, Label::Inner);
     }
 
-    /// Gives the vertices of a node a new label; what is stored of their prices changes with it.
+    /// Gives the vertices of a node a new label and converts their stored prices.
     pub(super) fn move_vertices(&mut self, node: u32, label: Label) {
         let leaves = self.nodes.leaves(node);
         for &v in &leaves {
@@ -291,7 +291,7 @@ impl<'g, G: Graph> Solver<'g, G> {
         self.nodes.give_back(leaves);
     }
 
-    /// Takes away the label of an outermost node and makes its price actual.
+    /// Removes the label of an outermost node and applies the shift to its price.
     pub(super) fn unlabel(&mut self, node: u32) {
         let label = std::mem::replace(&mut self.label[node as usize], Label::Outside);
         if self.nodes.is_blossom(node) {

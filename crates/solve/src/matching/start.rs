@@ -1,9 +1,9 @@
-//! Where the search begins: feasible prices and a matching on edges that are exactly paid for.
+//! The start of the search: feasible prices and a matching on tight edges.
 
 use super::NONE;
 use super::graph::Graph;
 
-/// Vertex prices that pay for every edge, and a matching that only uses edges paid for exactly.
+/// Vertex prices that cover every edge, and a matching that only uses edges whose prices equal their weight.
 #[derive(Debug, Clone)]
 pub(crate) struct Start {
     /// The doubled price of each vertex, not negative.
@@ -12,8 +12,8 @@ pub(crate) struct Start {
     pub(crate) mate: Vec<u32>,
 }
 
-/// The greedy warm start: every vertex first offers half of its heaviest edge (as all do, every edge is paid for), then
-/// the single ones take back, one after the other, what none of their edges needs, and pair up where that is exact.
+/// The greedy warm start: every vertex first offers half of its heaviest edge, which covers every edge. Then each single
+/// vertex in turn lowers its price as far as its edges allow, and is matched if one of them becomes tight.
 pub(crate) fn from_graph(graph: &impl Graph) -> Start {
     let heaviest = |v| {
         graph
@@ -25,7 +25,7 @@ pub(crate) fn from_graph(graph: &impl Graph) -> Start {
     from_prices(graph, (0..graph.len() as u32).map(heaviest).collect())
 }
 
-/// The same from any prices that pay for every edge.
+/// The same from any prices that cover every edge.
 pub(crate) fn from_prices(graph: &impl Graph, price: Vec<i64>) -> Start {
     let n = graph.len();
     let mut start = Start {
@@ -40,7 +40,7 @@ pub(crate) fn from_prices(graph: &impl Graph, price: Vec<i64>) -> Start {
     start
 }
 
-/// Lowers the price of a single vertex as far as its edges allow and pairs it if a single neighbour is then paid for.
+/// Lowers the price of a single vertex as far as its edges allow, and matches it if an edge to a single vertex is tight.
 fn settle(graph: &impl Graph, start: &mut Start, v: u32) {
     let (mut needed, mut partner) = (0, NONE);
     for (u, doubled) in graph.neighbours(v) {

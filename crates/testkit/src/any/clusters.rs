@@ -3,8 +3,8 @@
 use dovetail_model::{ClusterSpec, GpuTypeId, NodeSpec, Zone, ZoneId};
 use proptest::prelude::*;
 
-/// Equal nodes, nodes of different sizes, two kinds of GPU, several racks; up to about 40 GPUs. Some have little CPU
-/// or memory.
+/// Generates clusters of up to about 40 GPUs: with equal or different nodes, two GPU types, several racks. Some have little
+/// CPU or memory.
 pub fn clusters() -> impl Strategy<Value = ClusterSpec> {
     let sizes = prop_oneof![
         3 => (1..=6usize, prop_oneof![Just(1u32), Just(2), Just(4), Just(8)]).prop_map(|(n, g)| vec![g; n]),
@@ -18,19 +18,19 @@ pub fn clusters() -> impl Strategy<Value = ClusterSpec> {
     (sizes, kinds, racks, cores, gpu_memory).prop_map(|(sizes, kinds, racks, cores, gpu_memory_mib)| {
         let mut cluster = build(&sizes, kinds, racks, cores);
         for (i, node) in cluster.nodes.values_mut().enumerate() {
-            // The kinds of GPU have different sizes, and so have the last nodes.
+            // GPU memory differs between the types, and on the last nodes.
             node.gpu_memory_mib = gpu_memory_mib << (node.gpu_type.0 + u32::from(i > 3)).min(1);
         }
         cluster
     })
 }
 
-/// One node with all GPUs: placement does not matter.
+/// Generates clusters of one node, for which placement does not matter.
 pub fn pools() -> impl Strategy<Value = ClusterSpec> {
     (1..=24u32).prop_map(|gpus| build(&[gpus], 0, 1, 16))
 }
 
-/// `kinds` has a bit for each node; nodes are dealt to racks in runs.
+/// Builds a cluster. `kinds` has one bit per node; successive nodes form the racks.
 fn build(sizes: &[u32], kinds: u8, racks: u32, cores_per_gpu: u32) -> ClusterSpec {
     let mut cluster = ClusterSpec::bare("gpu");
     if kinds != 0 {

@@ -1,52 +1,52 @@
-//! Random histories: jobs come, nodes go down and come back, owners change their minds.
+//! Random histories: submitted and cancelled jobs, nodes that fail and return.
 
 use dovetail_engine::Clock;
-use dovetail_model::{ClusterSpec, JobId, NodeId, Time};
+use dovetail_model::{ClusterSpec, JobKey, NodeId, Time};
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::jobs::{Fit, Workloads, workloads};
 use super::{clusters, policies};
-use crate::scenario::{Happening, Manner, PolicyText, Scenario};
+use crate::scenario::{Behaviour, PolicyText, Scenario, StoryEvent};
 
-/// An incident before it meets a cluster: kind, which one, when, how long.
-type Raw = (u8, u32, i64, i64);
+/// An incident that is not adapted to a cluster yet: its kind, target, time and duration.
+type RawIncident = (u8, u32, i64, i64);
 
-/// Up to `most` jobs that can run on a cluster, and nothing else happens.
+/// Generates up to `max_jobs` jobs that can run on a cluster, without incidents.
 pub fn plain(
     cluster: impl Strategy<Value = ClusterSpec>,
     policy: impl Strategy<Value = PolicyText>,
-    most: usize,
+    max_jobs: usize,
     elastic: bool,
 ) -> impl Strategy<Value = Scenario> {
-    let jobs = workloads(most, Fit::Feasible, elastic);
+    let jobs = workloads(max_jobs, Fit::Feasible, elastic);
     (cluster, policy, jobs).prop_map(|(cluster, policy, jobs)| scenario(cluster, policy, &jobs))
 }
 
-/// Up to `most` jobs under any policy and clock, with incidents; every node comes back in the end.
-pub fn histories(most: usize, fit: Fit) -> impl Strategy<Value = Scenario> {
-    histories_of(policies(), most, fit)
+/// Generates up to `max_jobs` jobs under any policy and clock, with incidents; every node returns at the end.
+pub fn histories(max_jobs: usize, fit: Fit) -> impl Strategy<Value = Scenario> {
+    histories_of(policies(), max_jobs, fit)
 }
 
-/// Like [`histories`], under these policies.
+/// Generates histories like [`histories`], under these policies.
 pub fn histories_of(
     policy: impl Strategy<Value = PolicyText>,
-    most: usize,
+    max_jobs: usize,
     fit: Fit,
 ) -> impl Strategy<Value = Scenario> {
     let clock = prop_oneof![2 => Just(None), 1 => select(&[5i64, 30, 60][..]).prop_map(Some)];
     let delays = prop_oneof![1 => Just((0i64, 0i64)), 1 => (0..3i64, 0..8i64)];
-    let jobs = workloads(most, fit, true);
+    let jobs = workloads(max_jobs, fit, true);
     (clusters(), policy, jobs, clock, delays, raw_incidents()).prop_map(
         |(cluster, policy, jobs, clock, (start, stop), raw)| {
             let mut history = scenario(cluster, policy, &jobs);
             history.clock = clock.map_or(Clock::Events, |s| Clock::rounds(Time::from_secs(s)));
-            history.manner = Manner {
+            history.behaviour = Behaviour {
                 start_delay: Time::from_secs(if history.policy.takes_turns() { 0 } else { start }),
                 stop_delay: Time::from_secs(stop),
                 chaos: None,
             };
-            happen(&mut history, &raw);
+            add_incidents(&mut history, &raw);
             history
         },
     )
@@ -67,35 +67,35 @@ fn scenario(cluster: ClusterSpec, policy: PolicyText, jobs: &Workloads) -> Scena
     scenario
 }
 
-fn raw_incidents() -> impl Strategy<Value = Vec<Raw>> {
+fn raw_incidents() -> impl Strategy<Value = Vec<RawIncident>> {
     prop::collection::vec((0..6u8, any::<u32>(), 0..400i64, 0..120i64), 0..12)
 }
 
-fn happen(scenario: &mut Scenario, raw: &[Raw]) {
+fn add_incidents(scenario: &mut Scenario, raw: &[RawIncident]) {
     let (nodes, jobs) = (scenario.cluster.nodes.len() as u32, scenario.jobs.len() as u32);
     let submits: Vec<Time> = scenario.jobs.iter().map(|j| j.job.submit).collect();
-    let mut add = |at: Time, happening| scenario.happenings.push((at, happening));
+    let mut add = |at: Time, event| scenario.events.push((at, event));
     for &(kind, which, at, span) in raw {
-        let (node, job) = (NodeId(which % nodes), JobId(which % jobs));
+        let (node, job) = (NodeId(which % nodes), JobKey(which % jobs));
         let (at, span) = (Time::from_secs(at), Time::from_secs(span));
         let at_job = at.max(submits[job.0 as usize]);
         match kind {
             0 | 1 => {
-                add(at, Happening::NodeDown(node));
-                add(at + span, Happening::NodeUp(node));
+                add(at, StoryEvent::NodeDown(node));
+                add(at + span, StoryEvent::NodeUp(node));
             }
             2 => {
-                add(at, Happening::Drain(node));
-                add(at + span, Happening::Resume(node));
+                add(at, StoryEvent::Drain(node));
+                add(at + span, StoryEvent::Resume(node));
             }
-            3 | 4 => add(at_job, Happening::Cancel(job)),
-            _ => add(at_job, Happening::Fail(job)),
+            3 | 4 => add(at_job, StoryEvent::Cancel(job)),
+            _ => add(at_job, StoryEvent::Fail(job)),
         }
     }
-    // A story is told in order of time; what happens to a node ends with the node being back.
-    scenario.happenings.sort_by_key(|(at, _)| *at);
-    let end = scenario.happenings.last().map_or(Time::ZERO, |(at, _)| *at);
+    // A story is in order of time. At its end, all nodes are up.
+    scenario.events.sort_by_key(|(at, _)| *at);
+    let end = scenario.events.last().map_or(Time::ZERO, |(at, _)| *at);
     for node in 0..nodes {
-        scenario.happenings.push((end, Happening::NodeUp(NodeId(node))));
+        scenario.events.push((end, StoryEvent::NodeUp(NodeId(node))));
     }
 }

@@ -7,23 +7,23 @@ use dovetail_model::{ClusterSpec, GpuTypeId, Scaling, Sensitivity, TenantId, Tim
 use dovetail_workload::{JobLabel, TraceJob};
 use proptest::prelude::*;
 
-use crate::words::curve_of;
+use crate::print::curve_of;
 
-/// Models whose curves are drawn: hungry for CPU, for CPU and memory, and modest.
+/// Models whose sensitivities are used: some need much CPU, some CPU and memory, some little.
 const CURVES: [&str; 5] = ["alexnet", "res18", "m5", "res50", "gnmt"];
 
-/// Which jobs are drawn.
+/// Which jobs are generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
-    /// Only such as can run on the empty cluster, on GPUs of one kind.
+    /// Only jobs that can run on the empty cluster, on GPUs of one type.
     Feasible,
-    /// Now and then one that can never run.
+    /// Occasionally jobs that can never run.
     Any,
 }
 
-/// A job before it meets a cluster.
+/// A job that is not adapted to a cluster yet.
 #[derive(Debug, Clone)]
-struct Raw {
+struct RawJob {
     gap: i64,
     work: u64,
     width: u32,
@@ -39,7 +39,7 @@ struct Raw {
     gpu_memory_mib: u64,
 }
 
-fn raw() -> impl Strategy<Value = Raw> {
+fn raw_job() -> impl Strategy<Value = RawJob> {
     let gap = prop_oneof![
         3 => Just(0i64),
         3 => (0..30i64).prop_map(|s| s * 1_000_000),
@@ -52,7 +52,7 @@ fn raw() -> impl Strategy<Value = Raw> {
         1 => 1..20_000_000u64,
     ];
     let width = prop_oneof![4 => Just(1u32), 2 => Just(2), 2 => Just(4), 1 => Just(8), 2 => 1..48u32];
-    let wishes = prop_oneof![4 => Just((0u32, 0u64)), 1 => (0..12_000u32, 0..80u64)];
+    let resources = prop_oneof![4 => Just((0u32, 0u64)), 1 => (0..12_000u32, 0..80u64)];
     let kind = prop_oneof![3 => Just(None), 1 => (0..2u32).prop_map(Some)];
     let elastic = prop_oneof![2 => Just(None), 1 => (1..8u32, 0..8u32).prop_map(Some)];
     let stages = prop::option::of((1..90u32, 1..90u32, 0..90u32));
@@ -61,22 +61,22 @@ fn raw() -> impl Strategy<Value = Raw> {
     (
         (gap, work, width),
         (0..3u32, 0..4u32, -1..2i32),
-        (wishes, kind, elastic, amdahl, stages, gpu_memory),
+        (resources, kind, elastic, amdahl, stages, gpu_memory),
     )
         .prop_map(
             |(
                 (gap, work, width),
                 (tenant, user, priority),
-                (wishes, kind, elastic, amdahl, stages, gpu_memory),
-            )| Raw {
+                (resources, kind, elastic, amdahl, stages, gpu_memory),
+            )| RawJob {
                 gap,
                 work,
                 width,
                 tenant,
                 user,
                 priority,
-                cpu_milli: wishes.0,
-                memory_gib: wishes.1,
+                cpu_milli: resources.0,
+                memory_gib: resources.1,
                 kind,
                 elastic,
                 amdahl,
@@ -86,22 +86,22 @@ fn raw() -> impl Strategy<Value = Raw> {
         )
 }
 
-/// Up to `most` jobs for a cluster: widths beyond one node, equal times, tenants and users, wishes for CPU, memory and
-/// a kind of GPU; elastic ones if `elastic`.
-pub fn workloads(most: usize, fit: Fit, elastic: bool) -> impl Strategy<Value = Workloads> {
-    prop::collection::vec(raw(), 1..=most).prop_map(move |raw| Workloads { raw, fit, elastic })
+/// Generates up to `max_jobs` jobs: wider than one node, submitted at the same time, with tenants, users, CPU, memory and GPU
+/// types; with elastic jobs if `elastic`.
+pub fn workloads(max_jobs: usize, fit: Fit, elastic: bool) -> impl Strategy<Value = Workloads> {
+    prop::collection::vec(raw_job(), 1..=max_jobs).prop_map(move |raw| Workloads { raw, fit, elastic })
 }
 
-/// Jobs that have not met their cluster yet, so that both shrink on their own.
+/// Jobs that are not adapted to a cluster yet, so that jobs and cluster shrink independently.
 #[derive(Debug, Clone)]
 pub struct Workloads {
-    raw: Vec<Raw>,
+    raw: Vec<RawJob>,
     fit: Fit,
     elastic: bool,
 }
 
 impl Workloads {
-    /// The jobs, cut to the cluster.
+    /// Returns the jobs, adapted to the cluster.
     pub fn on(&self, cluster: &ClusterSpec) -> Vec<TraceJob> {
         let mut now = Time::ZERO;
         let jobs = self.raw.iter().enumerate();
@@ -112,13 +112,13 @@ impl Workloads {
         .collect()
     }
 
-    /// The curve over CPU and memory of a job, where it has one: five of seven do.
+    /// Returns the sensitivity of a job; five of seven jobs have one.
     pub(super) fn curve(&self, i: usize) -> Option<Arc<Sensitivity>> {
         let number = self.raw[i].work / 1_000_000 + i as u64;
         CURVES.get(number as usize % 7).and_then(|model| curve_of(model))
     }
 
-    /// The stages of an iteration of a job, where it has some.
+    /// Returns the stages of an iteration of a job, if it has any.
     pub(super) fn stages(&self, i: usize) -> Option<Stages> {
         let millis = self.raw[i].stages;
         millis.map(|(data, gpu, net)| {
@@ -126,7 +126,7 @@ impl Workloads {
         })
     }
 
-    fn job(&self, i: usize, raw: &Raw, submit: Time, cluster: &ClusterSpec) -> TraceJob {
+    fn job(&self, i: usize, raw: &RawJob, submit: Time, cluster: &ClusterSpec) -> TraceJob {
         let label = JobLabel::Text(format!("j{i}").into());
         let mut job = TraceJob::new(label, submit, Work(raw.work), raw.width);
         (job.tenant, job.user) = (TenantId(raw.tenant), UserId(raw.user));
@@ -137,8 +137,8 @@ impl Workloads {
             .kind
             .map(GpuTypeId)
             .filter(|k| cluster.gpu_types.get(*k).is_some());
-        let infeasible = self.fit == Fit::Any && raw.width == 47;
-        if !infeasible {
+        let is_infeasible = self.fit == Fit::Any && raw.width == 47;
+        if !is_infeasible {
             if capacity(&job, cluster) == 0 {
                 (job.cpu_milli_per_gpu, job.memory_mib_per_gpu, job.gpu_type) = (0, 0, None);
                 job.gpu_memory_mib = 0;
@@ -159,7 +159,7 @@ impl Workloads {
     }
 }
 
-/// The most GPUs of one kind the job could have on the empty cluster.
+/// Returns the most GPUs of one type that the job could have on the empty cluster.
 fn capacity(job: &TraceJob, cluster: &ClusterSpec) -> u32 {
     let of_kind = |kind: GpuTypeId| -> u32 {
         let nodes = cluster
@@ -187,7 +187,7 @@ fn capacity(job: &TraceJob, cluster: &ClusterSpec) -> u32 {
         .unwrap_or(0)
 }
 
-/// Moves all times to multiples of a period; no job is shorter than one.
+/// Rounds all times up to multiples of a period, so that no job is shorter than the period.
 pub fn on_grid(mut jobs: Vec<TraceJob>, period: Time) -> Vec<TraceJob> {
     for job in &mut jobs {
         job.submit = job.submit.next_multiple_of(period);

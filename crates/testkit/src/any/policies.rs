@@ -1,31 +1,26 @@
 //! Random policies: every preset, and presets with random parts.
 
-use dovetail_policies::Overrides;
+use dovetail_policies::registry::ORDERS;
+use dovetail_policies::{Overrides, build};
 use proptest::option::weighted;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::scenario::PolicyText;
 
-const ORDERS: &[&str] = &[
-    "fifo",
+/// Settings of orders other than the defaults, with which every registered order is generated.
+const ORDER_SETTINGS: &[&str] = &[
     "fifo:priority=true",
     "fifo:priority=class",
-    "sjf",
-    "srtf",
     "srtf:by=holding",
-    "srsf",
     "las:quantum=20s",
     "las:dims=1,quantum=7s",
     "las:quantum=0",
     "tiresias:limits=30/200",
     "tiresias:limits=10/60,promote=2",
     "gittins:window=10",
-    "gittins",
-    "themis",
+    "drf:by=user",
 ];
-/// Orders that look at CPU and memory.
-const ORDERS_BY_NEED: &[&str] = &["ftf", "drf", "drf:by=user", "tetris"];
 const DISCIPLINES: &[&str] = &[
     "strict",
     "backfill",
@@ -76,30 +71,44 @@ const PLACEMENTS: &[&str] = &[
     "random:seed=7",
     "rack-aware",
 ];
-/// Parts under which a job that could run may wait for ever, by design.
-const STUBBORN: &[&str] = &["rack-aware:strict=true", "blox-scatter"];
+/// Placements under which a job that could run may wait indefinitely, by design.
+const UNFAIR_PLACEMENTS: &[&str] = &["rack-aware:strict=true", "blox-scatter"];
 
 fn some_of(parts: &'static [&'static str], weight: f64) -> impl Strategy<Value = Option<String>> {
     weighted(weight, select(parts).prop_map(str::to_owned))
 }
 
-/// Every preset as it is.
+/// Generates every preset without replaced parts.
 pub fn presets() -> impl Strategy<Value = PolicyText> {
     let names: Vec<&'static str> = dovetail_policies::presets().iter().map(|p| p.name).collect();
     select(names).prop_map(PolicyText::preset)
 }
 
-/// Every order, with and without knobs.
-pub fn orders() -> impl Strategy<Value = String> {
-    select(ORDERS).prop_map(str::to_owned)
+/// Returns the texts of every registered order, and of some with other settings.
+pub fn order_texts() -> Vec<&'static str> {
+    let registered = ORDERS.iter().map(|entry| entry.name);
+    registered.chain(ORDER_SETTINGS.iter().copied()).collect()
 }
 
-/// Presets with random parts in them, under which every job that can run ends.
+/// Generates every registered order, with and without knobs.
+pub fn orders() -> impl Strategy<Value = String> {
+    select(order_texts()).prop_map(str::to_owned)
+}
+
+/// Removes a discipline that does not work with the other parts, so that another one is chosen for them.
+fn composed(mut policy: PolicyText) -> PolicyText {
+    if build(&policy.preset, &policy.overrides).is_err() {
+        policy.overrides.discipline = None;
+    }
+    policy
+}
+
+/// Generates presets with random parts, under which every job that can run ends.
 pub fn steady_policies() -> impl Strategy<Value = PolicyText> {
     let sizing = prop_oneof![3 => Just(None), 1 => elastic().prop_map(Some)];
     (
         presets(),
-        some_of(ORDERS, 0.6),
+        weighted(0.6, orders()),
         some_of(DISCIPLINES, 0.6),
         some_of(ADMISSIONS, 0.4),
         some_of(PLACEMENTS, 0.7),
@@ -108,14 +117,10 @@ pub fn steady_policies() -> impl Strategy<Value = PolicyText> {
         .prop_map(
             |(preset, order, discipline, admission, placement, sizing)| PolicyText {
                 overrides: Overrides {
-                    // An elastic sizing does nothing without the discipline it needs, and none shares as pairs.
+                    // Elastic jobs are not generated together with jobs that share GPUs.
                     grouping: sizing.as_ref().map(|_| "none".to_owned()),
-                    discipline: if sizing.is_some() {
-                        Some("replan".to_owned())
-                    } else {
-                        discipline
-                    },
                     order,
+                    discipline,
                     admission,
                     placement,
                     sizing,
@@ -124,9 +129,10 @@ pub fn steady_policies() -> impl Strategy<Value = PolicyText> {
                 ..preset
             },
         )
+        .prop_map(composed)
 }
 
-/// Policies that give CPU and memory by need, to jobs with curves, with random orders, disciplines and placements.
+/// Generates policies that give CPU and memory by need, with random orders, disciplines and placements.
 pub fn sizing_policies() -> impl Strategy<Value = PolicyText> {
     let walks: Vec<&str> = DISCIPLINES
         .iter()
@@ -134,10 +140,9 @@ pub fn sizing_policies() -> impl Strategy<Value = PolicyText> {
         .filter(|d| !d.starts_with("share"))
         .collect();
     let places = [PLACEMENTS, &["complement"]].concat();
-    let orders = [ORDERS, ORDERS_BY_NEED].concat();
     (
         select(SIZINGS),
-        weighted(0.8, select(orders).prop_map(str::to_owned)),
+        weighted(0.8, orders()),
         select(walks),
         weighted(0.7, select(places)),
     )
@@ -153,10 +158,10 @@ pub fn sizing_policies() -> impl Strategy<Value = PolicyText> {
         })
 }
 
-/// Policies under which jobs share GPUs, with random orders and placements.
+/// Generates policies under which jobs share GPUs, with random orders and placements.
 pub fn sharing_policies() -> impl Strategy<Value = PolicyText> {
     (
-        some_of(ORDERS, 0.8),
+        weighted(0.8, orders()),
         select(GROUPINGS),
         any::<bool>(),
         some_of(PLACEMENTS, 0.5),
@@ -180,10 +185,10 @@ pub fn sharing_policies() -> impl Strategy<Value = PolicyText> {
         })
 }
 
-/// All policies, the stubborn parts among them.
+/// Generates all policies, including those under which jobs may wait indefinitely.
 pub fn policies() -> impl Strategy<Value = PolicyText> {
-    let stubborn =
-        (steady_policies(), any::<bool>(), select(STUBBORN)).prop_map(|(policy, blox, placement)| {
+    let unfair = (steady_policies(), any::<bool>(), select(UNFAIR_PLACEMENTS)).prop_map(
+        |(policy, blox, placement)| {
             let overrides = Overrides {
                 admission: Some("accept-all".to_owned()),
                 discipline: if blox && policy.overrides.sizing.is_none() {
@@ -194,9 +199,10 @@ pub fn policies() -> impl Strategy<Value = PolicyText> {
                 placement: Some(placement.to_owned()),
                 ..policy.overrides
             };
-            PolicyText { overrides, ..policy }
-        });
-    prop_oneof![4 => steady_policies(), 1 => stubborn, 1 => sharing_policies(), 1 => sizing_policies()]
+            composed(PolicyText { overrides, ..policy })
+        },
+    );
+    prop_oneof![4 => steady_policies(), 1 => unfair, 1 => sharing_policies(), 1 => sizing_policies()]
 }
 
 fn elastic() -> impl Strategy<Value = String> {

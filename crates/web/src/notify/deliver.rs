@@ -1,97 +1,103 @@
-//! Delivering: one thing after the other for each person and way, tried again where that may help.
+//! Delivery of notifications: in order for each recipient, with retries.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use dovetail_courier::{CourierError, Outgoing, Url};
+use dovetail_outbound::{HttpRequest, OutboundError, Url};
 use rand::Rng;
 
 use super::config::Notifier;
-use super::lanes::{Taken, Way, Whom};
 use super::message::{Message, mail, signature};
+use super::outbox::{Channel, Enqueued, Recipient};
+use crate::accounts::Notify;
 use crate::now;
-use crate::people::Notify;
-use crate::views::{NotifyTried, Tried};
+use crate::views::{DeliveryResult, NotifyTest};
 
-/// Things in one mail at most.
-const MOST_IN_A_MAIL: usize = 50;
+/// The most notifications in one mail.
+const MAX_PER_MAIL: usize = 50;
 
 impl Notifier {
-    /// The ways somebody is told, as it wants them.
-    pub(super) fn ways(&self, notify: &Notify, email: &str) -> Vec<Way> {
-        let webhook = (!notify.webhook.is_empty()).then(|| Way::Webhook {
+    /// Returns the channels that a user has configured.
+    pub(super) fn channels(&self, notify: &Notify, email: &str) -> Vec<Channel> {
+        let webhook = (!notify.webhook.is_empty()).then(|| Channel::Webhook {
             url: notify.webhook.clone(),
             secret: notify.secret.clone().unwrap_or_default(),
         });
-        let can = notify.email && self.smtp.is_some() && dovetail_courier::is_address(email);
-        let mail = can.then(|| Way::Mail(email.to_owned()));
+        let can_mail = notify.email && self.smtp.is_some() && dovetail_outbound::is_address(email);
+        let mail = can_mail.then(|| Channel::Mail(email.to_owned()));
         webhook.into_iter().chain(mail).collect()
     }
 
-    /// Lets it wait to be delivered.
-    pub(super) fn tell(self: &Arc<Self>, whom: Whom, message: Message) {
-        match self.lanes.put(&whom, message) {
-            Taken::Waits => {}
-            Taken::No => drop(self.counts.dropped.fetch_add(1, Ordering::Relaxed)),
-            Taken::Begin => {
+    /// Queues a notification for delivery.
+    pub(super) fn send(self: &Arc<Self>, recipient: Recipient, message: Message) {
+        match self.outbox.put(&recipient, message) {
+            Enqueued::Queued => {}
+            Enqueued::Full => drop(self.counts.dropped.fetch_add(1, Ordering::Relaxed)),
+            Enqueued::NewQueue => {
                 let notifier = Arc::clone(self);
-                tokio::spawn(async move { notifier.work(whom).await });
+                tokio::spawn(async move { notifier.deliver_all(recipient).await });
             }
         }
     }
 
-    /// Delivers what waits in a lane until nothing does.
-    async fn work(&self, whom: Whom) {
-        let most = match &whom.1 {
-            Way::Webhook { .. } => 1,
-            Way::Mail(_) => MOST_IN_A_MAIL,
+    /// Delivers the notifications of a recipient until none are pending.
+    async fn deliver_all(&self, recipient: Recipient) {
+        let limit = match &recipient.channel {
+            Channel::Webhook { .. } => 1,
+            Channel::Mail(_) => MAX_PER_MAIL,
         };
         loop {
-            let messages = self.lanes.take(&whom, most);
+            let messages = self.outbox.take(&recipient, limit);
             if messages.is_empty() {
                 return;
             }
-            let count = match self.try_often(&whom.1, &messages).await {
+            let count = match self.deliver_with_retries(&recipient.channel, &messages).await {
                 Ok(()) => &self.counts.sent,
                 Err(error) => {
-                    tracing::warn!(user = whom.0, %error, "somebody could not be told");
+                    tracing::warn!(user = recipient.user, %error, "cannot deliver a notification");
                     &self.counts.failed
                 }
             };
             count.fetch_add(messages.len() as u64, Ordering::Relaxed);
-            if matches!(whom.1, Way::Mail(_)) {
-                tokio::time::sleep(self.pace.mails).await;
+            if matches!(recipient.channel, Channel::Mail(_)) {
+                tokio::time::sleep(self.timing.mail_interval).await;
             }
         }
     }
 
-    async fn try_often(&self, way: &Way, messages: &[Message]) -> Result<(), CourierError> {
-        // The same for every try, so that whoever gets it twice can tell.
+    async fn deliver_with_retries(
+        &self,
+        channel: &Channel,
+        messages: &[Message],
+    ) -> Result<(), OutboundError> {
+        // The same id for all attempts, so that the receiver can recognize duplicates.
         let id = random_id();
-        let mut waits = self.pace.again.iter();
+        let mut delays = self.timing.retry_delays.iter();
         loop {
-            let result = self.once(way, messages, &id).await;
-            match (&result, waits.next()) {
-                (Err(error), Some(wait)) if error.may_pass() => tokio::time::sleep(jittered(*wait)).await,
+            let result = self.deliver(channel, messages, &id).await;
+            match (&result, delays.next()) {
+                (Err(error), Some(delay)) if error.is_transient() => {
+                    tokio::time::sleep(jittered(*delay)).await;
+                }
                 _ => return result,
             }
         }
     }
 
-    async fn once(&self, way: &Way, messages: &[Message], id: &str) -> Result<(), CourierError> {
-        let closed = |_| CourierError::Unreachable("the server ends".to_owned());
-        match way {
-            Way::Webhook { url, secret } => {
-                let _turn = self.requests.acquire().await.map_err(closed)?;
+    async fn deliver(&self, channel: &Channel, messages: &[Message], id: &str) -> Result<(), OutboundError> {
+        let closed = |_| OutboundError::Unreachable("the server is shutting down".to_owned());
+        match channel {
+            Channel::Webhook { url, secret } => {
+                let _permit = self.requests.acquire().await.map_err(closed)?;
                 for message in messages {
                     self.post(url, secret, message, id).await?;
                 }
                 Ok(())
             }
-            Way::Mail(to) => {
-                let _turn = self.mails.acquire().await.map_err(closed)?;
-                let missing = || CourierError::Invalid("this server sends no mail".to_owned());
+            Channel::Mail(to) => {
+                let _permit = self.mails.acquire().await.map_err(closed)?;
+                let missing = || OutboundError::Invalid("mail is not configured on this server".to_owned());
                 let smtp = self.smtp.as_ref().ok_or_else(missing)?;
                 match mail(to, messages, id.to_owned(), now()) {
                     Some(mail) => smtp.send(&mail).await,
@@ -101,7 +107,7 @@ impl Notifier {
         }
     }
 
-    async fn post(&self, url: &str, secret: &str, message: &Message, id: &str) -> Result<(), CourierError> {
+    async fn post(&self, url: &str, secret: &str, message: &Message, id: &str) -> Result<(), OutboundError> {
         let url: Url = url.parse()?;
         let body = message.body();
         let mut headers = vec![
@@ -110,57 +116,55 @@ impl Notifier {
             ("x-dovetail-delivery".to_owned(), id.to_owned()),
         ];
         if !secret.is_empty() {
-            let signed = signature(secret, now().0 / 1_000_000, &body);
-            headers.push(("x-dovetail-signature".to_owned(), signed));
+            let signature = signature(secret, now().0 / 1_000_000, &body);
+            headers.push(("x-dovetail-signature".to_owned(), signature));
         }
-        let outgoing = Outgoing {
+        let request = HttpRequest {
             method: "POST".to_owned(),
             headers,
             body,
         };
-        let reply = self.web.send(&url, outgoing).await?;
+        let reply = self.client.send(&url, request).await?;
         match reply.status {
             200..300 => Ok(()),
-            status @ (408 | 425 | 429 | 500..) => Err(CourierError::Later(format!("status {status}"))),
-            status => Err(CourierError::Refused(format!("status {status}"))),
+            status @ (408 | 425 | 429 | 500..) => Err(OutboundError::Deferred(format!("status {status}"))),
+            status => Err(OutboundError::Rejected(format!("status {status}"))),
         }
     }
 
-    /// Tries each way once, now.
-    pub(crate) async fn test(&self, name: &str, notify: &Notify, email: &str) -> NotifyTried {
-        let mut tried = NotifyTried::default();
+    /// Sends a test notification over each channel of a user, without retries.
+    pub(crate) async fn test(&self, name: &str, notify: &Notify, email: &str) -> NotifyTest {
+        let mut test = NotifyTest::default();
         let message = [Message::test(name, now())];
-        for way in self.ways(notify, email) {
-            let result = self.once(&way, &message, &random_id()).await;
-            let said = Some(Tried {
-                ok: result.is_ok(),
-                detail: result.err().map(shown).unwrap_or_default(),
+        for channel in self.channels(notify, email) {
+            let delivered = self.deliver(&channel, &message, &random_id()).await;
+            let result = Some(DeliveryResult {
+                ok: delivered.is_ok(),
+                detail: delivered.err().map(public_text).unwrap_or_default(),
             });
-            match way {
-                Way::Webhook { .. } => tried.webhook = said,
-                Way::Mail(_) => tried.email = said,
+            match channel {
+                Channel::Webhook { .. } => test.webhook = result,
+                Channel::Mail(_) => test.email = result,
             }
         }
-        if notify.email && tried.email.is_none() {
+        if notify.email && test.email.is_none() {
             let detail = match self.smtp {
-                None => {
-                    "this server sends no mail; an administrator can set that up (notify.smtp in server.yaml)"
-                }
-                Some(_) => "nobody has entered an address for you; an administrator can",
+                None => "mail is not configured on this server (notify.smtp in server.yaml)",
+                Some(_) => "your account has no mail address; ask an administrator to add it",
             };
-            tried.email = Some(Tried {
+            test.email = Some(DeliveryResult {
                 ok: false,
                 detail: detail.to_owned(),
             });
         }
-        tried
+        test
     }
 }
 
-/// What whoever tries is told: not so much that it could look around in a network with it.
-fn shown(error: CourierError) -> String {
+/// Returns the error as shown to users, without details that would let them explore the network of the server.
+fn public_text(error: OutboundError) -> String {
     match error {
-        CourierError::Unreachable(_) | CourierError::TooSlow => "it cannot be reached".to_owned(),
+        OutboundError::Unreachable(_) | OutboundError::Timeout => "unreachable".to_owned(),
         other => other.to_string(),
     }
 }
@@ -172,8 +176,8 @@ fn random_id() -> String {
     )
 }
 
-/// A wait, a quarter shorter or longer, so that what failed together is not tried together.
-fn jittered(wait: Duration) -> Duration {
+/// Varies a delay by up to a quarter, so that deliveries that failed together are not retried together.
+fn jittered(delay: Duration) -> Duration {
     let part = f64::from(rand::rng().next_u32()) / f64::from(u32::MAX);
-    wait.mul_f64(0.75 + part / 2.0)
+    delay.mul_f64(0.75 + part / 2.0)
 }

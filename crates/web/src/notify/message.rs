@@ -1,37 +1,37 @@
-//! What people are told, as a request and as mail.
+//! The text of notifications, as webhook requests and as mail.
 
-use dovetail_control::book::{Book, JobRecord};
-use dovetail_control::{JobNo, Occasion};
-use dovetail_courier::Mail;
+use dovetail_cluster::state::{ClusterState, JobRecord};
+use dovetail_cluster::{JobId, NotificationKind};
 use dovetail_model::Time;
+use dovetail_outbound::Mail;
 use ring::hmac;
 use serde::Serialize;
 
-use crate::views::state_word;
+use crate::views::state_of;
 
-/// Something to tell.
+/// A notification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Message {
-    /// Changes when fields go away.
+    /// Version of the format; changes when fields are removed.
     pub(super) version: u32,
-    /// Of what; `test` for a trial.
+    /// Kind of notification; `test` for a test.
     pub(super) event: &'static str,
-    /// When, in microseconds since 1970.
+    /// Time of the event, in microseconds since 1970.
     pub(super) at: Time,
-    /// In a sentence. Chat programs that take webhooks show it.
+    /// Text in a sentence. Chat programs that accept webhooks show it.
     pub(super) text: String,
     /// The job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) job: Option<JobBrief>,
-    /// Its page, where the server knows how people reach it.
+    pub(super) job: Option<JobSummary>,
+    /// Page of the job, if the address of the server is configured.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) url: String,
 }
 
-/// A job, in short.
+/// The job of a notification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct JobBrief {
-    id: JobNo,
+pub(super) struct JobSummary {
+    id: JobId,
     name: String,
     user: String,
     tenant: String,
@@ -40,84 +40,95 @@ pub(super) struct JobBrief {
 }
 
 impl Message {
-    pub(super) fn of(book: &Book, job: &JobRecord, on: Occasion, at: Time, what: &str, page: &str) -> Self {
-        let called = match job.request.name.as_str() {
-            "" => format!("Job {}", job.no),
-            name => format!("Job {} ({name})", job.no),
+    /// Creates a notification about a job. `detail` has what the kind does not say, and `public_url` the address of the
+    /// page; both may be empty.
+    pub(super) fn about_job(
+        state: &ClusterState,
+        job: &JobRecord,
+        kind: NotificationKind,
+        at: Time,
+        detail: &str,
+        public_url: &str,
+    ) -> Self {
+        let subject = match job.request.name.as_str() {
+            "" => format!("Job {}", job.id),
+            name => format!("Job {} ({name})", job.id),
         };
-        let url = match page {
+        let url = match public_url {
             "" => String::new(),
-            page => format!("{page}/jobs/{}", job.no),
+            base => format!("{base}/jobs/{}", job.id),
         };
         Self {
             version: 1,
-            event: on.word(),
+            event: kind.word(),
             at,
-            text: format!("{called} {}", sentence(book, job, on, what)),
-            job: Some(JobBrief {
-                id: job.no,
+            text: format!("{subject} {}", predicate(state, job, kind, detail)),
+            job: Some(JobSummary {
+                id: job.id,
                 name: job.request.name.clone(),
                 user: job.user.clone(),
                 tenant: job.request.tenant.clone(),
                 gpus: job.request.gpus,
-                state: state_word(job).to_owned(),
+                state: state_of(job).0.to_owned(),
             }),
             url,
         }
     }
 
+    /// Creates a test notification.
     pub(super) fn test(name: &str, at: Time) -> Self {
         Self {
             version: 1,
             event: "test",
             at,
-            text: format!("This is how {name} will be told of jobs."),
+            text: format!("This is a test notification for {name}."),
             job: None,
             url: String::new(),
         }
     }
 
-    /// The body of a request.
+    /// Returns the body of a webhook request.
     pub(super) fn body(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 }
 
-fn sentence(book: &Book, job: &JobRecord, on: Occasion, what: &str) -> String {
-    let ended = |word: &str| match what {
-        "" => format!("{word}."),
-        why => format!("{word}: {why}."),
+/// Returns the sentence about a job, without its subject.
+fn predicate(state: &ClusterState, job: &JobRecord, kind: NotificationKind, detail: &str) -> String {
+    let with_detail = |text: &str| match detail {
+        "" => format!("{text}."),
+        detail => format!("{text}: {detail}."),
     };
-    match on {
-        Occasion::Running => {
-            let seats = job
+    match kind {
+        NotificationKind::Running => {
+            let slots = job
                 .attempt()
-                .map(|a| book.seats(&a.allocation))
+                .map(|a| state.node_slots(&a.allocation))
                 .unwrap_or_default();
-            let nodes: Vec<&str> = seats.iter().map(|s| s.node.as_str()).collect();
-            let shown = match nodes.len() {
+            let nodes: Vec<&str> = slots.iter().map(|s| s.node.as_str()).collect();
+            let nodes = match nodes.len() {
                 0..=4 => nodes.join(", "),
                 n => format!("{} and {} more nodes", nodes[..3].join(", "), n - 3),
             };
-            let gpus: usize = seats.iter().map(|s| s.gpus.len()).sum();
-            let word = if gpus == 1 { "GPU" } else { "GPUs" };
-            format!("runs on {gpus} {word} of {shown}.")
+            let gpus: usize = slots.iter().map(|s| s.gpus.len()).sum();
+            let unit = if gpus == 1 { "GPU" } else { "GPUs" };
+            format!("is running on {gpus} {unit} of {nodes}.")
         }
-        Occasion::Completed => "has completed.".to_owned(),
-        Occasion::Failed => ended("is over and did not complete"),
-        Occasion::Preempted => ended("was stopped and stands in line again"),
-        Occasion::PendingTooLong => {
-            let why = book.explain(job.no).map(|why| why.sentence).unwrap_or_default();
-            match why.as_str() {
-                "" => format!("waits for {what}."),
-                why => format!("waits for {what}: {why}."),
+        NotificationKind::Completed => "has completed.".to_owned(),
+        NotificationKind::Failed => with_detail("has ended without completing"),
+        NotificationKind::Preempted => with_detail("was preempted and is queued again"),
+        NotificationKind::PendingTooLong => {
+            let reason = state.explain(job.id).map(|e| e.sentence).unwrap_or_default();
+            match reason.as_str() {
+                "" => format!("has been waiting for {detail}."),
+                reason => format!("has been waiting for {detail}: {reason}."),
             }
         }
-        Occasion::LowGpuUse => format!("hardly uses its GPUs: {what}."),
+        NotificationKind::LowGpuUse => format!("has low GPU utilization: {detail}."),
     }
 }
 
-/// The header by which whoever gets a request knows that it is ours: the time, and HMAC-SHA256 of `time.body`.
+/// Returns the header by which a receiver verifies a request: the time, and HMAC-SHA256 of `time.body`.
 pub(super) fn signature(secret: &str, at_s: i64, body: &[u8]) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let signed = [format!("{at_s}.").as_bytes(), body].concat();
@@ -126,26 +137,24 @@ pub(super) fn signature(secret: &str, at_s: i64, body: &[u8]) -> String {
     format!("t={at_s},v1={hex}")
 }
 
-/// One mail of all that there is to tell.
+/// Returns one mail with several notifications.
 pub(super) fn mail(to: &str, messages: &[Message], id: String, at: Time) -> Option<Mail> {
     let first = messages.first()?;
-    let more = messages.len() - 1;
-    let subject = match more {
+    let subject = match messages.len() - 1 {
         0 => first.text.clone(),
-        1 => format!("{} And one more.", first.text),
-        n => format!("{} And {n} more.", first.text),
+        more => format!("{} (and {more} more)", first.text),
     };
     let paragraphs = messages.iter().map(|m| match m.url.as_str() {
         "" => m.text.clone(),
         url => format!("{}\n{url}", m.text),
     });
-    let end = "When you are told, and how, is under your account on the page, or `dovetail notify`.";
+    let footer = "Change your notifications under your account on the page, or with `dovetail notify`.";
     let text = paragraphs.collect::<Vec<_>>().join("\n\n");
     Some(Mail {
         to: to.to_owned(),
         subject: format!("[dovetail] {subject}"),
-        text: format!("{text}\n\n-- \n{end}\n"),
-        at: (at.0 / 1_000_000).unsigned_abs(),
+        text: format!("{text}\n\n-- \n{footer}\n"),
+        sent_at_s: (at.0 / 1_000_000).unsigned_abs(),
         id,
     })
 }
@@ -155,8 +164,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_signed_so_that_others_can_check() {
-        // RFC 4231, test case 2, is HMAC-SHA256 of "what do ya want for nothing?" by "Jefe"; here the time goes before.
+    fn signatures_can_be_verified() {
+        // "Jefe" is the key of test case 2 in RFC 4231.
         let signed = signature("Jefe", 7, b"body");
         let (time, tag) = signed.split_once(",v1=").unwrap();
         assert_eq!((time, tag.len()), ("t=7", 64));
@@ -170,17 +179,17 @@ mod tests {
     }
 
     #[test]
-    fn several_things_are_one_mail() {
-        let one = Message::test("ann", Time::from_secs(60));
+    fn several_notifications_are_one_mail() {
+        let message = Message::test("ann", Time::from_secs(60));
         let all = mail(
             "ann@example.org",
-            &[one.clone(), one.clone(), one],
+            &[message.clone(), message.clone(), message],
             "1".to_owned(),
             Time::from_secs(60),
         )
         .unwrap();
-        assert!(all.subject.ends_with("And 2 more."), "{}", all.subject);
-        assert_eq!(all.text.matches("will be told").count(), 3);
+        assert!(all.subject.ends_with("(and 2 more)"), "{}", all.subject);
+        assert_eq!(all.text.matches("test notification").count(), 3);
         assert!(mail("x@y", &[], String::new(), Time::ZERO).is_none());
     }
 }

@@ -1,12 +1,13 @@
-//! Telling people of their jobs, by mail and by requests to an address of theirs.
+//! Notifications of users about their jobs, by mail and webhook.
 //!
-//! A task of its own reads what happened, as pages that watch do; nothing here is waited for by the scheduler. What
-//! cannot be delivered is tried again for a while and then let go; what would pile up is not taken.
+//! A separate task reads events; the scheduler never waits for it. Failed deliveries are retried for a while and then
+//! given up, and the number of pending notifications is bounded.
 
 mod config;
 mod deliver;
-mod lanes;
 mod message;
+mod outbox;
 mod watch;
 
-pub use config::{Notifier, NotifyConfig, Pace, SmtpConfig};
+pub(crate) use config::Counts;
+pub use config::{Notifier, NotifyConfig, NotifyTiming, SmtpConfig};

@@ -1,49 +1,62 @@
-//! Watching what happens, for those who want to be told.
+//! Watches events and jobs for users who want to be notified.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use dovetail_control::book::{Book, Cause, End, Hold, JobRecord, JobState, What};
-use dovetail_control::{Handle, JobNo, Occasion};
+use dovetail_cluster::state::{Cause, ClusterState, End, EventKind, Hold, JobRecord, JobState};
+use dovetail_cluster::{Handle, JobId, NotificationKind};
 use dovetail_model::Time;
 
 use super::config::Notifier;
-use super::lanes::Whom;
 use super::message::Message;
-use crate::gpu_use::mean_busy;
-use crate::people::{Notify, Users};
+use super::outbox::Recipient;
+use crate::accounts::{Notify, Users};
+use crate::gpu_utilization::mean_utilization;
 use crate::{Nodes, now};
 
-/// Notices that are read at a time, so that the book is not held for long.
-const AT_A_TIME: usize = 256;
+/// The most events that are read at a time, so that the cluster state is not locked for long.
+const BATCH: usize = 256;
 
-/// What was told already of what lasts: the job, since when, and of what.
-type Told = BTreeSet<(JobNo, Time, Occasion)>;
+/// Notifications about lasting conditions that were sent: the job, the start of the condition, and its kind.
+type SentConditions = BTreeSet<(JobId, Time, NotificationKind)>;
 
-/// Of what, and more of it in words.
-fn occasion(job: &JobRecord, what: &What, book: &Book) -> Option<(Occasion, String)> {
-    Some(match what {
-        What::Running => (Occasion::Running, String::new()),
-        What::Requeued(cause @ Cause::Preempted(_)) => (Occasion::Preempted, cause.sentence(book)),
-        What::Ended(End::Completed) => (Occasion::Completed, String::new()),
-        // Whoever stops its own job knows.
-        What::Ended(End::Cancelled(by)) if *by == job.user => return None,
-        What::Ended(end) => {
+/// A lasting condition of a job that its owner is notified about.
+struct Condition {
+    kind: NotificationKind,
+    since: Time,
+    detail: String,
+}
+
+/// Returns the kind of notification for an event, and its detail.
+fn notification_for(
+    job: &JobRecord,
+    event: &EventKind,
+    state: &ClusterState,
+) -> Option<(NotificationKind, String)> {
+    Some(match event {
+        EventKind::Running => (NotificationKind::Running, String::new()),
+        EventKind::Requeued(cause @ Cause::Preempted(_)) => {
+            (NotificationKind::Preempted, cause.sentence(state))
+        }
+        EventKind::Ended(End::Completed) => (NotificationKind::Completed, String::new()),
+        // Users who stop their own jobs need no notification.
+        EventKind::Ended(End::Cancelled(by)) if by.is_user(&job.user) => return None,
+        EventKind::Ended(end) => {
             let sentence = end.sentence();
-            let why = if sentence.is_empty() {
+            let detail = if sentence.is_empty() {
                 end.word().to_owned()
             } else {
                 sentence
             };
-            (Occasion::Failed, why.trim_end_matches('.').to_owned())
+            (NotificationKind::Failed, detail.trim_end_matches('.').to_owned())
         }
         _ => return None,
     })
 }
 
 impl Notifier {
-    /// Tells people of what happens until the signal comes. What happened before is not told.
+    /// Sends notifications until `until` completes. Earlier events are skipped.
     pub async fn watch(
         self: Arc<Self>,
         handle: Handle,
@@ -51,172 +64,183 @@ impl Notifier {
         users: Arc<Users>,
         until: impl Future<Output = ()>,
     ) {
-        let mut news = nodes.notices();
-        let mut seen = handle.read(|book| book.last_notice());
-        let mut told = Told::new();
-        self.look(&handle, nodes.as_ref(), &users, &mut told, false);
-        let mut ticks = tokio::time::interval(self.pace.look);
+        let mut last_event = nodes.last_event();
+        let mut seen = handle.read(|state| state.last_event());
+        // Conditions that exist at the start were reported before the restart.
+        let mut sent = self.check_conditions(&handle, nodes.as_ref(), &users, None);
+        let mut ticks = tokio::time::interval(self.timing.check_interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut until = std::pin::pin!(until);
         loop {
             tokio::select! {
                 () = &mut until => return,
-                changed = news.changed() => {
+                changed = last_event.changed() => {
                     if changed.is_err() {
                         return;
                     }
-                    while self.hear(&handle, &users, &mut seen) {
+                    while self.read_events(&handle, &users, &mut seen) {
                         tokio::task::yield_now().await;
                     }
                 }
-                _ = ticks.tick() => self.look(&handle, nodes.as_ref(), &users, &mut told, true),
+                _ = ticks.tick() => sent = self.check_conditions(&handle, nodes.as_ref(), &users, Some(&sent)),
             }
         }
     }
 
-    /// Reads some of what happened; whether there may be more.
-    fn hear(self: &Arc<Self>, handle: &Handle, users: &Users, seen: &mut u64) -> bool {
-        let (messages, last, missed) = handle.read(|book| {
-            let mut messages: Vec<(Whom, Message)> = Vec::new();
+    /// Sends notifications for a batch of events, and returns whether there may be more.
+    fn read_events(self: &Arc<Self>, handle: &Handle, users: &Users, seen: &mut u64) -> bool {
+        let (messages, last, missed) = handle.read(|state| {
+            let mut messages: Vec<(Recipient, Message)> = Vec::new();
             let (mut last, mut missed) = (*seen, 0);
-            for notice in book.notices_after(*seen).take(AT_A_TIME) {
-                missed += notice.number - last - 1;
-                last = notice.number;
-                let Some(job) = notice.job.and_then(|no| book.job(no)) else {
+            for event in state.events_after(*seen).take(BATCH) {
+                missed += event.number - last - 1;
+                last = event.number;
+                let Some(job) = event.job.and_then(|id| state.job(id)) else {
                     continue;
                 };
-                if let Some((on, what)) = occasion(job, &notice.what, book) {
-                    messages.extend(self.messages(book, users, job, on, notice.at, &what));
+                if let Some((kind, detail)) = notification_for(job, &event.kind, state) {
+                    messages.extend(self.messages(state, users, job, kind, event.at, &detail));
                 }
             }
             (messages, last, missed)
         });
         self.counts.dropped.fetch_add(missed, Ordering::Relaxed);
-        let more = last > *seen;
+        let has_more = last > *seen;
         *seen = last;
-        for (whom, message) in messages {
-            self.tell(whom, message);
+        for (recipient, message) in messages {
+            self.send(recipient, message);
         }
-        more
+        has_more
     }
 
-    /// What its owner is told of a job, by each way it wants.
+    /// Returns the notifications about a job for its owner, one for each channel.
     fn messages(
         &self,
-        book: &Book,
+        state: &ClusterState,
         users: &Users,
         job: &JobRecord,
-        on: Occasion,
+        kind: NotificationKind,
         at: Time,
-        what: &str,
-    ) -> Vec<(Whom, Message)> {
+        detail: &str,
+    ) -> Vec<(Recipient, Message)> {
         let Some((notify, email)) = settings(users, job) else {
             return Vec::new();
         };
-        if !notify.on.contains(&on) {
+        if !notify.on.contains(&kind) {
             return Vec::new();
         }
-        let ways = self.ways(&notify, &email);
-        if ways.is_empty() {
+        let channels = self.channels(&notify, &email);
+        if channels.is_empty() {
             return Vec::new();
         }
-        let message = Message::of(book, job, on, at, what, &self.public_url);
-        ways.into_iter()
-            .map(|way| ((job.user.clone(), way), message.clone()))
+        let message = Message::about_job(state, job, kind, at, detail, &self.public_url);
+        let recipient = |channel| Recipient {
+            user: job.user.clone(),
+            channel,
+        };
+        channels
+            .into_iter()
+            .map(|channel| (recipient(channel), message.clone()))
             .collect()
     }
 
-    /// Looks who waits too long or hardly uses its GPUs. At the start nobody is told again what it was told before.
-    fn look(
+    /// Looks for jobs that wait too long or have low GPU utilization, and returns all such conditions. Sends notifications
+    /// about those that are not in `sent`; without `sent`, about none.
+    fn check_conditions(
         self: &Arc<Self>,
         handle: &Handle,
         nodes: &dyn Nodes,
         users: &Users,
-        told: &mut Told,
-        tells: bool,
-    ) {
+        sent: Option<&SentConditions>,
+    ) -> SentConditions {
         let now = now();
-        let messages = handle.read(|book| {
+        let (messages, current) = handle.read(|state| {
             let mut messages = Vec::new();
-            let mut still = Told::new();
-            for job in book.jobs_live() {
+            let mut current = SentConditions::new();
+            for job in state.unfinished_jobs() {
                 let Some((notify, _)) = settings(users, job) else {
                     continue;
                 };
-                let found = match &job.state {
+                let condition = match &job.state {
                     JobState::Queued | JobState::Held(Hold::Cap) => self.waits_too_long(job, &notify, now),
-                    JobState::Running => self.uses_too_little(job, &notify, nodes, now),
+                    JobState::Running => self.has_low_utilization(job, &notify, nodes, now),
                     _ => None,
                 };
-                let Some((on, since, what)) = found else { continue };
-                let key = (job.no, since, on);
-                let is_new = !told.contains(&key);
-                still.insert(key);
-                if is_new && tells {
-                    messages.extend(self.messages(book, users, job, on, now, &what));
+                let Some(Condition { kind, since, detail }) = condition else {
+                    continue;
+                };
+                let key = (job.id, since, kind);
+                if sent.is_some_and(|sent| !sent.contains(&key)) {
+                    messages.extend(self.messages(state, users, job, kind, now, &detail));
                 }
+                current.insert(key);
             }
-            *told = still;
-            messages
+            (messages, current)
         });
-        for (whom, message) in messages {
-            self.tell(whom, message);
+        for (recipient, message) in messages {
+            self.send(recipient, message);
         }
+        current
     }
 
-    fn waits_too_long(
-        &self,
-        job: &JobRecord,
-        notify: &Notify,
-        now: Time,
-    ) -> Option<(Occasion, Time, String)> {
-        if !notify.on.contains(&Occasion::PendingTooLong) {
+    fn waits_too_long(&self, job: &JobRecord, notify: &Notify, now: Time) -> Option<Condition> {
+        if !notify.on.contains(&NotificationKind::PendingTooLong) {
             return None;
         }
         let limit = match notify.pending_s {
-            0.0 => self.pending,
+            0.0 => self.pending_limit,
             seconds => Time::from_secs_f64(seconds),
         };
         let waited = now.since(job.since);
-        (waited > limit).then(|| (Occasion::PendingTooLong, job.since, words(waited)))
+        (waited > limit).then(|| Condition {
+            kind: NotificationKind::PendingTooLong,
+            since: job.since,
+            detail: duration_text(waited),
+        })
     }
 
-    fn uses_too_little(
+    fn has_low_utilization(
         &self,
         job: &JobRecord,
         notify: &Notify,
         nodes: &dyn Nodes,
         now: Time,
-    ) -> Option<(Occasion, Time, String)> {
-        if !notify.on.contains(&Occasion::LowGpuUse) {
+    ) -> Option<Condition> {
+        if !notify.on.contains(&NotificationKind::LowGpuUse) {
             return None;
         }
         let attempt = job.attempt()?;
         let since = attempt.running_since?;
-        if now.since(since) < self.low_for {
+        if now.since(since) < self.low_gpu_period {
             return None;
         }
-        let percent = match notify.low_gpu_percent {
-            0.0 => self.low_percent,
+        let threshold = match notify.low_gpu_percent {
+            0.0 => self.low_gpu_percent,
             percent => percent,
         };
-        let busy = mean_busy(nodes, &attempt.allocation, Time(now.0 - self.low_for.0), now)?;
-        let what = format!("{busy:.0} % over the last {}", words(self.low_for));
-        (busy < percent).then_some((Occasion::LowGpuUse, since, what))
+        let from = Time(now.0 - self.low_gpu_period.0);
+        let percent = mean_utilization(nodes, &attempt.allocation, from, now)?;
+        (percent < threshold).then(|| Condition {
+            kind: NotificationKind::LowGpuUse,
+            since,
+            detail: format!(
+                "{percent:.0} % over the last {}",
+                duration_text(self.low_gpu_period)
+            ),
+        })
     }
 }
 
-/// How the owner of a job is told of it, and where mail reaches it.
+/// Returns the notification settings for a job, and the mail address of its owner; none if notifications are off.
 fn settings(users: &Users, job: &JobRecord) -> Option<(Notify, String)> {
-    let said = job.request.notify.as_ref();
     let (own, email) = users.notify_of(&job.user)?;
-    let notify = own.for_job(said);
+    let notify = own.for_job(job.request.notify.as_ref());
     (!notify.on.is_empty()).then_some((notify, email))
 }
 
-/// A span in words: `90 s`, `12 min`, `3 h`, `2 d`.
-fn words(span: Time) -> String {
-    let seconds = span.0 / 1_000_000;
+/// Returns a duration as text: `90 s`, `12 min`, `3 h`, `2 d`.
+fn duration_text(duration: Time) -> String {
+    let seconds = duration.0 / 1_000_000;
     match seconds {
         ..120 => format!("{seconds} s"),
         120..7_200 => format!("{} min", seconds / 60),

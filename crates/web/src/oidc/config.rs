@@ -1,54 +1,54 @@
-//! How signing in elsewhere is set up.
+//! Configuration of an OpenID Connect provider.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dovetail_control::parse_span;
-use dovetail_courier::{Client, Guard, Trust, Url};
-use dovetail_model::Time;
+use dovetail_model::{Time, parse_span};
+use dovetail_outbound::{AddressPolicy, Client, Trust, Url};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::provider::Provider;
 use super::seal::Seal;
-use crate::people::{Foreign, Role};
+use crate::SettingError;
+use crate::accounts::{ExternalIdentity, Role};
 
-/// `oidc` in `server.yaml`.
+/// The section `oidc` of `server.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OidcConfig {
-    /// The issuer, as its own documents name it.
+    /// Issuer, exactly as its discovery document names it.
     pub issuer: String,
-    /// As what this server is known there.
+    /// Client id of this server at the issuer.
     pub client_id: String,
-    /// A file with the secret; none for a client without one.
+    /// File with the client secret; none for a public client.
     pub client_secret_file: Option<PathBuf>,
-    /// Where people reach this server: `https://scheduler.cluster:7878`.
+    /// Address at which users reach this server, such as `https://scheduler.cluster:7878`.
     pub public_url: String,
-    /// What the button says.
+    /// Label of the button.
     pub label: Option<String>,
-    /// What is asked for beside `openid`.
+    /// Scopes to request in addition to `openid`.
     pub scopes: Option<Vec<String>>,
-    /// The claim that becomes the name; its part before an `@` counts.
+    /// Claim with the user name; the part before an `@` is used.
     pub name_claim: Option<String>,
-    /// The claim that has the groups.
+    /// Claim with the groups.
     pub groups_claim: Option<String>,
-    /// Only people of these groups may come; empty for all.
+    /// Groups whose members may sign in; empty for all users.
     pub allowed_groups: Vec<String>,
-    /// People of these groups may do everything.
+    /// Groups whose members are administrators.
     pub admin_groups: Vec<String>,
-    /// What groups may do, by virtual cluster.
+    /// Roles of groups, by virtual cluster and group.
     pub roles: BTreeMap<String, BTreeMap<String, Role>>,
-    /// Let local users of the same name be signed in elsewhere too.
+    /// Whether local users may also sign in as the external user of the same name.
     pub link_users: bool,
-    /// So long people stay signed in, such as `12h`.
+    /// Length of a session, such as `12h`.
     pub session: Option<String>,
-    /// A file with the authorities that vouch for the issuer (PEM), if the system does not know them.
+    /// File with the certificate authorities of the issuer (PEM), if the system does not have them.
     pub ca_file: Option<PathBuf>,
 }
 
-/// Signing in elsewhere, ready to be used.
+/// A provider, ready for sign-ins.
 #[derive(Debug)]
 pub struct Oidc {
     pub(super) config: OidcConfig,
@@ -58,47 +58,43 @@ pub struct Oidc {
     pub(super) session: Time,
 }
 
-/// How long the issuer may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest time to wait for an answer of the issuer.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Oidc {
-    /// Checks the settings; the issuer itself is asked when somebody signs in.
+    /// Checks the configuration. The issuer is contacted at the first sign-in.
     ///
     /// # Errors
-    /// Names the key and what would be accepted.
-    pub fn open(config: OidcConfig) -> Result<Self, String> {
-        let url = |key: &str, text: &str| -> Result<Url, String> {
-            let url: Url = text.parse().map_err(|e| format!("oidc.{key}: {e}"))?;
-            match url.tls || url.is_loopback() {
-                true => Ok(url),
-                false => Err(format!(
-                    "oidc.{key}: http:// only for this machine itself; expected https://"
-                )),
-            }
-        };
-        url("issuer", &config.issuer)?;
-        url("public_url", &config.public_url)?;
+    /// Names the key and what is expected.
+    pub fn open(config: OidcConfig) -> Result<Self, SettingError> {
+        require_https("oidc.issuer", &config.issuer)?;
+        require_https("oidc.public_url", &config.public_url)?;
         if config.client_id.is_empty() {
-            return Err("oidc.client_id: is missing".to_owned());
+            return Err(SettingError::new("oidc.client_id", "missing"));
         }
         let session = match &config.session {
             None => Time::from_secs(12 * 3_600),
             Some(text) => parse_span(text)
                 .filter(|span| (Time::from_secs(60)..=Time::from_secs(30 * 86_400)).contains(span))
                 .ok_or_else(|| {
-                    format!("oidc.session: {text:?} is none; expected one such as 12h, up to 30d")
+                    SettingError::new(
+                        "oidc.session",
+                        format!("invalid value {text:?}: expected a duration from 1m to 30d, such as 12h"),
+                    )
                 })?,
         };
         let secret = match &config.client_secret_file {
             None => None,
             Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|e| format!("oidc.client_secret_file: {}: {e}", path.display()))?;
+                let text = std::fs::read_to_string(path).map_err(|e| {
+                    SettingError::new("oidc.client_secret_file", format!("{}: {e}", path.display()))
+                })?;
                 Some(text.trim().to_owned())
             }
         };
-        let trust = Trust::open(config.ca_file.as_deref()).map_err(|e| format!("oidc.ca_file: {e}"))?;
-        let client = Client::new(trust, Guard::Any, PATIENCE);
+        let trust =
+            Trust::open(config.ca_file.as_deref()).map_err(|e| SettingError::new("oidc.ca_file", e))?;
+        let client = Client::new(trust, AddressPolicy::Any, TIMEOUT);
         let provider = Provider::new(client, &config.issuer, &config.client_id, secret);
         let redirect = format!(
             "{}/api/v1/session/oidc/callback",
@@ -106,14 +102,14 @@ impl Oidc {
         );
         Ok(Self {
             provider,
-            seal: Seal::new()?,
+            seal: Seal::new(),
             redirect,
             session,
             config,
         })
     }
 
-    /// What the button says.
+    /// Returns the label of the button.
     pub(crate) fn label(&self) -> &str {
         self.config
             .label
@@ -122,8 +118,8 @@ impl Oidc {
     }
 
     pub(super) fn scope(&self) -> String {
-        let usual = || vec!["profile".to_owned(), "email".to_owned()];
-        let mut scopes = self.config.scopes.clone().unwrap_or_else(usual);
+        let default = || vec!["profile".to_owned(), "email".to_owned()];
+        let mut scopes = self.config.scopes.clone().unwrap_or_else(default);
         scopes.retain(|scope| scope != "openid");
         scopes.insert(0, "openid".to_owned());
         scopes.join(" ")
@@ -137,35 +133,36 @@ impl Oidc {
         self.config.groups_claim.as_deref().unwrap_or("groups")
     }
 
-    /// Who that is here, by what the issuer says.
-    pub(super) fn person(&self, claims: &Value) -> Result<Foreign, NotHere> {
+    /// Returns the identity that the claims of an ID token describe.
+    pub(super) fn identity(&self, claims: &Value) -> Result<ExternalIdentity, IdentityError> {
         let text = |key: &str| claims[key].as_str().unwrap_or_default();
         let groups: Vec<&str> = match &claims[self.groups_claim()] {
             Value::Array(groups) => groups.iter().filter_map(Value::as_str).collect(),
             Value::String(group) => vec![group],
             _ => Vec::new(),
         };
-        let is_in = |wanted: &[String]| wanted.iter().any(|g| groups.contains(&g.as_str()));
+        let is_in = |listed: &[String]| listed.iter().any(|g| groups.contains(&g.as_str()));
         if !self.config.allowed_groups.is_empty() && !is_in(&self.config.allowed_groups) {
-            return Err(NotHere::Group);
+            return Err(IdentityError::Group);
         }
         let name = text(self.name_claim()).split('@').next().unwrap_or_default();
         let subject = text("sub");
         if name.is_empty() || subject.is_empty() {
-            return Err(NotHere::Name);
+            return Err(IdentityError::Name);
         }
-        let of_vc = |of: &BTreeMap<String, Role>| {
-            let own = of.iter().filter(|(group, _)| groups.contains(&group.as_str()));
+        let highest_role = |roles: &BTreeMap<String, Role>| {
+            let own = roles.iter().filter(|(group, _)| groups.contains(&group.as_str()));
             own.map(|(_, role)| *role).max()
         };
-        let roles = self.config.roles.iter().map(|(vc, of)| (vc.clone(), of_vc(of)));
-        let mail = text("email");
-        let vouched = claims["email_verified"].as_bool().unwrap_or(true);
-        Ok(Foreign {
+        let roles = self.config.roles.iter();
+        let roles = roles.map(|(vc, roles)| (vc.clone(), highest_role(roles)));
+        let email = text("email");
+        let is_verified = claims["email_verified"].as_bool().unwrap_or(true);
+        Ok(ExternalIdentity {
             name: name.to_owned(),
             subject: format!("{}#{subject}", self.config.issuer),
-            email: match vouched && dovetail_courier::is_address(mail) {
-                true => mail.to_owned(),
+            email: match is_verified && dovetail_outbound::is_address(email) {
+                true => email.to_owned(),
                 false => String::new(),
             },
             admin: (!self.config.admin_groups.is_empty()).then(|| is_in(&self.config.admin_groups)),
@@ -175,12 +172,26 @@ impl Oidc {
     }
 }
 
-/// Why somebody whom the issuer knows may not come in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NotHere {
-    /// Not of a group that may.
+/// Returns an error unless the text is a URL with TLS, or of this machine.
+fn require_https(key: &'static str, text: &str) -> Result<(), SettingError> {
+    let url: Url = text.parse().map_err(|e| SettingError::new(key, e))?;
+    match url.tls || url.is_loopback() {
+        true => Ok(()),
+        false => Err(SettingError::new(
+            key,
+            format!("invalid value {text:?}: expected https://; http:// is accepted only for this machine"),
+        )),
+    }
+}
+
+/// Why a user of the issuer may not sign in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum IdentityError {
+    /// Not a member of an allowed group.
+    #[error("not a member of an allowed group")]
     Group,
-    /// Without a name that could be used.
+    /// The claims have no user name or no subject.
+    #[error("the claims have no user name or no subject")]
     Name,
 }
 
@@ -192,36 +203,36 @@ mod tests {
 
     fn open(yaml: &str) -> Result<Oidc, String> {
         let config: OidcConfig = serde_saphyr::from_str(yaml).map_err(|e| e.to_string())?;
-        Oidc::open(config)
+        Oidc::open(config).map_err(|e| e.to_string())
     }
 
     const GOOD: &str = "issuer: https://login.example.org\nclient_id: dovetail\npublic_url: https://d.example.org\n\
                         admin_groups: [root]\nallowed_groups: [staff]\nroles: {lab: {staff: viewer, leads: operator}}\n";
 
     #[test]
-    fn groups_become_roles_and_strangers_stay_out() {
+    fn groups_become_roles_and_other_users_are_refused() {
         let oidc = open(GOOD).unwrap();
-        let person = |groups: Value| {
-            oidc.person(&json!({
+        let identity = |groups: Value| {
+            oidc.identity(&json!({
                 "sub": "7", "preferred_username": "ann@example.org", "email": "ann@example.org", "groups": groups
             }))
         };
-        let ann = person(json!(["staff", "leads"])).unwrap();
+        let ann = identity(json!(["staff", "leads"])).unwrap();
         assert_eq!((ann.name.as_str(), ann.admin), ("ann", Some(false)));
         assert_eq!(ann.roles["lab"], Some(Role::Operator));
         assert_eq!(ann.subject, "https://login.example.org#7");
-        assert_eq!(person(json!(["staff", "root"])).unwrap().admin, Some(true));
-        assert_eq!(person(json!("staff")).unwrap().roles["lab"], Some(Role::Viewer));
-        assert_eq!(person(json!(["leads"])).unwrap_err(), NotHere::Group);
-        assert_eq!(person(json!(null)).unwrap_err(), NotHere::Group);
-        let nameless = oidc.person(&json!({"sub": "7", "groups": ["staff"]}));
-        assert_eq!(nameless.unwrap_err(), NotHere::Name);
+        assert_eq!(identity(json!(["staff", "root"])).unwrap().admin, Some(true));
+        assert_eq!(identity(json!("staff")).unwrap().roles["lab"], Some(Role::Viewer));
+        assert_eq!(identity(json!(["leads"])).unwrap_err(), IdentityError::Group);
+        assert_eq!(identity(json!(null)).unwrap_err(), IdentityError::Group);
+        let nameless = oidc.identity(&json!({"sub": "7", "groups": ["staff"]}));
+        assert_eq!(nameless.unwrap_err(), IdentityError::Name);
     }
 
     #[test]
-    fn settings_that_would_not_be_safe_are_refused() {
+    fn unsafe_or_invalid_settings_are_refused() {
         for (change, part) in [
-            ("issuer: http://login.example.org", "oidc.issuer: http:// only"),
+            ("issuer: http://login.example.org", "expected https://"),
             ("issuer: login", "oidc.issuer"),
             ("public_url: http://d.example.org", "oidc.public_url"),
             ("client_id: ''", "oidc.client_id"),
@@ -235,8 +246,8 @@ mod tests {
                 .filter(|line| !line.starts_with(key))
                 .map(|line| format!("{line}\n"))
                 .collect();
-            let said = open(&format!("{rest}{change}\n")).unwrap_err();
-            assert!(said.contains(part), "{change}: {said}");
+            let message = open(&format!("{rest}{change}\n")).unwrap_err();
+            assert!(message.contains(part), "{change}: {message}");
         }
         assert!(open(&format!("{GOOD}colour: red\n")).is_err());
     }

@@ -1,4 +1,4 @@
-//! ID tokens: who signed them, for whom, and until when they are good (RFC 7515, 7517, 7519; OpenID Connect Core §3.1.3.7).
+//! Verification of ID tokens (RFC 7515, 7517, 7519; OpenID Connect Core §3.1.3.7).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,12 +8,12 @@ use ring::signature::{
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Clocks differ by so much at most, in seconds.
+/// The largest difference between clocks, in seconds.
 const LEEWAY_S: f64 = 60.0;
-/// The longest token that is looked at.
-const LONGEST: usize = 64 << 10;
+/// The longest token that is read, in bytes.
+const MAX_BYTES: usize = 64 << 10;
 
-/// A key of the issuer, as it publishes it.
+/// A public key of the issuer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Jwk {
@@ -30,22 +30,26 @@ pub(super) struct Jwk {
 }
 
 #[derive(Debug, Deserialize)]
-struct Head {
+struct Header {
     alg: String,
     kid: Option<String>,
     crit: Option<Value>,
 }
 
-/// What is wrong with a token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// It is none, or is signed in a way that is not taken.
+/// Why a token is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TokenError {
+    /// Not a token, or signed with an algorithm that is not supported.
+    #[error("malformed token: {0}")]
     Form(&'static str),
-    /// None of the keys is the one it names: the issuer may have a new one.
+    /// The issuer has no key with the id of the token, as far as is known; it may have a new one.
+    #[error("unknown key")]
     UnknownKey,
-    /// The signature is not of the issuer.
+    /// The signature is not that of the issuer.
+    #[error("wrong signature")]
     Signature,
-    /// What it says does not go with what was asked for.
+    /// A claim is not the expected one.
+    #[error("wrong claim: {0}")]
     Claim(&'static str),
 }
 
@@ -54,22 +58,25 @@ fn bytes(text: &str) -> Option<Vec<u8>> {
 }
 
 impl Jwk {
-    fn suits(&self, head: &Head) -> bool {
-        let kind = match head.alg.as_str() {
+    fn suits(&self, header: &Header) -> bool {
+        let kind = match header.alg.as_str() {
             "RS256" => self.kty == "RSA",
             "ES256" => self.kty == "EC" && self.crv == "P-256",
             _ => false,
         };
         kind && self.purpose.as_deref().is_none_or(|p| p == "sig")
-            && self.alg.as_ref().is_none_or(|alg| *alg == head.alg)
-            && head.kid.as_ref().is_none_or(|kid| self.kid.as_ref() == Some(kid))
+            && self.alg.as_ref().is_none_or(|alg| *alg == header.alg)
+            && header
+                .kid
+                .as_ref()
+                .is_none_or(|kid| self.kid.as_ref() == Some(kid))
     }
 
-    fn signed(&self, message: &[u8], signature: &[u8]) -> bool {
-        let whole = || match self.kty.as_str() {
+    fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        let verified = || match self.kty.as_str() {
             "RSA" => {
                 let (n, e) = (bytes(&self.n)?, bytes(&self.e)?);
-                // Leading zeros are not part of a number.
+                // Leading zeros are not part of the number.
                 let n: Vec<u8> = n.into_iter().skip_while(|b| *b == 0).collect();
                 let key = RsaPublicKeyComponents { n: &n, e: &e };
                 key.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature).ok()
@@ -84,93 +91,99 @@ impl Jwk {
                 key.verify(message, signature).ok()
             }
         };
-        whole().is_some()
+        verified().is_some()
     }
 }
 
-/// What a token says, if one of these keys signed it.
-pub(super) fn signed_claims(token: &str, keys: &[Jwk]) -> Result<Value, Fault> {
-    if token.len() > LONGEST {
-        return Err(Fault::Form("it is too long"));
+/// Returns the claims of a token that one of the keys signed.
+pub(super) fn signed_claims(token: &str, keys: &[Jwk]) -> Result<Value, TokenError> {
+    if token.len() > MAX_BYTES {
+        return Err(TokenError::Form("too long"));
     }
     let parts: Vec<&str> = token.split('.').collect();
-    let [head, body, signature] = parts[..] else {
-        return Err(Fault::Form("it does not have three parts"));
+    let [header, body, signature] = parts[..] else {
+        return Err(TokenError::Form("expected three parts"));
     };
-    let json = |part: &str| bytes(part).ok_or(Fault::Form("a part is not base64url"));
-    let parsed: Head =
-        serde_json::from_slice(&json(head)?).map_err(|_| Fault::Form("its head is not understood"))?;
-    // Nothing is taken that whoever made the token chooses: neither `none`, nor a secret in place of a key.
+    let decode = |part: &str| bytes(part).ok_or(TokenError::Form("a part is not base64url"));
+    let parsed: Header =
+        serde_json::from_slice(&decode(header)?).map_err(|_| TokenError::Form("the header is not valid"))?;
+    // The token must not choose its own verification: neither `none`, nor a shared secret in place of a key.
     if !["RS256", "ES256"].contains(&parsed.alg.as_str()) {
-        return Err(Fault::Form("it is not signed with RS256 or ES256"));
+        return Err(TokenError::Form("expected algorithm RS256 or ES256"));
     }
     if parsed.crit.is_some() {
-        return Err(Fault::Form("it has critical extensions"));
+        return Err(TokenError::Form("critical extensions are not supported"));
     }
     let mut candidates = keys.iter().filter(|key| key.suits(&parsed)).peekable();
     if candidates.peek().is_none() {
-        return Err(Fault::UnknownKey);
+        return Err(TokenError::UnknownKey);
     }
-    let signature = json(signature)?;
-    let message = format!("{head}.{body}");
-    if !candidates.any(|key| key.signed(message.as_bytes(), &signature)) {
-        return Err(Fault::Signature);
+    let signature = decode(signature)?;
+    let message = format!("{header}.{body}");
+    if !candidates.any(|key| key.verifies(message.as_bytes(), &signature)) {
+        return Err(TokenError::Signature);
     }
     let claims: Value =
-        serde_json::from_slice(&json(body)?).map_err(|_| Fault::Form("its claims are not understood"))?;
+        serde_json::from_slice(&decode(body)?).map_err(|_| TokenError::Form("the claims are not valid"))?;
     match claims.is_object() {
         true => Ok(claims),
-        false => Err(Fault::Form("its claims are not understood")),
+        false => Err(TokenError::Form("the claims are not an object")),
     }
 }
 
-/// What a token must say.
+/// What the claims of a token must be.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct ExpectedClaims<'a> {
     pub(super) issuer: &'a str,
     pub(super) client: &'a str,
     pub(super) nonce: &'a str,
     pub(super) now_s: f64,
 }
 
-/// Whether the claims are for us, now, and for this very sign-in.
-pub(super) fn check(claims: &Value, wanted: Wanted<'_>) -> Result<(), Fault> {
+/// Checks that the claims are for this server, valid now, and of this sign-in.
+pub(super) fn check(claims: &Value, expected: ExpectedClaims<'_>) -> Result<(), TokenError> {
     let text = |key: &str| claims[key].as_str();
-    let must = |holds: bool, what: &'static str| if holds { Ok(()) } else { Err(Fault::Claim(what)) };
-    must(text("iss") == Some(wanted.issuer), "another issuer")?;
-    let (is_ours, others) = match &claims["aud"] {
-        Value::String(aud) => (aud == wanted.client, false),
+    let must = |holds: bool, claim: &'static str| {
+        if holds {
+            Ok(())
+        } else {
+            Err(TokenError::Claim(claim))
+        }
+    };
+    must(text("iss") == Some(expected.issuer), "iss: another issuer")?;
+    let (is_ours, has_others) = match &claims["aud"] {
+        Value::String(aud) => (aud == expected.client, false),
         Value::Array(all) => (
-            all.iter().any(|aud| aud.as_str() == Some(wanted.client)),
+            all.iter().any(|aud| aud.as_str() == Some(expected.client)),
             all.len() > 1,
         ),
         _ => (false, false),
     };
-    must(is_ours, "for somebody else")?;
+    must(is_ours, "aud: another client")?;
     match claims.get("azp") {
-        Some(azp) => must(azp.as_str() == Some(wanted.client), "given to somebody else")?,
-        None => must(!others, "for several, and not said who asked for it")?,
+        Some(azp) => must(azp.as_str() == Some(expected.client), "azp: another client")?,
+        None => must(!has_others, "azp: missing, although there are several audiences")?,
     }
     let expires = claims["exp"].as_f64();
     must(
-        expires.is_some_and(|at| at + LEEWAY_S > wanted.now_s),
-        "no longer good",
+        expires.is_some_and(|at| at + LEEWAY_S > expected.now_s),
+        "exp: expired",
     )?;
-    let begins = claims.get("nbf").map(|at| at.as_f64().unwrap_or(f64::MAX));
+    let not_before = claims.get("nbf").map(|at| at.as_f64().unwrap_or(f64::MAX));
     must(
-        begins.is_none_or(|at| at - LEEWAY_S <= wanted.now_s),
-        "not good yet",
+        not_before.is_none_or(|at| at - LEEWAY_S <= expected.now_s),
+        "nbf: not valid yet",
     )?;
-    let made = claims["iat"].as_f64();
+    let issued = claims["iat"].as_f64();
     must(
-        made.is_some_and(|at| at - LEEWAY_S <= wanted.now_s),
-        "made in the future, or nobody knows when",
+        issued.is_some_and(|at| at - LEEWAY_S <= expected.now_s),
+        "iat: missing or in the future",
     )?;
     must(
-        !wanted.nonce.is_empty() && text("nonce") == Some(wanted.nonce),
-        "of another sign-in",
+        !expected.nonce.is_empty() && text("nonce") == Some(expected.nonce),
+        "nonce: of another sign-in",
     )?;
-    must(text("sub").is_some_and(|sub| !sub.is_empty()), "about nobody")
+    must(text("sub").is_some_and(|sub| !sub.is_empty()), "sub: missing")
 }
 
 #[cfg(test)]
@@ -180,8 +193,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_must_be_for_us_now_and_for_this_sign_in() {
-        let wanted = Wanted {
+    fn claims_must_be_for_this_client_now_and_for_this_sign_in() {
+        let expected = ExpectedClaims {
             issuer: "https://i",
             client: "d",
             nonce: "n",
@@ -189,7 +202,7 @@ mod tests {
         };
         let good =
             json!({"iss": "https://i", "aud": "d", "sub": "7", "exp": 1_100, "iat": 990, "nonce": "n"});
-        assert_eq!(check(&good, wanted), Ok(()));
+        assert_eq!(check(&good, expected), Ok(()));
         for (key, value) in [
             ("iss", json!("https://j")),
             ("aud", json!("e")),
@@ -208,32 +221,44 @@ mod tests {
         ] {
             let mut bad = good.clone();
             bad[key] = value;
-            assert!(check(&bad, wanted).is_err(), "{bad}");
+            assert!(check(&bad, expected).is_err(), "{bad}");
         }
         let mut several = good.clone();
         (several["aud"], several["azp"]) = (json!(["d", "e"]), json!("d"));
-        assert_eq!(check(&several, wanted), Ok(()));
-        assert!(check(&good, Wanted { nonce: "", ..wanted }).is_err());
+        assert_eq!(check(&several, expected), Ok(()));
+        assert!(
+            check(
+                &good,
+                ExpectedClaims {
+                    nonce: "",
+                    ..expected
+                }
+            )
+            .is_err()
+        );
     }
 
     #[test]
-    fn what_is_no_token_is_none() {
+    fn malformed_tokens_are_refused() {
         for wrong in ["", "a.b", "a.b.c.d", "..", "e30.e30.", &"x".repeat(100_000)] {
             assert!(
-                matches!(signed_claims(wrong, &[]), Err(Fault::Form(_))),
+                matches!(signed_claims(wrong, &[]), Err(TokenError::Form(_))),
                 "{wrong:.20}"
             );
         }
-        let head = |text: &str| format!("{}.e30.AAAA", URL_SAFE_NO_PAD.encode(text));
+        let with_header = |text: &str| format!("{}.e30.AAAA", URL_SAFE_NO_PAD.encode(text));
         for alg in ["none", "None", "HS256", "RS384", ""] {
-            let token = head(&format!(r#"{{"alg": "{alg}"}}"#));
-            assert!(matches!(signed_claims(&token, &[]), Err(Fault::Form(_))), "{alg}");
+            let token = with_header(&format!(r#"{{"alg": "{alg}"}}"#));
+            assert!(
+                matches!(signed_claims(&token, &[]), Err(TokenError::Form(_))),
+                "{alg}"
+            );
         }
-        let token = head(r#"{"alg": "RS256", "crit": ["b64"]}"#);
-        assert!(matches!(signed_claims(&token, &[]), Err(Fault::Form(_))));
+        let token = with_header(r#"{"alg": "RS256", "crit": ["b64"]}"#);
+        assert!(matches!(signed_claims(&token, &[]), Err(TokenError::Form(_))));
         assert_eq!(
-            signed_claims(&head(r#"{"alg": "ES256"}"#), &[]),
-            Err(Fault::UnknownKey)
+            signed_claims(&with_header(r#"{"alg": "ES256"}"#), &[]),
+            Err(TokenError::UnknownKey)
         );
     }
 }

@@ -1,7 +1,7 @@
-//! Signing in elsewhere (OpenID Connect): the authorization code flow with PKCE, beside local passwords.
+//! Sign-in with an OpenID Connect provider: the authorization code flow with PKCE, in addition to local passwords.
 //!
-//! Whoever is believed is whoever holds the keys of the issuer; what an ID token says is used only after its signature,
-//! issuer, audience, time and nonce have been looked at. Names that belong to local users are not taken over.
+//! Claims of an ID token are used only after its signature, issuer, audience, validity and nonce have been verified.
+//! An external user never takes over the account of a local user, unless the configuration links them.
 
 mod config;
 mod jwt;
@@ -10,4 +10,4 @@ mod seal;
 mod sign_in;
 
 pub use config::{Oidc, OidcConfig};
-pub(crate) use sign_in::{Back, Begin, begin, callback, options};
+pub(crate) use sign_in::{CallbackQuery, SignInQuery, begin, callback, options};

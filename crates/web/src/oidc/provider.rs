@@ -1,18 +1,18 @@
-//! The issuer: where it is asked for what, its keys, and codes that are turned into tokens.
+//! The issuer: its discovery document, its keys, and the exchange of a code for an ID token.
 
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use dovetail_courier::{Client, Outgoing, Url, query_value};
+use dovetail_outbound::{Client, HttpRequest, Url, percent_encode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use super::jwt::{self, Fault, Jwk, Wanted};
+use super::jwt::{self, ExpectedClaims, Jwk, TokenError};
 
-/// The document by which an issuer is found out about.
+/// The discovery document of an issuer.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Discovery {
     issuer: String,
@@ -23,58 +23,61 @@ pub(super) struct Discovery {
     userinfo_endpoint: Option<String>,
     #[serde(default)]
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
-    /// Whether it names itself when it sends people back (RFC 9207).
+    /// Whether the issuer names itself when it redirects the browser back (RFC 9207).
     #[serde(default)]
     pub(super) authorization_response_iss_parameter_supported: bool,
 }
 
 #[derive(Debug, Deserialize)]
-struct Keys {
+struct KeySet {
     #[serde(default)]
     keys: Vec<Value>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Tokens {
+struct TokenResponse {
     id_token: String,
     #[serde(default)]
     access_token: String,
 }
 
 #[derive(Debug, Clone)]
-struct Known {
+struct Metadata {
     discovery: Discovery,
-    since: Instant,
+    fetched: Instant,
     keys: Vec<Jwk>,
-    /// When keys were last asked for because one was not known.
-    keys_again: Option<Instant>,
+    /// When the keys were last fetched because of an unknown one.
+    keys_refetched: Option<Instant>,
 }
 
-/// What went wrong at the issuer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Trouble {
-    /// It does not answer, or not as it should.
+/// Why the issuer could not authenticate a user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ProviderError {
+    /// It does not answer, or not as expected.
+    #[error("the issuer does not answer as expected: {0}")]
     Issuer(String),
-    /// It does not take the code.
+    /// It does not accept the code.
+    #[error("the issuer does not accept the code: {0}")]
     Code(String),
-    /// Its token is not one.
-    Token(Fault),
+    /// Its token is not valid.
+    #[error(transparent)]
+    Token(#[from] TokenError),
 }
 
-/// An issuer, and what is known of it.
+/// An issuer, with a cache of its metadata.
 #[derive(Debug)]
 pub(super) struct Provider {
     client: Client,
     pub(super) issuer: String,
     pub(super) client_id: String,
     secret: Option<String>,
-    known: Mutex<Option<Known>>,
+    metadata: Mutex<Option<Metadata>>,
 }
 
-/// What is known is asked for again after so long.
-const FRESH: Duration = Duration::from_secs(3_600);
-/// Keys that are not known are asked for at most so often.
-const KEYS_AGAIN: Duration = Duration::from_secs(10);
+/// Metadata is fetched again after this time.
+const METADATA_VALIDITY: Duration = Duration::from_secs(3_600);
+/// The least time between two fetches because of an unknown key.
+const REFETCH_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Provider {
     pub(super) fn new(client: Client, issuer: &str, client_id: &str, secret: Option<String>) -> Self {
@@ -83,56 +86,65 @@ impl Provider {
             issuer: issuer.to_owned(),
             client_id: client_id.to_owned(),
             secret,
-            known: Mutex::new(None),
+            metadata: Mutex::new(None),
         }
     }
 
-    /// An address the issuer names: encrypted, as the issuer itself is.
-    fn address(&self, text: &str) -> Result<Url, Trouble> {
-        let wrong = |e: &dyn std::fmt::Display| Trouble::Issuer(format!("{text:?}: {e}"));
+    /// Parses an address that the issuer names, which must use TLS if the issuer does.
+    fn address(&self, text: &str) -> Result<Url, ProviderError> {
+        let wrong = |e: &dyn std::fmt::Display| ProviderError::Issuer(format!("{text:?}: {e}"));
         let url: Url = text.parse().map_err(|e| wrong(&e))?;
         match url.tls || !self.issuer.starts_with("https://") {
             true => Ok(url),
-            false => Err(wrong(&"is not encrypted")),
+            false => Err(wrong(&"expected https://")),
         }
     }
 
-    async fn ask<T: DeserializeOwned>(&self, url: &str, outgoing: Outgoing) -> Result<T, Trouble> {
-        let place = self.address(url)?;
-        let reply = self.client.send(&place, outgoing).await;
-        let reply = reply.map_err(|e| Trouble::Issuer(format!("{url}: {e}")))?;
+    async fn request<T: DeserializeOwned>(
+        &self,
+        url: &str,
+        request: HttpRequest,
+    ) -> Result<T, ProviderError> {
+        let address = self.address(url)?;
+        let reply = self.client.send(&address, request).await;
+        let reply = reply.map_err(|e| ProviderError::Issuer(format!("{url}: {e}")))?;
         match reply.status {
-            200 => serde_json::from_slice(&reply.body).map_err(|e| Trouble::Issuer(format!("{url}: {e}"))),
-            // 400 and 401 are how it says that a code or a secret is none.
-            status @ 400..500 => Err(Trouble::Code(format!(
+            200 => {
+                serde_json::from_slice(&reply.body).map_err(|e| ProviderError::Issuer(format!("{url}: {e}")))
+            }
+            // The answer to a wrong code or client secret is 400 or 401.
+            status @ 400..500 => Err(ProviderError::Code(format!(
                 "{url}: {status} {}",
-                error_of(&reply.body)
+                error_code(&reply.body)
             ))),
-            status => Err(Trouble::Issuer(format!("{url}: {status}"))),
+            status => Err(ProviderError::Issuer(format!("{url}: {status}"))),
         }
     }
 
-    async fn get<T: DeserializeOwned>(&self, url: &str) -> Result<T, Trouble> {
-        let outgoing = Outgoing {
+    async fn get<T: DeserializeOwned>(&self, url: &str) -> Result<T, ProviderError> {
+        let request = HttpRequest {
             method: "GET".to_owned(),
             headers: vec![("accept".to_owned(), "application/json".to_owned())],
             body: Vec::new(),
         };
-        self.ask(url, outgoing).await
+        self.request(url, request).await
     }
 
-    async fn keys(&self, discovery: &Discovery) -> Result<Vec<Jwk>, Trouble> {
-        let set: Keys = self.get(&discovery.jwks_uri).await?;
-        // Keys of kinds that are not known are no mistake.
+    async fn keys(&self, discovery: &Discovery) -> Result<Vec<Jwk>, ProviderError> {
+        let set: KeySet = self.get(&discovery.jwks_uri).await?;
+        // Keys of unknown types are skipped.
         let keys = set.keys.into_iter();
         Ok(keys.filter_map(|key| serde_json::from_value(key).ok()).collect())
     }
 
-    /// What is known of the issuer, asked for if need be.
-    async fn known(&self) -> Result<Known, Trouble> {
-        let mut known = self.known.lock().await;
-        if let Some(known) = known.as_ref().filter(|k| k.since.elapsed() < FRESH) {
-            return Ok(known.clone());
+    /// Returns the metadata of the issuer, from the cache or fetched.
+    async fn metadata(&self) -> Result<Metadata, ProviderError> {
+        let mut cached = self.metadata.lock().await;
+        if let Some(metadata) = cached
+            .as_ref()
+            .filter(|m| m.fetched.elapsed() < METADATA_VALIDITY)
+        {
+            return Ok(metadata.clone());
         }
         let url = format!(
             "{}/.well-known/openid-configuration",
@@ -140,8 +152,8 @@ impl Provider {
         );
         let discovery: Discovery = self.get(&url).await?;
         if discovery.issuer != self.issuer {
-            return Err(Trouble::Issuer(format!(
-                "{url}: is of {:?}, not of {:?}",
+            return Err(ProviderError::Issuer(format!(
+                "{url}: issuer is {:?}, expected {:?}",
                 discovery.issuer, self.issuer
             )));
         }
@@ -149,20 +161,20 @@ impl Provider {
             self.address(url)?;
         }
         let keys = self.keys(&discovery).await?;
-        let fresh = Known {
+        let fetched = Metadata {
             discovery,
-            since: Instant::now(),
+            fetched: Instant::now(),
             keys,
-            keys_again: None,
+            keys_refetched: None,
         };
-        Ok(known.insert(fresh).clone())
+        Ok(cached.insert(fetched).clone())
     }
 
-    pub(super) async fn discovery(&self) -> Result<Discovery, Trouble> {
-        self.known().await.map(|known| known.discovery)
+    pub(super) async fn discovery(&self) -> Result<Discovery, ProviderError> {
+        self.metadata().await.map(|metadata| metadata.discovery)
     }
 
-    /// Turns a code into what the issuer says of whoever has signed in.
+    /// Exchanges a code for the verified claims about the user. Claims in `needs` are also looked for in userinfo.
     pub(super) async fn redeem(
         &self,
         code: &str,
@@ -170,8 +182,8 @@ impl Provider {
         verifier: &str,
         nonce: &str,
         needs: &[&str],
-    ) -> Result<Value, Trouble> {
-        let known = self.known().await?;
+    ) -> Result<Value, ProviderError> {
+        let metadata = self.metadata().await?;
         let mut form = vec![
             ("grant_type", "authorization_code"),
             ("code", code),
@@ -187,10 +199,10 @@ impl Provider {
             ("accept".to_owned(), "application/json".to_owned()),
         ];
         if let Some(secret) = &self.secret {
-            let ways = known.discovery.token_endpoint_auth_methods_supported.as_ref();
-            match ways.is_none_or(|ways| ways.iter().any(|way| way == "client_secret_basic")) {
+            let methods = metadata.discovery.token_endpoint_auth_methods_supported.as_ref();
+            match methods.is_none_or(|all| all.iter().any(|method| method == "client_secret_basic")) {
                 true => {
-                    let pair = format!("{}:{}", query_value(&self.client_id), query_value(secret));
+                    let pair = format!("{}:{}", percent_encode(&self.client_id), percent_encode(secret));
                     headers.push((
                         "authorization".to_owned(),
                         format!("Basic {}", STANDARD.encode(pair)),
@@ -201,70 +213,74 @@ impl Provider {
         }
         let pairs: Vec<String> = form
             .iter()
-            .map(|(k, v)| format!("{k}={}", query_value(v)))
+            .map(|(k, v)| format!("{k}={}", percent_encode(v)))
             .collect();
-        let outgoing = Outgoing {
+        let request = HttpRequest {
             method: "POST".to_owned(),
             headers,
             body: pairs.join("&").into_bytes(),
         };
-        let tokens: Tokens = self.ask(&known.discovery.token_endpoint, outgoing).await?;
-        let mut claims = self.believed(&tokens.id_token, &known).await?;
-        let wanted = Wanted {
+        let tokens: TokenResponse = self.request(&metadata.discovery.token_endpoint, request).await?;
+        let mut claims = self.verified_claims(&tokens.id_token, &metadata).await?;
+        let expected = ExpectedClaims {
             issuer: &self.issuer,
             client: &self.client_id,
             nonce,
             now_s: crate::now().as_secs_f64(),
         };
-        jwt::check(&claims, wanted).map_err(Trouble::Token)?;
+        jwt::check(&claims, expected)?;
         if needs.iter().any(|key| claims.get(key).is_none()) && !tokens.access_token.is_empty() {
-            self.add_userinfo(&mut claims, &known.discovery, &tokens.access_token)
+            self.add_userinfo(&mut claims, &metadata.discovery, &tokens.access_token)
                 .await?;
         }
         Ok(claims)
     }
 
-    /// The claims of a token that is signed by the issuer, with its present keys if it has new ones.
-    async fn believed(&self, token: &str, known: &Known) -> Result<Value, Trouble> {
-        match jwt::signed_claims(token, &known.keys) {
-            Err(Fault::UnknownKey) => {}
-            other => return other.map_err(Trouble::Token),
+    /// Returns the claims of a token that the issuer signed; its keys are fetched again if the token names a new one.
+    async fn verified_claims(&self, token: &str, metadata: &Metadata) -> Result<Value, ProviderError> {
+        match jwt::signed_claims(token, &metadata.keys) {
+            Err(TokenError::UnknownKey) => {}
+            other => return Ok(other?),
         }
-        let mut shared = self.known.lock().await;
-        let keys = match shared.as_mut() {
-            Some(shared) if shared.keys != known.keys => shared.keys.clone(),
-            Some(shared) if shared.keys_again.is_none_or(|at| at.elapsed() >= KEYS_AGAIN) => {
-                shared.keys_again = Some(Instant::now());
-                shared.keys = self.keys(&known.discovery).await?;
-                shared.keys.clone()
+        let mut cached = self.metadata.lock().await;
+        let keys = match cached.as_mut() {
+            Some(cached) if cached.keys != metadata.keys => cached.keys.clone(),
+            Some(cached)
+                if cached
+                    .keys_refetched
+                    .is_none_or(|at| at.elapsed() >= REFETCH_INTERVAL) =>
+            {
+                cached.keys_refetched = Some(Instant::now());
+                cached.keys = self.keys(&metadata.discovery).await?;
+                cached.keys.clone()
             }
-            _ => return Err(Trouble::Token(Fault::UnknownKey)),
+            _ => return Err(TokenError::UnknownKey.into()),
         };
-        jwt::signed_claims(token, &keys).map_err(Trouble::Token)
+        Ok(jwt::signed_claims(token, &keys)?)
     }
 
-    /// Some issuers say the name and the groups only when they are asked once more.
+    /// Adds claims of the userinfo endpoint: some issuers return the name and the groups only there.
     async fn add_userinfo(
         &self,
         claims: &mut Value,
         discovery: &Discovery,
         access_token: &str,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ProviderError> {
         let Some(url) = &discovery.userinfo_endpoint else {
             return Ok(());
         };
-        let outgoing = Outgoing {
+        let request = HttpRequest {
             method: "GET".to_owned(),
             headers: vec![("authorization".to_owned(), format!("Bearer {access_token}"))],
             body: Vec::new(),
         };
-        let more: Value = self.ask(url, outgoing).await?;
-        if more["sub"] != claims["sub"] {
-            return Err(Trouble::Token(Fault::Claim("about another person than userinfo")));
+        let userinfo: Value = self.request(url, request).await?;
+        if userinfo["sub"] != claims["sub"] {
+            return Err(TokenError::Claim("sub: another user than that of userinfo").into());
         }
-        let said = more.as_object().cloned().unwrap_or_default();
+        let more = userinfo.as_object().cloned().unwrap_or_default();
         if let Some(claims) = claims.as_object_mut() {
-            for (key, value) in said {
+            for (key, value) in more {
                 claims.entry(key).or_insert(value);
             }
         }
@@ -272,11 +288,11 @@ impl Provider {
     }
 }
 
-/// The word for what is wrong in an answer (RFC 6749), if there is one.
-fn error_of(body: &[u8]) -> String {
-    let said: Option<Value> = serde_json::from_slice(body).ok();
-    let word = said.and_then(|v| v["error"].as_str().map(str::to_owned));
-    word.unwrap_or_default()
+/// Returns the error code of an answer (RFC 6749), if it has one.
+fn error_code(body: &[u8]) -> String {
+    let answer: Option<Value> = serde_json::from_slice(body).ok();
+    let code = answer.and_then(|v| v["error"].as_str().map(str::to_owned));
+    code.unwrap_or_default()
         .chars()
         .filter(|c| !c.is_control())
         .take(100)

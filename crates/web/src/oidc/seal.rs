@@ -1,4 +1,4 @@
-//! What a sign-in has to remember goes with the browser, sealed: the server keeps nothing that strangers could fill up.
+//! The state of a pending sign-in, encrypted in a cookie: the server stores nothing that strangers could fill up.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,19 +6,19 @@ use rand::Rng;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use serde::{Deserialize, Serialize};
 
-/// A sign-in that has begun.
+/// A sign-in that has started and waits for the redirect of the issuer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Begun {
+pub(super) struct PendingSignIn {
     pub(super) state: String,
     pub(super) nonce: String,
     pub(super) verifier: String,
-    /// Where to go afterwards.
+    /// Path to open afterwards.
     pub(super) to: String,
-    /// Good until then, in seconds since 1970.
+    /// End of its validity, in seconds since 1970.
     pub(super) until_s: i64,
 }
 
-/// A key that lives as long as the server.
+/// A key that exists as long as the server runs.
 pub(super) struct Seal(LessSafeKey);
 
 impl std::fmt::Debug for Seal {
@@ -27,7 +27,7 @@ impl std::fmt::Debug for Seal {
     }
 }
 
-/// So many random bytes, in letters that go anywhere.
+/// Returns `N` random bytes as base64url.
 pub(super) fn random<const N: usize>() -> String {
     let mut bytes = [0u8; N];
     rand::rng().fill_bytes(&mut bytes);
@@ -35,31 +35,31 @@ pub(super) fn random<const N: usize>() -> String {
 }
 
 impl Seal {
-    pub(super) fn new() -> Result<Self, String> {
+    pub(super) fn new() -> Self {
         let mut key = [0u8; 32];
         rand::rng().fill_bytes(&mut key);
-        let key = UnboundKey::new(&CHACHA20_POLY1305, &key).map_err(|e| e.to_string())?;
-        Ok(Self(LessSafeKey::new(key)))
+        let key = UnboundKey::new(&CHACHA20_POLY1305, &key).expect("a key of 32 bytes");
+        Self(LessSafeKey::new(key))
     }
 
-    pub(super) fn close(&self, begun: &Begun) -> Option<String> {
+    pub(super) fn close(&self, pending: &PendingSignIn) -> Option<String> {
         let mut nonce = [0u8; NONCE_LEN];
         rand::rng().fill_bytes(&mut nonce);
-        let mut bytes = serde_json::to_vec(begun).ok()?;
+        let mut bytes = serde_json::to_vec(pending).ok()?;
         self.0
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut bytes)
             .ok()?;
         Some(URL_SAFE_NO_PAD.encode([nonce.as_slice(), &bytes].concat()))
     }
 
-    pub(super) fn open(&self, sealed: &str, now_s: i64) -> Option<Begun> {
+    pub(super) fn open(&self, sealed: &str, now_s: i64) -> Option<PendingSignIn> {
         let bytes = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (nonce, rest) = bytes.split_at_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let mut rest = rest.to_vec();
         let plain = self.0.open_in_place(nonce, Aad::empty(), &mut rest).ok()?;
-        let begun: Begun = serde_json::from_slice(plain).ok()?;
-        (begun.until_s > now_s).then_some(begun)
+        let pending: PendingSignIn = serde_json::from_slice(plain).ok()?;
+        (pending.until_s > now_s).then_some(pending)
     }
 }
 
@@ -68,18 +68,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_server_opens_what_it_sealed_and_only_for_a_while() {
-        let begun = Begun {
+    fn only_the_server_that_sealed_it_opens_it_and_only_while_it_is_valid() {
+        let pending = PendingSignIn {
             state: random::<16>(),
             nonce: random::<16>(),
             verifier: random::<32>(),
             to: "/jobs".to_owned(),
             until_s: 600,
         };
-        let (seal, other) = (Seal::new().unwrap(), Seal::new().unwrap());
-        let sealed = seal.close(&begun).unwrap();
-        assert!(!sealed.contains(&begun.verifier));
-        assert_eq!(seal.open(&sealed, 599), Some(begun));
+        let (seal, other) = (Seal::new(), Seal::new());
+        let sealed = seal.close(&pending).unwrap();
+        assert!(!sealed.contains(&pending.verifier));
+        assert_eq!(seal.open(&sealed, 599), Some(pending));
         assert_eq!(seal.open(&sealed, 600), None);
         assert_eq!(other.open(&sealed, 0), None);
         let mut torn = sealed.clone();

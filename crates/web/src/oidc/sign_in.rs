@@ -1,4 +1,4 @@
-//! There and back: the browser is sent to the issuer, and comes back with a code.
+//! The sign-in flow: the browser is redirected to the issuer, and returns with a code.
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
@@ -8,47 +8,47 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dovetail_courier::query_value;
+use dovetail_outbound::percent_encode;
 use ring::digest::{SHA256, digest};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::config::{NotHere, Oidc};
-use super::provider::Trouble;
-use super::seal::{Begun, random};
-use crate::people::{ForeignError, open_session};
+use super::config::{IdentityError, Oidc};
+use super::provider::ProviderError;
+use super::seal::{PendingSignIn, random};
+use crate::accounts::{ExternalIdentity, ExternalSignInError, open_session};
 use crate::views::{OidcOption, SignInOptions};
 use crate::{Api, Problem, now};
 
-/// Where to go after signing in.
+/// Query of the start of a sign-in.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Begin {
-    /// A path of the page, such as `/jobs`.
+pub(crate) struct SignInQuery {
+    /// Path to open afterwards, such as `/jobs`.
     to: Option<String>,
 }
 
-/// What the issuer sends the browser back with.
+/// Query that the issuer redirects the browser back with.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
-pub(crate) struct Back {
-    /// What can be turned into a token, once.
+pub(crate) struct CallbackQuery {
+    /// Code to exchange for a token.
     code: Option<String>,
-    /// What was sent there.
+    /// The `state` that was sent to the issuer.
     state: Option<String>,
-    /// Why nobody was signed in.
+    /// Why the user was not authenticated.
     error: Option<String>,
-    /// Who sends it back.
+    /// The issuer.
     iss: Option<String>,
 }
 
 const COOKIE_NAME: &str = "dovetail_oidc";
 const PATH: &str = "/api/v1/session/oidc";
-/// So long somebody may take at the issuer, in seconds.
-const PATIENCE_S: i64 = 600;
+/// How long a user may take to sign in at the issuer, in seconds.
+const TIMEOUT_S: i64 = 600;
 
-/// Ways to sign in, for whoever has not.
+/// Returns the ways to sign in.
 pub(crate) async fn options(State(api): State<Api>) -> Json<SignInOptions> {
     let oidc = api.config.oidc.as_ref().map(|oidc| OidcOption {
         label: oidc.label().to_owned(),
@@ -57,106 +57,142 @@ pub(crate) async fn options(State(api): State<Api>) -> Json<SignInOptions> {
     Json(SignInOptions { password: true, oidc })
 }
 
-/// A path of the page: nothing that leads elsewhere.
-fn local(to: Option<&str>) -> String {
-    let is_fine = |to: &&str| {
+/// Returns the path if it is one of this server, else `/`.
+fn local_path(to: Option<&str>) -> String {
+    let is_local = |to: &&str| {
         to.starts_with('/')
             && !to.starts_with("//")
             && !to.contains('\\')
             && to.len() <= 1_000
             && to.bytes().all(|b| b.is_ascii_graphic())
     };
-    to.filter(is_fine).unwrap_or("/").to_owned()
+    to.filter(is_local).unwrap_or("/").to_owned()
 }
 
 fn set_cookie(api: &Api, value: &str, seconds: i64) -> (HeaderName, String) {
     let secure = if api.config.tls { "; Secure" } else { "" };
-    // Lax: it has to come along when the issuer sends the browser back.
+    // Lax, because the browser must send it with the redirect from the issuer.
     let cookie =
         format!("{COOKIE_NAME}={value}; Path={PATH}; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
     (SET_COOKIE, cookie)
 }
 
-fn set_up(api: &Api) -> Result<&Oidc, Problem> {
-    let missing =
-        || Problem::not_found("nobody signs in elsewhere here: `oidc` is not set up in server.yaml");
+fn configured(api: &Api) -> Result<&Oidc, Problem> {
+    let missing = || Problem::not_found("no OpenID Connect provider: `oidc` is missing in server.yaml");
     api.config.oidc.as_deref().ok_or_else(missing)
 }
 
+/// Redirects the browser to the issuer.
 pub(crate) async fn begin(
     State(api): State<Api>,
-    begin: Result<Query<Begin>, QueryRejection>,
+    query: Result<Query<SignInQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let oidc = set_up(&api)?;
-    let Query(begin) = begin.map_err(|e| Problem::invalid(e.body_text()))?;
-    let discovery = oidc.provider.discovery().await.map_err(|trouble| {
-        tracing::warn!(?trouble, "nobody can sign in elsewhere");
-        Problem::unavailable("the organisation's sign-in does not answer; try again, or use a password")
+    let oidc = configured(&api)?;
+    let Query(query) = query.map_err(|e| Problem::invalid(e.body_text()))?;
+    let discovery = oidc.provider.discovery().await.map_err(|error| {
+        tracing::warn!(%error, "the OpenID Connect provider is not available");
+        Problem::unavailable("the organisation's sign-in does not respond; try again, or use a password")
     })?;
-    let begun = Begun {
+    let pending = PendingSignIn {
         state: random::<24>(),
         nonce: random::<24>(),
         verifier: random::<48>(),
-        to: local(begin.to.as_deref()),
-        until_s: now().0 / 1_000_000 + PATIENCE_S,
+        to: local_path(query.to.as_deref()),
+        until_s: now().0 / 1_000_000 + TIMEOUT_S,
     };
-    let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, begun.verifier.as_bytes()));
-    let asked = [
+    let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, pending.verifier.as_bytes()));
+    let parameters = [
         ("response_type", "code"),
         ("client_id", &oidc.provider.client_id),
         ("redirect_uri", &oidc.redirect),
         ("scope", &oidc.scope()),
-        ("state", &begun.state),
-        ("nonce", &begun.nonce),
+        ("state", &pending.state),
+        ("nonce", &pending.nonce),
         ("code_challenge", &challenge),
         ("code_challenge_method", "S256"),
     ];
-    let asked: Vec<String> = asked
+    let parameters: Vec<String> = parameters
         .iter()
-        .map(|(k, v)| format!("{k}={}", query_value(v)))
+        .map(|(k, v)| format!("{k}={}", percent_encode(v)))
         .collect();
     let endpoint = &discovery.authorization_endpoint;
-    let joint = if endpoint.contains('?') { '&' } else { '?' };
-    let sealed = oidc.seal.close(&begun);
-    let sealed = sealed.ok_or_else(|| Problem::unavailable("the sign-in cannot be sealed"))?;
-    let head = [
-        set_cookie(&api, &sealed, PATIENCE_S),
-        (LOCATION, format!("{endpoint}{joint}{}", asked.join("&"))),
+    let separator = if endpoint.contains('?') { '&' } else { '?' };
+    let sealed = oidc.seal.close(&pending);
+    let sealed = sealed.ok_or_else(|| Problem::unavailable("the sign-in cannot be encrypted"))?;
+    let headers = [
+        set_cookie(&api, &sealed, TIMEOUT_S),
+        (LOCATION, format!("{endpoint}{separator}{}", parameters.join("&"))),
     ];
-    Ok((StatusCode::SEE_OTHER, head).into_response())
+    Ok((StatusCode::SEE_OTHER, headers).into_response())
 }
 
-/// Why nobody was signed in, in a word that the page knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failed {
-    /// The issuer said no, or the person did.
-    Denied,
-    /// It took too long, began in another browser, or was forged.
-    Expired,
-    /// What the issuer says is not to be believed.
-    Untrusted,
-    /// The issuer does not answer.
-    Unavailable,
-    /// The person is of no group that may come.
-    Forbidden,
-    /// The person's name cannot be used here, or is that of a local user.
-    Name,
+/// Why a sign-in failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum SignInError {
+    /// The issuer or the user refused it.
+    #[error("{0}")]
+    Denied(String),
+    /// It took too long, was started in another browser, or was forged.
+    #[error("{0}")]
+    Expired(&'static str),
+    /// The answer of the issuer is not valid.
+    #[error("{0}")]
+    Untrusted(String),
+    /// The issuer does not answer, or the user cannot be stored.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The user is not a member of an allowed group.
+    #[error("{0}")]
+    Forbidden(IdentityError),
+    /// The user name is not valid, or belongs to another user.
+    #[error("{0}")]
+    Name(String),
 }
 
-impl Failed {
-    fn word(self) -> &'static str {
+impl SignInError {
+    /// Returns the word by which the page chooses its message.
+    fn word(&self) -> &'static str {
         match self {
-            Self::Denied => "denied",
-            Self::Expired => "expired",
-            Self::Untrusted => "untrusted",
-            Self::Unavailable => "unavailable",
-            Self::Forbidden => "forbidden",
-            Self::Name => "name",
+            Self::Denied(_) => "denied",
+            Self::Expired(_) => "expired",
+            Self::Untrusted(_) => "untrusted",
+            Self::Unavailable(_) => "unavailable",
+            Self::Forbidden(_) => "forbidden",
+            Self::Name(_) => "name",
         }
     }
 }
 
-fn sealed(headers: &HeaderMap) -> Option<&str> {
+impl From<ProviderError> for SignInError {
+    fn from(error: ProviderError) -> Self {
+        let text = error.to_string();
+        match error {
+            ProviderError::Issuer(_) => Self::Unavailable(text),
+            ProviderError::Code(_) => Self::Denied(text),
+            ProviderError::Token(_) => Self::Untrusted(text),
+        }
+    }
+}
+
+impl From<IdentityError> for SignInError {
+    fn from(error: IdentityError) -> Self {
+        match error {
+            IdentityError::Group => Self::Forbidden(error),
+            IdentityError::Name => Self::Name(error.to_string()),
+        }
+    }
+}
+
+impl From<ExternalSignInError> for SignInError {
+    fn from(error: ExternalSignInError) -> Self {
+        match error {
+            ExternalSignInError::Name(text) => Self::Name(text),
+            ExternalSignInError::File(text) => Self::Unavailable(text),
+        }
+    }
+}
+
+fn sealed_cookie(headers: &HeaderMap) -> Option<&str> {
     let lines = headers.get_all(COOKIE).iter().filter_map(|v| v.to_str().ok());
     let mut pairs = lines
         .flat_map(|line| line.split(';'))
@@ -166,21 +202,22 @@ fn sealed(headers: &HeaderMap) -> Option<&str> {
         .map(|(_, value)| value)
 }
 
+/// Handles the redirect from the issuer: signs the user in, or redirects to the page with the reason.
 pub(crate) async fn callback(
     State(api): State<Api>,
     headers: HeaderMap,
-    back: Result<Query<Back>, QueryRejection>,
+    query: Result<Query<CallbackQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let oidc = set_up(&api)?;
-    let Query(back) = back.map_err(|e| Problem::invalid(e.body_text()))?;
+    let oidc = configured(&api)?;
+    let Query(query) = query.map_err(|e| Problem::invalid(e.body_text()))?;
     let cleared = set_cookie(&api, "", 0);
-    let (to, session) = match finish(&api, oidc, &headers, back).await {
+    let (to, session) = match finish(&api, oidc, &headers, query).await {
         Ok((to, cookie)) => (to, Some((SET_COOKIE, cookie))),
-        Err((failed, why)) => {
-            tracing::warn!(failed = failed.word(), why, "nobody was signed in");
-            let after = json!({"via": "oidc", "why": failed.word()});
-            api.audit.note("", "sign-in-failed", "", None, Some(after));
-            (format!("/?sign_in={}", failed.word()), None)
+        Err(error) => {
+            tracing::warn!(%error, reason = error.word(), "sign-in failed");
+            let after = json!({"via": "oidc", "why": error.word()});
+            api.audit.record("", "sign-in-failed", "", None, Some(after));
+            (format!("/?sign_in={}", error.word()), None)
         }
     };
     let mut response = (StatusCode::SEE_OTHER, [(LOCATION, to)]).into_response();
@@ -192,88 +229,81 @@ pub(crate) async fn callback(
     Ok(response)
 }
 
-/// Where to go, and the cookie of the session.
+/// Finishes a sign-in, and returns the path to open and the cookie of the session.
 async fn finish(
     api: &Api,
     oidc: &Oidc,
     headers: &HeaderMap,
-    back: Back,
-) -> Result<(String, String), (Failed, String)> {
+    query: CallbackQuery,
+) -> Result<(String, String), SignInError> {
     let now_s = now().0 / 1_000_000;
-    let begun = sealed(headers).and_then(|text| oidc.seal.open(text, now_s));
-    let begun = begun.ok_or((Failed::Expired, "no sign-in was begun in this browser".to_owned()))?;
-    if back.state.as_deref() != Some(begun.state.as_str()) {
-        return Err((Failed::Expired, "the state is that of another sign-in".to_owned()));
+    let pending = sealed_cookie(headers).and_then(|text| oidc.seal.open(text, now_s));
+    let pending = pending.ok_or(SignInError::Expired("no sign-in was started in this browser"))?;
+    if query.state.as_deref() != Some(pending.state.as_str()) {
+        return Err(SignInError::Expired("the state is that of another sign-in"));
     }
-    let trouble = |trouble: Trouble| {
-        let failed = match &trouble {
-            Trouble::Issuer(_) => Failed::Unavailable,
-            Trouble::Code(_) => Failed::Denied,
-            Trouble::Token(_) => Failed::Untrusted,
-        };
-        (failed, format!("{trouble:?}"))
-    };
-    let discovery = oidc.provider.discovery().await.map_err(trouble)?;
-    let names_itself = discovery.authorization_response_iss_parameter_supported;
-    if back
+    let claims = claims(oidc, &pending, query).await?;
+    let identity = oidc.identity(&claims)?;
+    let name = store_identity(api, &identity)?;
+    let cookie =
+        open_session(api, &name, oidc.session, "oidc").map_err(|p| SignInError::Unavailable(p.detail))?;
+    Ok((pending.to, cookie))
+}
+
+/// Exchanges the code for claims about the user, after checking that the redirect is from the issuer.
+async fn claims(oidc: &Oidc, pending: &PendingSignIn, query: CallbackQuery) -> Result<Value, SignInError> {
+    let discovery = oidc.provider.discovery().await?;
+    let must_name_issuer = discovery.authorization_response_iss_parameter_supported;
+    let is_other_issuer = query
         .iss
         .as_ref()
-        .map_or(names_itself, |iss| *iss != oidc.provider.issuer)
-    {
-        return Err((
-            Failed::Untrusted,
-            "another issuer sent the browser back".to_owned(),
+        .map_or(must_name_issuer, |iss| *iss != oidc.provider.issuer);
+    if is_other_issuer {
+        return Err(SignInError::Untrusted(
+            "the redirect is from another issuer".to_owned(),
         ));
     }
-    if let Some(error) = back.error {
-        return Err((Failed::Denied, error));
+    if let Some(error) = query.error {
+        return Err(SignInError::Denied(error));
     }
-    let code = back.code.ok_or((Failed::Denied, "there is no code".to_owned()))?;
+    let code = query
+        .code
+        .ok_or_else(|| SignInError::Denied("the redirect has no code".to_owned()))?;
     let mut needs = vec![oidc.name_claim()];
-    let by_groups = !oidc.config.roles.is_empty()
-        || !oidc.config.admin_groups.is_empty()
-        || !oidc.config.allowed_groups.is_empty();
-    if by_groups {
+    let config = &oidc.config;
+    let uses_groups =
+        !config.roles.is_empty() || !config.admin_groups.is_empty() || !config.allowed_groups.is_empty();
+    if uses_groups {
         needs.push(oidc.groups_claim());
     }
-    let redeemed = oidc
+    let claims = oidc
         .provider
-        .redeem(&code, &oidc.redirect, &begun.verifier, &begun.nonce, &needs);
-    let claims = redeemed.await.map_err(trouble)?;
-    let person = oidc.person(&claims).map_err(|not_here| match not_here {
-        NotHere::Group => (Failed::Forbidden, "of no group that may come".to_owned()),
-        NotHere::Name => (Failed::Name, "without a name".to_owned()),
-    })?;
-    let known = api.users.welcome(&person).map_err(|e| match e {
-        ForeignError::Name(why) => (Failed::Name, why),
-        ForeignError::File(why) => (Failed::Unavailable, why),
-    })?;
-    if known.before.as_ref() != Some(&known.after) {
-        let what = if known.before.is_some() {
-            "user-changed"
-        } else {
-            "user-added"
+        .redeem(&code, &oidc.redirect, &pending.verifier, &pending.nonce, &needs)
+        .await?;
+    Ok(claims)
+}
+
+/// Finds or creates the account of an external user, records the change, and returns its name.
+fn store_identity(api: &Api, identity: &ExternalIdentity) -> Result<String, SignInError> {
+    let account = api.users.sign_in_external(identity)?;
+    if account.before.as_ref() != Some(&account.after) {
+        let what = match account.before {
+            Some(_) => "user-changed",
+            None => "user-added",
         };
-        api.audit.note(
-            "oidc",
-            what,
-            &known.name,
-            known.before.clone(),
-            Some(known.after.clone()),
-        );
+        api.audit
+            .record("oidc", what, &account.name, account.before, Some(account.after));
     }
-    let cookie =
-        open_session(api, &known.name, oidc.session, "oidc").map_err(|p| (Failed::Unavailable, p.detail))?;
-    Ok((begun.to, cookie))
+    Ok(account.name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::local;
+    use super::local_path;
 
     #[test]
-    fn nobody_is_sent_elsewhere() {
-        for (to, leads) in [
+    fn only_paths_of_this_server_are_redirected_to() {
+        for (to, expected) in [
             ("/jobs?state=live", "/jobs?state=live"),
             ("//evil.example", "/"),
             ("/\\evil.example", "/"),
@@ -282,8 +312,8 @@ mod tests {
             ("/a b", "/"),
             ("/\r\nX: y", "/"),
         ] {
-            assert_eq!(local(Some(to)), leads);
+            assert_eq!(local_path(Some(to)), expected);
         }
-        assert_eq!(local(None), "/");
+        assert_eq!(local_path(None), "/");
     }
 }

@@ -1,4 +1,4 @@
-//! What goes wrong, in OpenPAI's words.
+//! Errors, in the format of OpenPAI.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -7,15 +7,15 @@ use serde_json::json;
 
 use crate::Problem;
 
-/// A request that was not done.
+/// A request that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Error {
+pub(super) struct PaiError {
     status: StatusCode,
     code: &'static str,
     message: String,
 }
 
-impl Error {
+impl PaiError {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -24,7 +24,7 @@ impl Error {
         }
     }
 
-    /// There is no such job, or whoever asks may not know of it.
+    /// The job does not exist, or the caller may not see it.
     pub(super) fn no_job(name: &str) -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -33,33 +33,33 @@ impl Error {
         )
     }
 
-    /// A value that is none.
+    /// A parameter is not valid.
     pub(super) fn parameters(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "InvalidParametersError", message)
     }
 
-    /// Not allowed.
+    /// The caller may not do this.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "ForbiddenUserError", message)
     }
 
-    /// The same status and message with another code.
-    pub(super) fn called(self, code: &'static str) -> Self {
+    /// Returns the same error with another code.
+    pub(super) fn with_code(self, code: &'static str) -> Self {
         Self { code, ..self }
     }
 
-    /// A problem with a job that is sent.
-    pub(super) fn of_job(problem: Problem) -> Self {
+    /// Converts a problem with a submission.
+    pub(super) fn from_submission(problem: Problem) -> Self {
         let error = Self::from(problem);
         match error.status {
-            StatusCode::BAD_REQUEST => error.called("InvalidProtocolError"),
-            StatusCode::CONFLICT => error.called("ConflictJobError"),
+            StatusCode::BAD_REQUEST => error.with_code("InvalidProtocolError"),
+            StatusCode::CONFLICT => error.with_code("ConflictJobError"),
             _ => error,
         }
     }
 }
 
-impl From<Problem> for Error {
+impl From<Problem> for PaiError {
     fn from(problem: Problem) -> Self {
         let (status, code) = match problem.status {
             401 => (StatusCode::UNAUTHORIZED, "UnauthorizedUserError"),
@@ -74,7 +74,7 @@ impl From<Problem> for Error {
     }
 }
 
-impl IntoResponse for Error {
+impl IntoResponse for PaiError {
     fn into_response(self) -> Response {
         let body = json!({ "code": self.code, "message": self.message });
         (self.status, Json(body)).into_response()

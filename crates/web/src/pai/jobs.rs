@@ -1,4 +1,4 @@
-//! Jobs: sending, listing, looking at, stopping and tagging them.
+//! Jobs: submitting, listing, showing, stopping and tagging them.
 
 use std::collections::BTreeSet;
 
@@ -9,48 +9,49 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use dovetail_control::JobNo;
+use dovetail_cluster::{Actor, JobId};
+use dovetail_jobfile::JobFile;
 use dovetail_openpai::{Mode, Remark};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::error::Error;
+use super::error::PaiError;
 use super::model::{PaiJob, TAG};
 use super::shapes::{detail, ms, summary};
-use super::{Asker, message};
+use super::{PaiCaller, message};
 use crate::Api;
-use crate::job_file::JobFile;
-use crate::openpai::convert;
 use crate::views::EventView;
 
 pub(super) async fn submit(
     State(api): State<Api>,
-    asker: Asker,
+    caller: PaiCaller,
     body: Bytes,
-) -> Result<(StatusCode, Json<Value>), Error> {
-    let bad = |what: String| Error::new(StatusCode::BAD_REQUEST, "InvalidProtocolError", what);
-    let text = std::str::from_utf8(&body).map_err(|_| bad("the job file is not UTF-8".to_owned()))?;
-    let converted = convert(text, Mode::Strict).map_err(|faults| {
-        let lines: Vec<String> = faults.iter().map(Remark::to_string).collect();
-        bad(lines.join("\n"))
-    })?;
-    let user = asker.user();
+) -> Result<(StatusCode, Json<Value>), PaiError> {
+    let invalid = |what: String| PaiError::new(StatusCode::BAD_REQUEST, "InvalidProtocolError", what);
+    let text = std::str::from_utf8(&body).map_err(|_| invalid("the job file is not UTF-8".to_owned()))?;
+    let converted =
+        JobFile::from_openpai(text, Mode::Strict).map_err(|faults| invalid(faults.to_string()))?;
+    let user = caller.user();
     let (name, cluster) = (converted.job.name.clone(), converted.job.tenant.clone());
-    let (taken, there) = api.handle.read(|book| {
-        let there = book.clusters().get(&cluster).is_some();
-        (PaiJob::is_taken(book, &user.name, &name), there)
+    let (is_taken, vc_exists) = api.handle.read(|state| {
+        let exists = state.virtual_clusters().get(&cluster).is_some();
+        (PaiJob::is_taken(state, &user.name, &name), exists)
     });
-    if taken {
+    if is_taken {
         let what = format!("Job {}~{name} already exists.", user.name);
-        return Err(Error::new(StatusCode::CONFLICT, "ConflictJobError", what));
+        return Err(PaiError::new(StatusCode::CONFLICT, "ConflictJobError", what));
     }
-    if !there {
+    if !vc_exists {
         let what = format!("Virtual cluster {cluster} is not found.");
-        return Err(Error::new(StatusCode::NOT_FOUND, "NoVirtualClusterError", what));
+        return Err(PaiError::new(
+            StatusCode::NOT_FOUND,
+            "NoVirtualClusterError",
+            what,
+        ));
     }
-    let ignored: Vec<String> = converted.remarks.iter().map(Remark::to_string).collect();
-    let sent = crate::jobs::send(&api, user, converted.job, converted.array, None).await;
-    sent.map_err(Error::of_job)?;
+    let ignored: Vec<String> = converted.ignored.iter().map(Remark::to_string).collect();
+    let submitted = crate::submit::submit_job(&api, user, converted.job, converted.array, None).await;
+    submitted.map_err(PaiError::from_submission)?;
     let body = json!({
         "message": format!("Update job {}~{name} successfully.", user.name),
         "ignored": ignored,
@@ -58,10 +59,10 @@ pub(super) async fn submit(
     Ok((StatusCode::ACCEPTED, Json(body)))
 }
 
-/// Which jobs are listed.
+/// Which jobs to list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Filter {
+pub(super) struct PaiJobFilter {
     username: Option<String>,
     vc: Option<String>,
     state: Option<String>,
@@ -79,34 +80,35 @@ pub(super) struct Filter {
     with_total: bool,
 }
 
-const MOST: usize = 50_000;
+/// The most jobs of a page.
+const MAX_LIMIT: usize = 50_000;
 
-impl Filter {
-    fn takes(&self, job: &PaiJob<'_>) -> bool {
+impl PaiJobFilter {
+    fn matches(&self, job: &PaiJob<'_>) -> bool {
         let first = job.first();
-        let among = |list: &Option<String>, value: &str| {
+        let is_in = |list: &Option<String>, value: &str| {
             list.as_ref()
                 .is_none_or(|list| list.split(',').any(|item| item.trim() == value))
         };
         let tags: BTreeSet<&str> = job.tags().into_iter().collect();
         let has_any = |list: &String| list.split(',').any(|tag| tags.contains(tag.trim()));
-        let found = |word: &String| {
+        let contains = |word: &String| {
             let name = job.name();
             [first.user.as_str(), name.as_str(), first.request.tenant.as_str()]
                 .iter()
                 .any(|text| text.contains(word.as_str()))
         };
-        among(&self.username, &first.user)
-            && among(&self.vc, &first.request.tenant)
-            && among(&self.state, job.state())
-            && among(&self.priority, job.class().unwrap_or("default"))
+        is_in(&self.username, &first.user)
+            && is_in(&self.vc, &first.request.tenant)
+            && is_in(&self.state, job.state())
+            && is_in(&self.priority, job.class().unwrap_or("default"))
             && self.tags.as_ref().is_none_or(has_any)
             && !self.not_tags.as_ref().is_some_and(has_any)
-            && self.keyword.as_ref().is_none_or(found)
+            && self.keyword.as_ref().is_none_or(contains)
     }
 
-    /// The field to sort by and whether the greatest comes first.
-    fn order(&self) -> Result<(&'static str, bool), Error> {
+    /// Returns the field to sort by, and whether in descending order.
+    fn order(&self) -> Result<(&'static str, bool), PaiError> {
         const FIELDS: [(&str, &str); 11] = [
             ("jobName", "name"),
             ("username", "username"),
@@ -123,15 +125,15 @@ impl Filter {
         let Some(order) = &self.order else {
             return Ok(("submissionTime", true));
         };
-        let (field, way) = order.split_once(',').unwrap_or((order, "ASC"));
+        let (field, direction) = order.split_once(',').unwrap_or((order, "ASC"));
         let known = FIELDS.iter().find(|(name, _)| *name == field);
-        match (known, way) {
+        match (known, direction) {
             (Some((_, key)), "ASC") => Ok((key, false)),
             (Some((_, key)), "DESC") => Ok((key, true)),
             _ => {
                 let names: Vec<&str> = FIELDS.iter().map(|(name, _)| *name).collect();
-                Err(Error::parameters(format!(
-                    "order: {order:?} is none; expected FIELD,ASC or FIELD,DESC with one of {}",
+                Err(PaiError::parameters(format!(
+                    "order: invalid value {order:?}: expected FIELD,ASC or FIELD,DESC, where FIELD is one of {}",
                     names.join(", ")
                 )))
             }
@@ -143,25 +145,30 @@ fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
     match (a, b) {
         (Value::String(a), Value::String(b)) => a.cmp(b),
         (Value::Number(a), Value::Number(b)) => a.as_i64().cmp(&b.as_i64()),
-        // What is not there comes first.
+        // Missing values come first.
         (a, b) => b.is_null().cmp(&a.is_null()),
     }
 }
 
 pub(super) async fn list(
     State(api): State<Api>,
-    asker: Asker,
-    filter: Result<Query<Filter>, QueryRejection>,
-) -> Result<Json<Value>, Error> {
-    let Query(filter) = filter.map_err(|e| Error::parameters(e.body_text()))?;
+    caller: PaiCaller,
+    filter: Result<Query<PaiJobFilter>, QueryRejection>,
+) -> Result<Json<Value>, PaiError> {
+    let Query(filter) = filter.map_err(|e| PaiError::parameters(e.body_text()))?;
     let (field, descending) = filter.order()?;
     let limit = filter.limit.unwrap_or(5_000);
-    if limit > MOST {
-        return Err(Error::parameters(format!("limit: at most {MOST}")));
+    if limit > MAX_LIMIT {
+        return Err(PaiError::parameters(format!(
+            "limit: {limit} exceeds the maximum of {MAX_LIMIT}"
+        )));
     }
-    let mut found: Vec<Value> = api.handle.read(|book| {
-        let all = PaiJob::all(book, asker.user());
-        all.iter().filter(|job| filter.takes(job)).map(summary).collect()
+    let mut found: Vec<Value> = api.handle.read(|state| {
+        let all = PaiJob::all(state, caller.user());
+        all.iter()
+            .filter(|job| filter.matches(job))
+            .map(summary)
+            .collect()
     });
     found.sort_by(|a, b| {
         let order = compare(&a[field], &b[field]);
@@ -177,41 +184,41 @@ pub(super) async fn list(
 
 pub(super) async fn show(
     State(api): State<Api>,
-    asker: Asker,
+    caller: PaiCaller,
     Path(name): Path<String>,
-) -> Result<Json<Value>, Error> {
-    api.handle.read(|book| {
-        let job = PaiJob::find(book, asker.user(), &name).ok_or_else(|| Error::no_job(&name))?;
-        Ok(Json(detail(book, &job, None)))
+) -> Result<Json<Value>, PaiError> {
+    api.handle.read(|state| {
+        let job = PaiJob::find(state, caller.user(), &name).ok_or_else(|| PaiError::no_job(&name))?;
+        Ok(Json(detail(state, &job, None)))
     })
 }
 
 pub(super) async fn show_attempt(
     State(api): State<Api>,
-    asker: Asker,
+    caller: PaiCaller,
     Path((name, attempt)): Path<(String, usize)>,
-) -> Result<Json<Value>, Error> {
-    api.handle.read(|book| {
-        let job = PaiJob::find(book, asker.user(), &name).ok_or_else(|| Error::no_job(&name))?;
+) -> Result<Json<Value>, PaiError> {
+    api.handle.read(|state| {
+        let job = PaiJob::find(state, caller.user(), &name).ok_or_else(|| PaiError::no_job(&name))?;
         if job.first().attempts.get(attempt).is_none() {
             let what = format!("Attempt {attempt} of job {name} is not found.");
-            return Err(Error::new(StatusCode::NOT_FOUND, "NoJobError", what));
+            return Err(PaiError::new(StatusCode::NOT_FOUND, "NoJobError", what));
         }
-        Ok(Json(detail(book, &job, Some(attempt))))
+        Ok(Json(detail(state, &job, Some(attempt))))
     })
 }
 
 pub(super) async fn config(
     State(api): State<Api>,
-    asker: Asker,
+    caller: PaiCaller,
     Path(name): Path<String>,
-) -> Result<impl IntoResponse, Error> {
-    let text = api.handle.read(|book| {
-        let job = PaiJob::find(book, asker.user(), &name).ok_or_else(|| Error::no_job(&name))?;
+) -> Result<impl IntoResponse, PaiError> {
+    let text = api.handle.read(|state| {
+        let job = PaiJob::find(state, caller.user(), &name).ok_or_else(|| PaiError::no_job(&name))?;
         let first = job.first();
-        if !asker.user().may_touch(book, first) {
-            return Err(Error::forbidden(format!(
-                "The configuration of job {name} is its owner's."
+        if !caller.user().may_control(state, first) {
+            return Err(PaiError::forbidden(format!(
+                "Only the owner may see the configuration of job {name}."
             )));
         }
         match &first.request.file {
@@ -229,47 +236,47 @@ pub(super) async fn config(
     Ok(([(CONTENT_TYPE, "text/yaml")], text))
 }
 
-/// A value to be set.
+/// A value to set.
 #[derive(Debug, Deserialize)]
 pub(super) struct Setting {
     value: String,
 }
 
-/// The numbers of a job's members, if the user may do something to it.
-fn own(api: &Api, asker: &Asker, name: &str) -> Result<Vec<(JobNo, bool)>, Error> {
-    api.handle.read(|book| {
-        let job = PaiJob::find(book, asker.user(), name).ok_or_else(|| Error::no_job(name))?;
-        if !asker.user().may_touch(book, job.first()) {
-            return Err(Error::forbidden(format!(
+/// Returns the ids of a job's members, and whether each has ended, if the user may control it.
+fn controlled_members(api: &Api, caller: &PaiCaller, name: &str) -> Result<Vec<(JobId, bool)>, PaiError> {
+    api.handle.read(|state| {
+        let job = PaiJob::find(state, caller.user(), name).ok_or_else(|| PaiError::no_job(name))?;
+        if !caller.user().may_control(state, job.first()) {
+            return Err(PaiError::forbidden(format!(
                 "User {} is not allowed to do operation on {name}.",
-                asker.user().name
+                caller.user().name
             )));
         }
-        Ok(job.members.iter().map(|j| (j.no, j.state.is_over())).collect())
+        Ok(job.members.iter().map(|j| (j.id, j.state.has_ended())).collect())
     })
 }
 
 pub(super) async fn execute(
     State(api): State<Api>,
-    asker: Asker,
+    caller: PaiCaller,
     Path(name): Path<String>,
     body: Result<Json<Setting>, JsonRejection>,
-) -> Result<(StatusCode, Json<Value>), Error> {
-    let Json(Setting { value }) = body.map_err(|e| Error::parameters(e.body_text()))?;
-    let members = own(&api, &asker, &name)?;
+) -> Result<(StatusCode, Json<Value>), PaiError> {
+    let Json(Setting { value }) = body.map_err(|e| PaiError::parameters(e.body_text()))?;
+    let members = controlled_members(&api, &caller, &name)?;
     match value.as_str() {
         "STOP" => {
-            for (no, over) in members {
-                if !over {
-                    // One may have ended meanwhile, which is just as well.
-                    let _ = crate::jobs::stop(&api, no, &asker.user().name).await;
+            for (id, has_ended) in members {
+                if !has_ended {
+                    // A member that ended in the meantime is no error.
+                    let _ = crate::jobs::stop(&api, id, &caller.user().name).await;
                 }
             }
         }
         "START" => {}
         other => {
-            return Err(Error::parameters(format!(
-                "value: {other:?} is none; expected START or STOP"
+            return Err(PaiError::parameters(format!(
+                "value: invalid value {other:?}: expected START or STOP"
             )));
         }
     }
@@ -281,51 +288,54 @@ pub(super) async fn execute(
 
 pub(super) async fn tag(
     State(api): State<Api>,
-    asker: Asker,
+    caller: PaiCaller,
     Path(name): Path<String>,
     body: Result<Json<Setting>, JsonRejection>,
-) -> Result<Json<Value>, Error> {
-    mark(&api, &asker, &name, body, true).await
+) -> Result<Json<Value>, PaiError> {
+    set_tag(&api, &caller, &name, body, true).await
 }
 
 pub(super) async fn untag(
     State(api): State<Api>,
-    asker: Asker,
+    caller: PaiCaller,
     Path(name): Path<String>,
     body: Result<Json<Setting>, JsonRejection>,
-) -> Result<Json<Value>, Error> {
-    mark(&api, &asker, &name, body, false).await
+) -> Result<Json<Value>, PaiError> {
+    set_tag(&api, &caller, &name, body, false).await
 }
 
-async fn mark(
+async fn set_tag(
     api: &Api,
-    asker: &Asker,
+    caller: &PaiCaller,
     name: &str,
     body: Result<Json<Setting>, JsonRejection>,
-    set: bool,
-) -> Result<Json<Value>, Error> {
-    let Json(Setting { value }) = body.map_err(|e| Error::parameters(e.body_text()))?;
+    is_set: bool,
+) -> Result<Json<Value>, PaiError> {
+    let Json(Setting { value }) = body.map_err(|e| PaiError::parameters(e.body_text()))?;
     if value.is_empty() || value.len() > 100 || value.contains(',') {
-        return Err(Error::parameters(
+        return Err(PaiError::parameters(
             "value: expected a tag of up to 100 bytes without commas",
         ));
     }
-    let members = own(api, asker, name)?;
+    let members = controlled_members(api, caller, name)?;
     let Some((first, _)) = members.first() else {
-        return Err(Error::no_job(name));
+        return Err(PaiError::no_job(name));
     };
     let key = format!("{TAG}{value}");
-    let ask = api
-        .handle
-        .label(*first, &key, set.then(String::new), &asker.user().name);
-    api.ask(ask).await?;
+    let call = api.handle.label(
+        *first,
+        &key,
+        is_set.then(String::new),
+        Actor::user(&caller.user().name),
+    );
+    api.call(call).await?;
     Ok(message(format!(
         "Tag {value} of job {name} is {}.",
-        if set { "added" } else { "removed" }
+        if is_set { "added" } else { "removed" }
     )))
 }
 
-/// Which events.
+/// Which events to list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct EventFilter {
@@ -335,28 +345,28 @@ pub(super) struct EventFilter {
 
 pub(super) async fn events(
     State(api): State<Api>,
-    asker: Asker,
+    caller: PaiCaller,
     Path(name): Path<String>,
-    wanted: Result<Query<EventFilter>, QueryRejection>,
-) -> Result<Json<Value>, Error> {
-    let Query(wanted) = wanted.map_err(|e| Error::parameters(e.body_text()))?;
-    const BAD: [&str; 6] = [
+    filter: Result<Query<EventFilter>, QueryRejection>,
+) -> Result<Json<Value>, PaiError> {
+    let Query(filter) = filter.map_err(|e| PaiError::parameters(e.body_text()))?;
+    const WARNINGS: [&str; 6] = [
         "failed",
-        "preempted",
+        "requeued",
         "stopping",
         "rejected",
         "time-limit",
         "dependency-failed",
     ];
-    let data: Vec<Value> = api.handle.read(|book| {
-        let job = PaiJob::find(book, asker.user(), &name).ok_or_else(|| Error::no_job(&name))?;
-        let numbers: BTreeSet<JobNo> = job.members.iter().map(|j| j.no).collect();
-        let own = book
-            .notices_after(0)
-            .filter(|n| n.job.is_some_and(|no| numbers.contains(&no)));
-        let event = |notice| {
-            let view = EventView::of(book, notice);
-            let kind = if BAD.contains(&view.kind.as_str()) {
+    let data: Vec<Value> = api.handle.read(|state| {
+        let job = PaiJob::find(state, caller.user(), &name).ok_or_else(|| PaiError::no_job(&name))?;
+        let ids: BTreeSet<JobId> = job.members.iter().map(|j| j.id).collect();
+        let own_events = state
+            .events_after(0)
+            .filter(|e| e.job.is_some_and(|id| ids.contains(&id)));
+        let render = |event| {
+            let view = EventView::new(state, event);
+            let kind = if WARNINGS.contains(&view.kind.as_str()) {
                 "Warning"
             } else {
                 "Normal"
@@ -375,9 +385,9 @@ pub(super) async fn events(
                 "sourceComponent": "dovetail",
             })
         };
-        let all = own.map(event);
-        Ok::<_, Error>(
-            all.filter(|e| wanted.kind.as_ref().is_none_or(|k| e["type"] == **k))
+        let all = own_events.map(render);
+        Ok::<_, PaiError>(
+            all.filter(|e| filter.kind.as_ref().is_none_or(|k| e["type"] == **k))
                 .collect(),
         )
     })?;

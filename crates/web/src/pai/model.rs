@@ -1,94 +1,95 @@
-//! Jobs as OpenPAI counts them: instances that start on their own are one job.
+//! Jobs as OpenPAI counts them: instances that start independently are one job.
 
-use dovetail_control::book::{Book, End, JobRecord, JobState};
+use dovetail_cluster::state::{ClusterState, End, JobRecord, JobState};
+use dovetail_jobfile::OPENPAI_LABEL;
 use dovetail_openpai::PriorityClass;
 
-use crate::openpai::LABEL;
-use crate::people::User;
+use crate::accounts::User;
 
-/// A job of OpenPAI: one of ours, or an array.
+/// A job of OpenPAI: one job, or all jobs of an array.
 pub(super) struct PaiJob<'a> {
-    /// Its members, the first first.
+    /// Jobs, in the order of the array.
     pub(super) members: Vec<&'a JobRecord>,
 }
 
-/// Whether the record is a further member of a job that another one stands for.
-fn is_follower(job: &JobRecord) -> bool {
+/// Whether the job is part of an array, but not its first job.
+fn is_later_member(job: &JobRecord) -> bool {
     let request = &job.request;
-    !request.gang && request.array.is_some_and(|part| part.array != job.no)
+    !request.gang && request.array.is_some_and(|part| part.array != job.id)
 }
 
 impl<'a> PaiJob<'a> {
-    fn of(book: &'a Book, first: &'a JobRecord) -> Self {
+    fn new(state: &'a ClusterState, first: &'a JobRecord) -> Self {
         let members = match first.request.array.filter(|_| !first.request.gang) {
             None => vec![first],
             Some(part) => {
-                let from = book.jobs_from(part.array);
-                let same = |job: &&JobRecord| job.request.array.is_some_and(|p| p.array == part.array);
-                from.take_while(same).collect()
+                let from = state.jobs_from(part.array);
+                let is_member = |job: &&JobRecord| job.request.array.is_some_and(|p| p.array == part.array);
+                from.take_while(is_member).collect()
             }
         };
         Self { members }
     }
 
-    /// All jobs that the user may know of, newest first.
-    pub(super) fn all(book: &'a Book, user: &User) -> Vec<Self> {
-        let jobs = book.jobs().rev().filter(|job| !is_follower(job));
-        let seen = jobs.filter(|job| user.may_see(book, job));
-        seen.map(|job| Self::of(book, job)).collect()
+    /// Returns all jobs that the user may see, newest first.
+    pub(super) fn all(state: &'a ClusterState, user: &User) -> Vec<Self> {
+        let jobs = state.jobs().rev().filter(|job| !is_later_member(job));
+        let visible = jobs.filter(|job| user.may_see(state, job));
+        visible.map(|job| Self::new(state, job)).collect()
     }
 
-    /// The job of this name, `user~name`, if the user may know of it.
-    pub(super) fn find(book: &'a Book, user: &User, full: &str) -> Option<Self> {
+    /// Returns the job named `user~name`, if the user may see it.
+    pub(super) fn find(state: &'a ClusterState, user: &User, full: &str) -> Option<Self> {
         let (owner, name) = full.split_once('~')?;
-        let same = |job: &&JobRecord| !is_follower(job) && job.user == owner && name_of(job) == name;
-        let found = book
+        let matches = |job: &&JobRecord| !is_later_member(job) && job.user == owner && name_of(job) == name;
+        let found = state
             .jobs()
             .rev()
-            .filter(|job| user.may_see(book, job))
-            .find(same)?;
-        Some(Self::of(book, found))
+            .filter(|job| user.may_see(state, job))
+            .find(matches)?;
+        Some(Self::new(state, found))
     }
 
-    /// Whether a user has sent a file of this name before.
-    pub(super) fn is_taken(book: &Book, owner: &str, name: &str) -> bool {
-        book.jobs()
-            .any(|job| job.user == owner && job.request.labels.get(LABEL).is_some_and(|n| n == name))
+    /// Whether a user has submitted a file with this name before.
+    pub(super) fn is_taken(state: &ClusterState, owner: &str, name: &str) -> bool {
+        state
+            .jobs()
+            .any(|job| job.user == owner && job.request.labels.get(OPENPAI_LABEL).is_some_and(|n| n == name))
     }
 
-    /// The record that stands for it.
+    /// Returns the first job.
     pub(super) fn first(&self) -> &'a JobRecord {
         self.members[0]
     }
 
-    /// Its name, without its user's.
+    /// Returns its name, without the user.
     pub(super) fn name(&self) -> String {
         name_of(self.first())
     }
 
-    /// Where it is, in OpenPAI's words.
+    /// Returns its state, as OpenPAI names it.
     pub(super) fn state(&self) -> &'static str {
         let words: Vec<&str> = self.members.iter().map(|job| state_of(job)).collect();
-        let any = |word: &str| words.contains(&word);
+        let has = |word: &str| words.contains(&word);
         if let [one] = words[..] {
             return one;
         }
         match () {
-            () if any("RUNNING") => "RUNNING",
-            () if any("STOPPING") => "STOPPING",
-            // Those that are over count as running until the last is.
-            () if any("WAITING") => match words.iter().all(|w| *w == "WAITING") {
+            () if has("RUNNING") => "RUNNING",
+            () if has("STOPPING") => "STOPPING",
+            // Members that have ended count as running until all have ended.
+            () if has("WAITING") => match words.iter().all(|w| *w == "WAITING") {
                 true => "WAITING",
                 false => "RUNNING",
             },
-            () if any("FAILED") && self.rule_says(false) => "FAILED",
-            () if any("STOPPED") && !self.rule_says(true) => "STOPPED",
+            () if has("FAILED") && self.meets_rule(false) => "FAILED",
+            () if has("STOPPED") && !self.meets_rule(true) => "STOPPED",
             () => "SUCCEEDED",
         }
     }
 
-    /// Whether the completion rules of a role were met, of failures or of successes.
-    fn rule_says(&self, success: bool) -> bool {
+    /// Whether the completion rule of a role is met, of successes or of failures.
+    fn meets_rule(&self, success: bool) -> bool {
         let roles = &self.first().request.roles;
         roles.iter().enumerate().any(|(i, role)| {
             let needed = match success {
@@ -105,7 +106,7 @@ impl<'a> PaiJob<'a> {
         })
     }
 
-    /// Its exit code, once it is over.
+    /// Returns its exit code, if it has ended.
     pub(super) fn exit_code(&self) -> Option<i32> {
         match self.state() {
             "SUCCEEDED" => Some(0),
@@ -118,13 +119,13 @@ impl<'a> PaiJob<'a> {
         }
     }
 
-    /// Launches after the first.
+    /// Returns the number of attempts after the first.
     pub(super) fn retries(&self) -> u64 {
-        let of = |job: &&JobRecord| (job.attempts.len() as u64).saturating_sub(1);
-        self.members.iter().map(of).sum()
+        let of_job = |job: &&JobRecord| (job.attempts.len() as u64).saturating_sub(1);
+        self.members.iter().map(of_job).sum()
     }
 
-    /// GPUs it asks for.
+    /// Returns the number of GPUs it requests.
     pub(super) fn gpus(&self) -> u64 {
         let roles = &self.first().request.roles;
         match roles.is_empty() {
@@ -136,7 +137,7 @@ impl<'a> PaiJob<'a> {
         }
     }
 
-    /// Its instances.
+    /// Returns the number of its instances.
     pub(super) fn tasks(&self) -> u64 {
         let roles = &self.first().request.roles;
         match roles.is_empty() {
@@ -145,43 +146,43 @@ impl<'a> PaiJob<'a> {
         }
     }
 
-    /// The name of its priority class, if it has one.
+    /// Returns the name of its priority class, if it has one.
     pub(super) fn class(&self) -> Option<&'static str> {
         let priority = self.first().request.priority;
         let class = PriorityClass::ALL.into_iter().find(|c| c.priority() == priority);
         class.map(PriorityClass::name)
     }
 
-    /// What its owner has marked it with.
+    /// Returns its tags.
     pub(super) fn tags(&self) -> Vec<&'a str> {
         let labels = self.first().request.labels.keys();
         labels.filter_map(|key| key.strip_prefix(TAG)).collect()
     }
 }
 
-/// Tags are labels whose keys begin so.
+/// The prefix of labels that are tags.
 pub(super) const TAG: &str = "tag:";
 
 fn name_of(job: &JobRecord) -> String {
-    match job.request.labels.get(LABEL) {
+    match job.request.labels.get(OPENPAI_LABEL) {
         Some(name) => name.clone(),
         None => {
-            let fine = |c: char| {
+            let replace = |c: char| {
                 if c.is_ascii_alphanumeric() || "_-".contains(c) {
                     c
                 } else {
                     '_'
                 }
             };
-            let name: String = job.request.name.chars().map(fine).collect();
-            format!("{name}_{}", job.no)
+            let name: String = job.request.name.chars().map(replace).collect();
+            format!("{name}_{}", job.id)
         }
     }
 }
 
-/// Where one of ours is, in OpenPAI's words.
+/// Returns the state of a job, as OpenPAI names it.
 pub(super) fn state_of(job: &JobRecord) -> &'static str {
-    use dovetail_control::book::Cause;
+    use dovetail_cluster::state::Cause;
     match &job.state {
         JobState::Held(_) | JobState::Queued | JobState::Starting => "WAITING",
         JobState::Running => "RUNNING",
@@ -193,7 +194,7 @@ pub(super) fn state_of(job: &JobRecord) -> &'static str {
     }
 }
 
-/// The code of OpenPAI for how one of ours ended.
+/// Returns the exit code of OpenPAI for a job that has ended.
 pub(super) fn exit_code(job: &JobRecord) -> Option<i32> {
     let JobState::Ended(end) = &job.state else {
         return None;
@@ -203,9 +204,9 @@ pub(super) fn exit_code(job: &JobRecord) -> Option<i32> {
         End::Cancelled(_) => -210,
         End::TimeLimit => -1004,
         End::Rejected(_) | End::DependencyFailed(_) => -200,
-        End::Failed { why, .. } if why.starts_with("out of memory") => -1200,
-        End::Failed { why, .. } if why.contains("is taken by another program") => 253,
-        End::Failed { why, .. } if why.contains("asks for the image") => 254,
+        End::Failed { reason, .. } if reason.starts_with("out of memory") => -1200,
+        End::Failed { reason, .. } if reason.contains("by another program") => 253,
+        End::Failed { reason, .. } if reason.contains("neither podman nor docker") => 254,
         End::Failed {
             exit_code, signal: 0, ..
         } => *exit_code,

@@ -1,14 +1,14 @@
-//! Jobs in the shapes that clients of OpenPAI read.
+//! Jobs as JSON, in the format of OpenPAI.
 
-use dovetail_control::book::{Attempt, AttemptEnd, Book, JobRecord};
+use dovetail_cluster::state::{Attempt, AttemptEnd, ClusterState, JobRecord};
 use dovetail_model::Time;
 use dovetail_openpai::exit;
 use serde_json::{Map, Value, json};
 
 use super::model::{PaiJob, exit_code, state_of};
-use crate::roles::{InstanceView, roles_at};
+use crate::views::{InstanceView, RoleView, role_views_at};
 
-/// Milliseconds since 1970.
+/// Returns a time in milliseconds since 1970.
 pub(super) fn ms(time: Option<Time>) -> Value {
     time.map_or(Value::Null, |t| json!(t.0 / 1000))
 }
@@ -20,19 +20,22 @@ fn first_start(jobs: &[&JobRecord]) -> Option<Time> {
         .min()
 }
 
-fn over_at(job: &PaiJob<'_>) -> Option<Time> {
-    let all = job.members.iter().all(|j| j.state.is_over());
-    all.then(|| job.members.iter().map(|j| j.since).max()).flatten()
+/// Returns when the last member ended, if all have.
+fn ended_at(job: &PaiJob<'_>) -> Option<Time> {
+    let have_all_ended = job.members.iter().all(|j| j.state.has_ended());
+    have_all_ended
+        .then(|| job.members.iter().map(|j| j.since).max())
+        .flatten()
 }
 
-/// A number that stands for the job in logs of OpenPAI.
+/// Returns the id of a job in logs of OpenPAI.
 fn debug_id(owner: &str, name: &str) -> String {
-    let words = format!("{owner}~{name}");
-    let digest = ring::digest::digest(&ring::digest::SHA256, words.as_bytes());
+    let full_name = format!("{owner}~{name}");
+    let digest = ring::digest::digest(&ring::digest::SHA256, full_name.as_bytes());
     digest.as_ref()[..16].iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// A job in a list.
+/// Returns the entry of a job in the list of jobs.
 pub(super) fn summary(job: &PaiJob<'_>) -> Value {
     let first = job.first();
     let failures = job.members.iter().fold((0, 0), |(user, platform), j| {
@@ -41,13 +44,13 @@ pub(super) fn summary(job: &PaiJob<'_>) -> Value {
             platform + j.failures.platform + j.failures.node,
         )
     });
-    let stopped = job.members.iter().any(|j| state_of(j).starts_with("STOPP"));
+    let is_stopped = job.members.iter().any(|j| state_of(j).starts_with("STOPP"));
     json!({
         "name": job.name(),
         "username": first.user,
         "state": job.state(),
         "subState": sub_state(first),
-        "executionType": if stopped { "STOP" } else { "START" },
+        "executionType": if is_stopped { "STOP" } else { "START" },
         "tags": job.tags(),
         "retries": job.retries(),
         "retryDetails": { "user": failures.0, "platform": failures.1, "resource": 0 },
@@ -55,7 +58,7 @@ pub(super) fn summary(job: &PaiJob<'_>) -> Value {
         "submissionTime": ms(Some(first.submitted)),
         "createdTime": ms(Some(first.submitted)),
         "launchedTime": ms(first_start(&job.members)),
-        "completedTime": ms(over_at(job)),
+        "completedTime": ms(ended_at(job)),
         "appExitCode": job.exit_code(),
         "virtualCluster": first.request.tenant,
         "totalGpuNumber": job.gpus(),
@@ -66,10 +69,10 @@ pub(super) fn summary(job: &PaiJob<'_>) -> Value {
     })
 }
 
-/// The controller's word for where a job is.
+/// Returns the state of a job, as the framework controller of OpenPAI names it.
 fn sub_state(job: &JobRecord) -> &'static str {
     match state_of(job) {
-        "WAITING" if job.state.is_up() => "AttemptPreparing",
+        "WAITING" if job.state.holds_gpus() => "AttemptPreparing",
         "WAITING" => "AttemptCreationPending",
         "RUNNING" => "AttemptRunning",
         "STOPPING" => "AttemptDeletionPending",
@@ -77,7 +80,7 @@ fn sub_state(job: &JobRecord) -> &'static str {
     }
 }
 
-/// All that is known of a code.
+/// Returns the description of an exit code.
 fn exit_spec(code: Option<i32>) -> Value {
     let Some(code) = code else { return Value::Null };
     let exit = exit(code);
@@ -86,7 +89,7 @@ fn exit_spec(code: Option<i32>) -> Value {
         "phrase": exit.phrase,
         "issuer": "DOVETAIL",
         "causer": "",
-        "type": exit.blame.name(),
+        "type": exit.kind.name(),
         "stage": "RUNNING",
         "behavior": exit.reaction.behavior(),
         "reaction": exit.reaction.name(),
@@ -96,10 +99,10 @@ fn exit_spec(code: Option<i32>) -> Value {
     })
 }
 
-/// All of a job, at its last launch or at this one.
-pub(super) fn detail(book: &Book, job: &PaiJob<'_>, launch: Option<usize>) -> Value {
+/// Returns the details of a job, in its last attempt or in the given one.
+pub(super) fn detail(state: &ClusterState, job: &PaiJob<'_>, attempt_id: Option<usize>) -> Value {
     let first = job.first();
-    let attempt = match launch {
+    let attempt = match attempt_id {
         Some(index) => first.attempts.get(index),
         None => first.attempt(),
     };
@@ -111,33 +114,33 @@ pub(super) fn detail(book: &Book, job: &PaiJob<'_>, launch: Option<usize>) -> Va
         status.remove(key);
     }
     let code = job.exit_code();
-    let ended = job.members.iter().find(|j| exit_code(j).is_some_and(|c| c != 0));
-    let why = match ended.map(|j| &j.state) {
-        Some(dovetail_control::book::JobState::Ended(end)) => end.sentence(),
+    let failed = job.members.iter().find(|j| exit_code(j).is_some_and(|c| c != 0));
+    let reason = match failed.map(|j| &j.state) {
+        Some(dovetail_cluster::state::JobState::Ended(end)) => end.sentence(),
         _ => String::new(),
     };
     let trigger = attempt.and_then(|a| match &a.verdict {
-        Some(dovetail_control::book::Verdict::Failed(role, end)) => Some((role.clone(), Some(end.index))),
-        Some(dovetail_control::book::Verdict::Succeeded(role)) => Some((role.clone(), None)),
+        Some(dovetail_cluster::state::Verdict::Failed(role, end)) => Some((role.clone(), Some(end.index))),
+        Some(dovetail_cluster::state::Verdict::Succeeded(role)) => Some((role.clone(), None)),
         None => None,
     });
-    let words = attempt.and_then(last_words).unwrap_or_default();
+    let output = attempt.and_then(last_output).unwrap_or_default();
     let more = json!({
-        "attemptId": launch.unwrap_or_else(|| first.attempts.len().saturating_sub(1)),
+        "attemptId": attempt_id.unwrap_or_else(|| first.attempts.len().saturating_sub(1)),
         "attemptState": attempt.map(attempt_state),
         "appId": format!("{}~{}", first.user, job.name()),
         "appProgress": if code == Some(0) { 1 } else { 0 },
-        "appTrackingUrl": format!("/jobs/{}", first.no),
+        "appTrackingUrl": format!("/jobs/{}", first.id),
         "appCreatedTime": ms(attempt.map(|a| a.since)),
         "appLaunchedTime": ms(attempt.and_then(|a| a.running_since)),
         "appCompletedTime": ms(attempt.and_then(|a| a.until)),
         "appExitSpec": exit_spec(code),
-        "appExitDiagnostics": why,
-        "appExitMessages": { "container": words, "runtime": Value::Null, "launcher": why },
-        "appExitTriggerMessage": trigger.as_ref().map(|(role, _)| format!("the completion rule of {role} is met")),
+        "appExitDiagnostics": reason,
+        "appExitMessages": { "container": output, "runtime": Value::Null, "launcher": reason },
+        "appExitTriggerMessage": trigger.as_ref().map(|(role, _)| format!("completion rule of role {role} met")),
         "appExitTriggerTaskRoleName": trigger.as_ref().map(|(role, _)| role),
         "appExitTriggerTaskIndex": trigger.as_ref().and_then(|(_, index)| *index),
-        "appExitType": code.map(|c| exit(c).blame.name()),
+        "appExitType": code.map(|c| exit(c).kind.name()),
     });
     status.extend(more.as_object().cloned().unwrap_or_default());
     json!({
@@ -147,13 +150,13 @@ pub(super) fn detail(book: &Book, job: &PaiJob<'_>, launch: Option<usize>) -> Va
         "jobPriority": job.class(),
         "debugId": debug_id(&first.user, &job.name()),
         "jobStatus": status,
-        "taskRoles": task_roles(book, job, launch),
+        "taskRoles": task_roles(state, job, attempt_id),
     })
 }
 
-fn last_words(attempt: &Attempt) -> Option<String> {
+fn last_output(attempt: &Attempt) -> Option<String> {
     attempt.tasks.iter().find_map(|task| match task {
-        dovetail_control::book::TaskState::Ended(end) if end.exit_code != 0 || end.signal != 0 => {
+        dovetail_cluster::state::TaskState::Ended(end) if end.exit_code != 0 || end.signal != 0 => {
             Some(end.last_words.clone())
         }
         _ => None,
@@ -170,18 +173,18 @@ fn attempt_state(attempt: &Attempt) -> &'static str {
     }
 }
 
-fn task_roles(book: &Book, job: &PaiJob<'_>, launch: Option<usize>) -> Value {
+fn task_roles(state: &ClusterState, job: &PaiJob<'_>, attempt_id: Option<usize>) -> Value {
     let mut roles: Map<String, Value> = Map::new();
     for member in &job.members {
-        let attempt = match launch {
+        let attempt = match attempt_id {
             Some(index) => member.attempts.get(index),
             None => member.attempt(),
         };
-        let mut shown = roles_at(book, member, attempt);
-        if shown.is_empty() {
-            shown.push(alone(book, member, attempt));
+        let mut views = role_views_at(state, member, attempt);
+        if views.is_empty() {
+            views.push(single_role(state, member, attempt));
         }
-        for role in shown {
+        for role in views {
             let entry = roles
                 .entry(role.name.clone())
                 .or_insert_with(|| json!({ "taskRoleStatus": { "name": role.name }, "taskStatuses": [] }));
@@ -189,7 +192,7 @@ fn task_roles(book: &Book, job: &PaiJob<'_>, launch: Option<usize>) -> Value {
                 tasks.extend(
                     role.instances
                         .iter()
-                        .map(|i| task(book, member, attempt, &role.name, i)),
+                        .map(|i| task(state, member, attempt, &role.name, i)),
                 );
             }
         }
@@ -197,65 +200,65 @@ fn task_roles(book: &Book, job: &PaiJob<'_>, launch: Option<usize>) -> Value {
     Value::Object(roles)
 }
 
-/// A job without roles, as one role with one instance.
-fn alone(book: &Book, job: &JobRecord, attempt: Option<&Attempt>) -> crate::roles::RoleView {
+/// Returns a job without roles as one role with one instance.
+fn single_role(state: &ClusterState, job: &JobRecord, attempt: Option<&Attempt>) -> RoleView {
     let share = attempt.and_then(|a| a.allocation.shares.first());
-    let state = match state_of(job) {
+    let instance_state = match state_of(job) {
         "SUCCEEDED" => "succeeded",
         "FAILED" => "failed",
         "STOPPED" => "stopped",
         "WAITING" => "waiting",
         _ => "running",
     };
-    crate::roles::RoleView {
+    RoleView {
         name: "worker".to_owned(),
         instances: vec![InstanceView {
             index: 0,
             node: share
-                .and_then(|s| book.node(s.node))
+                .and_then(|s| state.node(s.node))
                 .map(|n| n.spec.name.clone())
                 .unwrap_or_default(),
             gpus: share.map(|s| s.gpus.iter().collect()).unwrap_or_default(),
-            state: state.to_owned(),
+            state: instance_state.to_owned(),
             exit_code: exit_code(job),
         }],
     }
 }
 
 fn task(
-    book: &Book,
+    state: &ClusterState,
     job: &JobRecord,
     attempt: Option<&Attempt>,
     role: &str,
     instance: &InstanceView,
 ) -> Value {
-    let state = match instance.state.as_str() {
+    let task_state = match instance.state.as_str() {
         "succeeded" => "SUCCEEDED",
         "failed" => "FAILED",
         "stopped" => "STOPPED",
         "running" => "RUNNING",
         _ => "WAITING",
     };
-    // One that was stopped with its attempt did not end by itself.
-    let code = match state {
+    // An instance that was stopped with its attempt has no exit code of its own.
+    let code = match task_state {
         "STOPPED" => Some(-220),
         _ => instance.exit_code,
     };
-    let node = book
+    let node = state
         .nodes()
         .find(|(_, n)| n.spec.name == instance.node)
         .map(|(_, n)| n);
-    let launch = attempt.map_or(0, |a| a.launch);
+    let attempt_id = attempt.map_or(0, |a| a.id);
     json!({
         "taskIndex": instance.index,
-        "taskUid": format!("{}-{role}-{}", job.no, instance.index),
-        "taskState": state,
-        "containerId": attempt.map(|_| format!("{}-{launch}-{role}-{}", job.no, instance.index)),
+        "taskUid": format!("{}-{role}-{}", job.id, instance.index),
+        "taskState": task_state,
+        "containerId": attempt.map(|_| format!("{}-{attempt_id}-{role}-{}", job.id, instance.index)),
         "containerIp": node.map(|n| n.address.clone()),
         "containerNodeName": (!instance.node.is_empty()).then_some(&instance.node),
         "containerPorts": {},
         "containerGpus": instance.gpus,
-        "containerLog": format!("/api/v1/jobs/{}/logs?launch={launch}&node={}", job.no, instance.node),
+        "containerLog": format!("/api/v1/jobs/{}/logs?attempt={attempt_id}&node={}", job.id, instance.node),
         "containerExitCode": code,
         "containerExitSpec": exit_spec(code),
         "containerExitDiagnostics": Value::Null,
@@ -265,7 +268,7 @@ fn task(
         "launchedTime": ms(attempt.and_then(|a| a.running_since)),
         "completedTime": ms(attempt.and_then(|a| a.until)),
         "attemptId": job.attempts.len().saturating_sub(1),
-        "attemptState": state,
+        "attemptState": task_state,
         "hived": { "affinityGroupName": Value::Null, "lazyPreempted": Value::Null, "lazyPreemptionStatus": Value::Null },
     })
 }

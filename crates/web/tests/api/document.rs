@@ -1,4 +1,4 @@
-//! The document that describes the API is the one that is committed, and every path in it asks who is there.
+//! The committed OpenAPI document is up to date, and all routes in it require authentication.
 
 use std::path::Path;
 
@@ -7,23 +7,23 @@ use serde_json::Value;
 use crate::server::Server;
 
 #[test]
-fn the_committed_document_is_the_one_that_is_served() {
+fn the_committed_document_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
-    let now = serde_json::to_string_pretty(&dovetail_web::openapi()).unwrap() + "\n";
+    let current = serde_json::to_string_pretty(&dovetail_web::openapi()).unwrap() + "\n";
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, &now).unwrap();
+        std::fs::write(&path, &current).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        committed == now,
-        "docs/openapi.json is out of date; UPDATE_DOCS=1 cargo test -p dovetail-web --test api writes it anew"
+        committed == current,
+        "docs/openapi.json is out of date; update it with UPDATE_DOCS=1 cargo test -p dovetail-web --test api"
     );
     let server = Server::start(0);
     let served = server.raw("GET", "/api/v1/openapi.json", &[], b"").json();
     assert_eq!(served, dovetail_web::openapi());
 }
 
-/// Every path and method, with something for the parameters.
+/// Returns every path and method, with values for the parameters.
 pub(crate) fn operations() -> Vec<(String, String, Value)> {
     let document = dovetail_web::openapi();
     let mut all = Vec::new();
@@ -40,10 +40,10 @@ pub(crate) fn operations() -> Vec<(String, String, Value)> {
 }
 
 #[test]
-fn nobody_is_told_anything_without_saying_who_asks() {
+fn requests_without_authentication_are_refused() {
     let server = Server::start(1);
     server.submit(&server.admin, serde_json::json!({"name": "secret-name"}));
-    let mut asked = 0;
+    let mut checked = 0;
     for (method, path, operation) in operations() {
         if operation["security"] == serde_json::json!([]) {
             continue;
@@ -58,13 +58,13 @@ fn nobody_is_told_anything_without_saying_who_asks() {
             assert_eq!(answer.code(), "unauthenticated");
             assert!(!answer.text.contains("secret-name"));
         }
-        asked += 1;
+        checked += 1;
     }
-    assert!(asked > 30, "{asked}");
+    assert!(checked > 30, "{checked}");
 }
 
 #[test]
-fn schemas_that_are_named_are_there() {
+fn all_referenced_schemas_exist() {
     let document = dovetail_web::openapi();
     let text = document.to_string();
     let schemas = document["components"]["schemas"].as_object().unwrap();

@@ -1,12 +1,12 @@
-//! The API over a real socket: who may do what, and what is said to those who ask for what cannot be.
+//! Tests of the API over a real socket: authorization, validation and behaviour.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod accounts;
 mod document;
 mod matrix;
 mod notify;
 mod oidc;
-mod people;
 mod provider;
 mod requests;
 mod server;

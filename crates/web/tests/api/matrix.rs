@@ -1,89 +1,89 @@
-//! Every path of the API, asked by everybody: nobody, a stranger, a viewer, a member, an operator and an administrator of the
-//! virtual cluster, the owner of a job, and an administrator of all. A path that is not in the table fails the test.
+//! Authorization of every route, for each kind of caller: unauthenticated, without a role, viewer, member, operator and
+//! administrator of the virtual cluster, owner of a job, and administrator. A route that is missing in the table fails the test.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use dovetail_web::{ApiConfig, Notifier, NotifyConfig, Pace, Role};
+use dovetail_web::{ApiConfig, Notifier, NotifyConfig, NotifyTiming, Role};
 use serde_json::{Value, json};
 
 use crate::server::{Answer, Server};
 
-/// Who may.
+/// Callers that may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum May {
-    /// Everybody, also without saying who asks.
-    All,
-    /// Whoever is known.
-    Known,
-    /// Whoever may run jobs in the virtual cluster.
+enum Allowed {
+    /// All callers, without authentication.
+    Public,
+    /// All users.
+    Users,
+    /// Users who may run jobs in the virtual cluster.
     Members,
-    /// Whoever may see the job.
+    /// Users who may see the job.
     SeeJob,
-    /// Its owner, operators of its virtual cluster, and administrators.
-    TouchJob,
+    /// Owner of the job, operators of its virtual cluster, and administrators.
+    ControlJob,
     /// Administrators of the virtual cluster.
-    Clusters,
-    /// Administrators of all.
+    VcAdmins,
+    /// Administrators of the cluster.
     Admins,
 }
 
-/// Each path: who may, and what is sent.
-fn table() -> Vec<(&'static str, &'static str, May, Value)> {
-    use May::{Admins, All, Clusters, Known, Members, SeeJob, TouchJob};
+/// Returns each route, with its callers and a body.
+fn table() -> Vec<(&'static str, &'static str, Allowed, Value)> {
+    use Allowed::{Admins, ControlJob, Members, Public, SeeJob, Users, VcAdmins};
     let no = Value::Null;
     vec![
-        ("GET", "/info", All, no.clone()),
-        ("GET", "/openapi.json", All, no.clone()),
-        ("POST", "/session", All, json!({})),
-        ("DELETE", "/session", Known, no.clone()),
-        ("GET", "/session/options", All, no.clone()),
-        ("GET", "/session/oidc", All, no.clone()),
-        ("GET", "/session/oidc/callback", All, no.clone()),
-        ("GET", "/me", Known, no.clone()),
-        ("PUT", "/me/password", Known, json!({"new": "short"})),
-        ("GET", "/me/notify", Known, no.clone()),
-        ("PUT", "/me/notify", Known, json!({})),
-        ("POST", "/me/notify/test", Known, json!({})),
-        ("GET", "/me/tokens", Known, no.clone()),
-        ("POST", "/me/tokens", Known, json!({})),
-        ("DELETE", "/me/tokens/{id}", Known, no.clone()),
-        ("GET", "/jobs", Known, no.clone()),
+        ("GET", "/info", Public, no.clone()),
+        ("GET", "/openapi.json", Public, no.clone()),
+        ("POST", "/session", Public, json!({})),
+        ("DELETE", "/session", Users, no.clone()),
+        ("GET", "/session/options", Public, no.clone()),
+        ("GET", "/session/oidc", Public, no.clone()),
+        ("GET", "/session/oidc/callback", Public, no.clone()),
+        ("GET", "/me", Users, no.clone()),
+        ("PUT", "/me/password", Users, json!({"new": "short"})),
+        ("GET", "/me/notify", Users, no.clone()),
+        ("PUT", "/me/notify", Users, json!({})),
+        ("POST", "/me/notify/test", Users, json!({})),
+        ("GET", "/me/tokens", Users, no.clone()),
+        ("POST", "/me/tokens", Users, json!({})),
+        ("DELETE", "/me/tokens/{id}", Users, no.clone()),
+        ("GET", "/jobs", Users, no.clone()),
         (
             "POST",
             "/jobs",
             Members,
             json!({"job": {"command": ["true"], "tenant": "lab"}, "dry_run": true}),
         ),
-        ("POST", "/jobs/check", Known, json!("command: x")),
+        ("POST", "/jobs/check", Users, json!("command: x")),
         (
             "POST",
             "/jobs/actions",
-            Known,
+            Users,
             json!({"action": "hold", "ids": [2]}),
         ),
         ("GET", "/jobs/{id}", SeeJob, no.clone()),
         ("GET", "/jobs/{id}/explain", SeeJob, no.clone()),
         ("GET", "/jobs/{id}/gpus", SeeJob, no.clone()),
         ("GET", "/jobs/{id}/progress", SeeJob, no.clone()),
-        ("GET", "/jobs/{id}/logs", TouchJob, no.clone()),
-        ("GET", "/jobs/{id}/logs/search", TouchJob, no.clone()),
-        ("POST", "/jobs/{id}/priority", TouchJob, json!({"priority": 1})),
-        ("POST", "/jobs/{id}/{action}", TouchJob, no.clone()),
-        ("GET", "/templates", Known, no.clone()),
-        ("POST", "/templates/{name}/render", Known, json!({})),
-        ("GET", "/queue", Known, no.clone()),
-        ("GET", "/usage", Known, no.clone()),
-        ("GET", "/events", Known, no.clone()),
-        ("GET", "/cluster", Known, no.clone()),
-        ("GET", "/policies", Known, no.clone()),
-        ("GET", "/nodes", Known, no.clone()),
+        ("GET", "/jobs/{id}/logs", ControlJob, no.clone()),
+        ("GET", "/jobs/{id}/logs/search", ControlJob, no.clone()),
+        ("POST", "/jobs/{id}/priority", ControlJob, json!({"priority": 1})),
+        ("POST", "/jobs/{id}/{action}", ControlJob, no.clone()),
+        ("GET", "/templates", Users, no.clone()),
+        ("POST", "/templates/{name}/render", Users, json!({})),
+        ("GET", "/queue", Users, no.clone()),
+        ("GET", "/usage", Users, no.clone()),
+        ("GET", "/events", Users, no.clone()),
+        ("GET", "/cluster", Users, no.clone()),
+        ("GET", "/policies", Users, no.clone()),
+        ("GET", "/nodes", Users, no.clone()),
         ("POST", "/nodes/{name}/{action}", Admins, json!({})),
-        ("GET", "/vcs", Known, no.clone()),
+        ("GET", "/vcs", Users, no.clone()),
         ("PUT", "/vcs", Admins, json!({"mode": "open"})),
-        ("PUT", "/vcs/{name}", Clusters, json!({"user_cap_gpus": 1})),
+        ("PUT", "/vcs/{name}", VcAdmins, json!({"user_cap_gpus": 1})),
         ("DELETE", "/vcs/{name}", Admins, no.clone()),
         ("POST", "/operate", Admins, json!({"operate": "resume"})),
         ("GET", "/users", Admins, no.clone()),
@@ -94,15 +94,15 @@ fn table() -> Vec<(&'static str, &'static str, May, Value)> {
     ]
 }
 
-struct World {
+struct Fixture {
     server: Server,
-    /// Who, with which token, and which role in the virtual cluster.
-    people: Vec<(&'static str, String, Option<Role>)>,
+    /// Kind of caller, token, and role in the virtual cluster.
+    callers: Vec<(&'static str, String, Option<Role>)>,
 }
 
-/// Job 1 is the owner's, job 2 is the owner's and private; both are in a virtual cluster that is closed to strangers.
-fn world() -> World {
-    let notifier = Notifier::open(&NotifyConfig::default(), Pace::default()).unwrap();
+/// Creates job 1, and the private job 2, of one owner in a virtual cluster that only users with a role can see.
+fn fixture() -> Fixture {
+    let notifier = Notifier::open(&NotifyConfig::default(), NotifyTiming::default()).unwrap();
     let api = ApiConfig {
         notifier: Some(notifier),
         ..ApiConfig::default()
@@ -110,21 +110,21 @@ fn world() -> World {
     let server = Server::start_with(1, api);
     let closed = json!({"mode": "open", "vcs": {"default": {}, "lab": {"everyone": "none"}}});
     assert_eq!(server.call(&server.admin, "PUT", "/vcs", &closed).status, 200);
-    let mut people = vec![
-        ("nobody", String::new(), None),
+    let mut callers = vec![
+        ("unauthenticated", String::new(), None),
         ("stranger", server.user("eve", &[]), None),
     ];
-    for (who, name, role) in [
+    for (caller, name, role) in [
         ("viewer", "vic", Role::Viewer),
         ("member", "mia", Role::Member),
         ("operator", "oli", Role::Operator),
         ("administrator", "ada", Role::Administrator),
         ("owner", "ann", Role::Member),
     ] {
-        people.push((who, server.user(name, &[("lab", role)]), Some(role)));
+        callers.push((caller, server.user(name, &[("lab", role)]), Some(role)));
     }
-    people.push(("root", server.admin.clone(), Some(Role::Administrator)));
-    let owner = &people[6].1;
+    callers.push(("root", server.admin.clone(), Some(Role::Administrator)));
+    let owner = &callers[6].1;
     for private in [false, true] {
         let job = json!({
             "name": if private { "secret-name" } else { "seen" }, "tenant": "lab", "private": private,
@@ -132,11 +132,11 @@ fn world() -> World {
         });
         server.submit(owner, job);
     }
-    World { server, people }
+    Fixture { server, callers }
 }
 
-fn filled(path: &str, job: u64) -> String {
-    // Changes of virtual clusters are only tried, or the next who asks would find others.
+fn path_for(path: &str, job: u64) -> String {
+    // Changes of virtual clusters are dry runs, so that later requests find the same ones.
     if path == "/vcs" {
         return "/vcs?dry_run=true".to_owned();
     }
@@ -159,10 +159,10 @@ fn filled(path: &str, job: u64) -> String {
     .replace("/templates/{name}", "/templates/python")
     .replace("/nodes/{name}", "/nodes/node-0")
     .replace("/vcs/{name}", "/vcs/lab?dry_run=true")
-    .replace("{name}", "nobody-of-that-name")
+    .replace("{name}", "unknown-name")
 }
 
-fn ask(server: &Server, token: &str, method: &str, path: &str, body: &Value) -> Answer {
+fn request(server: &Server, token: &str, method: &str, path: &str, body: &Value) -> Answer {
     let mut head = vec!["Content-Type: application/json".to_owned()];
     if let Value::String(_) = body {
         head = vec!["Content-Type: text/yaml".to_owned()];
@@ -178,109 +178,111 @@ fn ask(server: &Server, token: &str, method: &str, path: &str, body: &Value) -> 
     server.raw(method, &format!("/api/v1{path}"), &head, &bytes)
 }
 
-/// What somebody gets: 401, 403, 404, or 0 for being let through.
-fn expected(may: May, who: &str, role: Option<Role>) -> u16 {
-    let is_root = who == "root";
+/// Returns the expected status: 401, 403, 404, or 0 for a request that is allowed.
+fn expected(may: Allowed, caller: &str, role: Option<Role>) -> u16 {
+    let is_root = caller == "root";
     match may {
-        May::All => 0,
-        _ if who == "nobody" => 401,
-        May::Known => 0,
-        May::Members if role >= Some(Role::Member) => 0,
-        May::SeeJob if role.is_some() => 0,
-        May::TouchJob if who == "owner" || role >= Some(Role::Operator) => 0,
-        May::Clusters if role >= Some(Role::Administrator) => 0,
-        May::Admins if is_root => 0,
-        May::SeeJob | May::TouchJob if role.is_none() => 404,
-        May::Members | May::SeeJob | May::TouchJob | May::Clusters | May::Admins => 403,
+        Allowed::Public => 0,
+        _ if caller == "unauthenticated" => 401,
+        Allowed::Users => 0,
+        Allowed::Members if role >= Some(Role::Member) => 0,
+        Allowed::SeeJob if role.is_some() => 0,
+        Allowed::ControlJob if caller == "owner" || role >= Some(Role::Operator) => 0,
+        Allowed::VcAdmins if role >= Some(Role::Administrator) => 0,
+        Allowed::Admins if is_root => 0,
+        Allowed::SeeJob | Allowed::ControlJob if role.is_none() => 404,
+        Allowed::Members | Allowed::SeeJob | Allowed::ControlJob | Allowed::VcAdmins | Allowed::Admins => 403,
     }
 }
 
 #[test]
-fn every_path_is_in_the_table() {
+fn every_route_is_in_the_table() {
     let document = dovetail_web::openapi();
-    let mut there = BTreeSet::new();
+    let mut routes = BTreeSet::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
-            there.insert((method.to_uppercase(), path.clone()));
+            routes.insert((method.to_uppercase(), path.clone()));
         }
     }
     let listed: BTreeSet<_> = table()
         .iter()
         .map(|(m, p, _, _)| ((*m).to_owned(), (*p).to_owned()))
         .collect();
-    assert_eq!(
-        there, listed,
-        "a path without an entry says nothing of who may ask for it"
-    );
+    assert_eq!(routes, listed, "every route must have an entry with its callers");
     for (method, path, may, _) in table() {
-        let open = document["paths"][path][method.to_lowercase()]["security"] == json!([]);
-        assert_eq!(open, may == May::All, "{method} {path}");
+        let is_public = document["paths"][path][method.to_lowercase()]["security"] == json!([]);
+        assert_eq!(is_public, may == Allowed::Public, "{method} {path}");
     }
 }
 
 #[test]
-fn everybody_gets_what_its_role_allows_and_no_more() {
-    let World { server, people } = world();
+fn callers_are_limited_to_their_role() {
+    let Fixture { server, callers } = fixture();
     for (method, path, may, body) in table() {
-        for (who, token, role) in &people {
-            // Signing out would end what the others ask with.
-            if path == "/session" && *who != "nobody" {
+        for (caller, token, role) in &callers {
+            // Signing out would end the sessions of later requests.
+            if path == "/session" && *caller != "unauthenticated" {
                 continue;
             }
-            let said = ask(&server, token, method, &filled(path, 1), &body);
-            let is = format!("{who} {method} {path}: {said:?}");
+            let answer = request(&server, token, method, &path_for(path, 1), &body);
+            let context = format!("{caller} {method} {path}: {answer:?}");
             assert!(
-                said.status > 0 && said.status < 500 || path.contains("logs/search"),
-                "{is}"
+                answer.status > 0 && answer.status < 500 || path.contains("logs/search"),
+                "{context}"
             );
-            match expected(may, who, *role) {
+            match expected(may, caller, *role) {
                 0 => {
-                    let wrong_words = path == "/session";
-                    assert!(![401, 403].contains(&said.status) || wrong_words, "{is}");
-                    let about_a_job = matches!(may, May::SeeJob | May::TouchJob);
-                    assert!(!about_a_job || said.status != 404, "{is}");
+                    let is_wrong_password = path == "/session";
+                    assert!(
+                        ![401, 403].contains(&answer.status) || is_wrong_password,
+                        "{context}"
+                    );
+                    let is_about_job = matches!(may, Allowed::SeeJob | Allowed::ControlJob);
+                    assert!(!is_about_job || answer.status != 404, "{context}");
                 }
                 status => {
-                    assert_eq!(said.status, status, "{is}");
-                    assert!(said.head.contains("application/problem+json"), "{is}");
-                    assert!(!said.text.contains("seen"), "{is}");
+                    assert_eq!(answer.status, status, "{context}");
+                    assert!(answer.head.contains("application/problem+json"), "{context}");
+                    assert!(!answer.text.contains("seen"), "{context}");
                 }
             }
-            let knows = ["owner", "root"].contains(who);
-            assert!(knows || !said.text.contains("secret-name"), "{is}");
+            let may_know = ["owner", "root"].contains(caller);
+            assert!(may_know || !answer.text.contains("secret-name"), "{context}");
             assert!(
-                knows || ["operator", "administrator"].contains(who) || !said.text.contains("hush-hush"),
-                "{is}"
+                may_know
+                    || ["operator", "administrator"].contains(caller)
+                    || !answer.text.contains("hush-hush"),
+                "{context}"
             );
         }
     }
 }
 
 #[test]
-fn a_private_job_is_nobodys_business() {
-    let World { server, people } = world();
+fn private_jobs_are_hidden() {
+    let Fixture { server, callers } = fixture();
     let before = server.get(&server.admin, "/jobs/2").json();
     for (method, path, may, body) in table() {
         if !path.starts_with("/jobs/{id}") {
             continue;
         }
-        assert!(matches!(may, May::SeeJob | May::TouchJob));
-        for (who, token, _) in &people {
-            if ["owner", "root"].contains(who) {
+        assert!(matches!(may, Allowed::SeeJob | Allowed::ControlJob));
+        for (caller, token, _) in &callers {
+            if ["owner", "root"].contains(caller) {
                 continue;
             }
-            let said = ask(&server, token, method, &filled(path, 2), &body);
-            let status = if *who == "nobody" { 401 } else { 404 };
-            assert_eq!(said.status, status, "{who} {method} {path}: {said:?}");
+            let answer = request(&server, token, method, &path_for(path, 2), &body);
+            let status = if *caller == "unauthenticated" { 401 } else { 404 };
+            assert_eq!(answer.status, status, "{caller} {method} {path}: {answer:?}");
             assert!(
-                !said.text.contains("secret-name") && !said.text.contains("hush-hush"),
-                "{said:?}"
+                !answer.text.contains("secret-name") && !answer.text.contains("hush-hush"),
+                "{answer:?}"
             );
         }
     }
-    for (who, token, _) in people
+    for (caller, token, _) in callers
         .iter()
-        .filter(|(who, _, _)| !["nobody", "owner", "root"].contains(who))
+        .filter(|(caller, _, _)| !["unauthenticated", "owner", "root"].contains(caller))
     {
         let done = server
             .call(
@@ -290,7 +292,7 @@ fn a_private_job_is_nobodys_business() {
                 &json!({"action": "stop", "ids": [2]}),
             )
             .json();
-        assert_eq!(done[0]["ok"], false, "{who}");
+        assert_eq!(done[0]["ok"], false, "{caller}");
         for path in [
             "/jobs?limit=1000",
             "/jobs?q=secret",
@@ -299,13 +301,13 @@ fn a_private_job_is_nobodys_business() {
             "/events?since=0&job=2",
             "/nodes",
         ] {
-            let said = server.get(token, path);
+            let answer = server.get(token, path);
             assert!(
-                !said.text.contains("secret-name") && !said.text.contains("\"job\":2"),
-                "{who} {path}: {said:?}"
+                !answer.text.contains("secret-name") && !answer.text.contains("\"job\":2"),
+                "{caller} {path}: {answer:?}"
             );
         }
-        // The same over the other door.
+        // The same through the API of OpenPAI.
         for (method, path) in [
             ("GET", "/jobs"),
             ("GET", "/jobs/ann~secret-name_2"),
@@ -316,33 +318,34 @@ fn a_private_job_is_nobodys_business() {
                 format!("Authorization: Bearer {token}"),
                 "Content-Type: application/json".to_owned(),
             ];
-            let said = server.raw(
+            let answer = server.raw(
                 method,
                 &format!("/rest-server/api/v2{path}"),
                 &head,
                 b"{\"value\": \"STOP\"}",
             );
             let hidden = if path == "/jobs" {
-                said.status == 200
+                answer.status == 200
             } else {
-                [403, 404].contains(&said.status)
+                [403, 404].contains(&answer.status)
             };
-            assert!(hidden, "{who} {method} {path}: {said:?}");
+            assert!(hidden, "{caller} {method} {path}: {answer:?}");
             assert!(
-                !said.text.contains("hush-hush") && (path != "/jobs" || !said.text.contains("secret-name")),
-                "{said:?}"
+                !answer.text.contains("hush-hush")
+                    && (path != "/jobs" || !answer.text.contains("secret-name")),
+                "{answer:?}"
             );
         }
     }
     let after = server.get(&server.admin, "/jobs/2").json();
-    assert_eq!(before["state"], after["state"], "nobody did anything to it");
-    let owner = &people[6].1;
+    assert_eq!(before["state"], after["state"], "the job is unchanged");
+    let owner = &callers[6].1;
     assert_eq!(server.get(owner, "/jobs/2").json()["name"], "secret-name");
 }
 
 #[test]
-fn a_forged_request_changes_nothing() {
-    let World { server, .. } = world();
+fn changes_without_the_csrf_token_are_refused() {
+    let Fixture { server, .. } = fixture();
     server
         .users
         .set_password("admin", Some("correct horse"), false)
@@ -357,32 +360,32 @@ fn a_forged_request_changes_nothing() {
         .unwrap();
     let cookie = format!("Cookie: {}", cookie.split(';').next().unwrap());
     for (method, path, may, body) in table() {
-        if method == "GET" || may == May::All {
+        if method == "GET" || may == Allowed::Public {
             continue;
         }
         for token in [None, Some("X-Csrf-Token: 0123"), Some("X-Csrf-Token: ")] {
             let mut head = vec![cookie.clone(), "Content-Type: application/json".to_owned()];
             head.extend(token.map(str::to_owned));
-            let path = format!("/api/v1{}", filled(path, 1));
-            let said = server.raw(method, &path, &head, body.to_string().as_bytes());
+            let path = format!("/api/v1{}", path_for(path, 1));
+            let answer = server.raw(method, &path, &head, body.to_string().as_bytes());
             assert_eq!(
-                (said.status, said.code().as_str()),
+                (answer.status, answer.code().as_str()),
                 (403, "forbidden"),
-                "{method} {path}: {said:?}"
+                "{method} {path}: {answer:?}"
             );
-            assert!(said.text.contains("X-Csrf-Token"), "{said:?}");
+            assert!(answer.text.contains("X-Csrf-Token"), "{answer:?}");
         }
     }
     let me = server.raw("GET", "/api/v1/me", &[cookie], b"");
-    assert_eq!(me.status, 200, "the session is still good");
+    assert_eq!(me.status, 200, "the session is still valid");
 }
 
 #[test]
-fn what_is_too_large_is_refused_everywhere() {
-    let World { server, .. } = world();
+fn bodies_that_are_too_large_are_refused() {
+    let Fixture { server, .. } = fixture();
     let document = dovetail_web::openapi();
     let large = format!("{{\"x\": \"{}\"}}", "y".repeat(3 << 20));
-    let mut asked = 0;
+    let mut checked = 0;
     for (method, path, _, _) in table() {
         if document["paths"][path][method.to_lowercase()]["requestBody"].is_null() {
             continue;
@@ -391,28 +394,28 @@ fn what_is_too_large_is_refused_everywhere() {
             format!("Authorization: Bearer {}", server.admin),
             "Content-Type: application/json".to_owned(),
         ];
-        let said = server.raw(
+        let answer = server.raw(
             method,
-            &format!("/api/v1{}", filled(path, 1)),
+            &format!("/api/v1{}", path_for(path, 1)),
             &head,
             large.as_bytes(),
         );
-        // Jobs/check takes any text, and tells what is wrong with it.
+        // /jobs/check reads any text as a job file.
         assert!(
-            [413, 422].contains(&said.status),
+            [413, 422].contains(&answer.status),
             "{method} {path}: {}",
-            said.status
+            answer.status
         );
-        asked += 1;
+        checked += 1;
     }
-    assert!(asked > 12, "{asked}");
+    assert!(checked > 12, "{checked}");
 }
 
 #[test]
-fn what_people_write_comes_back_as_json_and_nothing_else() {
-    let World { server, people } = world();
+fn user_input_is_returned_as_json_only() {
+    let Fixture { server, callers } = fixture();
     let nasty = "<script>alert(1)</script>\"'&\u{2028}";
-    let owner = &people[6].1;
+    let owner = &callers[6].1;
     let id = server.submit(
         owner,
         json!({"name": nasty, "tenant": "lab", "labels": {nasty: nasty}}),
@@ -423,31 +426,34 @@ fn what_people_write_comes_back_as_json_and_nothing_else() {
         "/queue".to_owned(),
         format!("/jobs/{id}/explain"),
     ] {
-        let said = server.get(owner, &path);
-        assert!(said.head.contains("content-type: application/json"), "{said:?}");
-        assert!(!said.head.contains("text/html"), "{said:?}");
+        let answer = server.get(owner, &path);
+        assert!(
+            answer.head.contains("content-type: application/json"),
+            "{answer:?}"
+        );
+        assert!(!answer.head.contains("text/html"), "{answer:?}");
         if path.starts_with("/jobs") && !path.ends_with("explain") {
             let job = if path == "/jobs" {
-                said.json()["jobs"][0].clone()
+                answer.json()["jobs"][0].clone()
             } else {
-                said.json()
+                answer.json()
             };
             assert_eq!(job["name"], nasty);
         }
     }
     for path in ["/jobs?sort=<script>", "/templates/<script>/render", "/<script>"] {
-        let said = server.get(owner, &path.replace('<', "%3C").replace('>', "%3E"));
+        let answer = server.get(owner, &path.replace('<', "%3C").replace('>', "%3E"));
         assert!(
-            said.status >= 400 && said.head.contains("application/problem+json"),
-            "{said:?}"
+            answer.status >= 400 && answer.head.contains("application/problem+json"),
+            "{answer:?}"
         );
     }
 }
 
 #[test]
-fn no_name_leads_out_of_its_folder() {
-    let World { server, people } = world();
-    let owner = &people[6].1;
+fn names_cannot_leave_their_directory() {
+    let Fixture { server, callers } = fixture();
+    let owner = &callers[6].1;
     for name in [
         "..%2F..%2Fetc%2Fpasswd",
         "%2Fetc%2Fpasswd",
@@ -456,20 +462,21 @@ fn no_name_leads_out_of_its_folder() {
         "python.yaml",
         "..%5C..%5Cx",
     ] {
-        let said = server.call(owner, "POST", &format!("/templates/{name}/render"), &json!({}));
-        assert!([400, 404, 405].contains(&said.status), "{name}: {said:?}");
-        assert!(!said.text.contains("root:"), "{said:?}");
+        let answer = server.call(owner, "POST", &format!("/templates/{name}/render"), &json!({}));
+        assert!([400, 404, 405].contains(&answer.status), "{name}: {answer:?}");
+        assert!(!answer.text.contains("root:"), "{answer:?}");
     }
     for query in [
         "node=..%2F..%2Fetc%2Fpasswd",
         "node=%2Fetc%2Fpasswd",
-        "launch=..%2F1",
+        "attempt=..%2F1",
+        "attempt=99",
         "launch=99",
         "offset=x",
     ] {
         for path in ["/jobs/1/logs", "/jobs/1/logs/search"] {
-            let said = server.get(owner, &format!("{path}?q=x&{query}"));
-            assert!([404, 422].contains(&said.status), "{path} {query}: {said:?}");
+            let answer = server.get(owner, &format!("{path}?q=x&{query}"));
+            assert!([404, 422].contains(&answer.status), "{path} {query}: {answer:?}");
         }
     }
     for path in [
@@ -477,23 +484,23 @@ fn no_name_leads_out_of_its_folder() {
         "/..%2f..%2fetc/passwd",
         "/app.js/../../Cargo.toml",
     ] {
-        let said = server.raw("GET", path, &[], b"");
+        let answer = server.raw("GET", path, &[], b"");
         assert!(
-            !said.text.contains("root:") && !said.text.contains("[package]"),
-            "{said:?}"
+            !answer.text.contains("root:") && !answer.text.contains("[package]"),
+            "{answer:?}"
         );
     }
 }
 
 #[test]
-fn whoever_sends_byte_by_byte_is_left() {
-    let World { server, people } = world();
-    let owner = &people[6].1;
-    let begun = Instant::now();
-    let patience = Some(Duration::from_secs(60));
+fn slow_requests_are_aborted() {
+    let Fixture { server, callers } = fixture();
+    let owner = &callers[6].1;
+    let started = Instant::now();
+    let timeout = Some(Duration::from_secs(60));
     let slow = |start: &str| {
         let mut stream = TcpStream::connect(server.address).unwrap();
-        stream.set_read_timeout(patience).unwrap();
+        stream.set_read_timeout(timeout).unwrap();
         stream.write_all(start.as_bytes()).unwrap();
         stream
     };
@@ -502,13 +509,13 @@ fn whoever_sends_byte_by_byte_is_left() {
     );
     let mut in_head = slow(&head);
     let mut in_body = slow(&format!("{head}Content-Length: 1000\r\n\r\n{{"));
-    let mut nobody = slow("POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
-    // Nobody waits for a body of somebody who is not known.
+    let mut unauthenticated = slow("POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
+    // The body of an unauthenticated request is not read.
     let mut first = [0; 12];
-    nobody.read_exact(&mut first).unwrap();
+    unauthenticated.read_exact(&mut first).unwrap();
     assert_eq!(&first, b"HTTP/1.1 401");
-    assert!(begun.elapsed() < Duration::from_secs(5));
-    // Others are served meanwhile.
+    assert!(started.elapsed() < Duration::from_secs(5));
+    // Other requests are served at the same time.
     assert_eq!(server.get(owner, "/jobs").status, 200);
     let mut text = String::new();
     let _ = in_body.read_to_string(&mut text);
@@ -516,7 +523,7 @@ fn whoever_sends_byte_by_byte_is_left() {
     let mut rest = Vec::new();
     let _ = in_head.read_to_end(&mut rest);
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 4"));
-    let took = begun.elapsed();
+    let took = started.elapsed();
     assert!(
         (Duration::from_secs(8)..Duration::from_secs(50)).contains(&took),
         "{took:?}"

@@ -1,4 +1,4 @@
-//! Signing in elsewhere, against a provider in this process: what works, and everything that must not.
+//! Sign-in with an OpenID Connect provider: what works, and everything that must be refused.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,17 +7,17 @@ use std::sync::Arc;
 use dovetail_web::{ApiConfig, Oidc, OidcConfig, Role};
 use serde_json::json;
 
-use crate::provider::{CLIENT, Flaw, Provider, SECRET, Signs};
+use crate::provider::{Algorithm, CLIENT, Flaw, Provider, SECRET};
 use crate::server::{Answer, Server};
 
-struct World {
+struct Fixture {
     server: Server,
     provider: Provider,
     _runtime: tokio::runtime::Runtime,
     _dir: tempfile::TempDir,
 }
 
-fn world(more: &str) -> World {
+fn fixture(more: &str) -> Fixture {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -36,7 +36,7 @@ fn world(more: &str) -> World {
         oidc: Some(Arc::new(Oidc::open(config).unwrap())),
         ..ApiConfig::default()
     };
-    World {
+    Fixture {
         server: Server::start_with(1, api),
         provider,
         _runtime: runtime,
@@ -52,20 +52,20 @@ fn header<'a>(answer: &'a Answer, name: &str) -> Vec<&'a str> {
         .collect()
 }
 
-impl World {
-    /// Goes to the provider and comes back: the cookie, and the path and query of the way back.
-    fn there(&self, to: &str) -> (String, String) {
-        let begun = self
+impl Fixture {
+    /// Starts a sign-in at the provider, and returns the cookie and the path of the redirect back.
+    fn start(&self, to: &str) -> (String, String) {
+        let started = self
             .server
             .raw("GET", &format!("/api/v1/session/oidc?to={to}"), &[], b"");
-        assert_eq!(begun.status, 303, "{begun:?}");
-        let cookie = header(&begun, "set-cookie")[0];
+        assert_eq!(started.status, 303, "{started:?}");
+        let cookie = header(&started, "set-cookie")[0];
         assert!(
             cookie.contains("HttpOnly") && cookie.contains("SameSite=Lax"),
             "{cookie}"
         );
         let cookie = cookie.split(';').next().unwrap().to_owned();
-        let at = header(&begun, "location")[0].strip_prefix("http://").unwrap();
+        let at = header(&started, "location")[0].strip_prefix("http://").unwrap();
         let (host, path) = at.split_once('/').unwrap();
         let mut stream = TcpStream::connect(host).unwrap();
         write!(
@@ -83,14 +83,14 @@ impl World {
         (cookie, back)
     }
 
-    fn back(&self, cookie: &str, path: &str) -> Answer {
+    fn callback(&self, cookie: &str, path: &str) -> Answer {
         self.server.raw("GET", path, &[format!("Cookie: {cookie}")], b"")
     }
 
-    /// All of it: where it leads, and the session if there is one.
+    /// Signs in, and returns where it leads and the session, if there is one.
     fn sign_in(&self) -> (String, Option<String>) {
-        let (cookie, path) = self.there("/jobs");
-        outcome(&self.back(&cookie, &path))
+        let (cookie, path) = self.start("/jobs");
+        outcome(&self.callback(&cookie, &path))
     }
 
     fn set(&self, flaw: Flaw) {
@@ -108,7 +108,7 @@ fn outcome(answer: &Answer) -> (String, Option<String>) {
     });
     assert!(
         cookies.iter().any(|c| c.starts_with("dovetail_oidc=;")),
-        "what was sealed is let go: {cookies:?}"
+        "the pending sign-in is cleared: {cookies:?}"
     );
     (header(answer, "location")[0].to_owned(), session)
 }
@@ -116,9 +116,9 @@ fn outcome(answer: &Answer) -> (String, Option<String>) {
 const GROUPS: &str = "roles: {lab: {staff: member, leads: operator}}\nadmin_groups: [root]\n";
 
 #[test]
-fn somebody_whom_the_organisation_knows_is_signed_in() {
-    let world = world(GROUPS);
-    let options = world
+fn a_user_of_the_organisation_signs_in() {
+    let fixture = fixture(GROUPS);
+    let options = fixture
         .server
         .raw("GET", "/api/v1/session/options", &[], b"")
         .json();
@@ -126,14 +126,14 @@ fn somebody_whom_the_organisation_knows_is_signed_in() {
         options,
         json!({"password": true, "oidc": {"label": "Example", "url": "/api/v1/session/oidc"}})
     );
-    let info = world.server.raw("GET", "/api/v1/info", &[], b"").json();
+    let info = fixture.server.raw("GET", "/api/v1/info", &[], b"").json();
     assert_eq!(info["oidc_url"], "/api/v1/session/oidc");
-    for signs in [Signs::Rs256, Signs::Es256] {
-        world.provider.inner.lock().unwrap().signs = signs;
-        let (to, session) = world.sign_in();
+    for algorithm in [Algorithm::Rs256, Algorithm::Es256] {
+        fixture.provider.inner.lock().unwrap().algorithm = algorithm;
+        let (to, session) = fixture.sign_in();
         assert_eq!(to, "/jobs");
         let cookie = format!("Cookie: {}", session.unwrap());
-        let me = world
+        let me = fixture
             .server
             .raw("GET", "/api/v1/me", std::slice::from_ref(&cookie), b"")
             .json();
@@ -142,25 +142,28 @@ fn somebody_whom_the_organisation_knows_is_signed_in() {
             (&json!("ann"), &json!("ann@example.org"), &json!(false))
         );
         assert_eq!(me["roles"], json!({"lab": "member"}));
-        let forged = world.server.raw("POST", "/api/v1/jobs", &[cookie], b"{}");
+        let forged = fixture.server.raw("POST", "/api/v1/jobs", &[cookie], b"{}");
         assert_eq!(
             forged.status, 403,
-            "a session from elsewhere needs the token of the page too"
+            "an external session also needs the CSRF token"
         );
     }
-    let account = world.server.users.account("ann").unwrap();
+    let account = fixture.server.users.account("ann").unwrap();
     assert!(!account.has_password());
     assert_eq!(account.roles["lab"], Role::Member);
-    // Groups are looked at each time.
-    world.provider.inner.lock().unwrap().claims["groups"] = json!(["leads", "root"]);
-    assert!(world.sign_in().1.is_some());
-    let account = world.server.users.account("ann").unwrap();
+    // Groups are applied at each sign-in.
+    fixture.provider.inner.lock().unwrap().claims["groups"] = json!(["leads", "root"]);
+    assert!(fixture.sign_in().1.is_some());
+    let account = fixture.server.users.account("ann").unwrap();
     assert!(account.admin && account.roles["lab"] == Role::Operator);
-    world.provider.inner.lock().unwrap().claims["groups"] = json!([]);
-    assert!(world.sign_in().1.is_some());
-    let account = world.server.users.account("ann").unwrap();
+    fixture.provider.inner.lock().unwrap().claims["groups"] = json!([]);
+    assert!(fixture.sign_in().1.is_some());
+    let account = fixture.server.users.account("ann").unwrap();
     assert!(!account.admin && account.roles.is_empty());
-    let audit = world.server.get(&world.server.admin, "/audit?what=ann").json();
+    let audit = fixture
+        .server
+        .get(&fixture.server.admin, "/audit?what=ann")
+        .json();
     let what: Vec<&str> = audit["entries"]
         .as_array()
         .unwrap()
@@ -176,8 +179,8 @@ fn somebody_whom_the_organisation_knows_is_signed_in() {
 }
 
 #[test]
-fn a_provider_that_does_anything_wrong_signs_in_nobody() {
-    let world = world(GROUPS);
+fn flawed_tokens_are_refused() {
+    let fixture = fixture(GROUPS);
     for (flaw, word) in [
         (Flaw::Nonce, "untrusted"),
         (Flaw::Expired, "untrusted"),
@@ -190,27 +193,27 @@ fn a_provider_that_does_anything_wrong_signs_in_nobody() {
         (Flaw::AlgHmac, "untrusted"),
         (Flaw::UnknownKey, "untrusted"),
     ] {
-        world.set(flaw);
-        let (to, session) = world.sign_in();
+        fixture.set(flaw);
+        let (to, session) = fixture.sign_in();
         assert_eq!(
             (to.as_str(), session),
             (format!("/?sign_in={word}").as_str(), None),
             "{flaw:?}"
         );
     }
-    assert!(world.server.users.account("ann").is_none() && world.server.users.account("root").is_none());
-    world.set(Flaw::Nothing);
+    assert!(fixture.server.users.account("ann").is_none() && fixture.server.users.account("root").is_none());
+    fixture.set(Flaw::Nothing);
     assert!(
-        world.sign_in().1.is_some(),
-        "and the same provider is believed when it does nothing wrong"
+        fixture.sign_in().1.is_some(),
+        "the same provider is accepted without a flaw"
     );
 }
 
 #[test]
-fn a_sign_in_that_began_elsewhere_ends_nowhere() {
-    let world = world("");
-    let (cookie, path) = world.there("/");
-    let (other, _) = world.there("/");
+fn a_sign_in_must_be_finished_where_it_was_started() {
+    let fixture = fixture("");
+    let (cookie, path) = fixture.start("/");
+    let (other, _) = fixture.start("/");
     let query = path.split_once('?').unwrap().1.to_owned();
     let forged = |query: &str| format!("/api/v1/session/oidc/callback?{query}");
     let with_state = |state: &str| {
@@ -244,78 +247,78 @@ fn a_sign_in_that_began_elsewhere_ends_nowhere() {
             "denied",
         ),
     ] {
-        let (to, session) = outcome(&world.back(cookie, &path));
+        let (to, session) = outcome(&fixture.callback(cookie, &path));
         assert_eq!(
             (to.as_str(), session),
             (format!("/?sign_in={word}").as_str(), None),
             "{path}"
         );
     }
-    assert!(outcome(&world.back(&cookie, &path)).1.is_some());
-    let (to, again) = outcome(&world.back(&cookie, &path));
+    assert!(outcome(&fixture.callback(&cookie, &path)).1.is_some());
+    let (to, again) = outcome(&fixture.callback(&cookie, &path));
     assert_eq!(
         (to.as_str(), again),
         ("/?sign_in=denied", None),
-        "a code is good once"
+        "a code is valid once"
     );
     for elsewhere in ["//evil.example", "https://evil.example", "/%5Cevil.example"] {
-        let (cookie, path) = world.there(elsewhere);
-        assert_eq!(outcome(&world.back(&cookie, &path)).0, "/");
+        let (cookie, path) = fixture.start(elsewhere);
+        assert_eq!(outcome(&fixture.callback(&cookie, &path)).0, "/");
     }
 }
 
 #[test]
-fn names_of_local_users_are_not_taken_over_and_groups_keep_people_out() {
-    let world = world("allowed_groups: [staff]\n");
-    world.provider.inner.lock().unwrap().claims["preferred_username"] = json!("admin");
-    let (to, session) = world.sign_in();
+fn local_users_cannot_be_taken_over_and_groups_limit_access() {
+    let fixture = fixture("allowed_groups: [staff]\n");
+    fixture.provider.inner.lock().unwrap().claims["preferred_username"] = json!("admin");
+    let (to, session) = fixture.sign_in();
     assert_eq!((to.as_str(), session), ("/?sign_in=name", None));
-    assert!(world.server.users.account("admin").unwrap().subject.is_none());
-    world.provider.inner.lock().unwrap().claims["preferred_username"] = json!("a b");
-    assert_eq!(world.sign_in().0, "/?sign_in=name");
-    world.provider.inner.lock().unwrap().claims["preferred_username"] = json!("ann@example.org");
-    world.provider.inner.lock().unwrap().claims["groups"] = json!(["guests"]);
-    assert_eq!(world.sign_in().0, "/?sign_in=forbidden");
-    world.provider.inner.lock().unwrap().claims["groups"] = json!(["staff"]);
-    assert!(world.sign_in().1.is_some());
-    assert!(world.server.users.account("ann").is_some());
+    assert!(fixture.server.users.account("admin").unwrap().subject.is_none());
+    fixture.provider.inner.lock().unwrap().claims["preferred_username"] = json!("a b");
+    assert_eq!(fixture.sign_in().0, "/?sign_in=name");
+    fixture.provider.inner.lock().unwrap().claims["preferred_username"] = json!("ann@example.org");
+    fixture.provider.inner.lock().unwrap().claims["groups"] = json!(["guests"]);
+    assert_eq!(fixture.sign_in().0, "/?sign_in=forbidden");
+    fixture.provider.inner.lock().unwrap().claims["groups"] = json!(["staff"]);
+    assert!(fixture.sign_in().1.is_some());
+    assert!(fixture.server.users.account("ann").is_some());
 }
 
 #[test]
-fn keys_that_are_new_and_claims_of_userinfo_are_found() {
-    let world = world(GROUPS);
-    assert!(world.sign_in().1.is_some());
-    world.provider.inner.lock().unwrap().rotated = true;
-    assert!(world.sign_in().1.is_some(), "a key that is new is asked for");
-    assert_eq!(world.provider.inner.lock().unwrap().asked_keys, 2);
-    world.set(Flaw::UnknownKey);
-    assert!(world.sign_in().1.is_none());
+fn new_keys_and_userinfo_claims_are_fetched() {
+    let fixture = fixture(GROUPS);
+    assert!(fixture.sign_in().1.is_some());
+    fixture.provider.inner.lock().unwrap().rotated = true;
+    assert!(fixture.sign_in().1.is_some(), "a new key is fetched");
+    assert_eq!(fixture.provider.inner.lock().unwrap().key_requests, 2);
+    fixture.set(Flaw::UnknownKey);
+    assert!(fixture.sign_in().1.is_none());
     assert_eq!(
-        world.provider.inner.lock().unwrap().asked_keys,
+        fixture.provider.inner.lock().unwrap().key_requests,
         2,
-        "but not over and over"
+        "but not repeatedly"
     );
-    world.set(Flaw::Nothing);
-    world.provider.inner.lock().unwrap().only_userinfo = vec!["groups", "preferred_username"];
-    world.provider.inner.lock().unwrap().claims["groups"] = json!(["leads"]);
-    assert!(world.sign_in().1.is_some());
+    fixture.set(Flaw::Nothing);
+    fixture.provider.inner.lock().unwrap().only_userinfo = vec!["groups", "preferred_username"];
+    fixture.provider.inner.lock().unwrap().claims["groups"] = json!(["leads"]);
+    assert!(fixture.sign_in().1.is_some());
     assert_eq!(
-        world.server.users.account("ann").unwrap().roles["lab"],
+        fixture.server.users.account("ann").unwrap().roles["lab"],
         Role::Operator
     );
-    world.set(Flaw::OtherUserinfo);
-    assert_eq!(world.sign_in().0, "/?sign_in=untrusted");
+    fixture.set(Flaw::OtherUserinfo);
+    assert_eq!(fixture.sign_in().0, "/?sign_in=untrusted");
 }
 
 #[test]
-fn a_provider_that_is_not_what_it_says_is_not_gone_to() {
-    let world = world("");
-    world.set(Flaw::Discovery);
-    let begun = world.server.raw("GET", "/api/v1/session/oidc", &[], b"");
+fn a_discovery_document_of_another_issuer_is_refused() {
+    let fixture = fixture("");
+    fixture.set(Flaw::Discovery);
+    let started = fixture.server.raw("GET", "/api/v1/session/oidc", &[], b"");
     assert_eq!(
-        (begun.status, begun.code().as_str()),
+        (started.status, started.code().as_str()),
         (503, "unavailable"),
-        "{begun:?}"
+        "{started:?}"
     );
     let none = Server::start(0);
     for path in [

@@ -1,5 +1,4 @@
-//! A provider of OpenID Connect that keeps the contract: codes are good once, for whoever holds the verifier. It can be told to
-//! do one thing wrong.
+//! An OpenID Connect provider for tests: codes are valid once, for the client with the verifier. It can be given one flaw.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,7 +18,7 @@ use serde_json::{Value, json};
 pub(crate) const CLIENT: &str = "dovetail";
 pub(crate) const SECRET: &str = "hush hush";
 
-/// What is wrong with it.
+/// What the provider does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
     Nothing,
@@ -28,24 +27,24 @@ pub(crate) enum Flaw {
     Audience,
     Issuer,
     NoSubject,
-    /// Signed by somebody else's key under the name of its own.
+    /// Signed with another key than the one it names.
     Signature,
-    /// A letter of the claims was changed afterwards.
+    /// Claims changed after signing.
     Tampered,
     AlgNone,
-    /// Signed with the public key as if it were a secret.
+    /// Signed with the public key as a shared secret.
     AlgHmac,
-    /// Signed with a key it does not publish.
+    /// Signed with a key that is not published.
     UnknownKey,
-    /// Userinfo is about somebody else.
+    /// Userinfo of another user.
     OtherUserinfo,
-    /// Its document names another issuer.
+    /// Discovery document of another issuer.
     Discovery,
 }
 
-/// How it signs.
+/// Signature algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Signs {
+pub(crate) enum Algorithm {
     Rs256,
     Es256,
 }
@@ -57,24 +56,24 @@ struct Code {
     redirect: String,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct ProviderState {
     pub(crate) flaw: Flaw,
-    pub(crate) signs: Signs,
-    /// What it says of whoever signs in.
+    pub(crate) algorithm: Algorithm,
+    /// Claims about the user.
     pub(crate) claims: Value,
-    /// Which claims only userinfo has.
+    /// Claims that only userinfo has.
     pub(crate) only_userinfo: Vec<&'static str>,
-    /// The name of its key, and whether it is the second one.
+    /// Whether it signs with its second key.
     pub(crate) rotated: bool,
     codes: BTreeMap<String, Code>,
     issued: u32,
     issuer: String,
-    pub(crate) asked_keys: u32,
+    pub(crate) key_requests: u32,
 }
 
 #[derive(Clone)]
 pub(crate) struct Provider {
-    pub(crate) inner: Arc<Mutex<Inner>>,
+    pub(crate) inner: Arc<Mutex<ProviderState>>,
     rsa: Arc<[RsaKeyPair; 2]>,
     ec: Arc<EcdsaKeyPair>,
 }
@@ -91,16 +90,16 @@ impl Provider {
             EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random).unwrap();
         let rsa = |bytes: &[u8]| RsaKeyPair::from_der(bytes).unwrap();
         let provider = Self {
-            inner: Arc::new(Mutex::new(Inner {
+            inner: Arc::new(Mutex::new(ProviderState {
                 flaw: Flaw::Nothing,
-                signs: Signs::Rs256,
+                algorithm: Algorithm::Rs256,
                 claims: json!({"sub": "1001", "preferred_username": "ann", "email": "ann@example.org", "groups": ["staff"]}),
                 only_userinfo: Vec::new(),
                 rotated: false,
                 codes: BTreeMap::new(),
                 issued: 0,
                 issuer: issuer.clone(),
-                asked_keys: 0,
+                key_requests: 0,
             })),
             rsa: Arc::new([
                 rsa(include_bytes!("keys/first.der")),
@@ -126,11 +125,7 @@ impl Provider {
             Flaw::AlgHmac => "HS256",
             _ => alg,
         };
-        let kid = if flaw == Flaw::UnknownKey {
-            "nobody-knows"
-        } else {
-            kid
-        };
+        let kid = if flaw == Flaw::UnknownKey { "unknown" } else { kid };
         let message = format!(
             "{}.{}",
             part(&json!({"alg": alg, "kid": kid, "typ": "JWT"})),
@@ -173,13 +168,13 @@ impl Provider {
 async fn discovery(State(provider): State<Provider>) -> Json<Value> {
     let inner = provider.inner.lock().unwrap();
     let issuer = &inner.issuer;
-    let said = if inner.flaw == Flaw::Discovery {
+    let issuer_claim = if inner.flaw == Flaw::Discovery {
         "http://127.0.0.1:1"
     } else {
         issuer
     };
     Json(json!({
-        "issuer": said,
+        "issuer": issuer_claim,
         "authorization_endpoint": format!("{issuer}/authorize"),
         "token_endpoint": format!("{issuer}/token"),
         "jwks_uri": format!("{issuer}/keys"),
@@ -192,16 +187,16 @@ async fn discovery(State(provider): State<Provider>) -> Json<Value> {
 
 async fn keys(State(provider): State<Provider>) -> Json<Value> {
     let mut inner = provider.inner.lock().unwrap();
-    inner.asked_keys += 1;
-    let of = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    inner.key_requests += 1;
+    let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
     let rsa = |key: &RsaKeyPair, kid: &str| {
         let parts = ring::rsa::PublicKeyComponents::<Vec<u8>>::from(key.public());
-        json!({"kty": "RSA", "use": "sig", "alg": "RS256", "kid": kid, "n": of(&parts.n), "e": of(&parts.e)})
+        json!({"kty": "RSA", "use": "sig", "alg": "RS256", "kid": kid, "n": encode(&parts.n), "e": encode(&parts.e)})
     };
     let point = provider.ec.public_key().as_ref();
     let mut all = vec![
         rsa(&provider.rsa[0], "first"),
-        json!({"kty": "EC", "crv": "P-256", "kid": "curve", "x": of(&point[1..33]), "y": of(&point[33..])}),
+        json!({"kty": "EC", "crv": "P-256", "kid": "curve", "x": encode(&point[1..33]), "y": encode(&point[33..])}),
         json!({"kty": "OKP", "crv": "Ed25519", "kid": "other", "x": "AAAA", "key_ops": ["verify"]}),
     ];
     if inner.rotated {
@@ -210,12 +205,12 @@ async fn keys(State(provider): State<Provider>) -> Json<Value> {
     Json(json!({"keys": all}))
 }
 
-/// Whoever comes is let in at once, and sent back.
+/// Authenticates every user, and redirects back.
 async fn authorize(
     State(provider): State<Provider>,
-    Query(asked): Query<BTreeMap<String, String>>,
+    Query(query): Query<BTreeMap<String, String>>,
 ) -> Result<Response, StatusCode> {
-    let of = |key: &str| asked.get(key).cloned().ok_or(StatusCode::BAD_REQUEST);
+    let of = |key: &str| query.get(key).cloned().ok_or(StatusCode::BAD_REQUEST);
     if (
         of("response_type")?.as_str(),
         of("client_id")?.as_str(),
@@ -311,7 +306,7 @@ async fn token(
         (
             "aud",
             json!(if flaw == Flaw::Audience {
-                "somebody-else"
+                "another-client"
             } else {
                 CLIENT
             }),
@@ -341,10 +336,10 @@ async fn token(
     if flaw == Flaw::NoSubject {
         object.remove("sub");
     }
-    let (alg, kid) = match (inner.signs, inner.rotated) {
-        (Signs::Es256, _) => ("ES256", "curve"),
-        (Signs::Rs256, false) => ("RS256", "first"),
-        (Signs::Rs256, true) => ("RS256", "second"),
+    let (alg, kid) = match (inner.algorithm, inner.rotated) {
+        (Algorithm::Es256, _) => ("ES256", "curve"),
+        (Algorithm::Rs256, false) => ("RS256", "first"),
+        (Algorithm::Rs256, true) => ("RS256", "second"),
     };
     let id_token = provider.sign(alg, kid, &claims, flaw, inner.rotated);
     (

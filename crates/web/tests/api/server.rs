@@ -1,31 +1,32 @@
-//! A scheduler with a journal and a socket, and a client that says just what it is told to.
+//! A server with a journal and a socket, and a raw HTTP client.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dovetail_control::{
-    Arrival, Backend, Driver, DriverConfig, Handle, LoadPoint, LogPiece, LogRequest, Order, PolicyText,
+use dovetail_cluster::{
+    Backend, Driver, DriverConfig, Handle, LoadPoint, LogPiece, LogRequest, NodeRegistration, PolicyText,
+    RuntimeCommand,
 };
 use dovetail_model::{NodeId, NodeSpec, Time};
-use dovetail_web::{ApiConfig, Audit, Nodes, Tls, Users};
+use dovetail_web::{ApiConfig, Audit, LogError, Nodes, Tls, Users};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 
-/// Agents that never come: orders stay where they are.
+/// A backend without agents: commands are dropped.
 struct NoAgents(watch::Sender<u64>);
 
 impl Backend for NoAgents {
-    fn orders(&mut self, _orders: Vec<(NodeId, Order)>) {}
+    fn dispatch(&mut self, _commands: Vec<(NodeId, RuntimeCommand)>) {}
 
-    fn noticed(&mut self, last: u64) {
+    fn events_recorded(&mut self, last: u64) {
         self.0.send_replace(last);
     }
 }
 
-/// How busy nodes are said to be.
+/// Load that the nodes report.
 pub(crate) type Loads = Arc<Mutex<Vec<LoadPoint>>>;
 
 struct NoNodes(watch::Receiver<u64>, Loads);
@@ -35,11 +36,11 @@ impl Nodes for NoNodes {
         false
     }
 
-    fn read_log(&self, _request: &LogRequest) -> Result<mpsc::Receiver<LogPiece>, String> {
-        Err("no agent is there".to_owned())
+    fn read_log(&self, _request: &LogRequest) -> Result<mpsc::Receiver<LogPiece>, LogError> {
+        Err(LogError("no agent is connected".to_owned()))
     }
 
-    fn notices(&self) -> watch::Receiver<u64> {
+    fn last_event(&self) -> watch::Receiver<u64> {
         self.0.clone()
     }
 
@@ -48,12 +49,12 @@ impl Nodes for NoNodes {
         all.iter().filter(|p| p.at > since).cloned().collect()
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn journal_error(&self) -> Option<String> {
         None
     }
 }
 
-/// What came back.
+/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -82,12 +83,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// With so many nodes of four GPUs.
+    /// Starts a server with a number of nodes of four GPUs.
     pub(crate) fn start(nodes: u32) -> Self {
         Self::start_with(nodes, ApiConfig::default())
     }
 
-    /// The same with these settings; if they have somebody who tells people, it does.
+    /// Starts a server with these settings, and with its notifier, if there is one.
     pub(crate) fn start_with(nodes: u32, api: ApiConfig) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = DriverConfig {
@@ -100,22 +101,28 @@ impl Server {
         let (sender, receiver) = watch::channel(0);
         driver.spawn(NoAgents(sender));
         for i in 0..nodes {
-            let arrival = Arrival {
+            let registration = NodeRegistration {
                 spec: NodeSpec::plain(format!("node-{i}"), 4),
                 gpu_type: "virtual".to_owned(),
                 rack: "rack".to_owned(),
                 address: "127.0.0.1".to_owned(),
                 identity: u64::from(i),
             };
-            handle.node_arrives(arrival).wait().unwrap();
+            handle.register_node(registration).wait().unwrap();
         }
         let users = Arc::new(Users::open(&dir.path().join("users.json")).unwrap());
         let admin = users.add("admin", true).unwrap();
         let audit = Arc::new(Audit::open(&dir.path().join("audit.jsonl")).unwrap());
         let loads = Loads::default();
-        let there: Arc<dyn Nodes> = Arc::new(NoNodes(receiver, Arc::clone(&loads)));
+        let nodes_api: Arc<dyn Nodes> = Arc::new(NoNodes(receiver, Arc::clone(&loads)));
         let notifier = api.notifier.clone();
-        let router = dovetail_web::router(handle.clone(), Arc::clone(&there), Arc::clone(&users), audit, api);
+        let router = dovetail_web::router(
+            handle.clone(),
+            Arc::clone(&nodes_api),
+            Arc::clone(&users),
+            audit,
+            api,
+        );
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -132,7 +139,12 @@ impl Server {
             std::future::pending(),
         ));
         if let Some(notifier) = notifier {
-            runtime.spawn(notifier.watch(handle.clone(), there, Arc::clone(&users), std::future::pending()));
+            runtime.spawn(notifier.watch(
+                handle.clone(),
+                nodes_api,
+                Arc::clone(&users),
+                std::future::pending(),
+            ));
         }
         Self {
             users,
@@ -145,7 +157,7 @@ impl Server {
         }
     }
 
-    /// A user with these roles.
+    /// Adds a user with these roles, and returns its token.
     pub(crate) fn user(&self, name: &str, roles: &[(&str, dovetail_web::Role)]) -> String {
         let token = self.users.add(name, false).unwrap();
         let roles = roles.iter().map(|(vc, role)| ((*vc).to_owned(), *role)).collect();
@@ -153,7 +165,7 @@ impl Server {
         token
     }
 
-    /// One request, with these lines in its head.
+    /// Sends a request with these header lines.
     pub(crate) fn raw(&self, method: &str, path: &str, head: &[String], body: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -180,7 +192,7 @@ impl Server {
         }
     }
 
-    /// A request with a token and a JSON body.
+    /// Sends a request with a token and a JSON body.
     pub(crate) fn call(&self, token: &str, method: &str, path: &str, body: &Value) -> Answer {
         let head = [
             format!("Authorization: Bearer {token}"),
@@ -198,7 +210,7 @@ impl Server {
         self.call(token, "GET", path, &Value::Null)
     }
 
-    /// Sends a job; its number.
+    /// Submits a job, and returns its id.
     pub(crate) fn submit(&self, token: &str, job: Value) -> u64 {
         let mut job = job;
         job["command"] = serde_json::json!(["true"]);

@@ -1,15 +1,15 @@
-//! Virtual clusters that are changed live.
+//! Changes of virtual clusters while jobs run.
 
 use serde_json::{Value, json};
 
 use crate::server::Server;
 
 #[test]
-fn a_change_is_shown_before_it_is_made() {
+fn a_change_is_previewed_and_applied() {
     let server = Server::start(2);
     let admin = |method: &str, path: &str, body: Value| server.call(&server.admin, method, path, &body);
-    let promised = admin("PUT", "/vcs/vision", json!({"guaranteed_gpus": 4}));
-    assert_eq!(promised.status, 200, "{promised:?}");
+    let created = admin("PUT", "/vcs/vision", json!({"guaranteed_gpus": 4}));
+    assert_eq!(created.status, 200, "{created:?}");
     let vcs = server.get(&server.admin, "/vcs").json();
     let vc = |vcs: &Value, name: &str| {
         let all = vcs["vcs"].as_array().unwrap().clone();
@@ -19,7 +19,7 @@ fn a_change_is_shown_before_it_is_made() {
     assert_eq!(
         vc(&vcs, "default")["guaranteed_gpus"],
         4,
-        "everybody else has the rest: {vcs}"
+        "default has the remaining GPUs: {vcs}"
     );
     let first = server.submit(&server.admin, json!({"tenant": "vision", "gpus": 4}));
     let second = server.submit(&server.admin, json!({"tenant": "vision", "gpus": 2}));
@@ -28,22 +28,25 @@ fn a_change_is_shown_before_it_is_made() {
         (state(first), state(second)),
         (json!("starting"), json!("queued"))
     );
-    let why = server
+    let explanation = server
         .get(&server.admin, &format!("/jobs/{second}/explain"))
         .json();
-    assert_eq!(why["blockers"][0]["code"], "tenant-quota", "{why}");
-    let instead: Vec<&str> = why["instead"]
+    assert_eq!(
+        explanation["blockers"][0]["code"], "tenant-quota",
+        "{explanation}"
+    );
+    let alternatives: Vec<&str> = explanation["alternatives"]
         .as_array()
         .unwrap()
         .iter()
         .map(|i| i["change"].as_str().unwrap())
         .collect();
-    assert_eq!(instead, ["tenant", "priority"], "{why}");
+    assert_eq!(alternatives, ["tenant", "priority"], "{explanation}");
     let raise = json!({"guaranteed_gpus": 6});
-    let tried = admin("PUT", "/vcs/vision?dry_run=true", raise.clone()).json();
-    assert_eq!(tried["starts"], json!([second]), "{tried}");
+    let preview = admin("PUT", "/vcs/vision?dry_run=true", raise.clone()).json();
+    assert_eq!(preview["starts"], json!([second]), "{preview}");
     assert_eq!(
-        tried["changes"],
+        preview["changes"],
         json!([{"vc": "vision", "field": "guaranteed_gpus", "before": 4, "after": 6}])
     );
     assert_eq!(state(second), "queued", "nothing was changed");
@@ -78,7 +81,7 @@ fn a_change_is_shown_before_it_is_made() {
     assert_eq!(admin("DELETE", "/vcs/nowhere", Value::Null).status, 404);
     let removed = admin("DELETE", "/vcs/vision?dry_run=true", Value::Null).json();
     assert!(
-        removed["effects"].to_string().contains("run on, but give way"),
+        removed["effects"].to_string().contains("become borrowers"),
         "{removed}"
     );
 }
@@ -97,7 +100,7 @@ virtualClusters:
 ";
 
 #[test]
-fn cells_are_set_from_hiveds_file_and_shown_where_they_are() {
+fn cells_are_set_from_a_hived_configuration_and_shown_with_their_nodes() {
     let server = Server::start(2);
     let admin = |method: &str, path: &str, body: Value| server.call(&server.admin, method, path, &body);
     let set = admin("PUT", "/vcs", json!({"mode": "cells", "cells": CELLS}));
@@ -133,7 +136,7 @@ fn cells_are_set_from_hiveds_file_and_shown_where_they_are() {
     assert_eq!(own.status, 409, "{own:?}");
 }
 
-/// The two virtual clusters of Lab 6: nobody calls GPUs there what the driver calls them.
+/// The two virtual clusters of Lab 6, whose cell types have other names than the GPU types of the driver.
 const TWO_KINDS: &str = "
 physicalCluster:
   cellTypes:
@@ -148,7 +151,7 @@ virtualClusters:
 ";
 
 #[test]
-fn a_machine_of_the_cells_is_known_by_its_name_whatever_its_gpus_are_called() {
+fn nodes_of_cells_are_found_by_name_whatever_their_gpu_type() {
     let server = Server::start(2);
     let set = server.call(
         &server.admin,
@@ -161,7 +164,7 @@ fn a_machine_of_the_cells_is_known_by_its_name_whatever_its_gpus_are_called() {
         let id = server.submit(&server.admin, body);
         server.get(&server.admin, &format!("/jobs/{id}")).json()
     };
-    let node = |job: &Value| job["seats"][0]["node"].as_str().map(str::to_owned);
+    let node = |job: &Value| job["placement"][0]["node"].as_str().map(str::to_owned);
     let own = job(json!({"tenant": "b", "gpus": 4}));
     assert_eq!(node(&own).as_deref(), Some("node-1"), "{own}");
     let waits = job(json!({"tenant": "b", "gpus": 1}));

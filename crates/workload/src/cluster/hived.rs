@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use dovetail_cells::{Chain, ChainId, Config, Layout, Sku};
+use dovetail_hived::{ConfigError, config_of};
 use dovetail_model::{ClusterSpec, NodeSpec, Zone, ZoneId};
+use dovetail_yaml::Entry;
 
 use super::ClusterError;
-use crate::hived::{HivedError, read_config};
-use crate::yaml::Entry;
 
 /// One node for each machine and kind of GPU on it; a zone for each cell above the machines. Leaves whose SKU has no
 /// GPU are left out.
 pub(super) fn cluster(top: &Entry<'_>, file: &str) -> Result<ClusterSpec, ClusterError> {
-    let config = read_config(top)?;
-    let compiled = config.compile().map_err(|faults| HivedError::Faults {
+    let config = config_of(top)?;
+    let compiled = config.compile().map_err(|faults| ConfigError::Faults {
         file: file.to_owned(),
         faults,
     })?;
@@ -71,7 +71,7 @@ fn add_chain(cluster: &mut ClusterSpec, layout: &Layout, id: ChainId, sku: Optio
     }
 }
 
-/// The zone a machine stands in, made with those above it if need be.
+/// Returns the zone of a machine, creating it and those above it if necessary.
 fn zone(
     cluster: &mut ClusterSpec,
     chain: &Chain,

@@ -2,7 +2,7 @@
 //!
 //! ```ini
 //! [CLUSTER]
-//! racks = 1                 # the figures here are those that count where a key is left out
+//! racks = 1                 # the values here are the defaults
 //! servers_per_rack = 4
 //! gpus_per_server = 8
 //! cpus_per_server = 24
@@ -10,7 +10,7 @@
 //! sspeed_per_server = 300   # disk, MB/s
 //! net_per_server = 40       # network, Gb/s
 //! [SCHEDULER]
-//! policy = FIFO             # said, never used there; here the flags decide, and a note says which
+//! policy = FIFO             # not used by Synergy; flags decide here, and a note names them
 //! lease_time = 5            # minutes of a round
 //! ```
 
@@ -20,7 +20,7 @@ use dovetail_model::{ClusterSpec, NodeSpec, Zone};
 use super::{ClusterError, Described, MAX_NODE_GPUS, MAX_NODES};
 use crate::error::{FieldError, Place, TraceError, shown};
 
-/// Keys of `[CLUSTER]`, what counts where they are left out, and the most that is accepted.
+/// Keys of `[CLUSTER]`, their defaults, and their largest accepted values.
 const CLUSTER: [(&str, u64, u64); 7] = [
     ("racks", 1, MAX_NODES as u64),
     ("servers_per_rack", 4, MAX_NODES as u64),
@@ -31,7 +31,7 @@ const CLUSTER: [(&str, u64, u64); 7] = [
     ("net_per_server", 40, 4_000_000),
 ];
 const SCHEDULER: [&str; 2] = ["policy", "lease_time"];
-/// Policies of Synergy, and the flag that asks for the like of it here.
+/// Policies of Synergy, and the corresponding flags.
 const POLICIES: [(&str, &str); 7] = [
     ("FIFO", "fifo-backfill"),
     ("SRTF", "srtf"),
@@ -41,12 +41,12 @@ const POLICIES: [(&str, &str); 7] = [
     ("TETRIS", "tetris"),
     ("SRSF", "srsf"),
 ];
-/// What can follow the name of a policy.
+/// Suffixes of a policy's name.
 const SUFFIXES: [&str; 4] = ["place", "fair", "tune", "opt"];
 /// The longest lease, in minutes: a year.
 const MAX_LEASE: u64 = 525_600;
 
-/// One `key = value` and where it stands.
+/// One `key = value` with its line.
 struct Setting<'a> {
     line: u64,
     section: &'a str,
@@ -101,7 +101,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Described, ClusterError> {
     })
 }
 
-/// What `[SCHEDULER]` asks for, in words of this program.
+/// Returns what `[SCHEDULER]` requests, in terms of our flags.
 fn notes(file: &str, policy: Option<(String, String)>, lease: Option<u64>) -> Vec<String> {
     let policy = policy.map(|(found, flags)| (format!("policy {found}"), flags));
     let clock = lease.map(|minutes| {
@@ -120,7 +120,7 @@ fn notes(file: &str, policy: Option<(String, String)>, lease: Option<u64>) -> Ve
     )]
 }
 
-/// The lines of the file, each key known and there once.
+/// Parses the lines of the file; each key must be known and unique.
 fn settings<'a>(text: &'a str, file: &str) -> Result<Vec<Setting<'a>>, ClusterError> {
     let mut settings: Vec<Setting<'a>> = Vec::new();
     let mut section = "";
@@ -172,7 +172,7 @@ fn settings<'a>(text: &'a str, file: &str) -> Result<Vec<Setting<'a>>, ClusterEr
         if let Some(first) = settings.iter().find(|s| s.key == key) {
             let first = first.line;
             return Err(wrong(format!(
-                "{key} is there twice, first in line {first}; expected each key once"
+                "{key} is duplicated, first on line {first}; expected each key once"
             )));
         }
         settings.push(Setting {

@@ -5,7 +5,7 @@
 //! | `32x4` | 32 nodes with 4 GPUs each, in one rack |
 //! | `pool:534` | one node with 534 GPUs, so that placement sets no limit |
 //! | `*.yaml` | the native description, see [`yaml`] |
-//! | `*.yaml` | HiveD's configuration: its physical cells, see [`hived`](crate::hived) |
+//! | `*.yaml` | HiveD's configuration: its physical cells, see [`dovetail_hived::config`] |
 //! | `*.ini` | Synergy's configuration, see [`ini`] |
 //! | `*.csv` | Muri's cluster_spec, an openb node list, Alibaba's spot `node_info_df`, or Lingjun's `topo` |
 
@@ -18,12 +18,12 @@ pub mod yaml;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use dovetail_hived::ConfigError;
 use dovetail_model::ids::IdVec;
 use dovetail_model::{ClusterSpec, NodeId, NodeSpec};
+use dovetail_yaml::YamlError;
 
 use crate::error::TraceError;
-use crate::hived::HivedError;
-use crate::yaml::YamlError;
 
 /// The largest node a description may have.
 const MAX_NODE_GPUS: u32 = 1024;
@@ -36,46 +36,46 @@ const ACCEPTED: &str = "NODESxGPUS such as 32x4, pool:GPUS such as pool:534, or 
                         .ini, Muri cluster_spec .csv, openb node list .csv, Alibaba spot node_info_df.csv, Lingjun \
                         topo.csv";
 
-/// A cluster that cannot be understood.
+/// An invalid cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// Neither a shape nor a file.
     #[error("found cluster {found:?}, expected {ACCEPTED}{hint}")]
     Spec {
-        /// What was given.
+        /// The given text.
         found: String,
-        /// What is wrong with it, where that can be told.
+        /// A hint, where there is one.
         hint: String,
     },
-    /// The file cannot be read, or a line of it is wrong.
+    /// The file is not readable, or a line of it is invalid.
     #[error(transparent)]
     File(#[from] TraceError),
-    /// The YAML is wrong.
+    /// The YAML is invalid.
     #[error(transparent)]
     Yaml(#[from] YamlError),
-    /// A line of the file is wrong.
+    /// A line of the file is invalid.
     #[error("{file}:{line}: {what}")]
     Line {
         /// The file.
         file: String,
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The error.
         what: String,
     },
-    /// What a HiveD configuration says is wrong.
+    /// A HiveD configuration is invalid.
     #[error(transparent)]
-    Hived(#[from] HivedError),
-    /// The file can be read but does not hold a cluster.
+    Hived(#[from] ConfigError),
+    /// The file does not contain a cluster.
     #[error("{file}: {what}")]
     Content {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// The error.
         what: String,
     },
-    /// The file is of a kind that is known but not read.
-    #[error("{file}: {what}; accepted are {ACCEPTED}")]
+    /// The file type is known but not supported.
+    #[error("{file}: {what}; expected {ACCEPTED}")]
     Unsupported {
         /// The file.
         file: String,
@@ -84,12 +84,12 @@ pub enum ClusterError {
     },
 }
 
-/// A cluster, and what its file says beyond it.
+/// A cluster, and what its file contains beyond it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Described {
     /// The cluster.
     pub cluster: ClusterSpec,
-    /// What the file asks for that a cluster does not have, in words for the user.
+    /// Requests of the file that a cluster cannot express, as messages for the user.
     pub notes: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ pub fn parse_cluster(spec: &str) -> Result<ClusterSpec, ClusterError> {
     Ok(describe_cluster(spec)?.cluster)
 }
 
-/// The same, with what the file says beyond it.
+/// Like [`parse_cluster`], with what the file contains beyond the cluster.
 pub fn describe_cluster(spec: &str) -> Result<Described, ClusterError> {
     let spec = spec.trim();
     let wrong = |hint: String| ClusterError::Spec {

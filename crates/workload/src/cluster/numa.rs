@@ -3,15 +3,15 @@
 use dovetail_model::{CpuSet, GpuSet, NumaDomain};
 
 use super::MAX_NODE_GPUS;
-use crate::yaml::{Entry, YamlError};
+use dovetail_yaml::{Entry, YamlError};
 
 /// The most domains a node may have.
 const MAX_DOMAINS: u64 = 1024;
 
-/// NUMA domains as they are described, for nodes of any size.
+/// NUMA domains as described in a file, for nodes of any size.
 #[derive(Debug, Clone)]
 pub(super) enum Numa {
-    /// So many equal ones.
+    /// A number of equal domains.
     Equal(u32),
     /// CPUs and GPU slots of each.
     Listed(Vec<(CpuSet, CpuSet)>),
@@ -45,7 +45,7 @@ impl Numa {
         Ok(Self::Listed(domains))
     }
 
-    /// The domains of a node with so much CPU and so many GPUs.
+    /// Returns the domains of a node with this much CPU and this many GPUs.
     pub(super) fn domains(
         &self,
         at: &Entry<'_>,
@@ -90,7 +90,7 @@ impl Numa {
     }
 }
 
-/// A list of numbers, none of which was seen before.
+/// Parses a list of numbers that must not have occurred before.
 fn numbers(entry: &Entry<'_>, limit: u32, seen: &mut CpuSet) -> Result<CpuSet, YamlError> {
     let expected = || entry.expected(&format!("numbers below {limit}, such as 0-11,24-35"));
     let text = match entry.list() {

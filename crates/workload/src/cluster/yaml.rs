@@ -1,28 +1,28 @@
 //! The native cluster description, a YAML file.
 //!
 //! ```yaml
-//! defaults:              # for every node that does not say otherwise; all of it may be left out
+//! defaults:              # for every node that does not override it; all keys are optional
 //!   gpu_type: V100       # any name
 //!   gpus: 8              # GPUs of a node
 //!   cpus: 96
 //!   memory_gb: 512
-//!   gpu_memory_gb: 32    # of each GPU; no limit where it is not said
+//!   gpu_memory_gb: 32    # per GPU; no limit if missing
 //!   disk_mbps: 500       # disk bandwidth, MB/s
 //!   network_gbps: 40
 //!   gpus_per_domain: 4   # GPUs in one NUMA or NVLink domain
-//!   numa: 2              # so many equal NUMA domains, or a list of them:
+//!   numa: 2              # number of equal NUMA domains, or a list of them:
 //!   # numa: [{cpus: "0-23,48-71", gpus: 0-3}, {cpus: "24-47,72-95", gpus: 4-7}]
-//! racks:                 # "zones" is another word for it
+//! racks:                 # "zones" is an alias
 //!   - name: a            # racks and nodes without a name get a number
-//!     count: 4           # so many equal racks: a-0 to a-3
-//!     nodes: 8           # so many nodes in each
+//!     count: 4           # number of equal racks: a-0 to a-3
+//!     nodes: 8           # number of nodes in each
 //!   - name: row-b
-//!     gpu_type: A100     # holds for everything inside
+//!     gpu_type: A100     # applies to everything inside
 //!     racks:             # zones nest to any depth
 //!       - nodes:         # or a list
 //!           - count: 2
 //!             gpus: 4
-//!           - name: big  # a node of this very name; with a count: big-0, big-1
+//!           - name: big  # a node with this name; with a count: big-0, big-1
 //!             gpus: 16
 //! nodes: 2               # nodes outside of any rack share one of their own
 //! ```
@@ -31,7 +31,7 @@ use dovetail_model::{ClusterSpec, NodeSpec, Zone, ZoneId};
 
 use super::numa::Numa;
 use super::{ClusterError, MAX_NODE_GPUS, MAX_NODES, repeated_name};
-use crate::yaml::{Entry, YamlError, parse as parse_yaml};
+use dovetail_yaml::{Entry, YamlError, parse as parse_yaml};
 
 const NODE_KEYS: [&str; 9] = [
     "gpu_type",
@@ -80,7 +80,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<ClusterSpec, ClusterError>
     Ok(cluster)
 }
 
-/// What is said of a node so far, from the top of the file down to it.
+/// The settings of a node so far, inherited from the top of the file.
 #[derive(Debug, Clone, Default)]
 struct Kind {
     gpu_type: Option<String>,
@@ -95,7 +95,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// Takes in what a map says of its nodes.
+    /// Applies the settings of a map.
     fn add(&mut self, map: &Entry<'_>) -> Result<(), YamlError> {
         for (key, value) in map.all_entries()? {
             match key {
@@ -119,7 +119,7 @@ impl Kind {
     }
 }
 
-/// Adds the racks of a map, under either word.
+/// Adds the racks of a map, under either key.
 fn add_zones(
     cluster: &mut ClusterSpec,
     map: &Entry<'_>,
@@ -242,7 +242,7 @@ fn name_and_count(map: &Entry<'_>) -> Result<(Option<String>, u32), YamlError> {
     Ok((name, count as u32))
 }
 
-/// The name itself if there is one such thing, else with its number.
+/// Returns the name, with a number if there are several.
 fn numbered(name: Option<&str>, i: u32, count: u32) -> Option<String> {
     name.map(|name| {
         if count == 1 {

@@ -1,4 +1,4 @@
-//! When jobs come in.
+//! Arrival times of jobs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use super::spec::{Part, part_as_text};
 use super::{GenerateError, philly};
 use crate::decimal::MAX_SECONDS;
 
-/// When jobs come in. As text: `poisson`, `diurnal:amplitude=0.5,peak_hour=14`, `hourly:` and 24 weights between slashes,
+/// Arrival times of jobs. As text: `poisson`, `diurnal:amplitude=0.5,peak_hour=14`, `hourly:` and 24 weights between slashes,
 /// `bursty:on_hours=2,off_hours=2,factor=4`, `at-once`, `philly`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -127,10 +127,10 @@ impl fmt::Display for Arrivals {
 part_as_text!(Arrivals);
 
 impl Arrivals {
-    /// So many times at so many jobs an hour on average, in order, to the millisecond.
+    /// Draws `count` arrival times at a mean rate in jobs per hour, in order, to the millisecond.
     ///
-    /// A job comes in when the rate, added up since the one before, reaches a random amount. So with a higher rate every
-    /// job comes in earlier, and bursts stay where they are.
+    /// A job arrives when the rate, integrated since the previous arrival, reaches a random amount. With a higher rate
+    /// every job arrives earlier, and bursts stay at the same times.
     pub(super) fn draw(&self, seed: u64, jobs: usize, per_hour: f64) -> Result<Vec<Time>, GenerateError> {
         match self {
             Self::AtOnce => Ok(vec![Time::ZERO; jobs]),

@@ -1,4 +1,4 @@
-//! How long jobs run.
+//! Run times of jobs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use super::random::Random;
 use super::spec::{Part, part_as_text};
 use super::{GenerateError, philly};
 
-/// How long jobs run, alone and at full speed. As text: `philly`, `blox`, `blox-small`, `fixed:seconds=3600`,
+/// Run times of jobs, alone and at full speed. As text: `philly`, `blox`, `blox-small`, `fixed:seconds=3600`,
 /// `lognormal:median_s=1200,sigma=2`, `exponential:mean_s=3600`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -1,4 +1,4 @@
-//! How wide jobs are, and whose they are.
+//! Widths and tenants of jobs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use super::spec::{Part, part_as_text};
 use super::{GenerateError, philly};
 use crate::read::MAX_GPUS;
 
-/// How many GPUs jobs ask for. As text: `philly`, `default`, or weights such as `1:0.7,2:0.1,4:0.15,8:0.05`.
+/// Requested GPUs of jobs. As text: `philly`, `default`, or weights such as `1:0.7,2:0.1,4:0.15,8:0.05`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum GpuMix {
@@ -81,7 +81,7 @@ impl fmt::Display for GpuMix {
 part_as_text!(GpuMix);
 
 impl GpuMix {
-    /// The widths of so many jobs.
+    /// Draws the widths of `count` jobs.
     pub(super) fn draw(&self, random: &mut Random, jobs: usize) -> Vec<u32> {
         let table: Vec<(u32, f64)> = match self {
             Self::Philly => philly::BY_GPUS
@@ -94,15 +94,15 @@ impl GpuMix {
     }
 }
 
-/// Whose the jobs are. As text: `philly`, or a number of tenants such as `8` or `8:skew=1`.
+/// Tenants of jobs. As text: `philly`, or a number of tenants such as `8` or `8:skew=1`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Tenants {
     /// The fifteen virtual clusters of the Philly trace, with the widths each asks for.
     Philly,
-    /// So many tenants; the share of jobs falls with the rank to the power of the skew.
+    /// A number of tenants; the share of jobs falls with the rank to the power of the skew.
     Ranked {
-        /// How many.
+        /// Number of tenants.
         count: u32,
         /// 0 makes all equal.
         skew: f64,
@@ -139,7 +139,7 @@ impl fmt::Display for Tenants {
 part_as_text!(Tenants);
 
 impl Tenants {
-    /// How many there are.
+    /// Returns the number of tenants.
     pub(super) fn count(self) -> usize {
         match self {
             Self::Philly => philly::TENANTS,

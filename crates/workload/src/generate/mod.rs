@@ -1,4 +1,4 @@
-//! Workloads made up: arrivals, widths, run times, tenants and models, each from its own part and one seed.
+//! Generated workloads: arrivals, widths, run times, tenants and models, each from its own part and one seed.
 //!
 //! The same [`GenerateSpec`] gives the same jobs on every machine. The default is **philly-like**: it has the statistics
 //! of the public Philly trace.
@@ -23,13 +23,13 @@ use random::{Random, Stream, Weights};
 /// Jobs in one workload, at most.
 const MAX_JOBS: u64 = 50_000_000;
 
-/// A workload to be made.
+/// A workload to generate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GenerateSpec {
-    /// How many jobs.
+    /// Number of jobs.
     pub jobs: u64,
-    /// The one seed of all that is random.
+    /// Seed of all random draws.
     pub seed: u64,
     /// Mean rate of arrival; that of the Philly trace, 31.47, if neither this nor a load is set.
     pub jobs_per_hour: Option<f64>,
@@ -37,13 +37,13 @@ pub struct GenerateSpec {
     pub load: Option<f64>,
     /// The GPUs `load` refers to.
     pub cluster_gpus: Option<u32>,
-    /// When jobs come in.
+    /// Arrival times of jobs.
     pub arrivals: Arrivals,
-    /// How long they run.
+    /// Run times.
     pub durations: Durations,
-    /// How many GPUs they ask for.
+    /// Requested GPUs.
     pub gpus: GpuMix,
-    /// Whose they are.
+    /// Tenants.
     pub tenants: Tenants,
     /// Users of each tenant; 0 leaves users out.
     pub users_per_tenant: u32,
@@ -107,19 +107,19 @@ impl GenerateSpec {
     }
 }
 
-/// A setting of a generator that cannot be.
+/// An invalid setting of a generator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: found {found}, expected {expected}")]
 pub struct GenerateError {
     /// The setting.
     pub field: &'static str,
-    /// What it is set to.
+    /// Its value.
     pub found: String,
-    /// What would be accepted.
+    /// The accepted values.
     pub expected: String,
 }
 
-/// Makes a workload.
+/// Generates a workload.
 pub fn generate(spec: &GenerateSpec) -> Result<Workload, GenerateError> {
     check(spec)?;
     let jobs = spec.jobs as usize;
@@ -159,7 +159,7 @@ pub fn generate(spec: &GenerateSpec) -> Result<Workload, GenerateError> {
     })
 }
 
-/// Arrivals at the rate that is asked for, or at the one that gives the load that is asked for.
+/// Draws arrivals at the requested rate, or at the rate that gives the requested load.
 fn arrivals(spec: &GenerateSpec, gpus: &[u32], work: &[Work]) -> Result<Vec<Time>, GenerateError> {
     let draw = |per_hour| spec.arrivals.draw(spec.seed, gpus.len(), per_hour);
     let (Some(load), Some(cluster)) = (spec.load, spec.cluster_gpus) else {
@@ -173,7 +173,7 @@ fn arrivals(spec: &GenerateSpec, gpus: &[u32], work: &[Work]) -> Result<Vec<Time
     let span_wanted = gpu_seconds / (load * f64::from(cluster));
     let mut per_hour = gpus.len() as f64 / span_wanted * 3600.0;
     let mut times = draw(per_hour)?;
-    // The hours of the day stay where they are, so the rate is set right by drawing again, not by stretching.
+    // The hours of the day must not shift, so the rate is adjusted by drawing again, not by stretching.
     for _ in 0..8 {
         let (Some(first), Some(last)) = (times.first(), times.last()) else {
             break;

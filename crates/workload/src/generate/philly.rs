@@ -116,7 +116,7 @@ impl Durations {
         Self { logs }
     }
 
-    /// Seconds a job of so many GPUs runs; between quantiles the logarithm grows evenly.
+    /// Returns the run time in seconds of a job with this many GPUs; between quantiles the logarithm grows evenly.
     pub(super) fn draw(&self, random: &mut Random, gpus: u32) -> f64 {
         let share = random.unit();
         let logs = &self.logs[class_of(gpus)];

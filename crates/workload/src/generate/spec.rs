@@ -50,7 +50,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// That nothing else is set.
+    /// Checks that nothing else is set.
     pub(super) fn only(self, keys: &[&str]) -> Result<(), GenerateError> {
         match self.settings.iter().find(|(key, _)| !keys.contains(key)) {
             Some(_) if keys.is_empty() => Err(self.wrong(format!("nothing behind {}", self.name))),
@@ -59,7 +59,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The error that the name is none of `known`.
+    /// Returns the error for a name that is not in `known`.
     pub(super) fn unknown(&self, known: &[&str]) -> GenerateError {
         let near = dovetail_model::suggest::nearest(self.name, known.iter().copied());
         let hint = near

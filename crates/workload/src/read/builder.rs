@@ -72,12 +72,12 @@ impl Builder {
         }
     }
 
-    /// The model of this name, none if it is empty.
+    /// The model of this name, `None` if it is empty.
     pub(crate) fn model(&mut self, name: &str) -> Option<ModelId> {
         (!name.is_empty()).then(|| self.models.id(name))
     }
 
-    /// The GPU type of this name, none if it is empty.
+    /// The GPU type of this name, `None` if it is empty.
     pub(crate) fn gpu_type(&mut self, name: &str) -> Option<GpuTypeId> {
         (!name.is_empty()).then(|| self.gpu_types.id(name))
     }
@@ -91,7 +91,7 @@ impl Builder {
         self.jobs.push(job);
     }
 
-    /// GPUs and run time of a job, or none if it has none of either and is left out.
+    /// GPUs and run time of a job, or none if it has none of either and is skipped.
     pub(crate) fn sized(&mut self, gpus: Option<u32>, work: Option<Work>) -> Option<(u32, Work)> {
         match (gpus, work) {
             (Some(gpus), Some(work)) => return Some((gpus, work)),
@@ -207,7 +207,7 @@ impl Builder {
     }
 }
 
-/// How many labels stand for more than one job, none if all differ.
+/// How many labels stand for more than one job, `None` if all differ.
 fn repeated_labels(jobs: &[TraceJob]) -> Option<usize> {
     let mut labels: Vec<&JobLabel> = jobs.iter().map(|j| &j.label).collect();
     if labels.is_sorted_by(|a, b| a < b) {

@@ -74,12 +74,12 @@ impl<'a> Cell<'a> {
             .ok_or_else(|| self.bad(expected))
     }
 
-    /// A run time in seconds; none if it is zero or less.
+    /// A run time in seconds; `None` if it is zero or less.
     pub(crate) fn work(&self) -> Result<Option<Work>, TraceError> {
         self.work_of(self.number()?)
     }
 
-    /// A run time in seconds that was reckoned from this value and others; none if it is zero or less.
+    /// A run time in seconds that was reckoned from this value and others; `None` if it is zero or less.
     pub(crate) fn work_of(&self, seconds: Decimal) -> Result<Option<Work>, TraceError> {
         if !seconds.is_positive() {
             return Ok(None);
@@ -100,7 +100,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// A number of GPUs; none if it is zero.
+    /// A number of GPUs; `None` if it is zero.
     pub(crate) fn gpus(&self) -> Result<Option<u32>, TraceError> {
         let gpus = self.whole(0, MAX_GPUS)?;
         Ok((gpus > 0).then_some(gpus as u32))

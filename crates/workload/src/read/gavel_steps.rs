@@ -38,7 +38,7 @@ pub(super) fn job_types() -> impl Iterator<Item = &'static str> {
     V100.iter().map(|(name, _)| *name)
 }
 
-/// Steps per second of a job type on so many GPUs, and whether that was measured. Where it was not, speed is taken to
+/// Steps per second of a job type on this many GPUs, and whether that was measured. Where it was not, speed is taken to
 /// grow in proportion from the nearest smaller number of GPUs that was.
 pub(super) fn steps_per_second(job_type: &str, gpus: u32) -> Option<(f64, bool)> {
     let row = V100.binary_search_by(|(name, _)| (*name).cmp(job_type)).ok()?;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::Read;
 
-/// A reader that remembers where lines end, ahead of whoever reads from it.
+/// A reader that remembers where lines end, ahead of its reader.
 pub(super) struct Lines<R> {
     inner: R,
     offset: u64,

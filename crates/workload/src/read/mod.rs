@@ -60,7 +60,7 @@ pub fn read(path: impl AsRef<Path>, format: Option<Format>) -> Result<Workload, 
     read_from(file, &name, format)
 }
 
-/// Reads a trace from anywhere; `name` is what errors call it.
+/// Reads a trace from anywhere; `name` is its name in errors.
 pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Result<Workload, TraceError> {
     let (input, head) = open(reader, name)?;
     if head.iter().all(u8::is_ascii_whitespace) {

@@ -179,7 +179,7 @@ fn in_one_line(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line 1 column ", " at column ")
 }
 
-/// A job from the values of a row. Whoever keeps columns aside adds them.
+/// Returns a job from the values of a row, without its kept columns.
 fn job(builder: &mut Builder, file: &str, place: Place, values: &Values<'_>) -> Result<TraceJob, TraceError> {
     let cell = |i: usize| Cell {
         file,

@@ -1,7 +1,7 @@
 //! Microsoft's Philly log: a JSON array of jobs, each with the attempts to run it.
 //!
 //! The run time of a job is the sum of its attempts that have a start and a later end; its GPUs are those of the last
-//! attempt that had any. A job that never ran, or never had a GPU, is left out. The array is read element by element.
+//! attempt that had any. A job that never ran, or never had a GPU, is skipped. The array is read element by element.
 
 use std::fmt;
 

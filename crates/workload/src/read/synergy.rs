@@ -12,7 +12,7 @@ use crate::error::TraceError;
 use crate::format::Format;
 use crate::job::{JobLabel, TraceJob, Workload};
 
-/// Seconds of one iteration at the fair share of 3 CPUs and 62.5 GB for each GPU, as Synergy's profiles have them.
+/// Seconds of one iteration at the fair share of 3 CPUs and 62.5 GB per GPU, as Synergy's profiles have them.
 /// The time does not depend on the number of GPUs.
 pub(crate) const MODELS: [(&str, &str); 12] = [
     ("alexnet", "0.6"),

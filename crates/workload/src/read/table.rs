@@ -74,7 +74,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The columns there are.
+    /// The columns found.
     pub(crate) fn header(&self) -> &[String] {
         &self.header
     }
@@ -179,7 +179,7 @@ impl<'t> Row<'t> {
         }
     }
 
-    /// The value in a column that need not be there; none if it is empty.
+    /// The value in a column that need not be there; `None` if it is empty.
     pub(crate) fn optional(&self, column: Option<usize>) -> Option<Cell<'t>> {
         column.map(|c| self.cell(c)).filter(|c| !c.text.trim().is_empty())
     }

@@ -14,14 +14,14 @@ use crate::read::synergy_iteration_time;
 type Key = (dovetail_model::ModelId, u32, Option<dovetail_model::GpuTypeId>);
 
 /// What a table says of it: the curve, and the seconds of an iteration.
-type Known = (Arc<Sensitivity>, Option<Decimal>);
+type ProfileEntry = (Arc<Sensitivity>, Option<Decimal>);
 
 impl Workload {
     /// Gives every job the sensitivity of its model, and says how many have one. A job of a Synergy replay file, whose
-    /// run time is its iterations at the share of a machine with 3 CPUs for each GPU, gets that at the share of the
+    /// run time is its iterations at the share of a machine with 3 CPUs per GPU, gets that at the share of the
     /// table.
     pub fn join_sensitivity(&mut self, table: &SensitivityTable) -> usize {
-        let mut known: BTreeMap<Key, Option<Known>> = BTreeMap::new();
+        let mut known: BTreeMap<Key, Option<ProfileEntry>> = BTreeMap::new();
         let mut joined = 0;
         for job in &mut self.jobs {
             job.sensitivity = None;

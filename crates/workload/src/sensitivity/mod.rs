@@ -1,23 +1,23 @@
-//! Speed of models over CPU and memory beside each GPU: the tables that come with the program, and those of users.
+//! Speed of models over CPU and memory per GPU: the built-in tables, and those of users.
 //!
 //! ```yaml
-//! name: mine                        # any name; the file's where it is left out
-//! share: {cpu: 3, memory_gb: 62.5}  # beside each GPU of the machine: speed is 1 there
+//! name: mine                        # any name; the file's where it is skipped
+//! share: {cpu: 3, memory_gb: 62.5}  # per GPU of the machine: speed is 1 there
 //! gpu_type: V100                    # measured on this kind; may be left out, and said for each model instead
 //! models:
 //!   - model: alexnet
-//!     gpus: 1                       # measured on so many GPUs; 1 where it is left out
+//!     gpus: 1                       # measured on this many GPUs; 1 where it is skipped
 //!     iteration_s: 0.6              # time of an iteration at the share, where it is known
 //!     ideal: {cpu: 12, memory_gb: 125, speed: 2.94}   # as stated by those who measured; may be left out
-//!     cpu: [1, 3, 12]               # CPUs beside each GPU, ascending
-//!     memory_gb: [20.83, 62.5, 125] # memory beside each GPU, ascending
+//!     cpu: [1, 3, 12]               # CPUs per GPU, ascending
+//!     memory_gb: [20.83, 62.5, 125] # memory per GPU, ascending
 //!     speed:                        # a row for each amount of CPU, a column for each of memory
 //!       - [0.1, 0.3, 0.3]
 //!       - [0.1, 1, 1]
 //!       - [0.1, 2, 2.94]
 //! ```
 //!
-//! The built-in tables are Synergy's (OSDI'22), for machines with 3, 4, 5 and 6 CPUs for each GPU.
+//! The built-in tables are Synergy's (OSDI'22), for machines with 3, 4, 5 and 6 CPUs per GPU.
 
 mod join;
 mod parse;
@@ -28,9 +28,9 @@ use std::sync::Arc;
 use dovetail_model::{ClusterSpec, Sensitivity, Share};
 
 use crate::profiles::{ProfileError, Profiles, plain_name};
-use crate::yaml::YamlError;
+use dovetail_yaml::YamlError;
 
-/// The tables that come with the program, with the CPUs beside each GPU of their machine.
+/// The built-in table, with the CPUs per GPU of their machine.
 const BUILTIN: [(&str, u32, &str); 5] = [
     ("synergy-3", 3000, include_str!("synergy-3.yaml")),
     ("synergy-4", 4000, include_str!("synergy-4.yaml")),
@@ -39,7 +39,7 @@ const BUILTIN: [(&str, u32, &str); 5] = [
     ("synergy-3-multi", 0, include_str!("synergy-3-multi.yaml")),
 ];
 
-/// How fast one model runs on so many GPUs.
+/// How fast one model runs on this many GPUs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SensitivityProfile {
     /// The model.
@@ -56,12 +56,12 @@ pub struct SensitivityProfile {
     pub sensitivity: Arc<Sensitivity>,
 }
 
-/// What a job should have beside each GPU, and how fast it is then, in the words of a table.
+/// What a job should have per GPU, and how fast it is then, in the words of a table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StatedIdeal {
-    /// CPUs beside each GPU.
+    /// CPUs per GPU.
     pub cpu: f64,
-    /// Memory beside each GPU, in GB.
+    /// Memory per GPU, in GB.
     pub memory_gb: f64,
     /// Speed over that at the share of the machine.
     pub speed: f64,
@@ -72,14 +72,14 @@ pub struct StatedIdeal {
 pub struct SensitivityTable {
     /// Its name.
     pub name: String,
-    /// What the machine has beside each GPU. Speeds are relative to that.
+    /// What the machine has per GPU. Speeds are relative to that.
     pub share: Share,
     /// One for each model and number of GPUs.
     pub rows: Vec<SensitivityProfile>,
 }
 
 impl SensitivityTable {
-    /// Names of the tables that come with the program.
+    /// Names of the built-in tables.
     pub fn builtin_names() -> Vec<&'static str> {
         BUILTIN.iter().map(|(name, ..)| *name).collect()
     }
@@ -91,7 +91,7 @@ impl SensitivityTable {
         Some(table.expect("the tables that come with the program are in order"))
     }
 
-    /// The table of a cluster whose nodes all have the same CPUs for each GPU, where there is one.
+    /// The table of a cluster whose nodes all have the same CPUs per GPU, where there is one.
     pub fn of_cluster(cluster: &ClusterSpec) -> Option<Self> {
         let mut with_gpus = cluster.nodes.values().filter(|n| n.gpus > 0);
         let first = with_gpus.next()?;
@@ -110,7 +110,7 @@ impl SensitivityTable {
     /// Reads a table from a YAML file.
     ///
     /// # Errors
-    /// Names the file, the key that is wrong, and what would be accepted.
+    /// Names the file, the key that is wrong, and the accepted values.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ProfileError> {
         let file = path.as_ref().display().to_string();
         let text = std::fs::read_to_string(&path).map_err(|reason| ProfileError::Open {
@@ -123,7 +123,7 @@ impl SensitivityTable {
     /// The table a YAML text describes.
     ///
     /// # Errors
-    /// Names the key that is wrong, and what would be accepted.
+    /// Names the key that is wrong, and the accepted values.
     pub fn from_yaml(text: &str, file: &str) -> Result<Self, YamlError> {
         parse::table(text, file)
     }
@@ -139,7 +139,7 @@ impl SensitivityTable {
         models
     }
 
-    /// The profile of a model, by any name it goes by: that of so many GPUs, else of the most below, else of the
+    /// The profile of a model, by any name it goes by: that of this many GPUs, else of the most below, else of the
     /// fewest. A kind of GPU that was measured goes before the others.
     pub fn find(&self, model: &str, gpus: u32, gpu_type: Option<&str>) -> Option<&SensitivityProfile> {
         let names = Profiles::default();

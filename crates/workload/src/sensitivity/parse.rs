@@ -7,7 +7,7 @@ use dovetail_model::sensitivity::Points;
 use dovetail_model::{Rate, Sensitivity, Share};
 
 use super::{SensitivityProfile, SensitivityTable, StatedIdeal};
-use crate::yaml::{Entry, YamlError, parse as parse_yaml};
+use dovetail_yaml::{Entry, YamlError, parse as parse_yaml};
 
 const MODEL_KEYS: [&str; 8] = [
     "model",
@@ -190,7 +190,7 @@ mod tests {
             wrong(&format!(
                 "{top}    cpu: [1, 2]\n    memory_gb: [60]\n    speed: [[1], [0.5]]\n"
             )),
-            "mine.yaml: models[0].speed: more CPU makes it slower at 2000 milli-cores and 61440 MiB"
+            "mine.yaml: models[0].speed: speed must not decrease with more CPU, at 2000 milli-cores and 61440 MiB"
         );
         assert_eq!(
             wrong(&format!("{top}    cpus: [1]\n")),

@@ -39,7 +39,7 @@ fn writable() -> Vec<&'static str> {
     formats.map(Format::name).collect()
 }
 
-/// Why a format is only read, none if it is written too.
+/// Why a format is only read, `None` if it is written too.
 pub fn cannot_write(format: Format) -> Option<&'static str> {
     match format {
         Format::Philly => Some("it is a log of attempts on machines"),

@@ -1,44 +1,43 @@
-//! `dovetail vc check`: is a configuration sound, and what does it say?
+//! `dovetail vc check`: checks a configuration and shows its content.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use dovetail_cells::{Cells, Chain, ChainId, Compiled, Layout, VcSpec};
-use dovetail_workload::{HivedError, read_hived};
+use dovetail_cells::{Cells, Chain, ChainId, CompiledConfig, Layout, VcSpec};
+use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_hived::{ConfigError, read_config};
 use serde_json::{Value, json};
 
 use super::number;
-use crate::failure::{Blame, Failure};
-use crate::show;
 
-/// Children of a cell that are drawn unless all are asked for.
+/// Number of children of a cell that are drawn without `--all`.
 const DRAWN: u32 = 16;
 
 pub(super) fn run(path: &Path, all: bool, as_json: bool) -> Result<(), Failure> {
-    let compiled = match read_hived(path) {
+    let compiled = match read_config(path) {
         Ok((_, compiled)) => compiled,
-        Err(HivedError::Faults { file, faults }) if as_json => {
+        Err(ConfigError::Faults { file, faults }) if as_json => {
             let list: Vec<Value> = faults
                 .iter()
                 .map(|f| json!({"path": f.path, "what": f.what}))
                 .collect();
             let report = json!({"ok": false, "file": file, "faults": list});
-            show::print(serde_json::to_string_pretty(&report).or_work()?)?;
-            return Err(Failure::request(HivedError::Faults { file, faults }));
+            console::print(serde_json::to_string_pretty(&report).or_work()?)?;
+            return Err(Failure::request(ConfigError::Faults { file, faults }));
         }
         Err(error) => return Err(error).or_request(),
     };
     if as_json {
-        return show::print(serde_json::to_string_pretty(&as_value(&compiled)).or_work()?);
+        return console::print(serde_json::to_string_pretty(&as_value(&compiled)).or_work()?);
     }
-    show::print(text(&compiled, if all { u32::MAX } else { DRAWN }).trim_end())
+    console::print(text(&compiled, if all { u32::MAX } else { DRAWN }).trim_end())
 }
 
-fn text(compiled: &Compiled, drawn: u32) -> String {
+fn text(compiled: &CompiledConfig, drawn: u32) -> String {
     let layout = &compiled.layout;
     let leaves: u64 = layout.chains.iter().map(|c| u64::from(c.cells[0])).sum();
     let mut out = format!(
-        "The configuration is sound: {}, {}, {}, {}.\n",
+        "The configuration is valid: {}, {}, {}, {}.\n",
         number(layout.machines.len() as u64, "machine"),
         number(leaves, "leaf cell"),
         number(layout.chains.len() as u64, "chain"),
@@ -55,12 +54,12 @@ fn text(compiled: &Compiled, drawn: u32) -> String {
     for vc in &layout.vcs {
         draw_vc(&mut out, layout, vc);
     }
-    out.push_str("\nWhat is promised\n");
+    out.push_str("\nGuaranteed cells\n");
     let _ = writeln!(out, "{}", promises(layout));
     out
 }
 
-/// A chain, from its top cells down to machines; what is in a machine is said in words.
+/// Draws a chain from its top cells down to machines; the inside of a machine is described in text.
 fn draw_chain(out: &mut String, layout: &Layout, id: ChainId, chain: &Chain, drawn: u32) {
     let top = chain.top();
     let _ = writeln!(
@@ -160,7 +159,7 @@ fn inside_machine(chain: &Chain) -> String {
     }
 }
 
-/// What a virtual cluster owns; equal cells in a row are drawn as one line.
+/// Draws the cells of a virtual cluster; equal cells in a row are drawn as one line.
 fn draw_vc(out: &mut String, layout: &Layout, vc: &VcSpec) {
     let id = layout.vc_named(&vc.name).unwrap_or_default();
     let _ = write!(out, "{}: {}", vc.name, number(layout.leaves_of(id), "leaf cell"));
@@ -208,17 +207,17 @@ fn draw_vc(out: &mut String, layout: &Layout, vc: &VcSpec) {
     }
 }
 
-/// Cells, promised and pinned ones, and what is left over, by chain and level.
+/// Draws a table of all, guaranteed, pinned and remaining cells by chain and level.
 fn promises(layout: &Layout) -> comfy_table::Table {
-    let mut table = show::table(&[
+    let mut table = console::table(&[
         "chain, cell type",
         "level",
         "cells",
         "promised",
         "pinned",
-        "nobody's",
+        "not owned",
     ]);
-    // Levels below the smallest cell anybody owns say nothing new.
+    // Levels below the smallest owned cell add no information.
     for row in rows(layout).into_iter().filter(|r| r.matters) {
         let [level, cells, promised, pinned, left] = row.numbers;
         let numbers = [level, cells, promised, pinned, left].map(|n| n.to_string());
@@ -226,16 +225,16 @@ fn promises(layout: &Layout) -> comfy_table::Table {
         line.extend(numbers);
         table.add_row(line);
     }
-    show::align_numbers(&mut table);
+    console::align_numbers(&mut table);
     table
 }
 
 struct Row {
     chain: String,
     kind: String,
-    /// Level from 1, cells, promised, pinned, left over.
+    /// Level from 1, and the number of cells, guaranteed, pinned and remaining.
     numbers: [i64; 5],
-    /// Whether it is a machine or larger, or somebody owns cells of it.
+    /// Whether it is a machine or larger, or has owned cells.
     matters: bool,
 }
 
@@ -268,7 +267,7 @@ fn rows(layout: &Layout) -> Vec<Row> {
     rows
 }
 
-fn as_value(compiled: &Compiled) -> Value {
+fn as_value(compiled: &CompiledConfig) -> Value {
     let layout = &compiled.layout;
     let chains: Vec<Value> = rows(layout)
         .into_iter()

@@ -1,15 +1,14 @@
-//! `dovetail vc diff`: what a new configuration changes, and what becomes of what runs.
+//! `dovetail vc diff`: what a new configuration changes, and its effect on running groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use dovetail_cells::hived::{Extender, Scenario};
-use dovetail_cells::{Carried, Fate, Layout};
+use dovetail_cells::{Fate, Layout, ReconfiguredGroup};
+use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_hived::{GroupScheduler, Scenario};
 use serde_json::{Value, json};
 
 use super::{number, read, replay};
-use crate::failure::{Blame, Failure};
-use crate::show;
 
 pub(super) fn run(old: &Path, new: &Path, running: Option<&Path>, as_json: bool) -> Result<(), Failure> {
     let (_, before) = read(old)?;
@@ -32,54 +31,59 @@ pub(super) fn run(old: &Path, new: &Path, running: Option<&Path>, as_json: bool)
             each.collect()
         });
         let report = json!({"changes": changes, "groups": list});
-        return show::print(serde_json::to_string_pretty(&report).or_work()?);
+        return console::print(serde_json::to_string_pretty(&report).or_work()?);
     }
     if changes.is_empty() {
-        show::print("No cell and no virtual cluster changes.")?;
+        console::print("No changes to cells or virtual clusters.")?;
     }
     for change in &changes {
-        show::print(change)?;
+        console::print(change)?;
     }
     let Some(fates) = fates else { return Ok(()) };
     let kept = fates
         .iter()
         .filter(|(_, c)| c.fate == Fate::Kept && c.leaves_lost == 0)
         .count();
-    show::print(format!(
-        "\n{}: {kept} of them go on as before.",
+    console::print(format!(
+        "\n{}: {kept} of them are not affected.",
         number(fates.len() as u64, "running group")
     ))?;
     for (name, carried) in fates {
         let mut what = match carried.fate {
             Fate::Kept if carried.leaves_lost == 0 => continue,
-            Fate::Kept => "keeps its place".to_owned(),
-            Fate::Downgraded => "runs on, but only as a borrower: others may throw it out".to_owned(),
-            Fate::Restored => "has its guaranteed place back".to_owned(),
-            Fate::ClaimDropped => "had not started; its claim is dropped and it has to ask again".to_owned(),
+            Fate::Kept => "keeps its cells".to_owned(),
+            Fate::Downgraded => {
+                "continues as an opportunistic group: guaranteed groups may preempt it".to_owned()
+            }
+            Fate::Restored => "is guaranteed again".to_owned(),
+            Fate::ClaimDropped => {
+                "has not started; its claim is dropped and it must be submitted again".to_owned()
+            }
             Fate::Forgotten => {
-                "runs on, but its virtual cluster is gone: nothing is kept for it any more".to_owned()
+                "continues, but its virtual cluster was removed: nothing is reserved for it any more"
+                    .to_owned()
             }
         };
         if carried.leaves_lost > 0 {
             what += &format!(
-                "; {} it uses vanish and are not counted",
+                "; {} it uses are removed and not counted",
                 number(carried.leaves_lost, "leaf cell")
             );
         }
-        show::print(format!("  {name}: {what}"))?;
+        console::print(format!("  {name}: {what}"))?;
     }
     Ok(())
 }
 
-/// Plays a scenario with the old configuration, then changes to the new one.
+/// Replays a scenario with the old configuration, then changes to the new one.
 fn fates(
     before: &Layout,
     after: &Layout,
     scenario: &Scenario,
     path: &Path,
-) -> Result<Vec<(String, Carried)>, Failure> {
-    let mut last: Option<Extender> = None;
-    let played = scenario.play(&mut |_| Ok(before.clone()), &mut |_, extender, _, _| {
+) -> Result<Vec<(String, ReconfiguredGroup)>, Failure> {
+    let mut last: Option<GroupScheduler> = None;
+    let played = scenario.replay(&mut |_| Ok(before.clone()), &mut |_, extender, _, _| {
         last = Some(extender.clone())
     });
     played.map_err(|what| Failure::request(format!("{}: {what}", path.display())))?;
@@ -88,7 +92,7 @@ fn fates(
         .unwrap_or_default())
 }
 
-/// What differs, in sentences.
+/// Returns the differences as sentences.
 fn changes(before: &Layout, after: &Layout) -> Vec<String> {
     let mut lines = Vec::new();
     let machines = |layout: &Layout| -> BTreeMap<String, BTreeSet<String>> {

@@ -1,4 +1,4 @@
-//! `dovetail vc ...`: virtual clusters, of a cluster that runs and in files.
+//! `dovetail vc ...`: virtual clusters of a running cluster and in files.
 
 mod check;
 mod diff;
@@ -7,18 +7,18 @@ mod why;
 
 use std::path::Path;
 
-use dovetail_cells::{Compiled, Config};
-use dovetail_workload::read_hived;
+use dovetail_cells::{CompiledConfig, Config};
+use dovetail_console::{Failure, OrFailure};
+use dovetail_hived::read_config;
 
 use crate::args::{VcArgs, VcCommand};
-use crate::failure::{Blame, Failure};
 use crate::live::args::{Output, OutputArgs};
 use crate::live::clusters;
 
-/// Does what was asked for.
+/// Runs `dovetail vc ...`.
 ///
 /// # Errors
-/// When a configuration or scenario is wrong, or a scenario goes differently.
+/// If a configuration or scenario is invalid, or a scenario has another outcome.
 pub fn run(args: &VcArgs) -> Result<(), Failure> {
     match &args.command {
         VcCommand::Check { config, all, json } => check::run(config, *all, *json),
@@ -61,8 +61,8 @@ pub fn run(args: &VcArgs) -> Result<(), Failure> {
     }
 }
 
-fn read(path: &Path) -> Result<(Config, Compiled), Failure> {
-    read_hived(path).or_request()
+fn read(path: &Path) -> Result<(Config, CompiledConfig), Failure> {
+    read_config(path).or_request()
 }
 
 /// `1 cell`, `2 cells`.

@@ -1,15 +1,15 @@
-//! `dovetail vc replay`: scenarios recorded from HiveD, played again.
+//! `dovetail vc replay`: replays scenarios recorded from HiveD.
 
 use std::path::{Path, PathBuf};
 
 use dovetail_cells::Layout;
-use dovetail_cells::hived::{Answer, Extender, Played, Scenario, Step, UserError};
-use dovetail_workload::read_hived;
+use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_hived::{
+    Answer, GroupScheduler, Scenario, ScenarioError, ScenarioReport, Step, UserError, read_config,
+};
 use serde_json::{Value, json};
 
 use super::why;
-use crate::failure::{Blame, Failure};
-use crate::show;
 
 pub(super) fn run(
     files: &[PathBuf],
@@ -17,12 +17,12 @@ pub(super) fn run(
     explain: bool,
     as_json: bool,
 ) -> Result<(), Failure> {
-    let mut table = show::table(&[
+    let mut table = console::table(&[
         "scenario",
         "steps",
         "exact",
         "up to symmetry",
-        "on purpose",
+        "intended",
         "differs",
     ]);
     let mut rows: Vec<Value> = Vec::new();
@@ -33,20 +33,20 @@ pub(super) fn run(
             Some(folder) => folder.to_owned(),
             None => file.parent().unwrap_or(Path::new(".")).join("../configs"),
         };
-        let mut told = Vec::new();
+        let mut explanations = Vec::new();
         let mut watch =
-            |at: usize, extender: &Extender, step: &Step, ours: Option<&Result<Answer, UserError>>| {
+            |at: usize, extender: &GroupScheduler, step: &Step, ours: Option<&Result<Answer, UserError>>| {
                 if explain {
-                    told.extend(waiting(at, extender, step, ours));
+                    explanations.extend(waiting(at, extender, step, ours));
                 }
             };
         let played = scenario
-            .play(&mut |name| layout(&folder, name), &mut watch)
+            .replay(&mut |name| layout(&folder, name), &mut watch)
             .map_err(|what| Failure::request(format!("{}: {what}", file.display())))?;
         if explain && !as_json {
-            show::print(format!("{}: {}", scenario.name, scenario.note))?;
-            for line in &told {
-                show::print(format!("  {line}"))?;
+            console::print(format!("{}: {}", scenario.name, scenario.note))?;
+            for line in &explanations {
+                console::print(format!("  {line}"))?;
             }
         }
         let mismatch = played
@@ -63,41 +63,39 @@ pub(super) fn run(
                 .as_ref()
                 .map_or("–".to_owned(), |_| format!("step {}", played.steps - 1)),
         ]);
-        rows.push(as_value(&scenario, &played, &told, mismatch.as_deref()));
+        rows.push(as_value(&scenario, &played, &explanations, mismatch.as_deref()));
         if first.is_none() {
             first = mismatch;
         }
     }
     if as_json {
-        show::print(serde_json::to_string_pretty(&rows).or_work()?)?;
+        console::print(serde_json::to_string_pretty(&rows).or_work()?)?;
     } else {
-        show::align_numbers(&mut table);
-        show::print(table)?;
-        for row in &rows {
-            for exception in row["exceptions"]
-                .as_array()
-                .map(Vec::as_slice)
-                .unwrap_or_default()
-            {
-                let (name, step) = (&row["scenario"], &exception["step"]);
-                let why = exception["why"].as_str().unwrap_or_default();
-                show::print(format!(
-                    "on purpose: {} step {step}: {why}",
-                    name.as_str().unwrap_or_default()
-                ))?;
-            }
-        }
+        console::align_numbers(&mut table);
+        console::print(table)?;
+        rows.iter().try_for_each(print_exceptions)?;
     }
     match first {
-        Some(what) => Err(Failure::Work(anyhow::anyhow!("the first difference: {what}"))),
+        Some(what) => Err(Failure::Work(anyhow::anyhow!("first difference: {what}"))),
         None => Ok(()),
     }
 }
 
+/// Prints the differences of one scenario that are intended.
+fn print_exceptions(row: &Value) -> Result<(), Failure> {
+    let exceptions = row["exceptions"].as_array().map(Vec::as_slice);
+    for exception in exceptions.unwrap_or_default() {
+        let name = row["scenario"].as_str().unwrap_or_default();
+        let why = exception["why"].as_str().unwrap_or_default();
+        let step = &exception["step"];
+        console::print(format!("intended difference: {name} step {step}: {why}"))?;
+    }
+    Ok(())
+}
+
 pub(super) fn read_scenario(file: &Path) -> Result<Scenario, Failure> {
     let shown = file.display();
-    let bytes =
-        std::fs::read(file).map_err(|e| Failure::request(format!("{shown}: cannot be opened: {e}")))?;
+    let bytes = std::fs::read(file).map_err(|e| Failure::request(format!("{shown}: cannot open: {e}")))?;
     serde_json::from_slice(&bytes).map_err(|e| {
         Failure::request(format!(
             "{shown}: not a scenario: {e}; expected JSON with name, config and steps"
@@ -105,10 +103,9 @@ pub(super) fn read_scenario(file: &Path) -> Result<Scenario, Failure> {
     })
 }
 
-pub(super) fn layout(folder: &Path, name: &str) -> Result<Layout, String> {
-    let read = read_hived(&folder.join(name));
-    read.map(|(_, compiled)| compiled.layout)
-        .map_err(|e| e.to_string())
+pub(super) fn layout(folder: &Path, name: &str) -> Result<Layout, ScenarioError> {
+    let (_, compiled) = read_config(&folder.join(name))?;
+    Ok(compiled.layout)
 }
 
 fn describe(scenario: &Scenario, at: usize, what: &str) -> String {
@@ -121,22 +118,22 @@ fn describe(scenario: &Scenario, at: usize, what: &str) -> String {
     format!("{}, step {at} ({} {subject}): {what}", scenario.name, step.op)
 }
 
-/// Why a pod waits, in lines.
+/// Explains why a pod is pending, in lines.
 fn waiting(
     at: usize,
-    extender: &Extender,
+    extender: &GroupScheduler,
     step: &Step,
     ours: Option<&Result<Answer, UserError>>,
 ) -> Vec<String> {
     let Some(spec) = &step.spec else { return Vec::new() };
     match ours {
-        Some(Ok(Answer::Wait { why: None })) => {
+        Some(Ok(Answer::Wait { reason: None })) => {
             vec![format!(
                 "step {at}: {} waits: its group is being preempted",
                 step.pod
             )]
         }
-        Some(Ok(Answer::Wait { why: Some(_) })) => {
+        Some(Ok(Answer::Wait { reason: Some(_) })) => {
             let Some(explanation) = extender.explain(&step.pod, spec, step.suggested_nodes.as_deref()) else {
                 return Vec::new();
             };
@@ -152,7 +149,7 @@ fn waiting(
     }
 }
 
-fn as_value(scenario: &Scenario, played: &Played, told: &[String], mismatch: Option<&str>) -> Value {
+fn as_value(scenario: &Scenario, played: &ScenarioReport, told: &[String], mismatch: Option<&str>) -> Value {
     let exceptions: Vec<Value> = played
         .exceptions
         .iter()

@@ -1,107 +1,145 @@
-//! Why a group waits, in words.
+//! Why a group of pods waits: an explanation of the cells as reasons, with the names of groups and machines.
 
-use dovetail_cells::{Cells, Explanation, Remedy, Wait};
+use dovetail_cells::{Cells, Explanation, Remedy, WaitReason};
+use dovetail_model::{Change, JobKey, NameLookup, NodeId, Reason, TenantId, UserId};
 
-/// Holders that are named.
+/// The most holders that are named.
 const NAMED: usize = 5;
 
-/// An explanation as lines of text; `name` gives the name behind a group's key.
+/// Names for the numbers in the reasons of one explanation.
+struct Names<'a> {
+    virtual_cluster: &'a str,
+    groups: Vec<String>,
+    machines: Vec<String>,
+}
+
+impl NameLookup for Names<'_> {
+    fn job(&self, job: JobKey) -> String {
+        self.groups[job.0 as usize].clone()
+    }
+
+    fn node(&self, node: NodeId) -> String {
+        self.machines[node.0 as usize].clone()
+    }
+
+    fn tenant(&self, _tenant: TenantId) -> String {
+        self.virtual_cluster.to_owned()
+    }
+
+    fn user(&self, _user: UserId) -> String {
+        "its user".to_owned()
+    }
+}
+
+impl Names<'_> {
+    fn group(&mut self, name: String) -> JobKey {
+        self.groups.push(name);
+        JobKey(self.groups.len() as u32 - 1)
+    }
+
+    fn machine(&mut self, name: String) -> NodeId {
+        self.machines.push(name);
+        NodeId(self.machines.len() as u32 - 1)
+    }
+}
+
+/// Returns an explanation as lines of text; `name` gives the name behind a group's key.
 pub(super) fn lines(
     explanation: &Explanation,
     cells: &Cells,
     vc: &str,
     name: &dyn Fn(u64) -> String,
 ) -> Vec<String> {
-    let layout = cells.layout();
-    let mut lines = vec![wait(&explanation.wait, cells, explanation, vc)];
-    for level in &explanation.levels {
-        let chain = layout.chain(level.chain);
-        let kind = &chain.types[level.level];
-        let mut line = format!("{vc} owns {} {kind}, {} free", level.owned, level.free);
-        if level.bad > 0 {
-            line += &format!(", {} bad", level.bad);
-        }
-        if level.doomed > 0 {
-            line += &format!(", {} doomed (too few healthy ones are left)", level.doomed);
-        }
-        line += &format!("; the cluster has {} to give", level.left_in_cluster);
-        if level.bad_in_cluster > 0 {
-            line += &format!(", {} of them with bad machines", level.bad_in_cluster);
-        }
-        lines.push(line);
-    }
+    let mut names = Names {
+        virtual_cluster: vc,
+        groups: Vec::new(),
+        machines: Vec::new(),
+    };
+    let mut reasons = vec![wait(explanation, cells)];
+    reasons.extend(explanation.levels.iter().map(|level| Reason::CellsOwned {
+        tenant: TenantId(0),
+        kind: cells.layout().chain(level.chain).types[level.level].clone(),
+        owned: level.owned,
+        free: level.free,
+        bad: level.bad,
+        doomed: level.doomed,
+        left_in_cluster: Some(level.left_in_cluster),
+        bad_in_cluster: level.bad_in_cluster,
+    }));
     if !explanation.holders.is_empty() {
         let holders = explanation.holders.iter().take(NAMED);
-        let named: Vec<String> = holders
-            .map(|h| {
-                format!(
-                    "{} ({} leaf cells at priority {})",
-                    name(h.key),
-                    h.leaves,
-                    h.priority
-                )
-            })
-            .collect();
-        let more = explanation.holders.len().saturating_sub(NAMED);
-        let rest = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
-        lines.push(format!("held by {}{rest}", named.join(", ")));
+        let holders = holders.map(|h| {
+            let named = format!("{} at priority {}", name(h.key), h.priority);
+            (names.group(named), h.leaves)
+        });
+        reasons.push(Reason::CellsHeld {
+            holders: holders.collect(),
+            more: explanation.holders.len().saturating_sub(NAMED) as u32,
+        });
     }
-    let group = |id: &dovetail_cells::GroupId| cells.group(*id).map(|g| name(g.key)).unwrap_or_default();
-    lines.push(match &explanation.remedy {
-        Remedy::Ends(groups) => {
-            let names: Vec<String> = groups.iter().map(group).collect();
-            format!("it could start if {} ended", names.join(" and "))
-        }
-        Remedy::Repairs(machines) => {
-            let names: Vec<&str> = machines.iter().map(|m| layout.machines[m.index()].name.as_str()).collect();
-            format!("it could start if {} came back", names.join(" and "))
-        }
-        Remedy::MoreCells { asked, owned } => format!(
-            "it could start if {vc} owned more: it asks for {asked} leaf cells, and {vc} owns {owned} of the kind"
-        ),
-        Remedy::SmallerPods { asked, largest } => format!(
-            "it could start with smaller pods: one asks for {asked} leaf cells, and the largest cell has {largest}"
-        ),
-        Remedy::HigherLimit => "it could start if its user's limit were higher, or its user's other groups ended".to_owned(),
-        Remedy::Unknown => "no single kind of change was found that lets it start".to_owned(),
-    });
-    lines
+    reasons.push(Reason::WouldStart(change(
+        &explanation.remedy,
+        cells,
+        name,
+        &mut names,
+    )));
+    reasons.iter().map(|reason| reason.render(&names)).collect()
 }
 
-fn wait(wait: &Wait, cells: &Cells, explanation: &Explanation, vc: &str) -> String {
-    match wait {
-        Wait::NoRoom {
+fn wait(explanation: &Explanation, cells: &Cells) -> Reason {
+    let (tenant, user) = (TenantId(0), UserId(0));
+    match &explanation.wait {
+        WaitReason::NoRoom {
             borrower,
             asked,
             available,
             unusable,
-        } => {
-            let place = if *borrower {
-                "the cluster".to_owned()
-            } else {
-                format!("virtual cluster {vc}")
-            };
-            let bad = if *unusable > 0 {
-                format!(", {unusable} of them on machines that are bad or not suggested")
-            } else {
-                String::new()
-            };
-            format!("it asks for {asked} leaf cells; {available} in {place} are free or would give way{bad}")
+        } => Reason::CellsInUse {
+            tenant,
+            borrows: *borrower,
+            asked: *asked,
+            available: *available,
+            unusable: *unusable,
+            borrowers: 0,
+        },
+        WaitReason::NoHealthyCell { level, free, bad } => {
+            let found = explanation.levels.iter().find(|l| l.level == *level);
+            let kind = found.map_or("cell", |l| cells.layout().chain(l.chain).types[*level].as_str());
+            Reason::NoHealthyCell {
+                tenant,
+                kind: kind.to_owned(),
+                free: *free,
+                bad: *bad,
+            }
         }
-        Wait::NoHealthyCell { level, free, bad } => {
-            let kind = explanation.levels.iter().find(|l| l.level == *level);
-            let kind = kind.map_or("cell", |l| cells.layout().chain(l.chain).types[*level].as_str());
-            format!(
-                "{vc} may have another {kind}, but only bad or not suggested machines could back it ({free} free, {bad} \
-                 bad)"
-            )
+        WaitReason::UserLimit { limit, held, asked } => Reason::UserCells {
+            user,
+            asked: *asked,
+            held: *held,
+            most: *limit,
+        },
+    }
+}
+
+fn change(remedy: &Remedy, cells: &Cells, name: &dyn Fn(u64) -> String, names: &mut Names<'_>) -> Change {
+    match remedy {
+        Remedy::Ends(groups) => {
+            let keys = groups.iter().map(|id| cells.group(*id).map(|g| name(g.key)));
+            Change::JobsEnd(keys.map(|key| names.group(key.unwrap_or_default())).collect())
         }
-        Wait::UserLimit { limit, held, asked } => {
-            format!("its user holds {held} leaf cells, asks for {asked} more, and may hold {limit}")
+        Remedy::Repairs(machines) => {
+            let found = machines.iter().map(|m| &cells.layout().machines[m.index()].name);
+            Change::NodesReturn(found.map(|name| names.machine(name.clone())).collect())
         }
+        Remedy::MoreCells { asked, owned } => Change::MoreCells {
+            asked: *asked,
+            owned: *owned,
+        },
+        Remedy::SmallerPods { asked, largest } => Change::LargerCells {
+            asked: *asked,
+            largest: *largest,
+        },
+        Remedy::HigherLimit => Change::HigherLimit,
+        Remedy::Unknown => Change::Unknown,
     }
 }

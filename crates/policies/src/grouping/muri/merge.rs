@@ -1,5 +1,5 @@
-//! Merging groups of one width by matching, until all fit. Of groups that are worth the same together, those whose jobs
-//! share GPUs already stay together, so that nobody is restarted for nothing.
+//! Merges groups of one width by matching, until all fit. Of equally efficient groups, those whose jobs already share GPUs
+//! stay together, so that no job is restarted needlessly.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,26 +9,26 @@ use dovetail_solve::matching::{TypePair, by_type};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-use super::kinds::{Code, Kinds, together};
+use super::kinds::{GroupKind, Kinds, merged};
 
-/// Where a job runs: its first GPU.
-pub(super) type Home = (NodeId, u32);
+/// The first GPU of a job.
+pub(super) type FirstGpu = (NodeId, u32);
 
-/// Jobs that share, by their places in line.
+/// Jobs that share, by their positions in the queue.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
-    pub(super) places: SmallVec<[usize; 4]>,
-    pub(super) code: Code,
-    /// Where its members run now, if they do.
-    pub(super) home: Option<Home>,
+    pub(super) positions: SmallVec<[usize; 4]>,
+    pub(super) code: GroupKind,
+    /// The first GPU of its members, if they are running.
+    pub(super) first_gpu: Option<FirstGpu>,
 }
 
 impl Group {
-    pub(super) fn one(place: usize, code: Code, home: Option<Home>) -> Self {
+    pub(super) fn one(position: usize, code: GroupKind, first_gpu: Option<FirstGpu>) -> Self {
         Self {
-            places: smallvec![place],
+            positions: smallvec![position],
             code,
-            home,
+            first_gpu,
         }
     }
 }
@@ -36,26 +36,26 @@ impl Group {
 /// Groups of equal width.
 pub(super) type Buckets = BTreeMap<u32, Vec<Group>>;
 
-/// How groups may merge.
+/// Merges groups.
 #[derive(Debug, Clone)]
 pub(super) struct Merger {
     pub(super) size: usize,
     matching: bool,
     pub(super) gpu_memory_mib: Option<u64>,
     pub(super) kinds: Kinds,
-    /// Matchings already made, by how many groups there are of which kind, for GPUs of `solved_for` memory.
-    solved: FxHashMap<Vec<(Code, u32)>, Vec<TypePair>>,
+    /// Matchings already computed, by the number of groups of each kind, for GPUs of `solved_for` memory.
+    solved: FxHashMap<Vec<(GroupKind, u32)>, Vec<TypePair>>,
     solved_for: Option<u64>,
 }
 
-/// Matchings that are remembered before all are forgotten.
+/// Matchings that are cached before the cache is cleared.
 const MOST_SOLVED: usize = 1 << 14;
 
-/// Two groups of a bucket.
+/// Two groups of a bucket that could be merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Pair {
-    worth: Reverse<i64>,
-    /// They do not run on the same GPUs now.
+struct CandidatePair {
+    efficiency_ppm: Reverse<i64>,
+    /// Whether they run on different GPUs now.
     apart: bool,
     width: u32,
     first: usize,
@@ -74,10 +74,10 @@ impl Merger {
         }
     }
 
-    /// Rounds of pairing, in every bucket, until no more GPUs are wanted than there are.
-    pub(super) fn merge_until_fits(&mut self, buckets: &mut Buckets, wanted: &mut u64, gpus: u64) {
+    /// Rounds of pairing, in every bucket, until the demand does not exceed the GPUs.
+    pub(super) fn merge_until_fits(&mut self, buckets: &mut Buckets, demand: &mut u64, gpus: u64) {
         for _ in 0..self.size {
-            let mut pairs: Vec<Pair> = Vec::new();
+            let mut pairs: Vec<CandidatePair> = Vec::new();
             for (width, groups) in buckets.iter() {
                 let found = if self.matching {
                     self.matched(groups)
@@ -86,9 +86,9 @@ impl Merger {
                 };
                 for (first, second) in found {
                     let (a, b) = (&groups[first], &groups[second]);
-                    pairs.push(Pair {
-                        worth: Reverse(self.efficiency_ppm(a.code, b.code)),
-                        apart: a.home.is_none() || a.home != b.home,
+                    pairs.push(CandidatePair {
+                        efficiency_ppm: Reverse(self.efficiency_ppm(a.code, b.code)),
+                        apart: a.first_gpu.is_none() || a.first_gpu != b.first_gpu,
                         width: *width,
                         first,
                         second,
@@ -100,17 +100,19 @@ impl Merger {
             }
             pairs.sort_unstable();
             for pair in pairs {
-                if *wanted <= gpus {
+                if *demand <= gpus {
                     break;
                 }
-                let groups = buckets.get_mut(&pair.width).expect("the pair is of this bucket");
+                let groups = buckets
+                    .get_mut(&pair.width)
+                    .expect("the pair is from this bucket");
                 self.join(groups, pair.first, pair.second);
-                *wanted -= u64::from(pair.width);
+                *demand -= u64::from(pair.width);
             }
             buckets
                 .values_mut()
-                .for_each(|g| g.retain(|g| !g.places.is_empty()));
-            if *wanted <= gpus {
+                .for_each(|g| g.retain(|g| !g.positions.is_empty()));
+            if *demand <= gpus {
                 return;
             }
         }
@@ -118,31 +120,31 @@ impl Merger {
 
     /// Moves the members of the second group into the first.
     fn join(&self, groups: &mut [Group], first: usize, second: usize) {
-        let moved = std::mem::take(&mut groups[second].places);
-        let (code, home) = (groups[second].code, groups[second].home);
+        let moved = std::mem::take(&mut groups[second].positions);
+        let (code, first_gpu) = (groups[second].code, groups[second].first_gpu);
         let group = &mut groups[first];
-        group.places.extend(moved);
-        group.code = together(group.code, code, self.size).expect("a pair that is too large is never made");
-        group.home = group.home.or(home);
+        group.positions.extend(moved);
+        group.code = merged(group.code, code, self.size).expect("a pair that is too large is never made");
+        group.first_gpu = group.first_gpu.or(first_gpu);
     }
 
-    /// What two groups are worth together, in millionths; zero if they are too many or need too much memory.
-    fn efficiency_ppm(&mut self, a: Code, b: Code) -> i64 {
-        let Some(code) = together(a, b, self.size) else {
+    /// The efficiency of two groups merged, in millionths; zero if they are too large or need too much memory.
+    fn efficiency_ppm(&mut self, a: GroupKind, b: GroupKind) -> i64 {
+        let Some(code) = merged(a, b, self.size) else {
             return 0;
         };
         match self.gpu_memory_mib {
             Some(has) if self.kinds.memory_mib(code) > has => 0,
-            _ => self.kinds.worth(code).efficiency_ppm,
+            _ => self.kinds.timing(code).efficiency_ppm,
         }
     }
 
-    /// Pairs of groups by maximum-weight matching. Groups of the same kinds are alike, so the matching is over kinds of
-    /// groups, which are few, not over groups.
+    /// Pairs groups by maximum-weight matching. Groups of the same kind are interchangeable, so the matching is over kinds
+    /// of groups, which are few, not over groups.
     fn matched(&mut self, groups: &[Group]) -> Vec<(usize, usize)> {
         let mut order: Vec<u32> = (0..groups.len() as u32).collect();
         order.sort_by_key(|i| groups[*i as usize].code);
-        let mut kinds: Vec<(Code, u32)> = Vec::new();
+        let mut kinds: Vec<(GroupKind, u32)> = Vec::new();
         let mut kind_of = vec![0; groups.len()];
         for i in &order {
             let code = groups[*i as usize].code;
@@ -157,7 +159,7 @@ impl Merger {
     }
 
     /// How many pairs of which kinds to make.
-    fn solve(&mut self, kinds: Vec<(Code, u32)>) -> Vec<TypePair> {
+    fn solve(&mut self, kinds: Vec<(GroupKind, u32)>) -> Vec<TypePair> {
         if self.solved_for != self.gpu_memory_mib || self.solved.len() >= MOST_SOLVED {
             self.solved.clear();
             self.solved_for = self.gpu_memory_mib;
@@ -169,8 +171,8 @@ impl Merger {
         let mut weight = vec![vec![0; kinds.len()]; kinds.len()];
         for a in 0..kinds.len() {
             for b in 0..=a {
-                let worth = self.efficiency_ppm(kinds[a].0, kinds[b].0);
-                (weight[a][b], weight[b][a]) = (worth, worth);
+                let efficiency = self.efficiency_ppm(kinds[a].0, kinds[b].0);
+                (weight[a][b], weight[b][a]) = (efficiency, efficiency);
             }
         }
         let pairs = by_type(&counts, &weight).pairs;
@@ -178,7 +180,7 @@ impl Merger {
         pairs
     }
 
-    /// Neighbours in line, without matching.
+    /// Pairs neighbours in the queue, without matching.
     fn neighbours(&mut self, groups: &[Group]) -> Vec<(usize, usize)> {
         let mut pairs = Vec::new();
         let mut last: Option<usize> = None;
@@ -192,8 +194,8 @@ impl Merger {
     }
 }
 
-/// Names the groups of each pair of kinds: first those that run on the same GPUs already, then whoever is next in line.
-/// `order` lists the groups by kind.
+/// Names the groups of each pair of kinds: first those that already run on the same GPUs, then in queue order. `order` lists
+/// the groups by kind.
 fn name_pairs(
     groups: &[Group],
     order: &[u32],
@@ -202,14 +204,16 @@ fn name_pairs(
 ) -> Vec<(usize, usize)> {
     let mut single = vec![true; groups.len()];
     let mut named: Vec<(usize, usize)> = Vec::new();
-    let mut homes: BTreeMap<Home, SmallVec<[usize; 4]>> = BTreeMap::new();
+    let mut homes: BTreeMap<FirstGpu, SmallVec<[usize; 4]>> = BTreeMap::new();
     for (i, group) in groups.iter().enumerate() {
-        let Some(home) = group.home else { continue };
-        let here = homes.entry(home).or_default();
+        let Some(first_gpu) = group.first_gpu else {
+            continue;
+        };
+        let here = homes.entry(first_gpu).or_default();
         let partner = here.iter().position(|other| {
             let (a, b) = (kind_of[i].min(kind_of[*other]), kind_of[i].max(kind_of[*other]));
-            let wanted = pairs.binary_search_by_key(&(a, b), |p| (p.first, p.second));
-            wanted.is_ok_and(|at| {
+            let demand = pairs.binary_search_by_key(&(a, b), |p| (p.first, p.second));
+            demand.is_ok_and(|at| {
                 let left = &mut pairs[at].count;
                 let some = *left > 0;
                 *left -= u32::from(some);

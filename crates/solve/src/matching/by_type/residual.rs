@@ -1,15 +1,15 @@
 //! The exact repair of a rounded solution on a small explicit graph.
 //!
 //! The small graph has a vertex for each end of up to `copies` pairs of each kind and for up to `copies` single vertices of
-//! each type; the pairs and singles left outside stay as they are. Once it is solved, its proof extends to the whole if
+//! each type; the pairs and singles left out are unchanged. Once it is solved, its proof extends to the whole graph if
 //!
-//! * for every kind of pair left outside there is a *model*, a pair (a, b) of that kind inside such that exactly the same
-//!   priced blossoms hold a and b, and such that a paid for an edge to another of its own kind in the same place, as is b;
-//! * for every type with singles left outside there is a vertex inside with price zero and in no priced blossom, and the
-//!   type is worth nothing with itself.
+//! * for every kind of pair left out there is a *model*, a pair (a, b) of that kind inside such that exactly the same
+//!   priced blossoms contain a and b, and the price of a covers an edge to another vertex like it, and so does that of b;
+//! * for every type with singles left out there is a vertex inside with price zero and in no priced blossom, and the type
+//!   has no positive weight with itself.
 //!
-//! For then each pair outside can be given the prices and the blossoms of its model: the blossoms stay odd, what the pair
-//! adds to the bound is what it is worth, and every edge to it costs what the same edge to the model costs.
+//! Then each pair left out can be given the prices and the blossoms of its model: the blossoms stay odd, the pair adds its
+//! weight to the bound, and every edge to it is covered as the same edge to the model is.
 
 use super::super::graph::Graph;
 use super::super::search::Solver;
@@ -19,8 +19,8 @@ use super::{FIRST_COPIES, Types, Whole};
 
 /// Makes a rounded solution optimal; `price` are the doubled prices of the relaxation.
 ///
-/// Whatever has no model gets twice the copies in the next attempt. Should that come to the number that is enough without
-/// a proof, all get that many, and the result is optimal as it is.
+/// Kinds without a model get twice the copies in the next attempt. If that reaches the number that suffices without a proof,
+/// all kinds get that many, and the result is optimal as it is.
 pub(super) fn repair(types: &Types, price: &[i64], whole: &Whole) -> Whole {
     let enough = whole.lost.saturating_mul(4);
     let n = types.len();
@@ -49,13 +49,14 @@ pub(super) fn repair(types: &Types, price: &[i64], whole: &Whole) -> Whole {
     }
 }
 
-/// How many pairs of each two types (row by row, the lower type first) and singles of each type go into the small graph.
+/// Number of pairs of each two types (row by row, the lower type first) and of singles of each type in the small graph.
 struct Copies {
     pairs: Vec<u32>,
     single: Vec<u32>,
 }
 
-/// Repairs with so many copies. Also tells whether the result is proven for the whole; if not, what is missing is doubled.
+/// Repairs with this many copies. Also returns whether the result is proven for the whole graph; if not, doubles the copies
+/// of what is missing.
 fn attempt(types: &Types, price: &[i64], whole: &Whole, copies: &mut Copies) -> (Whole, bool) {
     let n = types.len();
     let mut outside = whole.clone();
@@ -88,7 +89,7 @@ fn attempt(types: &Types, price: &[i64], whole: &Whole, copies: &mut Copies) -> 
     (merged(&graph, &mate, outside), proven)
 }
 
-/// Whether the proof for the small graph extends to what was left outside; doubles the copies of what it does not reach.
+/// Whether the proof for the small graph extends to what was left out; doubles the copies of what it does not cover.
 fn extends(graph: &Typed<'_>, mate: &[u32], duals: &Duals, outside: &Whole, copies: &mut Copies) -> bool {
     let n = graph.types.len();
     let paid = duals.paid_by_blossom();
@@ -118,7 +119,7 @@ fn extends(graph: &Typed<'_>, mate: &[u32], duals: &Duals, outside: &Whole, copi
         }
         missing
     };
-    // The lower triangle of the pairs says the same as the upper one, which alone is used.
+    // The lower triangle of the pairs mirrors the upper one, and only the upper one is used.
     let upper = |s: usize, t: usize| if s <= t { outside.pairs[s * n + t] } else { 0 };
     let pairs: Vec<u32> = (0..n).flat_map(|s| (0..n).map(move |t| upper(s, t))).collect();
     let no_pair = double_missing(&pairs, &modelled, &mut copies.pairs);
@@ -126,7 +127,7 @@ fn extends(graph: &Typed<'_>, mate: &[u32], duals: &Duals, outside: &Whole, copi
     !no_pair && !no_single
 }
 
-/// Adds the pairs and singles of the small graph to those left outside.
+/// Adds the pairs and singles of the small graph to those left out.
 fn merged(graph: &Typed<'_>, mate: &[u32], mut all: Whole) -> Whole {
     let n = graph.types.len();
     for (v, &partner) in mate.iter().enumerate() {

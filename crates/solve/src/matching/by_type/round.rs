@@ -1,16 +1,16 @@
-//! From halves to whole numbers, losing as few vertices as possible.
+//! From halves to integers, losing as few vertices as possible.
 
 use super::transport::Relaxed;
 use super::{Types, Whole};
 
-/// Rounds half of what flows either way.
+/// Rounds half of the flow in both directions.
 ///
 /// The pairs of types with an odd flow are the edges of a graph on the types (an odd flow of a type to itself is a loop).
-/// A type of odd degree gives a number of vertices that ends in a half, so it is not used up and has price zero: joining
-/// all of these to one more node makes every degree even. Each component then has a closed trail through all of its edges,
-/// and going along it, edges are rounded up and down in turn, which takes nothing from and adds nothing to the types
-/// passed. Trails between the extra node's visits may begin and end as they like. A closed trail of odd length without the
-/// extra node begins and ends with down, and its first type, one with the lowest price, loses a vertex.
+/// A type of odd degree supplies a half-integral number of vertices, so it is not exhausted and has price zero: joining all
+/// of these to one extra node makes every degree even. Each component then has a closed trail through all of its edges.
+/// Along it, edges are rounded up and down in turn, which does not change the totals of the types passed. Trails between two
+/// visits of the extra node may start and end with either. A closed trail of odd length without the extra node starts and
+/// ends with down, and its first type, one with the lowest price, loses a vertex.
 pub(super) fn round(types: &Types, relaxed: &Relaxed) -> Whole {
     let n = types.len();
     let mut odd = OddGraph {
@@ -61,7 +61,7 @@ pub(super) fn round(types: &Types, relaxed: &Relaxed) -> Whole {
     Whole { pairs, single, lost }
 }
 
-/// What flows between two types, or within one, twice the number of pairs.
+/// The flow between two types, or within one: twice the number of pairs.
 fn both_ways(relaxed: &Relaxed, n: usize, s: usize, t: usize) -> u32 {
     let one = relaxed.flow[s * n + t];
     if s == t {
@@ -76,7 +76,7 @@ fn set(pairs: &mut [u32], n: usize, s: usize, t: usize, count: u32) {
     pairs[t * n + s] = count;
 }
 
-/// How many vertices of a type are in pairs.
+/// Number of vertices of a type that are in pairs.
 fn given(pairs: &[u32], n: usize, s: usize) -> u32 {
     pairs[s * n..(s + 1) * n].iter().sum::<u32>() + pairs[s * n + s]
 }
@@ -99,8 +99,8 @@ impl OddGraph {
         }
     }
 
-    /// Uses up all edges of the component of a node, every degree being even, in one trail that returns to the node
-    /// (Hierholzer's method; the trail comes out backwards, which is one as well).
+    /// Uses all edges of the component of a node, every degree being even, in one trail that returns to the node
+    /// (Hierholzer's method; the trail is found backwards, which is a trail as well).
     fn closed_trail(&mut self, start: usize) -> Vec<usize> {
         let mut trail = Vec::new();
         let mut stack = vec![(start, None)];

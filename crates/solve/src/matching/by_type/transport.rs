@@ -1,8 +1,8 @@
-//! The transportation problem between the types as givers and the same types as takers.
+//! The transportation problem between the types as suppliers and the same types as consumers.
 //!
-//! Successive cheapest paths from each giver that has something left, with prices on both sides that make every step a
-//! search for the nearest taker (Dijkstra on a dense table). It is the search of [`super::super::search`] without blossoms:
-//! it ends at a taker with room or at a giver whose price reaches zero, whichever is nearer.
+//! Successive shortest paths from each supplier that has something left, with prices on both sides that make every step a
+//! search for the nearest consumer (Dijkstra on a dense table). It is the search of [`super::super::search`] without
+//! blossoms: it ends at a consumer with room or at a supplier whose price reaches zero, whichever is nearer.
 
 use super::Types;
 
@@ -11,7 +11,7 @@ const NOBODY: usize = usize::MAX;
 /// An optimal solution of the relaxation.
 #[derive(Debug)]
 pub(super) struct Relaxed {
-    /// What flows, row by row with a row for each taker.
+    /// The flow, row by row with a row for each consumer.
     pub(super) flow: Vec<u32>,
     /// The doubled price of each type.
     pub(super) price: Vec<i64>,
@@ -32,7 +32,7 @@ pub(super) fn solve(types: &Types) -> Relaxed {
 }
 
 #[derive(Clone, Copy)]
-enum Goal {
+enum PathEnd {
     Room(usize),
     Release(usize),
 }
@@ -40,16 +40,16 @@ enum Goal {
 struct Plan<'t> {
     types: &'t Types,
     flow: Vec<u32>,
-    /// What each giver has left and each taker has room for.
+    /// What each supplier has left, and what each consumer has room for.
     left: Vec<u32>,
     room: Vec<u32>,
     give_price: Vec<i64>,
     take_price: Vec<i64>,
-    /// The takers that each giver is worth something with, the heaviest first, row by row.
+    /// The consumers with which each supplier has a positive weight, the heaviest first, row by row.
     offers: Vec<Vec<(i64, u32)>>,
-    /// The givers that give to each taker.
+    /// The suppliers with flow to each consumer.
     carriers: Vec<Vec<u32>>,
-    // The search: how far each is from the source, and through whom.
+    // The search: the distance of each from the source, and its predecessor.
     near: Vec<i64>,
     open: Vec<u32>,
     taker_from: Vec<usize>,
@@ -58,7 +58,7 @@ struct Plan<'t> {
     takers: Vec<(usize, i64)>,
     seen: Vec<bool>,
     limit: i64,
-    goal: Goal,
+    goal: PathEnd,
 }
 
 impl<'t> Plan<'t> {
@@ -82,11 +82,11 @@ impl<'t> Plan<'t> {
             takers: Vec::with_capacity(n),
             seen: vec![false; n],
             limit: 0,
-            goal: Goal::Release(NOBODY),
+            goal: PathEnd::Release(NOBODY),
         }
     }
 
-    /// One search and what it moves.
+    /// Runs one search and moves the flow along its path.
     fn step(&mut self, source: usize) {
         self.near.fill(i64::MAX);
         self.seen.fill(false);
@@ -113,7 +113,7 @@ impl<'t> Plan<'t> {
         self.push(source);
     }
 
-    /// Takes the nearest taker out that is nearer than the goal.
+    /// Removes the nearest consumer that is nearer than the goal.
     fn nearest(&mut self) -> Option<(usize, i64)> {
         let (mut best, mut at) = (usize::MAX, self.limit);
         for (i, &taker) in self.open.iter().enumerate() {
@@ -132,10 +132,10 @@ impl<'t> Plan<'t> {
         let ahead = at + self.give_price[giver];
         if ahead < self.limit {
             self.limit = ahead;
-            self.goal = Goal::Release(giver);
+            self.goal = PathEnd::Release(giver);
         }
         for &(weight, taker) in &self.offers[giver] {
-            // Prices only add to it, so none of the lighter offers can be nearer than the goal either.
+            // Prices only add to it, so none of the lighter edges can be nearer than the goal either.
             if ahead - weight >= self.limit {
                 break;
             }
@@ -149,18 +149,18 @@ impl<'t> Plan<'t> {
                 self.taker_from[taker] = giver;
                 if self.room[taker] > 0 {
                     self.limit = near;
-                    self.goal = Goal::Room(taker);
+                    self.goal = PathEnd::Room(taker);
                 }
             }
         }
     }
 
-    /// Moves as much as the path to the goal carries.
+    /// Moves as much flow as the path to the goal carries.
     fn push(&mut self, source: usize) {
         let (end, mut amount) = match self.goal {
-            Goal::Room(taker) => (self.taker_from[taker], self.room[taker]),
-            Goal::Release(giver) if giver == source => return,
-            Goal::Release(giver) => (giver, u32::MAX),
+            PathEnd::Room(taker) => (self.taker_from[taker], self.room[taker]),
+            PathEnd::Release(giver) if giver == source => return,
+            PathEnd::Release(giver) => (giver, u32::MAX),
         };
         amount = amount.min(self.left[source]);
         let mut giver = end;
@@ -170,11 +170,11 @@ impl<'t> Plan<'t> {
             giver = self.taker_from[taker];
         }
         match self.goal {
-            Goal::Room(taker) => {
+            PathEnd::Room(taker) => {
                 self.room[taker] -= amount;
                 self.add(end, taker, amount);
             }
-            Goal::Release(giver) => self.left[giver] += amount,
+            PathEnd::Release(giver) => self.left[giver] += amount,
         }
         self.left[source] -= amount;
         let mut giver = end;
@@ -203,7 +203,7 @@ impl<'t> Plan<'t> {
     }
 }
 
-/// What a giver is worth to takers, the heaviest first.
+/// The weights of a supplier with consumers, the heaviest first.
 fn offers(row: &[i64]) -> Vec<(i64, u32)> {
     let mut offers: Vec<(i64, u32)> = row
         .iter()

@@ -1,0 +1,6 @@
+//! Hardware of the node.
+
+pub(crate) mod gpus;
+#[cfg(feature = "nvml")]
+mod nvml;
+pub(crate) mod system;

@@ -1,0 +1,148 @@
+//! CPUs, NUMA domains and memory, read from `/sys` and `/proc`.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// Root of the file system to read from; a temporary folder in tests.
+#[derive(Clone, Debug)]
+pub(crate) struct System {
+    root: PathBuf,
+}
+
+impl System {
+    /// Reads from this machine.
+    pub(crate) fn here() -> Self {
+        Self { root: "/".into() }
+    }
+
+    /// Returns the CPUs of each NUMA domain that this process may use. Without NUMA information there is one domain.
+    pub(crate) fn domains(&self) -> Vec<Vec<u32>> {
+        let allowed = self.allowed_cpus();
+        let folder = self.root.join("sys/devices/system/node");
+        let mut domains: Vec<(u32, Vec<u32>)> = Vec::new();
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|n| n.strip_prefix("node")?.parse().ok());
+            let list = fs::read_to_string(entry.path().join("cpulist")).ok();
+            if let (Some(number), Some(list)) = (number, list) {
+                let mut cpus = cpu_list(&list);
+                cpus.retain(|cpu| allowed.contains(cpu));
+                domains.push((number, cpus));
+            }
+        }
+        domains.sort();
+        let found: Vec<Vec<u32>> = domains.into_iter().map(|(_, cpus)| cpus).collect();
+        if found.iter().all(Vec::is_empty) {
+            return vec![allowed];
+        }
+        found
+    }
+
+    fn allowed_cpus(&self) -> Vec<u32> {
+        let status = fs::read_to_string(self.root.join("proc/self/status")).unwrap_or_default();
+        let line = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
+        let allowed = cpu_list(line.unwrap_or_default());
+        if !allowed.is_empty() {
+            return allowed;
+        }
+        let count = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..u32::try_from(count).unwrap_or(1)).collect()
+    }
+
+    /// Returns total memory and memory in use, in MiB.
+    pub(crate) fn memory_mib(&self) -> (u64, u64) {
+        let text = fs::read_to_string(self.root.join("proc/meminfo")).unwrap_or_default();
+        let kib = |name: &str| {
+            let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'));
+            line.and_then(|l| l.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok())
+        };
+        let total = kib("MemTotal").unwrap_or(0);
+        let available = kib("MemAvailable").unwrap_or(0);
+        (total >> 10, total.saturating_sub(available) >> 10)
+    }
+
+    /// Returns busy ticks and all ticks of all CPUs since the machine started.
+    pub(crate) fn cpu_ticks(&self) -> (u64, u64) {
+        let text = fs::read_to_string(self.root.join("proc/stat")).unwrap_or_default();
+        let line = text.lines().find_map(|l| l.strip_prefix("cpu "));
+        let fields = line.unwrap_or_default().split_ascii_whitespace().take(8);
+        let ticks: Vec<u64> = fields.map(|f| f.parse().unwrap_or(0)).collect();
+        let all: u64 = ticks.iter().sum();
+        // The columns `idle` and `iowait`.
+        let idle: u64 = ticks.iter().skip(3).take(2).sum();
+        (all - idle, all)
+    }
+}
+
+/// Parses a list such as `0-3,8,10-11`. Malformed parts are skipped.
+fn cpu_list(text: &str) -> Vec<u32> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.trim().parse::<u32>(), last.trim().parse::<u32>())
+            && last < 1 << 16
+        {
+            cpus.extend(first..=last);
+        }
+    }
+    cpus
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, System) {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let system = System {
+            root: dir.path().to_owned(),
+        };
+        (dir, system)
+    }
+
+    #[test]
+    fn domains_are_sorted_and_contain_only_allowed_cpus() {
+        let (_dir, system) = machine(&[
+            ("sys/devices/system/node/node1/cpulist", "4-7,12\n"),
+            ("sys/devices/system/node/node0/cpulist", "0-3\n"),
+            ("sys/devices/system/node/has_cpu", "0-1\n"),
+            ("proc/self/status", "Name:\tx\nCpus_allowed_list:\t1-5\n"),
+            (
+                "proc/meminfo",
+                "MemTotal:       2048000 kB\nMemAvailable:   1024000 kB\n",
+            ),
+            ("proc/stat", "cpu  10 1 5 100 20 0 4 0 0 0\ncpu0 1 1\n"),
+        ]);
+        assert_eq!(system.domains(), [vec![1, 2, 3], vec![4, 5]]);
+        assert_eq!(system.memory_mib(), (2000, 1000));
+        assert_eq!(system.cpu_ticks(), (20, 140));
+    }
+
+    #[test]
+    fn a_machine_without_information_has_one_domain() {
+        let (_dir, system) = machine(&[("proc/meminfo", "MemTotal: lots\n")]);
+        assert_eq!(system.domains().len(), 1);
+        assert!(!system.domains()[0].is_empty());
+        assert_eq!((system.memory_mib(), system.cpu_ticks()), ((0, 0), (0, 0)));
+    }
+
+    #[test]
+    fn this_machine_has_cpus_and_memory() {
+        let here = System::here();
+        assert!(here.domains().iter().flatten().count() > 0);
+        assert!(here.memory_mib().0 > 0);
+        assert!(here.cpu_ticks().1 > 0);
+    }
+
+    #[test]
+    fn malformed_parts_of_a_cpu_list_are_skipped() {
+        assert_eq!(cpu_list("0-2,8,x,5-,9-10\n"), [0, 1, 2, 8, 9, 10]);
+        assert!(cpu_list("").is_empty());
+        assert!(cpu_list("0-4294967295").is_empty());
+    }
+}

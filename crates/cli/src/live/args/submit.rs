@@ -1,0 +1,121 @@
+//! Flags of `dovetail run` and `dovetail submit`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{ClientArgs, OutputArgs};
+
+/// The request of a job, as flags.
+#[derive(Debug, Clone, Default, Args)]
+pub struct JobArgs {
+    /// Number of GPUs
+    #[arg(long, short = 'g', value_name = "N", default_value_t = 1)]
+    pub gpus: u32,
+    /// Name of the job [default: name of the command]
+    #[arg(long, short, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Tenant that the job is charged to
+    #[arg(long, value_name = "NAME")]
+    pub tenant: Option<String>,
+    /// Priority; larger is more urgent
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub priority: Option<i32>,
+    /// Required GPU type
+    #[arg(long, value_name = "TYPE")]
+    pub gpu_type: Option<String>,
+    /// Minimum number of GPUs of an elastic job
+    #[arg(long, value_name = "N")]
+    pub min_gpus: Option<u32>,
+    /// Maximum number of GPUs of an elastic job
+    #[arg(long, value_name = "N")]
+    pub max_gpus: Option<u32>,
+    /// CPUs per GPU
+    #[arg(long, value_name = "N")]
+    pub cpus_per_gpu: Option<f64>,
+    /// Memory per GPU in MiB, or with a unit such as 16G
+    #[arg(long, value_name = "SIZE")]
+    pub memory_per_gpu: Option<String>,
+    /// Processes to start: per-node, per-gpu (as torchrun does), or first-node (as mpirun does)
+    #[arg(long, value_name = "HOW")]
+    pub processes: Option<String>,
+    /// Maximum run time, such as 2h
+    #[arg(long, value_name = "SPAN")]
+    pub time_limit: Option<String>,
+    /// Expected run time; some policies use it
+    #[arg(long, value_name = "SPAN")]
+    pub expected: Option<String>,
+    /// Time between SIGTERM and SIGKILL when the job is stopped
+    #[arg(long, value_name = "SPAN")]
+    pub grace: Option<String>,
+    /// Maximum number of restarts after the job itself fails
+    #[arg(long, value_name = "N")]
+    pub retries: Option<u32>,
+    /// Environment variable; without =VALUE it is copied from this shell; can be repeated
+    #[arg(long, short, value_name = "KEY[=VALUE]")]
+    pub env: Vec<String>,
+    /// Working directory [default: the current directory]
+    #[arg(long, short = 'C', value_name = "DIR")]
+    pub workdir: Option<PathBuf>,
+    /// Label of the job; can be repeated
+    #[arg(long = "label", short, value_name = "KEY=VALUE")]
+    pub labels: Vec<String>,
+    /// Start after this job has completed; JOB:any after it has ended, JOB:not-ok if it fails
+    #[arg(long, value_name = "JOB")]
+    pub after: Vec<String>,
+    /// Submit an array, one job per index, with an optional limit of running jobs: 1-100%10
+    #[arg(long, value_name = "INDICES")]
+    pub array: Option<String>,
+    /// Hold the job until it is released
+    #[arg(long)]
+    pub hold: bool,
+    /// Show the job only to you and administrators
+    #[arg(long)]
+    pub private: bool,
+}
+
+/// `dovetail run`
+#[derive(Debug, Clone, Args)]
+pub struct RunJobArgs {
+    /// The request.
+    #[command(flatten)]
+    pub job: JobArgs,
+    /// Print the job id and exit
+    #[arg(long, short)]
+    pub detach: bool,
+    /// Only print what would happen
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print nothing but the output of the job
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// The scheduler.
+    #[command(flatten)]
+    pub client: ClientArgs,
+    /// Command and arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// `dovetail submit`
+#[derive(Debug, Clone, Args)]
+pub struct SubmitArgs {
+    /// Job file, - for standard input
+    #[arg(value_name = "JOB.yaml", required_unless_present = "schema")]
+    pub file: Option<PathBuf>,
+    /// Only print what would happen
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Wait until the job has ended, and exit with its exit code
+    #[arg(long)]
+    pub wait: bool,
+    /// Print the JSON schema of job files, and exit
+    #[arg(long)]
+    pub schema: bool,
+    /// Output format.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// The scheduler.
+    #[command(flatten)]
+    pub client: ClientArgs,
+}

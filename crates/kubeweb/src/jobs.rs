@@ -1,0 +1,125 @@
+//! Jobs submitted to the page become Jobs of Kubernetes.
+
+use dovetail_cluster::{Handle, JobId, JobRequest};
+use dovetail_jobfile::ArrayRequest;
+use dovetail_kube::{Manifest, NUMBER, STOPPED_BY, Sender, Several, manifest, object_name, unique_name};
+use dovetail_kubeapi::{Client, List, Patch};
+use dovetail_web::{WorkloadController, WorkloadError, WorkloadFuture};
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use crate::PageSettings;
+
+/// Creates the Jobs of submitted jobs, and suspends those of stopped ones.
+#[derive(Debug, Clone)]
+pub(crate) struct KubernetesJobs {
+    pub(crate) client: Client,
+    pub(crate) handle: Handle,
+    pub(crate) settings: PageSettings,
+}
+
+impl KubernetesJobs {
+    fn manifest(
+        &self,
+        sender: Sender,
+        job: &JobRequest,
+        array: Option<&ArrayRequest>,
+    ) -> Result<Manifest, Vec<String>> {
+        let sender = Sender {
+            scheduler_name: self.settings.scheduler_name.clone(),
+            gpu_resource: self.settings.gpu_resource.clone(),
+            image: self.settings.image.clone(),
+            ..sender
+        };
+        let several = array.map(|array| Several {
+            indices: &array.indices,
+            at_most: array.at_most,
+        });
+        manifest(job, several, &sender)
+    }
+
+    /// Returns the id that the job's Jobs are labelled with: for an array, the id of its first job. Returns `None`
+    /// while other jobs of the array have not ended, because they share the Jobs.
+    fn labelled_id(&self, job: JobId) -> Option<JobId> {
+        self.handle.read(|state| {
+            let Some(array) = state.job(job)?.request.array else {
+                return Some(job);
+            };
+            let is_of_array = |id: &JobId| {
+                let part = state.job(*id).and_then(|j| j.request.array);
+                part.is_some_and(|part| part.array == array.array)
+            };
+            let mut jobs = (array.array..state.next_job()).take_while(is_of_array);
+            let has_ended = |id: JobId| state.job(id).is_none_or(|j| j.state.has_ended());
+            jobs.all(has_ended).then_some(array.array)
+        })
+    }
+}
+
+impl WorkloadController for KubernetesJobs {
+    fn check(
+        &self,
+        user: &str,
+        job: &JobRequest,
+        array: Option<&ArrayRequest>,
+    ) -> Result<Vec<String>, WorkloadError> {
+        if job.hold {
+            return Err(WorkloadError(
+                "hold: not supported on Kubernetes; submit the job when it may start".to_owned(),
+            ));
+        }
+        let sender = Sender::new(user, &self.settings.namespace, &object_name(&job.name));
+        let made = self.manifest(sender, job, array);
+        made.map(|made| made.remarks)
+            .map_err(|problems| WorkloadError(problems.join("; ")))
+    }
+
+    fn create(
+        &self,
+        user: &str,
+        first: JobId,
+        job: JobRequest,
+        array: Option<ArrayRequest>,
+    ) -> WorkloadFuture {
+        let sender = Sender {
+            number: Some(first),
+            ..Sender::new(user, &self.settings.namespace, &unique_name(&job.name))
+        };
+        let made = self.manifest(sender, &job, array.as_ref());
+        let client = self.client.clone();
+        Box::pin(async move {
+            let made = made.map_err(|problems| WorkloadError(problems.join("; ")))?;
+            dovetail_kube::send(&client, &made)
+                .await
+                .map_err(|e| WorkloadError(e.to_string()))
+        })
+    }
+
+    fn delete(&self, job: JobId, by: &str) -> WorkloadFuture {
+        let Some(id) = self.labelled_id(job) else {
+            return Box::pin(std::future::ready(Ok(())));
+        };
+        let path = format!("/apis/batch/v1/namespaces/{}/jobs", self.settings.namespace);
+        let client = self.client.clone();
+        let by = by.to_owned();
+        Box::pin(async move {
+            let selector = format!("labelSelector={NUMBER}={id}");
+            let jobs: List<Value> = client
+                .list(&path, &selector)
+                .await
+                .map_err(|e| WorkloadError(e.to_string()))?;
+            for job in &jobs.items {
+                let name = job
+                    .pointer("/metadata/name")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
+                // The annotation tells a later leader that the job has been stopped.
+                let patch = json!({"spec": {"suspend": true}, "metadata": {"annotations": {STOPPED_BY: by}}});
+                let path = format!("{path}/{name}");
+                let patched = client.patch::<IgnoredAny>(&path, Patch::Merge, &patch);
+                patched.await.map_err(|e| WorkloadError(e.to_string()))?;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,150 @@
+//! Nodes and logs, read from the API server.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dovetail_cluster::{Handle, LogPiece, LogRequest, NodeState};
+use dovetail_kube::{PodId, Reconciler};
+use dovetail_kubeapi::Client;
+use dovetail_model::NodeId;
+use dovetail_web::{LogError, Nodes};
+use tokio::sync::{mpsc, watch};
+
+/// Number of pieces of a log that are buffered for a reader.
+const BUFFERED_PIECES: usize = 64;
+
+/// Nodes of Kubernetes and the logs of their pods.
+pub(crate) struct KubernetesNodes {
+    pub(crate) client: Client,
+    pub(crate) handle: Handle,
+    pub(crate) reconciler: Arc<Mutex<Reconciler>>,
+    pub(crate) last_event: watch::Receiver<u64>,
+}
+
+impl Nodes for KubernetesNodes {
+    fn is_connected(&self, node: NodeId) -> bool {
+        self.handle
+            .read(|state| state.node(node).is_some_and(|n| n.state != NodeState::Lost))
+    }
+
+    fn read_log(&self, request: &LogRequest) -> Result<mpsc::Receiver<LogPiece>, LogError> {
+        let pods = {
+            let reconciler = self.reconciler.lock().unwrap_or_else(PoisonError::into_inner);
+            reconciler.pods_of(request.job, request.attempt, request.node)
+        };
+        if pods.is_empty() {
+            return Err(LogError(
+                "log not available: its pods have been deleted".to_owned(),
+            ));
+        }
+        let (output, pieces) = mpsc::channel(BUFFERED_PIECES);
+        let reader = LogReader {
+            client: self.client.clone(),
+            request: request.clone(),
+            position: 0,
+            sent: 0,
+            matches: 0,
+            tail: Vec::new(),
+            output,
+        };
+        tokio::spawn(reader.run(pods));
+        Ok(pieces)
+    }
+
+    fn last_event(&self) -> watch::Receiver<u64> {
+        self.last_event.clone()
+    }
+
+    fn journal_error(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Reads the logs of pods one after the other, as one text. The API server cannot seek in a log, so everything
+/// before the requested offset is read and discarded.
+struct LogReader {
+    client: Client,
+    request: LogRequest,
+    /// Position in the text, in bytes.
+    position: u64,
+    /// Bytes sent so far.
+    sent: u64,
+    /// Matching lines sent so far.
+    matches: u64,
+    /// The end of the text so far, if only that is requested.
+    tail: Vec<u8>,
+    output: mpsc::Sender<LogPiece>,
+}
+
+impl LogReader {
+    async fn run(mut self, pods: Vec<PodId>) {
+        for pod in pods {
+            match self.read(&pod).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => return self.send(LogPiece::Error(error)).await,
+            }
+        }
+        let data = std::mem::take(&mut self.tail);
+        if !data.is_empty() {
+            let offset = self.position;
+            self.send(LogPiece::Data { data, offset }).await;
+        }
+        self.send(LogPiece::End).await;
+    }
+
+    async fn send(&self, piece: LogPiece) {
+        // A closed channel ends `read`.
+        let _ = self.output.send(piece).await;
+    }
+
+    /// Reads the log of one pod. Returns whether more is requested.
+    async fn read(&mut self, pod: &PodId) -> Result<bool, String> {
+        let path = format!("{}/log?container=main&follow={}", pod.path(), self.request.follow);
+        let mut lines = self.client.lines(&path).await.map_err(|e| e.to_string())?;
+        loop {
+            let next = tokio::select! {
+                next = lines.next() => next,
+                () = self.output.closed() => return Ok(false),
+            };
+            let Some(mut line) = next.map_err(|e| format!("log of {pod}: {e}"))? else {
+                return Ok(true);
+            };
+            line.push(b'\n');
+            if !self.process(line).await {
+                self.send(LogPiece::End).await;
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Processes a line. Returns whether more lines are requested.
+    async fn process(&mut self, mut line: Vec<u8>) -> bool {
+        let start = self.position;
+        self.position += line.len() as u64;
+        if !self.request.find.is_empty() {
+            let pattern = self.request.find.as_bytes();
+            if line.windows(pattern.len()).any(|part| part == pattern) {
+                line.pop();
+                self.matches += 1;
+                self.send(LogPiece::Found { line, offset: start }).await;
+            }
+            return self.request.most_found == 0 || self.matches < u64::from(self.request.most_found);
+        }
+        match u64::try_from(self.request.offset) {
+            Ok(from) if self.position <= from => return true,
+            Ok(from) => drop(line.drain(..usize::try_from(from.saturating_sub(start)).unwrap_or(0))),
+            // A negative offset counts from the end of the text.
+            Err(_) => {
+                self.tail.extend(line);
+                let most = usize::try_from(self.request.offset.unsigned_abs()).unwrap_or(usize::MAX);
+                let extra = self.tail.len().saturating_sub(most);
+                self.tail.drain(..extra);
+                return true;
+            }
+        }
+        self.sent += line.len() as u64;
+        let offset = self.position;
+        self.send(LogPiece::Data { data: line, offset }).await;
+        self.request.most_bytes == 0 || self.sent < self.request.most_bytes
+    }
+}
