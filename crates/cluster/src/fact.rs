@@ -173,6 +173,15 @@ pub enum Fact {
         #[serde(default, alias = "now", skip_serializing_if = "Option::is_none")]
         request: Option<Box<JobRequest>>,
     },
+    /// The runtime cannot continue an attempt: it stops, and the job is queued again.
+    AttemptAborted {
+        /// The job.
+        job: JobId,
+        /// The attempt.
+        attempt: AttemptId,
+        /// Why it cannot continue.
+        reason: String,
+    },
     /// Someone does not want it any more.
     Cancelled {
         /// The job.

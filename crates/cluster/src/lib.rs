@@ -29,7 +29,7 @@ mod tell;
 pub use actor::{Actor, SystemRule};
 pub use amounts::Cpus;
 pub use clusters::{DEFAULT_VIRTUAL_CLUSTER, DefaultAccess, GuaranteeMode, VirtualCluster, VirtualClusters};
-pub use dovetail_engine::Clock;
+pub use dovetail_engine::{Clock, QueuePositions};
 pub use driver::{Backend, Driver, DriverConfig, DriverError, Recovery, Transaction};
 pub use fact::{Fact, InstanceEnd, OperatorAction, PolicyText, Record, TaskEnd};
 pub use handle::{DriverCall, Handle, NodeRegistration, Refusal, RegisteredNode};

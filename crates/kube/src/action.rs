@@ -1,29 +1,38 @@
-//! What is to be done at the API server. Actions follow from what is known; whoever loses one finds out later, and it is
-//! asked for again.
+//! Actions to perform at the API server. They follow from the tables of the reconciler: an action that is lost is requested
+//! again by the next leader.
 
 use dovetail_cluster::{AttemptId, JobId};
 use dovetail_kubeapi::Meta;
 
-use crate::identity::{GangKey, LookUp};
+use crate::identity::{GangKey, SizeLookup};
 
-/// Names a pod for ever.
+/// Identifies one pod, also after another pod of the same name was created.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodId {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Its uid.
+    /// Uid of the pod.
     pub uid: String,
 }
 
 impl PodId {
-    /// Where it is.
+    /// Returns the id of the object with this metadata.
+    pub(crate) fn of(meta: &Meta) -> Self {
+        Self {
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            uid: meta.uid.clone(),
+        }
+    }
+
+    /// Returns the path of the pod at the API server.
     pub fn path(&self) -> String {
         format!("/api/v1/namespaces/{}/pods/{}", self.namespace, self.name)
     }
 
-    /// The same as metadata.
+    /// Returns metadata with this namespace, name and uid.
     pub(crate) fn meta(&self) -> Meta {
         Meta {
             name: self.name.clone(),
@@ -40,96 +49,108 @@ impl std::fmt::Display for PodId {
     }
 }
 
-/// A pod goes to a node.
+/// Binding of a pod to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bind {
     /// The pod.
     pub pod: PodId,
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// What is written on it.
+    /// Annotations that the binding adds to the pod.
     pub annotations: Vec<(&'static str, String)>,
-    /// What is written on its claims before.
+    /// Devices to allocate to the claims of the pod first.
     pub claims: Vec<ClaimDevices>,
 }
 
-/// A claim gets devices.
+/// Devices for a ResourceClaim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimDevices {
-    /// Where the claim is.
+    /// Path of the claim at the API server.
     pub path: String,
-    /// `status.allocation` of it.
+    /// `status.allocation` of the claim.
     pub allocation: serde_json::Value,
 }
 
-/// Something to do.
+/// An action at the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Bind these pods. With a plan, that is first written on the pod it names.
+    /// Bind pods of one gang.
     Launch {
-        /// The job.
+        /// Job of the gang.
         job: JobId,
-        /// The launch.
+        /// Attempt that the pods belong to.
         attempt: AttemptId,
-        /// The name of the gang, for people.
+        /// Name of the gang, for events.
         gang: String,
-        /// On which pod, and what.
+        /// Plan to write before the first binding, and the pod to write it on.
         plan: Option<(PodId, String)>,
-        /// The pods.
+        /// The bindings.
         binds: Vec<Bind>,
     },
-    /// Take the pod away.
+    /// Evict or delete a pod.
     Remove {
         /// The pod.
         pod: PodId,
-        /// Why: a word, and a sentence.
-        why: Removal,
+        /// Why it is removed.
+        removal: Removal,
     },
-    /// Keep the owner from making pods anew.
+    /// Suspend a Job, so that it creates no more pods.
     StopOwner {
-        /// The namespace.
+        /// Namespace of the Job.
         namespace: String,
-        /// The name of the `batch/v1` Job.
+        /// Name of the `batch/v1` Job.
         job: String,
     },
-    /// Say why the pod waits.
+    /// Write on a pod why it is pending.
     Explain {
         /// The pod.
         pod: PodId,
-        /// A word.
+        /// Reason for programs.
         reason: &'static str,
-        /// A sentence.
+        /// Message for people.
         message: String,
     },
-    /// Say on a native pod group whether its pods have a place.
-    OnGroup {
-        /// The namespace.
+    /// Write on a native pod group whether its pods are bound.
+    GroupStatus {
+        /// Namespace of the group.
         namespace: String,
-        /// The name of the group.
+        /// Name of the group.
         group: String,
-        /// A word.
+        /// Reason for programs.
         reason: &'static str,
-        /// A sentence.
+        /// Message for people.
         message: String,
     },
-    /// Find out how many pods a gang has.
-    LookUp {
+    /// Look up the number of pods of a gang.
+    LookUpSize {
         /// The gang.
         gang: GangKey,
-        /// Where it says so.
-        at: LookUp,
+        /// Object that has the number.
+        lookup: SizeLookup,
     },
 }
 
-/// Why a pod is taken away.
+/// Why a pod is removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
-    /// A word for programs.
+    /// Reason for programs.
     pub reason: &'static str,
-    /// A sentence for people.
+    /// Message for people.
     pub message: String,
-    /// Budgets for disruptions are asked first.
-    pub may_wait: bool,
-    /// Seconds it gets after a warning, before it is told to end.
+    /// Whether PodDisruptionBudgets may delay the removal.
+    pub respects_budgets: bool,
+    /// Seconds between the warning and the removal.
     pub warn_s: u32,
+}
+
+impl Removal {
+    /// Returns a removal that no budget delays.
+    pub(crate) fn now(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+            respects_budgets: false,
+            warn_s: 0,
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! One leader among replicas: whoever holds a lease, as long as it is renewed.
+//! Leader election: the replica that holds a Lease leads as long as it renews it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 use dovetail_kubeapi::{Client, Error, Lease, LeaseSpec, Meta, micro_time, now_micros};
 use serde_json::json;
 
-/// How a lease is kept.
+/// Settings of the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseSettings {
-    /// Its namespace.
+    /// Namespace of the lease.
     pub namespace: String,
-    /// Its name.
+    /// Name of the lease.
     pub name: String,
-    /// Who we are.
+    /// Identity of this replica.
     pub identity: String,
-    /// How long it is good for after it was renewed.
+    /// How long the lease is valid after a renewal.
     pub duration: Duration,
-    /// A leader that cannot renew it for so long stops acting. Shorter than the duration.
+    /// Time after which a leader that cannot renew the lease stops acting; shorter than the duration.
     pub deadline: Duration,
-    /// How often it is looked at.
+    /// Time between two renewals or tries.
     pub period: Duration,
 }
 
 impl LeaseSettings {
-    /// Of this name, with the spans that are usual. Who we are is the name of the host and a number that nobody else has.
+    /// Returns settings with the default times. The identity is the host name and a random number.
     pub fn new(namespace: &str, name: &str, host: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -45,38 +45,38 @@ impl LeaseSettings {
     }
 }
 
-/// Whether we lead right now. Whoever acts asks before each act.
+/// Whether this replica leads. It is checked before each request that changes something.
 #[derive(Debug, Clone)]
 pub struct Leadership {
-    began: Instant,
-    /// Milliseconds after `began` until which we lead.
+    created: Instant,
+    /// End of the leadership, in milliseconds after `created`.
     until: Arc<AtomicU64>,
 }
 
 impl Leadership {
-    /// Nobody leads.
+    /// Creates a leadership that is not held.
     pub fn new() -> Self {
         Self {
-            began: Instant::now(),
+            created: Instant::now(),
             until: Arc::new(AtomicU64::new(0)),
         }
     }
 
-    /// For ever: there is nobody else.
+    /// Creates a leadership that never ends, for a single replica.
     pub fn alone() -> Self {
         let leadership = Self::new();
         leadership.until.store(u64::MAX, Ordering::Relaxed);
         leadership
     }
 
-    /// Whether we lead.
+    /// Checks whether this replica leads.
     pub fn holds(&self) -> bool {
-        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let now = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX);
         now < self.until.load(Ordering::Relaxed)
     }
 
     fn lead_until(&self, at: Instant) {
-        let until = at.saturating_duration_since(self.began).as_millis();
+        let until = at.saturating_duration_since(self.created).as_millis();
         self.until
             .store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -92,18 +92,29 @@ impl Default for Leadership {
     }
 }
 
-/// Waits for the lease, and keeps it.
+/// Why the lease was lost.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseLoss {
+    /// Another replica holds the lease.
+    #[error("another replica holds the lease")]
+    TakenOver,
+    /// The lease could not be renewed before the deadline.
+    #[error("cannot renew the lease: {0}")]
+    NotRenewed(Error),
+}
+
+/// Acquires the lease and renews it.
 #[derive(Debug)]
 pub struct Elector {
     client: Client,
     settings: LeaseSettings,
     leadership: Leadership,
-    /// What was seen last, and since when by our own clock. Clocks of others are not trusted.
+    /// The lease as last seen, and since when by the local clock: clocks of other replicas are not trusted.
     seen: Option<(LeaseSpec, Instant)>,
 }
 
 impl Elector {
-    /// Nothing was asked yet.
+    /// Creates an elector that has not tried yet.
     pub fn new(client: Client, settings: LeaseSettings) -> Self {
         Self {
             client,
@@ -113,12 +124,12 @@ impl Elector {
         }
     }
 
-    /// To be asked before each act.
+    /// Returns the leadership to check before each request.
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
 
-    /// Waits until we lead.
+    /// Waits until this replica leads.
     pub async fn win(&mut self) {
         loop {
             match self.try_once().await {
@@ -130,64 +141,64 @@ impl Elector {
         }
     }
 
-    /// Keeps the lease until it is lost; why it was.
-    pub async fn keep(&mut self) -> String {
+    /// Renews the lease until it is lost, and returns why.
+    pub async fn keep(&mut self) -> LeaseLoss {
         loop {
             tokio::time::sleep(self.settings.period).await;
             match self.try_once().await {
                 Ok(true) => {}
                 Ok(false) => {
                     self.leadership.resign();
-                    return "somebody else holds the lease".to_owned();
+                    return LeaseLoss::TakenOver;
                 }
                 Err(error) => {
                     tracing::warn!("lease {}: {error}", self.settings.name);
                     if !self.leadership.holds() {
-                        return format!("the lease could not be renewed: {error}");
+                        return LeaseLoss::NotRenewed(error);
                     }
                 }
             }
         }
     }
 
-    /// Gives the lease back, so that nobody has to wait for its end.
+    /// Releases the lease, so that another replica need not wait until it expires.
     pub async fn release(&mut self) {
         if !self.leadership.holds() {
             return;
         }
         self.leadership.resign();
         let patch = json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}});
-        let done: Result<Lease, Error> = self
+        let result: Result<Lease, Error> = self
             .client
             .patch(&self.settings.path(), dovetail_kubeapi::Patch::Merge, &patch)
             .await;
-        if let Err(error) = done {
+        if let Err(error) = result {
             tracing::warn!("lease {}: {error}", self.settings.name);
         }
     }
 
-    /// Until the lease may be ours, if nobody renews it; at most a period.
+    /// Returns the time until the lease expires if it is not renewed, at most a period.
     fn pause(&self) -> Duration {
         let Some((spec, since)) = &self.seen else {
             return self.settings.period;
         };
-        let over = *since + length(spec) + Duration::from_millis(20);
-        let left = over.saturating_duration_since(Instant::now());
+        let expires = *since + length(spec) + Duration::from_millis(20);
+        let left = expires.saturating_duration_since(Instant::now());
         left.clamp(Duration::from_millis(50), self.settings.period)
     }
 
-    /// Takes the lease or renews it, if that is possible. Whether it is ours.
+    /// Tries to acquire or renew the lease, and returns whether this replica holds it.
     async fn try_once(&mut self) -> Result<bool, Error> {
         let path = self.settings.path();
-        let began = Instant::now();
+        let started = Instant::now();
         let mut lease: Lease = match self.client.get(&path).await {
             Ok(lease) => lease,
-            Err(error) if error.is_not_found() => return self.make(began).await,
+            Err(error) if error.is_not_found() => return self.create(started).await,
             Err(error) => return Err(error),
         };
         let holder = lease.spec.holder_identity.clone().unwrap_or_default();
         let ours = holder == self.settings.identity;
-        if !ours && !holder.is_empty() && !self.has_run_out(&lease.spec) {
+        if !ours && !holder.is_empty() && !self.has_expired(&lease.spec) {
             return Ok(false);
         }
         let now = micro_time(now_micros());
@@ -198,10 +209,10 @@ impl Elector {
         lease.spec.holder_identity = Some(self.settings.identity.clone());
         lease.spec.lease_duration_seconds = i64::try_from(self.settings.duration.as_secs().max(1)).ok();
         lease.spec.renew_time = Some(now);
-        // The version of what was read is in it: of two who try, one is refused.
+        // The resource version makes one of two concurrent tries a conflict.
         match self.client.replace::<Lease>(&path, &lease).await {
             Ok(_) => {
-                self.leadership.lead_until(began + self.settings.deadline);
+                self.leadership.lead_until(started + self.settings.deadline);
                 Ok(true)
             }
             Err(error) if error.is_conflict() => {
@@ -212,7 +223,7 @@ impl Elector {
         }
     }
 
-    async fn make(&mut self, began: Instant) -> Result<bool, Error> {
+    async fn create(&mut self, started: Instant) -> Result<bool, Error> {
         let now = micro_time(now_micros());
         let lease = Lease {
             metadata: Meta {
@@ -228,13 +239,13 @@ impl Elector {
                 lease_transitions: Some(0),
             },
         };
-        let folder = format!(
+        let path = format!(
             "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
             self.settings.namespace
         );
-        match self.client.create::<Lease>(&folder, &lease).await {
+        match self.client.create::<Lease>(&path, &lease).await {
             Ok(_) => {
-                self.leadership.lead_until(began + self.settings.deadline);
+                self.leadership.lead_until(started + self.settings.deadline);
                 Ok(true)
             }
             Err(error) if error.is_conflict() => Ok(false),
@@ -242,8 +253,8 @@ impl Elector {
         }
     }
 
-    /// Whether the lease of somebody else was not renewed for as long as it is good for, as we have seen it.
-    fn has_run_out(&mut self, spec: &LeaseSpec) -> bool {
+    /// Checks whether the lease of another replica was not renewed for its duration, by the local clock.
+    fn has_expired(&mut self, spec: &LeaseSpec) -> bool {
         match &self.seen {
             Some((known, since)) if known == spec => since.elapsed() >= length(spec),
             _ => {

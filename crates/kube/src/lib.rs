@@ -1,48 +1,55 @@
 //! The Kubernetes driver: pods and nodes become facts, decisions become bindings and evictions.
 //!
 //! ```text
-//!  API server ──watch──▶ Mirror ──facts──▶ Book ──orders──▶ Mirror ──actions──▶ API server
+//!  API server ──watch──▶ Reconciler ──facts──▶ ClusterState ──commands──▶ Reconciler ──actions──▶ API server
 //! ```
 //!
-//! The API server is the only thing that remembers: the book is built anew from it at every start. What a launch means is
-//! written on the pods themselves, in the very request that binds them.
+//! The API server is the only store: the cluster state is rebuilt from it at every start. The attempt of a pod is written on the
+//! pod itself, in the request that binds it.
 
 mod action;
-mod ask;
-mod carry_out;
+mod allocate;
+mod annotations;
+mod crds;
+mod exec_target;
+mod executor;
 mod explain;
-mod fit;
-mod foreseen;
-mod groups;
-mod hand_claims;
+mod finished;
+mod forecast;
 mod identity;
 mod lease;
 mod manifest;
-mod objects;
-mod past;
+mod node_fit;
+mod object_cache;
 mod plan;
-mod promise;
+mod pod_groups;
+mod pod_resources;
 mod reconciler;
-mod resources;
 mod scheduler;
-mod sending;
-mod target;
-mod watching;
-mod words;
+mod submit;
+mod watches;
 
 pub use action::{Action, Bind, ClaimDevices, PodId, Removal};
-pub use carry_out::Events;
-pub use identity::{GangKey, Identity, Says, Size};
-pub use lease::{Elector, Leadership, LeaseSettings};
-pub use manifest::{Manifest, Sender, Several, manifest, object_name, unique_name};
-pub use past::{PastJob, SentJob, past_jobs};
-pub use plan::Plan;
-pub use reconciler::{Beside, Claimed, Gang, Ledger, Member, Phase, Reconciler, Seat, Settings};
-pub use resources::{
-    API, ClusterTopology, SchedulingPolicy, SchedulingPolicySpec, VirtualCluster, VirtualClusterSpec,
-    virtual_clusters,
+pub use annotations::{GROUP, NUMBER, PLAN, SENT_AS, STOPPED_BY};
+pub use crds::{
+    API, ClusterTopology, SchedulingPolicy, SchedulingPolicySpec, VirtualCluster, VirtualClusterError,
+    VirtualClusterSpec, virtual_clusters,
+};
+pub use exec_target::{ExecTarget, ExecTargetError, InvalidTaskName, TaskName, find_exec_target, pods_in};
+pub use executor::Events;
+pub use finished::{FinishedJob, SubmittedJob, finished_jobs};
+pub use identity::{
+    GangKey, GangSize, Identity, IdentityError, SizeError, SizeLookup, SizeSource, WorkloadKind,
+};
+pub use lease::{Elector, Leadership, LeaseLoss, LeaseSettings};
+pub use manifest::{
+    ArrayIndices, Manifest, ManifestError, ManifestOptions, manifest, object_name, unique_name,
+};
+pub use plan::{Plan, PlannedPod};
+pub use pod_resources::{PodResources, PodResourcesError};
+pub use reconciler::{
+    AvoidedNode, BoundAs, ClaimError, ClusterTransaction, ElasticParent, Gang, GangError, Member, PodClaim,
+    PodError, PodPhase, Reconciler, RequestError, Settings, TaskSlot,
 };
 pub use scheduler::{Scheduler, SchedulerError, SchedulerSettings};
-pub use sending::{delete, send};
-pub use target::{Place, TaskName, place, pods_in};
-pub use words::{GROUP, NUMBER, PLAN, SENT_AS, STOPPED_BY};
+pub use submit::{create_objects, delete_objects};

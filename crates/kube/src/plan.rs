@@ -1,49 +1,53 @@
-//! Where each pod of a gang goes, as it is written on the first of them before any is bound. Its size grows with the gang,
-//! and it stands in one place: the gang costs as much as its pods, not their square.
+//! The plan of a gang: the slot of each pod. It is written on one pod before any pod is bound, so that another leader can complete
+//! the bindings. On one pod only, its total size grows with the gang, not with its square.
 
 use dovetail_cluster::{AttemptId, JobId};
 use serde::{Deserialize, Serialize};
 
-use crate::reconciler::{Gang, Seat};
+use crate::reconciler::{Gang, TaskSlot};
 
-/// A plan.
+/// The plan of a gang.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The job.
+    /// Job of the gang.
     pub job: JobId,
-    /// The launch.
+    /// Attempt of the job. Earlier versions wrote it as `launch`.
     #[serde(alias = "launch")]
     pub attempt: AttemptId,
-    /// For each pod its name, its node, and its GPUs.
-    pub seats: Vec<(String, String, String)>,
+    /// The slots.
+    #[serde(rename = "seats", alias = "slots")]
+    pub slots: Vec<PlannedPod>,
 }
 
+/// Name of a pod, its node, and its GPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedPod(pub String, pub String, pub String);
+
 impl Plan {
-    /// Of the seats of a gang.
+    /// Returns the plan of the slots of a gang.
     pub(crate) fn of(
         job: JobId,
         attempt: AttemptId,
         gang: &Gang,
-        node_name: &dyn Fn(&Seat) -> String,
+        node_name: &dyn Fn(&TaskSlot) -> String,
     ) -> Self {
-        let one = |seat: &Seat| {
-            let member = seat.pod.as_ref().and_then(|uid| gang.members.get(uid));
-            let pod = member.map(|m| m.id.name.clone()).unwrap_or_default();
-            (pod, node_name(seat), gpus_text(&seat.gpus))
+        let planned = |slot: &TaskSlot| {
+            let pod = gang.pod_in(slot).map(|m| m.id.name.clone());
+            PlannedPod(pod.unwrap_or_default(), node_name(slot), gpus_text(&slot.gpus))
         };
         Self {
             job,
             attempt,
-            seats: gang.seats.iter().map(one).collect(),
+            slots: gang.slots.iter().map(planned).collect(),
         }
     }
 
-    /// As it was written.
+    /// Parses a plan.
     ///
     /// # Errors
-    /// When it was not written by us.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        serde_json::from_str(text).map_err(|e| e.to_string())
+    /// If the text is not a plan.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
     }
 }
 
@@ -54,19 +58,19 @@ impl std::fmt::Display for Plan {
     }
 }
 
-/// GPUs as they are written on a pod: `0,1,2`.
+/// Formats GPUs as on a pod: `0,1,2`.
 pub(crate) fn gpus_text(gpus: &[u32]) -> String {
     let all: Vec<String> = gpus.iter().map(ToString::to_string).collect();
     all.join(",")
 }
 
-/// GPUs as they were written on a pod; none if that was not us.
+/// Parses the GPUs on a pod; `None` if another program wrote them.
 pub(crate) fn parse_gpus(text: &str) -> Option<Vec<u32>> {
     if text.is_empty() {
         return Some(Vec::new());
     }
-    /// No node has more; a number from elsewhere must not make room for itself.
-    const MOST: u32 = 4096;
-    let one = |one: &str| one.trim().parse().ok().filter(|gpu| *gpu < MOST);
-    text.split(',').map(one).collect()
+    /// No node has more GPUs; a larger number must not allocate memory.
+    const MAX_GPUS: u32 = 4096;
+    let parse = |gpu: &str| gpu.trim().parse().ok().filter(|gpu| *gpu < MAX_GPUS);
+    text.split(',').map(parse).collect()
 }

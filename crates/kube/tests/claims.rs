@@ -162,14 +162,14 @@ fn gangs_get_devices_by_claims_and_give_them_back() {
     cluster.until("other classes are refused", || {
         cluster
             .why("other")
-            .contains("\"nic.example.com\" is none of gpu.nvidia.com")
+            .contains("unknown deviceClassName \"nic.example.com\": expected one of gpu.nvidia.com")
     });
     // Devices that are by claims are not given by number.
     cluster.pod("number", 1, &json!({}));
     cluster.until("it is said", || {
         cluster
             .why("number")
-            .contains("its GPUs are claimed, and the pod counts them")
+            .contains("its GPUs are allocated by ResourceClaims, and the pod requests a count")
     });
 }
 

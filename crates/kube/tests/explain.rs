@@ -15,7 +15,7 @@ fn a_pod_that_waits_is_told_when_it_may_start() {
     let Some(mut cluster) = Cluster::start(1, 2, &Settings::default()) else {
         return;
     };
-    cluster.settings.foresee_every = Duration::from_millis(200);
+    cluster.settings.forecast_every = Duration::from_millis(200);
     cluster.schedule();
     // How long jobs run here is known from some that have ended.
     for i in 0..10 {
@@ -39,7 +39,7 @@ fn a_pod_that_waits_is_told_when_it_may_start() {
     };
     let (middle, late) = (
         moment("expected to start at "),
-        moment("nine chances in ten before "),
+        moment("with 90% probability before "),
     );
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = i64::try_from(now.unwrap().as_secs()).unwrap();

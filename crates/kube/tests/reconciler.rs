@@ -1,5 +1,5 @@
-//! The mirror over random histories of a made-up API server that honours the contract of the real one: pods are bound once,
-//! answers come late, the scheduler dies at any moment, and owners make pods anew.
+//! The reconciler over random histories of a simulated API server: pods are bound once, requests arrive late, the scheduler
+//! crashes at any moment, and controllers recreate pods.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,18 +8,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use dovetail_cluster::{
     Actor, Clock, ClusterState, Fact, JobId, JobRequest, JobState, PolicyText, Refusal, RuntimeCommand,
 };
-use dovetail_kube::{Action, Gang, Ledger, Reconciler, Settings};
+use dovetail_kube::{Action, ClusterTransaction, Gang, Reconciler, Settings};
 use dovetail_kubeapi::{Node, Pod};
 use dovetail_model::Time;
 use proptest::prelude::*;
 use serde_json::json;
 
-struct AtDesk<'a> {
+struct TestTransaction<'a> {
     state: &'a mut ClusterState,
     now: Time,
 }
 
-impl Ledger for AtDesk<'_> {
+impl ClusterTransaction for TestTransaction<'_> {
     fn state(&self) -> &ClusterState {
         self.state
     }
@@ -29,7 +29,7 @@ impl Ledger for AtDesk<'_> {
     }
 
     fn submit(&mut self, user: &str, request: JobRequest) -> Result<JobId, Refusal> {
-        request.validate().map_err(Refusal::Invalid)?;
+        request.validate().map_err(|e| Refusal::Invalid(e.to_string()))?;
         let job = self.state.next_job();
         self.record(Fact::Submitted {
             job,
@@ -54,7 +54,7 @@ struct World {
     now: i64,
     state: ClusterState,
     reconciler: Reconciler,
-    /// What is on its way to the server.
+    /// Actions that have not reached the API server.
     pending: Vec<Action>,
 }
 
@@ -83,7 +83,7 @@ impl World {
         world
     }
 
-    /// The scheduler dies, and another one finds what is there. What was on its way is lost.
+    /// Replaces the scheduler by one that only knows the objects. Pending actions are lost.
     fn crash(&mut self) {
         self.pending.clear();
         (self.state, self.reconciler) = scheduler(&self.policy);
@@ -93,39 +93,35 @@ impl World {
     fn list(&mut self) {
         let nodes: Vec<Node> = self.nodes.iter().map(|i| node(*i)).collect();
         let pods: Vec<Pod> = self.pods.values().cloned().collect();
-        self.with(|reconciler, desk| {
-            reconciler.all_nodes(&nodes, desk);
-            reconciler.all_pods(&pods, desk);
+        self.with(|reconciler, tx| {
+            reconciler.list_nodes(&nodes, tx);
+            reconciler.list_pods(&pods, tx);
         });
     }
 
-    fn with(&mut self, work: impl FnOnce(&mut Reconciler, &mut AtDesk<'_>)) {
+    fn with(&mut self, work: impl FnOnce(&mut Reconciler, &mut TestTransaction<'_>)) {
         self.now += 1_000;
         let now = Time(self.now);
         work(
             &mut self.reconciler,
-            &mut AtDesk {
+            &mut TestTransaction {
                 state: &mut self.state,
                 now,
             },
         );
         loop {
-            let orders = self.state.take_commands();
-            if orders.is_empty() {
+            let commands = self.state.take_commands();
+            if commands.is_empty() {
                 break;
             }
-            let mut desk = AtDesk {
+            let mut tx = TestTransaction {
                 state: &mut self.state,
                 now,
             };
-            for (_, order) in orders {
-                match order {
-                    RuntimeCommand::Start(task) => self.reconciler.start(task.job, task.attempt, &mut desk),
-                    RuntimeCommand::Stop {
-                        job,
-                        attempt: attempt_id,
-                        ..
-                    } => self.reconciler.stop(job, attempt_id, &mut desk),
+            for (_, command) in commands {
+                match command {
+                    RuntimeCommand::Start(task) => self.reconciler.start(task.job, task.attempt, &mut tx),
+                    RuntimeCommand::Stop { job, attempt, .. } => self.reconciler.stop(job, attempt, &mut tx),
                     RuntimeCommand::Resize { .. } => {}
                 }
             }
@@ -136,13 +132,13 @@ impl World {
         self.check();
     }
 
-    /// No GPU has two pods.
+    /// Checks that no GPU has two pods.
     fn check(&self) {
         let mut used = BTreeSet::new();
         for pod in self
             .pods
             .values()
-            .filter(|p| !p.spec.node_name.is_empty() && !is_over(p))
+            .filter(|p| !p.spec.node_name.is_empty() && !has_ended(p))
         {
             for gpu in pod.metadata.annotations["dovetail.io/gpus"].split(',') {
                 assert!(
@@ -156,7 +152,7 @@ impl World {
 
     fn put(&mut self, pod: Pod) {
         self.pods.insert(pod.metadata.uid.clone(), pod.clone());
-        self.with(|reconciler, desk| reconciler.pod_put(&pod, desk));
+        self.with(|reconciler, tx| reconciler.put_pod(&pod, tx));
     }
 
     fn make_pod(&mut self, gang: &str, owned: bool, gpus: u32, priority: i32) {
@@ -165,8 +161,8 @@ impl World {
         let mut meta = json!({"name": format!("{gang}-{i}"), "namespace": "ns", "uid": format!("uid-{i}"),
             "creationTimestamp": "2026-11-17T00:00:00Z"});
         let size = self.sizes[gang];
-        if let Some(least) = least_of(gang, size) {
-            meta["annotations"] = json!({"dovetail.io/gang-min": least.to_string()});
+        if let Some(min_pods) = min_pods_of(gang, size) {
+            meta["annotations"] = json!({"dovetail.io/gang-min": min_pods.to_string()});
         }
         match owned {
             true => {
@@ -196,11 +192,11 @@ impl World {
         }
     }
 
-    /// Whoever owned a pod that is gone makes another one.
+    /// Deletes a pod; its controller creates another one.
     fn remove(&mut self, uid: &str) {
         let Some(pod) = self.pods.remove(uid) else { return };
-        self.with(|reconciler, desk| reconciler.pod_gone(&pod, desk));
-        if let Some(owner) = pod.metadata.controller().cloned().filter(|_| !is_over(&pod)) {
+        self.with(|reconciler, tx| reconciler.delete_pod(&pod, tx));
+        if let Some(owner) = pod.metadata.controller().cloned().filter(|_| !has_ended(&pod)) {
             let gpus = pod.spec.containers[0].resources.limits["nvidia.com/gpu"]
                 .parse()
                 .unwrap();
@@ -218,7 +214,7 @@ impl World {
                 if let Some((first, plan)) = plan {
                     let Some(pod) = self.pods.get(&first.uid).cloned() else {
                         for bind in binds {
-                            self.with(|reconciler, desk| reconciler.bind_failed(&bind.pod.uid, desk));
+                            self.with(|reconciler, tx| reconciler.bind_failed(&bind.pod.uid, tx));
                         }
                         return;
                     };
@@ -228,7 +224,7 @@ impl World {
                         .insert("dovetail.io/plan".to_owned(), plan);
                     self.put(pod);
                 }
-                // Each binding is a request of its own.
+                // Each binding is one request.
                 for bind in binds {
                     let one = Action::Launch {
                         job: 0,
@@ -250,11 +246,11 @@ impl World {
                     self.put(pod);
                 }
             }
-            Action::LookUp { gang, .. } => {
+            Action::LookUpSize { gang, .. } => {
                 let size = self.sizes[&gang.name];
-                self.with(|reconciler, desk| reconciler.size_is(&gang, Ok(size), desk));
+                self.with(|reconciler, tx| reconciler.set_size(&gang, Ok(size), tx));
             }
-            Action::StopOwner { .. } | Action::Explain { .. } | Action::OnGroup { .. } => {}
+            Action::StopOwner { .. } | Action::Explain { .. } | Action::GroupStatus { .. } => {}
         }
     }
 
@@ -263,13 +259,14 @@ impl World {
             return;
         };
         for bind in binds {
-            let free = |p: &&Pod| p.spec.node_name.is_empty() && p.metadata.deletion_timestamp.is_none();
-            match self.pods.get(&bind.pod.uid).filter(free).cloned() {
+            let is_unbound =
+                |p: &&Pod| p.spec.node_name.is_empty() && p.metadata.deletion_timestamp.is_none();
+            match self.pods.get(&bind.pod.uid).filter(is_unbound).cloned() {
                 Some(mut pod) => {
                     if let Some(zone) = pod.spec.node_selector.get("zone") {
                         assert!(
                             bind.node.ends_with(zone.as_str()),
-                            "{} is for n{zone}",
+                            "{} must run on n{zone}",
                             pod.metadata.name
                         );
                     }
@@ -279,7 +276,7 @@ impl World {
                     }
                     self.put(pod);
                 }
-                None => self.with(|reconciler, desk| reconciler.bind_failed(&bind.pod.uid, desk)),
+                None => self.with(|reconciler, tx| reconciler.bind_failed(&bind.pod.uid, tx)),
             }
         }
     }
@@ -333,7 +330,7 @@ impl World {
                 match self.nodes.remove(&i) {
                     true => {
                         let name = format!("n{i}");
-                        self.with(|reconciler, desk| reconciler.node_gone(&name, desk));
+                        self.with(|reconciler, tx| reconciler.delete_node(&name, tx));
                         let there: Vec<String> = self
                             .pods
                             .values()
@@ -345,7 +342,7 @@ impl World {
                     false => {
                         self.nodes.insert(i);
                         let node = node(i);
-                        self.with(|reconciler, desk| reconciler.node_put(&node, desk));
+                        self.with(|reconciler, tx| reconciler.put_node(&node, tx));
                     }
                 }
             }
@@ -353,7 +350,7 @@ impl World {
         }
     }
 
-    /// Everything that is on its way arrives, and everything that was told to go is gone.
+    /// Delivers all actions and deletes all pods that are being deleted.
     fn settle(&mut self) {
         for round in 0..2_000 {
             if let Some(pod) = self.some_pod(0, |p| p.metadata.deletion_timestamp.is_some()) {
@@ -363,7 +360,7 @@ impl World {
             } else {
                 return;
             }
-            assert!(round < 1_999, "no end in sight");
+            assert!(round < 1_999, "actions do not end");
         }
     }
 }
@@ -379,19 +376,19 @@ fn scheduler(policy: &str) -> (ClusterState, Reconciler) {
     )
 }
 
-/// Some gangs may be on one node only; nodes are labelled with their numbers.
+/// Some gangs may run on one node only; nodes are labelled with their numbers.
 fn zone_of(gang: &str) -> Option<String> {
     let number: u32 = gang[1..].parse().unwrap();
     (number % 4 == 3).then(|| (number / 4 % NODES).to_string())
 }
 
 /// Some gangs start with half of their pods.
-fn least_of(gang: &str, size: u32) -> Option<u32> {
+fn min_pods_of(gang: &str, size: u32) -> Option<u32> {
     let number: u32 = gang[1..].parse().unwrap();
     (number % 3 == 2).then(|| size.div_ceil(2))
 }
 
-fn is_over(pod: &Pod) -> bool {
+fn has_ended(pod: &Pod) -> bool {
     matches!(pod.status.phase.as_str(), "Succeeded" | "Failed")
 }
 
@@ -399,7 +396,7 @@ proptest! {
     #![proptest_config(dovetail_testkit::any::cases(600))]
 
     #[test]
-    fn no_gpu_has_two_pods_and_gangs_are_whole(
+    fn no_gpu_has_two_pods_and_gangs_are_complete(
         policy in prop::sample::select(vec!["fifo-backfill:priority=true", "drf", "tiresias", "las", "themis"]),
         steps in prop::collection::vec((0_u8..15, any::<usize>()), 1..120),
     ) {
@@ -409,38 +406,38 @@ proptest! {
         }
         world.settle();
         for gang in world.reconciler.gangs() {
-            let there = gang.members.values().filter(|m| m.is_there()).count();
+            let bound = gang.members.values().filter(|m| m.occupies_node()).count();
             let waiting = gang.waiting().len();
-            let empty = gang.seats.iter().filter(|s| s.pod.is_none()).count();
-            // Pods without an owner that somebody deleted leave a seat that nobody fills.
-            prop_assert!(there == 0 || waiting == 0 || empty == 0 || gang.seats.len() != there + waiting,
-                "gang {} is half bound: {there} pods there, {waiting} wait, {empty} seats are empty, its job is {:?}\n{gang:#?}",
-                gang.key, gang.job.and_then(|no| world.state.job(no)).map(|job| &job.state));
-            if there > 0 && waiting > 0 {
-                prop_assert!(gang.seats.len() == there, "gang {} is half bound: {gang:#?}", gang.key);
+            let vacant = gang.slots.iter().filter(|s| s.pod.is_none()).count();
+            // A deleted pod without a controller leaves a slot that stays vacant.
+            prop_assert!(bound == 0 || waiting == 0 || vacant == 0 || gang.slots.len() != bound + waiting,
+                "gang {} is half bound: {bound} pods bound, {waiting} waiting, {vacant} slots vacant, its job is {:?}\n{gang:#?}",
+                gang.key, gang.job.and_then(|id| world.state.job(id)).map(|job| &job.state));
+            if bound > 0 && waiting > 0 {
+                prop_assert!(gang.slots.len() == bound, "gang {} is half bound: {gang:#?}", gang.key);
             }
-            // Whoever could run beside its gang stands in line for that.
-            let is_up = |gang: &Gang| gang.job.and_then(|no| world.state.job(no)).is_some_and(|job| job.state.holds_gpus());
-            let room = gang.size.map_or(0, |(size, least)| if least < size { size as usize } else { 0 });
-            prop_assert!(!is_up(gang) || waiting == 0 || gang.seats.len() + gang.riders.len() >= room,
-                "pods of {} do not stand in line: {gang:#?}", gang.key);
-            if let Some(below) = &gang.rides_on {
-                let below = world.reconciler.gangs().find(|g| g.key == *below);
-                prop_assert!(below.is_some_and(|g| g.riders.contains(&gang.key)), "{gang:#?}");
+            // Waiting pods of a running gang are queued as elastic pods.
+            let is_active = |gang: &Gang| gang.job.and_then(|id| world.state.job(id)).is_some_and(|job| job.state.holds_gpus());
+            let room = gang.size.map_or(0, |size| if size.min_pods < size.pods { size.pods as usize } else { 0 });
+            prop_assert!(!is_active(gang) || waiting == 0 || gang.slots.len() + gang.elastic.len() >= room,
+                "pods of {} are not queued: {gang:#?}", gang.key);
+            if let Some(parent) = &gang.parent {
+                let parent = world.reconciler.gangs().find(|g| g.key == *parent);
+                prop_assert!(parent.is_some_and(|g| g.elastic.contains(&gang.key)), "{gang:#?}");
                 prop_assert!(gang.members.len() <= 1, "{gang:#?}");
-                // What runs on when its gang has ended rides on a job that is over.
-                let on = gang.members.values().find_map(|m| m.rides_on).map(|on| on.job);
-                prop_assert!(below.is_some_and(|g| is_up(g) || (on.is_some() && on != g.job)),
-                    "a pod rides on what does not run: {gang:#?}\n{below:#?}");
+                // An elastic pod may outlive the job of its gang.
+                let beside = gang.members.values().find_map(|m| m.elastic_of).map(|parent| parent.job);
+                prop_assert!(parent.is_some_and(|g| is_active(g) || (beside.is_some() && beside != g.job)),
+                    "an elastic pod runs without its gang: {gang:#?}\n{parent:#?}");
             }
         }
     }
 }
 
 #[test]
-fn pods_beyond_those_a_gang_starts_with_follow_one_by_one_and_go_with_it() {
+fn elastic_pods_start_one_by_one_and_stop_with_their_gang() {
     let mut world = World::new("fifo-backfill:priority=true");
-    // Two pods of four GPUs start it, and two more belong to it; there is room for three.
+    // The gang starts with two pods of four GPUs and has two elastic pods; there is room for three pods.
     let gang = "g2";
     world.sizes.insert(gang.to_owned(), 4);
     for _ in 0..4 {
@@ -451,14 +448,14 @@ fn pods_beyond_those_a_gang_starts_with_follow_one_by_one_and_go_with_it() {
         let there = world
             .pods
             .values()
-            .filter(|p| !is_over(p) && !p.spec.node_name.is_empty());
+            .filter(|p| !has_ended(p) && !p.spec.node_name.is_empty());
         there
             .map(|p| p.metadata.annotations.get("dovetail.io/rides-on").cloned())
             .collect::<Vec<_>>()
     };
-    let riders = |world: &World| bound(world).into_iter().flatten().count();
-    assert_eq!((bound(&world).len(), riders(&world)), (3, 1));
-    // The one that waits stands in line under the name of the gang.
+    let elastic = |world: &World| bound(world).into_iter().flatten().count();
+    assert_eq!((bound(&world).len(), elastic(&world)), (3, 1));
+    // The waiting elastic pod is queued under the name of the gang.
     let jobs = || {
         world
             .state
@@ -471,14 +468,14 @@ fn pods_beyond_those_a_gang_starts_with_follow_one_by_one_and_go_with_it() {
         named[1..].iter().all(|(name, _)| name.starts_with("ns/g2 + ")),
         "{named:?}"
     );
-    assert_eq!(named.iter().filter(|(_, up)| *up).count(), 2, "{named:?}");
+    assert_eq!(named.iter().filter(|(_, active)| *active).count(), 2, "{named:?}");
 
-    // After a restart it is the same.
+    // A restart changes nothing.
     world.crash();
     world.settle();
-    assert_eq!((bound(&world).len(), riders(&world)), (3, 1));
+    assert_eq!((bound(&world).len(), elastic(&world)), (3, 1));
 
-    // Its owner stops it: the rider goes with it, and what is made in their place starts as before.
+    // A user stops the gang: the elastic pod stops with it, and the recreated pods start as before.
     let before: BTreeSet<String> = world
         .pods
         .values()
@@ -486,8 +483,8 @@ fn pods_beyond_those_a_gang_starts_with_follow_one_by_one_and_go_with_it() {
         .map(|p| p.metadata.uid.clone())
         .collect();
     let job = world.state.jobs().find(|j| j.request.name == "ns/g2").unwrap().id;
-    world.with(|_, desk| {
-        desk.record(Fact::Cancelled {
+    world.with(|_, tx| {
+        tx.record(Fact::Cancelled {
             job,
             by: Actor::user("alice"),
         });
@@ -505,10 +502,10 @@ fn pods_beyond_those_a_gang_starts_with_follow_one_by_one_and_go_with_it() {
         before.iter().all(|uid| !world.pods.contains_key(uid)),
         "{before:?}"
     );
-    assert_eq!((bound(&world).len(), riders(&world)), (3, 1));
+    assert_eq!((bound(&world).len(), elastic(&world)), (3, 1));
 }
 
-/// A job that is sent before its pods are there.
+/// Announces a job before its pods exist.
 fn announce(world: &mut World, job: JobId, gpus: u32) {
     let request = JobRequest {
         name: format!("job-{job}"),
@@ -517,8 +514,8 @@ fn announce(world: &mut World, job: JobId, gpus: u32) {
         gpus_per_task: GPUS,
         ..JobRequest::default()
     };
-    world.with(|_, desk| {
-        desk.record(Fact::Announced {
+    world.with(|_, tx| {
+        tx.record(Fact::Announced {
             job,
             user: "alice".to_owned(),
             request: Box::new(request.with_external_workload()),
@@ -527,8 +524,8 @@ fn announce(world: &mut World, job: JobId, gpus: u32) {
     });
 }
 
-/// A pod of four GPUs of such a job.
-fn sent_pod(world: &mut World, gang: &str, size: u32, number: JobId, user: &str) {
+/// Creates a pod of four GPUs of an announced job.
+fn announced_pod(world: &mut World, gang: &str, size: u32, number: JobId, user: &str) {
     world.made += 1;
     let i = world.made;
     let pod = json!({"metadata": {"name": format!("{gang}-{i}"), "namespace": "ns", "uid": format!("uid-{i}"),
@@ -541,33 +538,33 @@ fn sent_pod(world: &mut World, gang: &str, size: u32, number: JobId, user: &str)
 }
 
 #[test]
-fn jobs_that_were_sent_are_the_same_jobs_after_a_restart() {
+fn announced_jobs_keep_their_ids_after_a_restart() {
     let mut world = World::new("fifo-backfill");
     announce(&mut world, 1, 3 * GPUS);
     announce(&mut world, 2, GPUS);
     for _ in 0..2 {
-        sent_pod(&mut world, "one", 3, 1, "alice");
+        announced_pod(&mut world, "one", 3, 1, "alice");
     }
-    // Somebody else's pod is not this job, whatever it says.
-    sent_pod(&mut world, "thief", 1, 1, "mallory");
-    sent_pod(&mut world, "two", 1, 2, "alice");
+    // A pod of another user does not join the job.
+    announced_pod(&mut world, "thief", 1, 1, "mallory");
+    announced_pod(&mut world, "two", 1, 2, "alice");
     while !world.pending.is_empty() {
         world.deliver(0);
     }
-    let states = |world: &World| [1, 2].map(|no| world.state.job(no).unwrap().state.clone());
+    let states = |world: &World| [1, 2].map(|id| world.state.job(id).unwrap().state.clone());
     assert!(
         matches!(states(&world), [JobState::Held(_), JobState::Starting]),
         "{:?}",
         states(&world)
     );
-    // The one that came first is whole last, when there is no room for it any more.
-    sent_pod(&mut world, "one", 3, 1, "alice");
+    // The first gang is complete last, when there is no room for it.
+    announced_pod(&mut world, "one", 3, 1, "alice");
     assert!(
         matches!(states(&world), [JobState::Queued, JobState::Starting]),
         "{:?}",
         states(&world)
     );
-    assert_eq!(world.state.next_job(), 3, "nobody was given another number");
+    assert_eq!(world.state.next_job(), 3, "no job got another id");
     world.crash();
     assert!(
         matches!(states(&world), [JobState::Queued, JobState::Starting]),
@@ -580,23 +577,23 @@ fn jobs_that_were_sent_are_the_same_jobs_after_a_restart() {
         ("alice", "job-1")
     );
 
-    // A job that its owner has ended stays ended, whatever is still made of it.
-    world.with(|_, desk| {
-        desk.record(Fact::Cancelled {
+    // A cancelled job stays cancelled when its controller creates more pods.
+    world.with(|_, tx| {
+        tx.record(Fact::Cancelled {
             job: 1,
             by: Actor::user("alice"),
         });
     });
-    sent_pod(&mut world, "one", 3, 1, "alice");
+    announced_pod(&mut world, "one", 3, 1, "alice");
     assert!(world.state.job(1).unwrap().state.has_ended());
     assert_eq!(world.state.next_job(), 3);
 }
 
 #[test]
-fn a_gang_of_which_pods_are_done_comes_back_with_the_others() {
-    for dies in [false, true] {
+fn a_gang_with_succeeded_pods_restarts_with_the_others() {
+    for crashes in [false, true] {
         let mut world = World::new("fifo-backfill:priority=true");
-        // Three pods of four GPUs on three nodes: all there is.
+        // Three pods of four GPUs fill all three nodes.
         world.sizes.insert("g0".to_owned(), 3);
         for _ in 0..3 {
             world.make_pod("g0", true, GPUS, 0);
@@ -617,7 +614,7 @@ fn a_gang_of_which_pods_are_done_comes_back_with_the_others() {
                 world.put(pod);
             }
         }
-        // The others are deleted, and their Job makes two in their place, since one is done.
+        // The others are deleted, and their Job recreates two, because one has succeeded.
         for uid in &uids[1..] {
             let mut pod = world.pods[uid].clone();
             pod.metadata.deletion_timestamp = Some("2026-11-17T00:00:00Z".to_owned());
@@ -626,19 +623,165 @@ fn a_gang_of_which_pods_are_done_comes_back_with_the_others() {
         for uid in &uids[1..] {
             world.remove(uid);
         }
-        if dies {
+        if crashes {
             world.crash();
         }
         deliver(&mut world);
         let bound = world
             .pods
             .values()
-            .filter(|p| !p.spec.node_name.is_empty() && !is_over(p));
+            .filter(|p| !p.spec.node_name.is_empty() && !has_ended(p));
         assert_eq!(
             bound.count(),
             2,
-            "dies: {dies}\n{:#?}",
+            "crashes: {crashes}\n{:#?}",
             world.reconciler.gangs().collect::<Vec<_>>()
         );
     }
+}
+
+#[test]
+fn pods_of_earlier_versions_are_adopted_after_an_upgrade() {
+    let mut world = World::new("fifo-backfill");
+    world.sizes.insert("g0".to_owned(), 2);
+    for _ in 0..2 {
+        world.make_pod("g0", true, GPUS, 0);
+    }
+    world.settle();
+    let nodes = |world: &World| {
+        let pods = world.pods.values();
+        pods.map(|p| p.spec.node_name.clone()).collect::<Vec<_>>()
+    };
+    let before = nodes(&world);
+    assert!(before.iter().all(|node| !node.is_empty()), "{before:?}");
+    // Earlier versions wrote the attempt under another name, in the plan and in an annotation.
+    for pod in world.pods.values_mut() {
+        pod.status.phase = "Running".to_owned();
+        let annotations = &mut pod.metadata.annotations;
+        let attempt = annotations.remove("dovetail.io/attempt").unwrap();
+        annotations.insert("dovetail.io/launch".to_owned(), attempt);
+        if let Some(plan) = annotations.get_mut("dovetail.io/plan") {
+            *plan = plan.replace("\"attempt\"", "\"launch\"");
+        }
+    }
+    world.crash();
+    world.settle();
+    assert_eq!(nodes(&world), before);
+    let job = world.state.job(1).unwrap();
+    assert_eq!(job.state, JobState::Running);
+}
+
+/// Lets the kubelet reject a pod.
+fn reject(world: &mut World, uid: &str) -> String {
+    let mut pod = world.pods[uid].clone();
+    pod.status.phase = "Failed".to_owned();
+    pod.status.reason = "OutOfpods".to_owned();
+    pod.status.message = "Node didn't have enough resource: pods".to_owned();
+    let node = pod.spec.node_name.clone();
+    world.put(pod);
+    node
+}
+
+fn bound_pods(world: &World) -> Vec<&Pod> {
+    let pods = world.pods.values();
+    pods.filter(|p| !p.spec.node_name.is_empty() && !has_ended(p))
+        .collect()
+}
+
+#[test]
+fn a_gang_avoids_the_node_that_rejected_its_pod() {
+    let mut world = World::new("fifo-backfill");
+    world.sizes.insert("g0".to_owned(), 2);
+    for _ in 0..2 {
+        world.make_pod("g0", true, GPUS, 0);
+    }
+    world.settle();
+    let first = bound_pods(&world)[0].metadata.uid.clone();
+    let node = reject(&mut world, &first);
+    // The Job controller replaces the rejected pod.
+    world.make_pod("g0", true, GPUS, 0);
+    world.settle();
+    let bound = bound_pods(&world);
+    assert_eq!(
+        bound.len(),
+        2,
+        "{:#?}",
+        world.reconciler.gangs().collect::<Vec<_>>()
+    );
+    assert!(
+        bound.iter().all(|p| p.spec.node_name != node),
+        "{node} is used again"
+    );
+    let gang = world.reconciler.gangs().next().unwrap();
+    let avoided: Vec<&str> = gang.avoided.values().map(|n| n.reason.as_str()).collect();
+    assert_eq!(avoided.len(), 1);
+    assert!(
+        avoided[0].starts_with(&format!("node {node} rejected pod g0-")) && avoided[0].contains("OutOfpods"),
+        "{avoided:?}"
+    );
+    assert_eq!(world.state.next_job(), 2, "the gang keeps its job");
+}
+
+#[test]
+fn a_rejecting_node_is_used_again_after_a_while() {
+    let mut world = World::new("fifo-backfill");
+    // Three pods need all three nodes.
+    world.sizes.insert("g0".to_owned(), 3);
+    for _ in 0..3 {
+        world.make_pod("g0", true, GPUS, 0);
+    }
+    world.settle();
+    let first = bound_pods(&world)[0].metadata.uid.clone();
+    reject(&mut world, &first);
+    world.make_pod("g0", true, GPUS, 0);
+    world.settle();
+    assert_eq!(bound_pods(&world).len(), 0, "two nodes are not enough");
+    let expire = |world: &mut World| {
+        let now = Time(world.now);
+        world.with(|reconciler, tx| {
+            reconciler.expire(now, Time::from_secs(86_400), tx);
+            reconciler.retry_refused(tx);
+        });
+        world.settle();
+    };
+    expire(&mut world);
+    assert_eq!(bound_pods(&world).len(), 0, "the node is still avoided");
+    world.now += Time::from_secs(601).0;
+    expire(&mut world);
+    assert_eq!(bound_pods(&world).len(), 3);
+}
+
+#[test]
+fn a_rejected_pod_without_controller_fails_its_job_with_the_reason() {
+    let mut world = World::new("fifo-backfill");
+    world.sizes.insert("g0".to_owned(), 1);
+    world.make_pod("g0", false, 1, 0);
+    world.settle();
+    let uid = bound_pods(&world)[0].metadata.uid.clone();
+    reject(&mut world, &uid);
+    let job = world.state.job(1).unwrap();
+    assert!(job.state.has_ended());
+}
+
+#[test]
+fn a_job_is_cancelled_when_its_pods_are_not_recreated() {
+    let mut world = World::new("fifo-backfill");
+    announce(&mut world, 1, GPUS);
+    let timeout = Time::from_secs(3600);
+    let expire = |world: &mut World| {
+        let now = Time(world.now);
+        world.with(|reconciler, tx| reconciler.expire(now, timeout, tx));
+    };
+    world.now += Time::from_secs(3590).0;
+    expire(&mut world);
+    assert!(!world.state.job(1).unwrap().state.has_ended());
+    world.now += Time::from_secs(60).0;
+    expire(&mut world);
+    let JobState::Ended(end) = &world.state.job(1).unwrap().state else {
+        panic!("the job still waits");
+    };
+    assert!(end.sentence().contains("not recreated within 1 h"), "{end:?}");
+    // Pods that appear later are submitted as another job.
+    announced_pod(&mut world, "one", 1, 1, "alice");
+    assert_eq!(world.state.job(2).unwrap().state, JobState::Starting);
 }

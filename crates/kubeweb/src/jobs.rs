@@ -2,7 +2,10 @@
 
 use dovetail_cluster::{Handle, JobId, JobRequest};
 use dovetail_jobfile::ArrayRequest;
-use dovetail_kube::{Manifest, NUMBER, STOPPED_BY, Sender, Several, manifest, object_name, unique_name};
+use dovetail_kube::{
+    ArrayIndices, Manifest, ManifestError, ManifestOptions, NUMBER, STOPPED_BY, manifest, object_name,
+    unique_name,
+};
 use dovetail_kubeapi::{Client, List, Patch};
 use dovetail_web::{WorkloadController, WorkloadError, WorkloadFuture};
 use serde::de::IgnoredAny;
@@ -21,21 +24,21 @@ pub(crate) struct KubernetesJobs {
 impl KubernetesJobs {
     fn manifest(
         &self,
-        sender: Sender,
+        options: ManifestOptions,
         job: &JobRequest,
         array: Option<&ArrayRequest>,
-    ) -> Result<Manifest, Vec<String>> {
-        let sender = Sender {
+    ) -> Result<Manifest, Vec<ManifestError>> {
+        let options = ManifestOptions {
             scheduler_name: self.settings.scheduler_name.clone(),
             gpu_resource: self.settings.gpu_resource.clone(),
             image: self.settings.image.clone(),
-            ..sender
+            ..options
         };
-        let several = array.map(|array| Several {
+        let indices = array.map(|array| ArrayIndices {
             indices: &array.indices,
             at_most: array.at_most,
         });
-        manifest(job, several, &sender)
+        manifest(job, indices, &options)
     }
 
     /// Returns the id that the job's Jobs are labelled with: for an array, the id of its first job. Returns `None`
@@ -56,6 +59,11 @@ impl KubernetesJobs {
     }
 }
 
+fn workload_error(errors: &[ManifestError]) -> WorkloadError {
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    WorkloadError(errors.join("; "))
+}
+
 impl WorkloadController for KubernetesJobs {
     fn check(
         &self,
@@ -68,10 +76,10 @@ impl WorkloadController for KubernetesJobs {
                 "hold: not supported on Kubernetes; submit the job when it may start".to_owned(),
             ));
         }
-        let sender = Sender::new(user, &self.settings.namespace, &object_name(&job.name));
-        let made = self.manifest(sender, job, array);
+        let options = ManifestOptions::new(user, &self.settings.namespace, &object_name(&job.name));
+        let made = self.manifest(options, job, array);
         made.map(|made| made.remarks)
-            .map_err(|problems| WorkloadError(problems.join("; ")))
+            .map_err(|problems| workload_error(&problems))
     }
 
     fn create(
@@ -81,15 +89,15 @@ impl WorkloadController for KubernetesJobs {
         job: JobRequest,
         array: Option<ArrayRequest>,
     ) -> WorkloadFuture {
-        let sender = Sender {
+        let options = ManifestOptions {
             number: Some(first),
-            ..Sender::new(user, &self.settings.namespace, &unique_name(&job.name))
+            ..ManifestOptions::new(user, &self.settings.namespace, &unique_name(&job.name))
         };
-        let made = self.manifest(sender, &job, array.as_ref());
+        let made = self.manifest(options, &job, array.as_ref());
         let client = self.client.clone();
         Box::pin(async move {
-            let made = made.map_err(|problems| WorkloadError(problems.join("; ")))?;
-            dovetail_kube::send(&client, &made)
+            let made = made.map_err(|problems| workload_error(&problems))?;
+            dovetail_kube::create_objects(&client, &made)
                 .await
                 .map_err(|e| WorkloadError(e.to_string()))
         })

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::process::ExitCode;
 
 use dovetail_console::{Failure, OrFailure};
-use dovetail_kube::{place, pods_in};
+use dovetail_kube::{find_exec_target, pods_in};
 use dovetail_kubeapi::{Client, Config, Ended, Exec, ExecRequest, Input, Output};
 use tokio::sync::mpsc;
 
@@ -21,18 +21,18 @@ pub(super) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
     let client = Client::new(config);
     let ended = runtime.block_on(async {
         let pods = pods_in(&client, &namespace).await.or_work()?;
-        let place = place(&pods, &args.name, args.task.as_ref(), args.container.as_deref());
-        let place = place.map_err(|why| Failure::request(format!("namespace {namespace}: {why}")))?;
-        if place.among > 1 {
+        let target = find_exec_target(&pods, &args.name, args.task.as_ref(), args.container.as_deref());
+        let target = target.map_err(|error| Failure::request(format!("namespace {namespace}: {error}")))?;
+        if target.candidates > 1 {
             eprintln!(
                 "note: using pod {}, the first of {} running; choose another with --task",
-                place.pod, place.among
+                target.pod, target.candidates
             );
         }
         let request = ExecRequest {
             namespace,
-            pod: place.pod,
-            container: place.container,
+            pod: target.pod,
+            container: target.container,
             command: args.command.clone(),
             stdin: args.stdin,
             tty: args.tty,

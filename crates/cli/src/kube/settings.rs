@@ -27,6 +27,7 @@ struct File {
     events: Option<Events>,
     at_once: Option<usize>,
     lost_after: Option<String>,
+    missing_timeout: Option<String>,
     http: Option<SocketAddr>,
     lease: LeaseFile,
     page: PageFile,
@@ -85,6 +86,7 @@ impl KubeSettings {
             at_once: file.at_once.unwrap_or(usual.at_once),
             events: file.events.unwrap_or(usual.events),
             lost_after: duration(&file.lost_after, "lost_after", usual.lost_after)?,
+            missing_timeout: duration(&file.missing_timeout, "missing_timeout", usual.missing_timeout)?,
             ..SchedulerSettings::default()
         };
         let host = host_name().unwrap_or_else(|| "dovetail".to_owned());
@@ -101,7 +103,7 @@ impl KubeSettings {
             scheduler_name: scheduler.reconciler.scheduler_name.clone(),
             gpu_resource: scheduler.reconciler.gpu_resources.first().cloned(),
         });
-        scheduler.past_in = page.as_ref().map(|page| page.namespace.clone());
+        scheduler.finished_in = page.as_ref().map(|page| page.namespace.clone());
         let name = file.lease.name.unwrap_or_else(|| "dovetail-scheduler".to_owned());
         let mut lease = LeaseSettings::new(&home, &name, &host);
         lease.duration = duration(&file.lease.duration, "lease.duration", lease.duration)?;

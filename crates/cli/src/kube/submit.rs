@@ -2,7 +2,7 @@
 
 use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_jobfile::JobFile;
-use dovetail_kube::{Manifest, Sender, Several, manifest, object_name, unique_name};
+use dovetail_kube::{ArrayIndices, Manifest, ManifestOptions, manifest, object_name, unique_name};
 use dovetail_kubeapi::{Client, Config};
 use serde_json::{Value, json};
 
@@ -35,19 +35,19 @@ pub(super) fn run(args: &SubmitArgs) -> Result<(), Failure> {
         (None, true) => object_name(&job.name),
         (None, false) => unique_name(&job.name),
     };
-    let sender = Sender {
+    let options = ManifestOptions {
         gpu_resource: Some(args.gpu_resource.clone()).filter(|name| name != "none"),
         image: args.image.clone(),
         gpus_per_pod: args.gpus_per_pod,
         scheduler_name: args.scheduler_name.clone(),
-        ..Sender::new(&args.user, &namespace, &name)
+        ..ManifestOptions::new(&args.user, &namespace, &name)
     };
-    let several = array.as_ref().map(|array| Several {
+    let array = array.as_ref().map(|array| ArrayIndices {
         indices: &array.indices,
         at_most: array.at_most,
     });
-    let made = manifest(&job, several, &sender).map_err(|wrong| {
-        let lines: Vec<String> = wrong.iter().map(|what| format!("{file}: {what}")).collect();
+    let made = manifest(&job, array, &options).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(|error| format!("{file}: {error}")).collect();
         Failure::request(lines.join("\n"))
     })?;
     for remark in &made.remarks {
@@ -60,7 +60,9 @@ pub(super) fn run(args: &SubmitArgs) -> Result<(), Failure> {
                 .build()
                 .or_work()?;
             let client = Client::new(config);
-            runtime.block_on(dovetail_kube::send(&client, &made)).or_work()?;
+            runtime
+                .block_on(dovetail_kube::create_objects(&client, &made))
+                .or_work()?;
             match args.output {
                 None => console::print(&name),
                 Some(form) => print(&made, form),

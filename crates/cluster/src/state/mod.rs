@@ -214,6 +214,7 @@ impl ClusterState {
             Fact::Found { .. } => self.found(fact),
             Fact::FoundEnded { .. } => self.past(fact),
             Fact::WorkloadLost { job } => self.scattered(*job),
+            Fact::AttemptAborted { job, attempt, reason } => self.attempt_aborted(*job, *attempt, reason),
             Fact::WorkloadReady { job, request } => self.gathered(*job, request.as_deref()),
             Fact::Cancelled { job, by } => self.cancelled(*job, by),
             Fact::Held { job, by } => self.held(*job, by),

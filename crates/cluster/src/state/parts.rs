@@ -3,9 +3,9 @@
 use dovetail_model::{Allocation, AttemptKey, Event, RestoredJob};
 
 use super::{Attempt, AttemptEnd, Cause, ClusterState, End, EventKind, Hold, JobRecord, JobState, TaskState};
-use crate::JobId;
 use crate::fact::Fact;
 use crate::request::JobRequest;
+use crate::{AttemptId, JobId};
 
 impl ClusterState {
     pub(super) fn found(&mut self, fact: &Fact) {
@@ -117,6 +117,14 @@ impl ClusterState {
                 self.set(no, JobState::Held(Hold::Workload));
             }
             _ => {}
+        }
+    }
+
+    /// Stops an attempt that the runtime cannot continue; the job is queued again afterwards.
+    pub(super) fn attempt_aborted(&mut self, job: JobId, attempt: AttemptId, reason: &str) {
+        let is_active = |record: &super::JobRecord| record.state.holds_gpus();
+        if self.jobs.get(&job).is_some_and(is_active) {
+            self.stop_attempt(job, attempt, Cause::Platform(reason.to_owned()));
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a container is told: OpenPAI's variables, our own, and those of its owner.
+//! Environment variables of a container: those of OpenPAI, our own, and those of the user.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use dovetail_cluster::Role;
 use dovetail_openpai::environment::{self, InstanceInfo, JobInfo, Ports, RoleInfo, Variables};
 use serde_json::{Value, json};
 
-use super::{Asked, text};
-use crate::words;
+use super::{Context, text};
+use crate::annotations;
 
-/// The first port that is given out. Each pod has an address of its own, so all have the same ones.
+/// The first assigned port. Each pod has its own address, so all pods have the same ports.
 const FIRST_PORT: u16 = 20_000;
-/// More pods than this are not named to each other one by one.
-const MOST_NAMED: u32 = 128;
+/// Maximum number of pods that are listed in variables.
+const MAX_LISTED: u32 = 128;
 
-/// Ports of a role by label: those it asks for, and those that OpenPAI gives everybody.
+/// Returns the ports of a role by label: those it requests, and those that OpenPAI assigns to all roles.
 pub(super) fn ports(role: &Role) -> Ports {
     let mut free = FIRST_PORT..;
     let counts = environment::port_counts(&role.ports);
@@ -24,29 +24,29 @@ pub(super) fn ports(role: &Role) -> Ports {
         .collect()
 }
 
-/// Where an instance is found by others: by name where there is a service.
-fn host(asked: &Asked<'_>, role: usize, index: u32) -> String {
-    match asked.instances() > 1 && !asked.each_alone {
-        true => format!("{}-{index}.{}", asked.job_name(role), asked.sender.name),
+/// Returns the host name of an instance: that of the service if there is one.
+fn host(cx: &Context<'_>, role: usize, index: u32) -> String {
+    match cx.instances() > 1 && !cx.starts_alone {
+        true => format!("{}-{index}.{}", cx.job_name(role), cx.options.name),
         false => "localhost".to_owned(),
     }
 }
 
-/// All variables of a role's container, secrets first: others may use them.
-pub(super) fn variables(asked: &Asked<'_>, role: usize) -> Vec<Value> {
-    let mut all: Vec<Value> = asked
+/// Returns the variables of the container of a role. Secrets come first, because others may refer to them.
+pub(super) fn variables(cx: &Context<'_>, role: usize) -> Vec<Value> {
+    let mut all: Vec<Value> = cx
         .secrets
         .values()
         .map(|variable| {
-            let from = json!({"secretKeyRef": {"name": asked.sender.name, "key": variable}});
+            let from = json!({"secretKeyRef": {"name": cx.options.name, "key": variable}});
             json!({"name": variable, "valueFrom": from})
         })
         .collect();
-    let mut plain = common(asked);
-    plain.extend(own(asked, role));
-    let of_owner = asked.request.env.iter().chain(&asked.roles[role].env);
-    plain.extend(of_owner.map(|(name, value)| (name.clone(), text::written(value, &asked.secrets))));
-    let fields = fields(asked, role);
+    let mut plain = common(cx);
+    plain.extend(of_role(cx, role));
+    let of_user = cx.request.env.iter().chain(&cx.roles[role].env);
+    plain.extend(of_user.map(|(name, value)| (name.clone(), text::escape(value, &cx.secrets))));
+    let fields = fields(cx, role);
     all.extend(
         fields
             .iter()
@@ -61,8 +61,8 @@ pub(super) fn variables(asked: &Asked<'_>, role: usize) -> Vec<Value> {
     all
 }
 
-/// What is known only of the pod itself.
-fn fields(asked: &Asked<'_>, role: usize) -> BTreeMap<&'static str, String> {
+/// Returns the fields of the pod that variables refer to.
+fn fields(cx: &Context<'_>, role: usize) -> BTreeMap<&'static str, String> {
     let index = "metadata.labels['batch.kubernetes.io/job-completion-index']".to_owned();
     let annotation = |name: &str| format!("metadata.annotations['{name}']");
     let mut fields: BTreeMap<&'static str, String> = BTreeMap::new();
@@ -77,24 +77,24 @@ fn fields(asked: &Asked<'_>, role: usize) -> BTreeMap<&'static str, String> {
     }
     fields.insert(environment::POD_UID, "metadata.uid".to_owned());
     fields.insert("DOVETAIL_NODE", "spec.nodeName".to_owned());
-    if super::fields::by_us(asked, &asked.roles[role]) {
-        fields.insert("DOVETAIL_JOB_ID", annotation(words::JOB));
-        fields.insert("DOVETAIL_ATTEMPT", annotation(words::ATTEMPT));
-        if asked.sender.gpu_resource.is_none() {
-            fields.insert("NVIDIA_VISIBLE_DEVICES", annotation(words::GPUS));
+    if super::fields::is_ours(cx, &cx.roles[role]) {
+        fields.insert("DOVETAIL_JOB_ID", annotation(annotations::JOB));
+        fields.insert("DOVETAIL_ATTEMPT", annotation(annotations::ATTEMPT));
+        if cx.options.gpu_resource.is_none() {
+            fields.insert("NVIDIA_VISIBLE_DEVICES", annotation(annotations::GPUS));
         }
     }
     fields
 }
 
-/// What all instances are told.
-fn common(asked: &Asked<'_>) -> Variables {
-    let (request, user) = (asked.request, &asked.sender.user);
+/// Returns the variables that all instances share.
+fn common(cx: &Context<'_>) -> Variables {
+    let (request, user) = (cx.request, &cx.options.user);
     let job = JobInfo {
         name: &request.name,
         user,
         virtual_cluster: &request.tenant,
-        roles: asked.roles.iter().map(Role::info).collect(),
+        roles: cx.roles.iter().map(Role::info).collect(),
     };
     let mut env = environment::job_variables(&job);
     for (name, value) in [
@@ -104,41 +104,41 @@ fn common(asked: &Asked<'_>) -> Variables {
     ] {
         env.insert(name.to_owned(), value.clone());
     }
-    if asked.instances() <= MOST_NAMED {
+    if cx.instances() <= MAX_LISTED {
         env.extend([environment::instance_list(&job.roles)]);
-        if !asked.each_alone {
-            env.extend(hosts(asked, &job.roles));
+        if !cx.starts_alone {
+            env.extend(hosts(cx, &job.roles));
         }
     }
     env
 }
 
-/// Where each instance is, and its ports.
-fn hosts(asked: &Asked<'_>, roles: &[RoleInfo<'_>]) -> Variables {
-    let ports: Vec<Ports> = asked.roles.iter().map(ports).collect();
+/// Returns the variables with host and ports of each instance.
+fn hosts(cx: &Context<'_>, roles: &[RoleInfo<'_>]) -> Variables {
+    let ports: Vec<Ports> = cx.roles.iter().map(ports).collect();
     let mut instances = Vec::new();
-    for (i, role) in asked.roles.iter().enumerate() {
+    for (i, role) in cx.roles.iter().enumerate() {
         instances.extend((0..role.instances).map(|index| InstanceInfo {
             role: &role.name,
             index,
-            address: host(asked, i, index),
+            address: host(cx, i, index),
             ports: &ports[i],
         }));
     }
     environment::host_variables(roles, &instances)
 }
 
-/// What the instances of a role are told of themselves.
-fn own(asked: &Asked<'_>, at: usize) -> Variables {
-    let role = &asked.roles[at];
+/// Returns the variables of the instances of a role.
+fn of_role(cx: &Context<'_>, role_index: usize) -> Variables {
+    let role = &cx.roles[role_index];
     let ports = ports(role);
     let mut env = environment::role_variables(&role.name, &ports);
     let mut put = |name: &str, value: String| {
         env.insert(name.to_owned(), value);
     };
-    // Instances of one role meet at the first of them, as `torch.distributed` would have it.
-    if !asked.each_alone {
-        put("MASTER_ADDR", host(asked, at, 0));
+    // `torch.distributed` of a role uses its first instance as master.
+    if !cx.starts_alone {
+        put("MASTER_ADDR", host(cx, role_index, 0));
         put("MASTER_PORT", ports["master"][0].to_string());
         put("WORLD_SIZE", role.instances.to_string());
     }

@@ -1,190 +1,175 @@
-//! What of a request Kubernetes cannot express, and the roles of a job that names none.
+//! Fields of a request that Kubernetes cannot express, and the roles of a job without roles.
 
 use dovetail_cluster::{JobRequest, Processes, Role};
 
-use super::{Asked, Sender, Several};
+use super::{ArrayIndices, Context, ManifestError, ManifestOptions};
 
-/// So many pods a job may have; each Job names all of them to each.
-const MOST_INSTANCES: u32 = 1000;
+/// Maximum number of pods of a job: each Job names all of them to each.
+const MAX_PODS: u32 = 1000;
 
-/// Fields without which it would be another job.
-pub(super) fn refused(request: &JobRequest, several: Option<Several<'_>>, sender: &Sender) -> Vec<String> {
-    let mut wrong = Vec::new();
+/// Returns errors for fields without which the job would not work.
+pub(super) fn unsupported(
+    request: &JobRequest,
+    array: Option<ArrayIndices<'_>>,
+    options: &ManifestOptions,
+) -> Vec<ManifestError> {
+    let mut errors = Vec::new();
     if !request.after.is_empty() {
-        wrong.push("after: jobs on Kubernetes do not wait for others; send it when they are over".to_owned());
+        errors.push(ManifestError::After);
     }
     if request.processes == Processes::PerGpu {
-        wrong.push(
-            "processes: per-gpu: a pod runs one command; expected per-node, with torchrun in the command"
-                .to_owned(),
-        );
+        errors.push(ManifestError::ProcessesPerGpu);
     }
-    let named = |role: &Role| role.image.is_some();
-    if sender.image.is_none() && (request.roles.is_empty() || !request.roles.iter().all(named)) {
-        let what = match request.roles.iter().position(|role| !named(role)) {
-            Some(at) => format!("roles[{at}].image: is missing"),
-            None => "image: a job without roles names none".to_owned(),
-        };
-        wrong.push(format!(
-            "{what}; pods need one, such as --image pytorch/pytorch:2.9"
-        ));
+    if options.image.is_none() {
+        match request.roles.iter().position(|role| role.image.is_none()) {
+            Some(role) => errors.push(ManifestError::RoleImage(role)),
+            None if request.roles.is_empty() => errors.push(ManifestError::Image),
+            None => {}
+        }
     }
-    let in_order = |s: &Several<'_>| s.indices.iter().copied().eq(0..s.indices.len() as u32);
-    if let Some(several) = several.filter(|s| !in_order(s)) {
-        let last = several.indices.len().saturating_sub(1);
-        wrong.push(format!(
-            "array: an array on Kubernetes counts from 0 and leaves nothing out; expected 0-{last}"
-        ));
+    let is_consecutive = |a: &ArrayIndices<'_>| a.indices.iter().copied().eq(0..a.indices.len() as u32);
+    if let Some(array) = array.filter(|array| !is_consecutive(array)) {
+        let last = array.indices.len().saturating_sub(1);
+        errors.push(ManifestError::ArrayIndices { last });
     }
-    if several.is_some() && request.gang && !request.roles.is_empty() {
-        wrong.push(
-            "array: a job with roles that start together cannot be one; send it several times".to_owned(),
-        );
+    if array.is_some() && request.gang && !request.roles.is_empty() {
+        errors.push(ManifestError::ArrayOfGangs);
     }
-    wrong
+    errors
 }
 
-/// The roles of a job; one that names none has as many pods as its GPUs need.
+/// Returns the roles of a job. A job without roles gets one, with as many pods as its GPUs need.
 pub(super) fn roles(
     request: &JobRequest,
-    several: Option<Several<'_>>,
-    sender: &Sender,
-) -> Result<Vec<Role>, String> {
+    array: Option<ArrayIndices<'_>>,
+    options: &ManifestOptions,
+) -> Result<Vec<Role>, ManifestError> {
     let roles = match request.roles.is_empty() {
         false => request.roles.clone(),
-        true => vec![one_role(request, several, sender)?],
+        true => vec![single_role(request, array, options)?],
     };
     let pods: u64 = roles.iter().map(|r| u64::from(r.instances)).sum();
-    match pods > u64::from(MOST_INSTANCES) {
-        true => Err(format!(
-            "roles: {pods} pods are too many for one job; at most {MOST_INSTANCES}"
-        )),
+    match pods > u64::from(MAX_PODS) {
+        true => Err(ManifestError::Pods { pods, max: MAX_PODS }),
         false => Ok(roles),
     }
 }
 
-fn one_role(request: &JobRequest, several: Option<Several<'_>>, sender: &Sender) -> Result<Role, String> {
-    let most = sender.gpus_per_pod.max(1);
-    let pods = request.gpus.div_ceil(most);
-    if !request.gpus.is_multiple_of(pods.max(1)) {
-        return Err(format!(
-            "gpus: {} cannot be shared out evenly over {pods} pods of at most {most} GPUs; expected a multiple of {most}, or roles",
-            request.gpus
-        ));
+fn single_role(
+    request: &JobRequest,
+    array: Option<ArrayIndices<'_>>,
+    options: &ManifestOptions,
+) -> Result<Role, ManifestError> {
+    let (gpus, max) = (request.gpus, options.gpus_per_pod.max(1));
+    let pods = gpus.div_ceil(max);
+    if !gpus.is_multiple_of(pods.max(1)) {
+        return Err(ManifestError::UnevenGpus { gpus, pods, max });
     }
-    if several.is_some() && pods > 1 {
-        return Err(format!(
-            "gpus: {} for each job of an array; at most {most}, because each is one pod",
-            request.gpus
-        ));
+    if array.is_some() && pods > 1 {
+        return Err(ManifestError::ArrayGpus { gpus, max });
     }
     if request.processes == Processes::FirstNode && pods > 1 {
-        return Err(format!(
-            "processes: first-node: on Kubernetes each of the {pods} pods runs the command; expected per-node, or at most {most} GPUs"
-        ));
+        return Err(ManifestError::FirstNode { pods, max });
     }
-    let gpus = request.gpus / pods.max(1);
-    let range = range(request, several.is_some(), sender);
-    let (least, pods) = range.unwrap_or((0, pods));
+    let gpus = gpus / pods.max(1);
+    let (min_pods, pods) = range(request, array.is_some(), options).unwrap_or((0, pods));
     Ok(Role {
         name: "worker".to_owned(),
-        instances: several.map_or(pods, |s| s.indices.len() as u32),
-        // Those it did without need not have run when the others are done.
-        min_succeeded: i32::try_from(least).unwrap_or(0),
+        instances: array.map_or(pods, |a| a.indices.len() as u32),
+        // Elastic pods that never started do not keep the job from succeeding.
+        min_succeeded: i32::try_from(min_pods).unwrap_or(0),
         gpus,
         cpus: request.cpus_per_gpu.times(gpus),
         memory_mib: request.memory_mib_per_gpu * u64::from(gpus),
         command: request.command.clone(),
         retries: request.retries.user,
-        // Each of an array is for itself.
-        min_failed: if several.is_some() { -1 } else { 1 },
+        // A failed job of an array does not fail the others.
+        min_failed: if array.is_some() { -1 } else { 1 },
         ..Role::default()
     })
 }
 
-/// With how many pods an elastic job starts, and how many it can use; none for all others.
-pub(super) fn range(request: &JobRequest, is_array: bool, sender: &Sender) -> Option<(u32, u32)> {
+/// Returns the minimum and maximum number of pods of an elastic job; `None` for other jobs.
+pub(super) fn range(request: &JobRequest, is_array: bool, options: &ManifestOptions) -> Option<(u32, u32)> {
     if is_array || !request.roles.is_empty() || request.gpus == 0 {
         return None;
     }
-    let gpus_of_each = request.gpus / request.gpus.div_ceil(sender.gpus_per_pod.max(1));
-    let least = request
+    let gpus_per_pod = request.gpus / request.gpus.div_ceil(options.gpus_per_pod.max(1));
+    let min = request
         .min_gpus
         .unwrap_or(request.gpus)
-        .div_ceil(gpus_of_each)
+        .div_ceil(gpus_per_pod)
         .max(1);
-    let most = request.max_gpus.unwrap_or(request.gpus) / gpus_of_each;
-    (least < most).then_some((least, most))
+    let max = request.max_gpus.unwrap_or(request.gpus) / gpus_per_pod;
+    (min < max).then_some((min, max))
 }
 
-/// What is left out, or not quite the same.
-pub(super) fn remarks(asked: &Asked<'_>) -> Vec<String> {
-    let request = asked.request;
-    let mut said = Vec::new();
-    let mut say = |is_so: bool, what: &str| {
-        if is_so {
-            said.push(what.to_owned());
+/// Returns what is ignored or different on Kubernetes.
+pub(super) fn remarks(cx: &Context<'_>) -> Vec<String> {
+    let request = cx.request;
+    let mut remarks = Vec::new();
+    let mut add = |applies: bool, remark: &str| {
+        if applies {
+            remarks.push(remark.to_owned());
         }
     };
     let is_elastic = request.min_gpus.is_some() || request.max_gpus.is_some();
-    say(
-        is_elastic && asked.range().is_none(),
-        "min_gpus, max_gpus: ignored: a job on Kubernetes grows and shrinks by whole pods, and these make no other number of them",
+    add(
+        is_elastic && cx.range().is_none(),
+        "min_gpus, max_gpus: ignored: an elastic job on Kubernetes grows by whole pods, and these values allow no other number of pods",
     );
-    say(
-        asked.range().is_some(),
-        "min_gpus, max_gpus: WORLD_SIZE counts all pods that may run; use a launcher that takes a range, such as torchrun --nnodes",
+    add(
+        cx.range().is_some(),
+        "min_gpus, max_gpus: WORLD_SIZE is the maximum number of pods; use a launcher that takes a range, such as torchrun --nnodes",
     );
-    say(
+    add(
         request.gpu_memory_mib > 0,
-        "gpu_memory_mib: ignored: nobody knows the memory of GPUs here; use gpu_type",
+        "gpu_memory_mib: ignored: the memory of GPUs is unknown on Kubernetes; use gpu_type",
     );
-    say(
+    add(
         request.run_as.is_some(),
-        "run_as: ignored: the image says whose account it is",
+        "run_as: ignored: the image sets the user",
     );
-    say(
+    add(
         request.private,
-        "private: ignored: who may see pods is a matter of the namespace",
+        "private: ignored: access to pods is controlled by the namespace",
     );
-    say(
-        request.time_limit.is_some() && asked.roles.iter().any(|r| r.retries > 0),
-        "time_limit: a pod that has run for so long has failed, and is tried again like any other",
+    add(
+        request.time_limit.is_some() && cx.roles.iter().any(|r| r.retries > 0),
+        "time_limit: a pod that reaches it fails and is retried like any other failed pod",
     );
-    let several = asked.roles.len() > 1 || asked.roles.iter().any(|r| r.instances > 1);
-    say(
-        !asked.each_alone && several && request.retries.user > 0 && !request.roles.is_empty(),
-        "retries.user: an instance that fails is started again by itself, not all of them together",
+    let has_several_pods = cx.roles.len() > 1 || cx.roles.iter().any(|r| r.instances > 1);
+    add(
+        !cx.starts_alone && has_several_pods && request.retries.user > 0 && !request.roles.is_empty(),
+        "retries.user: a failed instance is restarted alone, not with all others",
     );
-    for role in &asked.roles {
+    for role in &cx.roles {
         let name = &role.name;
-        say(
-            !asked.each_alone && role.retries > 0 && !request.roles.is_empty(),
-            &format!("roles.{name}.retries: ignored: retries of the job count"),
+        add(
+            !cx.starts_alone && role.retries > 0 && !request.roles.is_empty(),
+            &format!("roles.{name}.retries: ignored: the retries of the job apply"),
         );
-        say(
-            role.failures_allowed().is_none() && !asked.request.roles.is_empty(),
+        add(
+            role.failures_allowed().is_none() && !cx.request.roles.is_empty(),
             &format!(
-                "roles.{name}.min_failed: a Job of which an instance failed has failed when all are over"
+                "roles.{name}.min_failed: the Job fails when all instances have ended and one has failed"
             ),
         );
-        say(
+        add(
             !role.ports.is_empty(),
-            &format!(
-                "roles.{name}.ports: are the same for all instances, because each pod has an address of its own"
-            ),
+            &format!("roles.{name}.ports: the same for all instances, because each pod has its own address"),
         );
-        say(
-            !by_us(asked, role),
+        add(
+            !is_ours(cx, role),
             &format!(
-                "roles.{name}.gpus: is 0 and it starts alone, so the scheduler of the cluster starts it"
+                "roles.{name}.gpus: 0 GPUs and no gang, so the default scheduler of the cluster starts it"
             ),
         );
     }
-    said
+    remarks
 }
 
-/// Whether Dovetail starts the pods of a role: pods without GPUs that start alone are left to others.
-pub(super) fn by_us(asked: &Asked<'_>, role: &Role) -> bool {
-    role.gpus > 0 || (!asked.each_alone && asked.instances() > 1)
+/// Checks whether Dovetail schedules the pods of a role: pods without GPUs that start alone are left to the default scheduler.
+pub(super) fn is_ours(cx: &Context<'_>, role: &Role) -> bool {
+    role.gpus > 0 || (!cx.starts_alone && cx.instances() > 1)
 }

@@ -4,22 +4,22 @@ use dovetail_cluster::Cpus;
 use dovetail_model::Time;
 use serde_json::{Map, Value, json};
 
-use super::{Asked, environment, fields, text};
-use crate::words;
+use super::{Context, environment, fields, text};
+use crate::annotations;
 
-/// The Job of a role, of which so many instances of other roles come before.
-pub(super) fn job(asked: &Asked<'_>, at: usize, before: u64) -> Value {
-    let (request, role) = (asked.request, &asked.roles[at]);
+/// Returns the Job of a role; `before` is the number of instances of earlier roles.
+pub(super) fn job(cx: &Context<'_>, role_index: usize, before: u64) -> Value {
+    let (request, role) = (cx.request, &cx.roles[role_index]);
     let mut spec = json!({
         "completionMode": "Indexed",
         "completions": role.instances,
-        "parallelism": asked.at_most.unwrap_or(role.instances).min(role.instances).max(1),
-        "backoffLimitPerIndex": retries(asked, at),
-        // A pod that had to make room has not failed.
+        "parallelism": cx.at_most.unwrap_or(role.instances).min(role.instances).max(1),
+        "backoffLimitPerIndex": retries(cx, role_index),
+        // A preempted pod has not failed.
         "podFailurePolicy": {"rules": [
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]},
-        "template": {"metadata": {"labels": pod_labels(asked, at), "annotations": annotations(asked, at, before)},
-            "spec": pod(asked, at)},
+        "template": {"metadata": {"labels": pod_labels(cx, role_index), "annotations": annotations(cx, role_index, before)},
+            "spec": pod(cx, role_index)},
     });
     if let Some(failures) = role.failures_allowed() {
         spec["maxFailedIndexes"] = json!(failures.saturating_sub(1).min(role.instances));
@@ -30,100 +30,100 @@ pub(super) fn job(asked: &Asked<'_>, at: usize, before: u64) -> Value {
     if request.hold {
         spec["suspend"] = json!(true);
     }
-    let mut annotations = json!({words::USER: asked.sender.user, words::JOB_NAME: request.name});
-    let mut labels = asked.labels();
-    if let Some(number) = asked.sender.number {
-        labels[words::NUMBER] = json!(number.to_string());
+    let mut annotations = json!({annotations::USER: cx.options.user, annotations::JOB_NAME: request.name});
+    let mut labels = cx.labels();
+    if let Some(number) = cx.options.number {
+        labels[annotations::NUMBER] = json!(number.to_string());
     }
     for (key, value) in &request.labels {
-        annotations[format!("{}{}", words::LABEL_PREFIX, annotation_name(key))] = json!(value);
+        annotations[format!("{}{}", annotations::LABEL_PREFIX, annotation_name(key))] = json!(value);
     }
     json!({"apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {"name": asked.job_name(at), "namespace": asked.sender.namespace, "labels": labels,
+        "metadata": {"name": cx.job_name(role_index), "namespace": cx.options.namespace, "labels": labels,
             "annotations": annotations},
         "spec": spec})
 }
 
-/// How often an instance is started again.
-fn retries(asked: &Asked<'_>, at: usize) -> u32 {
-    match asked.each_alone || asked.request.roles.is_empty() {
-        true => asked.roles[at].retries,
-        false => asked.request.retries.user,
+/// Returns how often an instance is restarted.
+fn retries(cx: &Context<'_>, role_index: usize) -> u32 {
+    match cx.starts_alone || cx.request.roles.is_empty() {
+        true => cx.roles[role_index].retries,
+        false => cx.request.retries.user,
     }
 }
 
-/// A mark of the owner, as the name of an annotation.
+/// Returns the label of a user as the name of an annotation.
 fn annotation_name(key: &str) -> String {
-    let fine = |c: char| {
+    let allowed = |c: char| {
         if c.is_ascii_alphanumeric() || c == '-' || c == '.' {
             c
         } else {
             '_'
         }
     };
-    let name: String = key.chars().map(fine).take(63).collect();
+    let name: String = key.chars().map(allowed).take(63).collect();
     let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());
     if name.is_empty() {
-        "mark".to_owned()
+        "label".to_owned()
     } else {
         name.to_owned()
     }
 }
 
-fn pod_labels(asked: &Asked<'_>, at: usize) -> Value {
-    let mut labels = asked.labels();
-    labels[words::ROLE] = json!(super::names::role_name(&asked.roles[at].name));
+fn pod_labels(cx: &Context<'_>, role_index: usize) -> Value {
+    let mut labels = cx.labels();
+    labels[annotations::ROLE] = json!(super::names::role_name(&cx.roles[role_index].name));
     labels
 }
 
-/// What the scheduler has to know of the pods.
-fn annotations(asked: &Asked<'_>, at: usize, before: u64) -> Value {
-    let (request, role) = (asked.request, &asked.roles[at]);
-    let mut said = Map::new();
-    let mut say = |name: &str, value: String| drop(said.insert(name.to_owned(), json!(value)));
-    say(words::USER, asked.sender.user.clone());
-    say(words::JOB_NAME, request.name.clone());
-    say(words::VIRTUAL_CLUSTER, request.tenant.clone());
-    say(words::PRIORITY, request.priority.to_string());
-    match asked.each_alone {
-        true => say(words::GANG_SIZE, "1".to_owned()),
+/// Returns the annotations that the scheduler reads.
+fn annotations(cx: &Context<'_>, role_index: usize, before: u64) -> Value {
+    let (request, role) = (cx.request, &cx.roles[role_index]);
+    let mut values = Map::new();
+    let mut set = |name: &str, value: String| drop(values.insert(name.to_owned(), json!(value)));
+    set(annotations::USER, cx.options.user.clone());
+    set(annotations::JOB_NAME, request.name.clone());
+    set(annotations::VIRTUAL_CLUSTER, request.tenant.clone());
+    set(annotations::PRIORITY, request.priority.to_string());
+    match cx.starts_alone {
+        true => set(annotations::GANG_SIZE, "1".to_owned()),
         false => {
-            say(words::GANG, asked.sender.name.clone());
-            say(words::GANG_SIZE, asked.instances().to_string());
-            if let Some((least, _)) = asked.range() {
-                say(words::GANG_MIN, least.to_string());
+            set(annotations::GANG, cx.options.name.clone());
+            set(annotations::GANG_SIZE, cx.instances().to_string());
+            if let Some((min_pods, _)) = cx.range() {
+                set(annotations::GANG_MIN, min_pods.to_string());
             }
             let or_never = |n: Option<u32>| n.map_or("never".to_owned(), |n| n.to_string());
-            say(words::MIN_SUCCEEDED, or_never(role.successes_needed()));
-            say(words::MIN_FAILED, or_never(role.failures_allowed()));
-            say(words::RETRIES, retries(asked, at).to_string());
+            set(annotations::MIN_SUCCEEDED, or_never(role.successes_needed()));
+            set(annotations::MIN_FAILED, or_never(role.failures_allowed()));
+            set(annotations::RETRIES, retries(cx, role_index).to_string());
         }
     }
-    if let Some(number) = asked.sender.number {
-        // Of jobs that start alone each has a number of its own, by its index.
-        let first = if asked.each_alone { number + before } else { number };
-        say(words::NUMBER, first.to_string());
+    if let Some(number) = cx.options.number {
+        // Pods that start alone have one id each, by their index.
+        let first = if cx.starts_alone { number + before } else { number };
+        set(annotations::NUMBER, first.to_string());
     }
     if let Some(kind) = &request.gpu_type {
-        say(words::GPU_TYPE, kind.clone());
+        set(annotations::GPU_TYPE, kind.clone());
     }
     if let Some(seconds) = request.expected.map(Time::as_secs_f64).filter(|s| *s >= 1.0) {
-        say(words::EXPECTED, (seconds.ceil() as u64).to_string());
+        set(annotations::EXPECTED, (seconds.ceil() as u64).to_string());
     }
-    if role.gpus > 0 && asked.sender.gpu_resource.is_none() {
-        say(words::GPUS_WANTED, role.gpus.to_string());
+    if role.gpus > 0 && cx.options.gpu_resource.is_none() {
+        set(annotations::GPU_COUNT, role.gpus.to_string());
     }
-    Value::Object(said)
+    Value::Object(values)
 }
 
-fn pod(asked: &Asked<'_>, at: usize) -> Value {
-    let (request, role) = (asked.request, &asked.roles[at]);
+fn pod(cx: &Context<'_>, role_index: usize) -> Value {
+    let (request, role) = (cx.request, &cx.roles[role_index]);
     let mut container = json!({
         "name": "main",
-        "image": role.image.as_ref().or(asked.sender.image.as_ref()),
-        "command": role.command.iter().map(|word| text::written(word, &asked.secrets)).collect::<Vec<_>>(),
-        "env": environment::variables(asked, at),
-        "resources": {"limits": limits(asked, at)},
+        "image": role.image.as_ref().or(cx.options.image.as_ref()),
+        "command": role.command.iter().map(|word| text::escape(word, &cx.secrets)).collect::<Vec<_>>(),
+        "env": environment::variables(cx, role_index),
+        "resources": {"limits": limits(cx, role_index)},
     });
     if !request.workdir.is_empty() {
         container["workingDir"] = json!(request.workdir);
@@ -144,11 +144,11 @@ fn pod(asked: &Asked<'_>, at: usize) -> Value {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": request.grace.as_secs_f64().max(0.0).ceil() as u64,
     });
-    if fields::by_us(asked, role) {
-        spec["schedulerName"] = json!(asked.sender.scheduler_name);
+    if fields::is_ours(cx, role) {
+        spec["schedulerName"] = json!(cx.options.scheduler_name);
     }
-    if !asked.each_alone && asked.instances() > 1 {
-        spec["subdomain"] = json!(asked.sender.name);
+    if !cx.starts_alone && cx.instances() > 1 {
+        spec["subdomain"] = json!(cx.options.name);
     }
     if let Some(seconds) = request.time_limit.map(Time::as_secs_f64) {
         spec["activeDeadlineSeconds"] = json!((seconds.ceil() as u64).max(1));
@@ -162,9 +162,9 @@ fn pod(asked: &Asked<'_>, at: usize) -> Value {
     spec
 }
 
-/// What a container has, and no more.
-fn limits(asked: &Asked<'_>, at: usize) -> Value {
-    let role = &asked.roles[at];
+/// Returns the resource limits of the container.
+fn limits(cx: &Context<'_>, role_index: usize) -> Value {
+    let role = &cx.roles[role_index];
     let mut limits = Map::new();
     if role.cpus > Cpus::ZERO {
         let milli = role.cpus.milli();
@@ -177,7 +177,7 @@ fn limits(asked: &Asked<'_>, at: usize) -> Value {
     if role.memory_mib > 0 {
         limits.insert("memory".to_owned(), json!(format!("{}Mi", role.memory_mib)));
     }
-    if let Some(resource) = asked.sender.gpu_resource.as_ref().filter(|_| role.gpus > 0) {
+    if let Some(resource) = cx.options.gpu_resource.as_ref().filter(|_| role.gpus > 0) {
         limits.insert(resource.clone(), json!(role.gpus.to_string()));
     }
     Value::Object(limits)

@@ -1,10 +1,10 @@
-//! A job as a person sends it, as objects of Kubernetes.
+//! Translates a job request into Kubernetes objects.
 //!
-//! Pure: a request goes in, objects come out. Each role is an Indexed `batch/v1` Job; annotations on its pods say which gang they
-//! are and what the scheduler has to know. What Kubernetes cannot express is named: as an error where the job would be another
-//! one without it, else as a remark.
+//! Each role becomes an Indexed `batch/v1` Job; annotations on its pods name their gang and what the scheduler has to know. What
+//! Kubernetes cannot express is an error if the job would not work without it, and a remark otherwise.
 
 mod environment;
+mod error;
 mod fields;
 mod job;
 mod names;
@@ -15,33 +15,34 @@ use std::collections::BTreeMap;
 use dovetail_cluster::{JobId, JobRequest, Role};
 use serde_json::{Value, json};
 
-use crate::words;
+use crate::annotations;
 
+pub use error::ManifestError;
 pub use names::{object_name, unique_name};
 
-/// Whose job it is, and what objects are called.
+/// Options of a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sender {
-    /// Who sends it.
+pub struct ManifestOptions {
+    /// User who submits the job.
     pub user: String,
-    /// The namespace.
+    /// Namespace of the objects.
     pub namespace: String,
-    /// The name of its objects, see [`object_name`].
+    /// Name of the objects, see [`object_name`].
     pub name: String,
-    /// The number the book has given it; of several jobs, the first.
+    /// Id of the job; of an array, the id of the first.
     pub number: Option<JobId>,
-    /// Who looks after its pods.
+    /// `schedulerName` of the pods.
     pub scheduler_name: String,
-    /// The resource that is a GPU; none where no device plugin counts them.
+    /// Resource that is a GPU; `None` if no device plugin counts GPUs.
     pub gpu_resource: Option<String>,
-    /// The image of whatever names none.
+    /// Image of roles without one.
     pub image: Option<String>,
-    /// A job without roles has pods of so many GPUs at most.
+    /// Maximum number of GPUs of a pod, for a job without roles.
     pub gpus_per_pod: u32,
 }
 
-impl Sender {
-    /// The usual for the rest.
+impl ManifestOptions {
+    /// Returns the default options.
     pub fn new(user: &str, namespace: &str, name: &str) -> Self {
         Self {
             user: user.to_owned(),
@@ -56,139 +57,139 @@ impl Sender {
     }
 }
 
-/// Several jobs of the same kind.
+/// Jobs of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Several<'a> {
-    /// Their indices.
+pub struct ArrayIndices<'a> {
+    /// Indices of the jobs.
     pub indices: &'a [u32],
-    /// So many at once at most.
+    /// Maximum number of jobs that run at a time.
     pub at_most: Option<u32>,
 }
 
-/// The objects of a job, in the order in which they are made.
+/// The objects of a job, in the order in which they are created.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
-    /// What its owner keeps secret.
+    /// Secrets of the job.
     pub secret: Option<Value>,
-    /// Names by which its pods find each other.
+    /// Headless service that gives the pods names.
     pub service: Option<Value>,
-    /// A Job for each role.
+    /// One Job for each role.
     pub jobs: Vec<Value>,
-    /// What is not quite the same on Kubernetes.
+    /// What is ignored or different on Kubernetes.
     pub remarks: Vec<String>,
 }
 
 impl Manifest {
-    /// All objects.
+    /// Returns all objects.
     pub fn objects(&self) -> impl Iterator<Item = &Value> {
         self.secret.iter().chain(&self.service).chain(&self.jobs)
     }
 }
 
-/// What all parts of the translation look at.
-struct Asked<'a> {
+/// The request and everything derived from it.
+struct Context<'a> {
     request: &'a JobRequest,
-    sender: &'a Sender,
-    /// Roles; a job without has one of our making.
+    options: &'a ManifestOptions,
+    /// Roles; a job without roles has one that stands for it.
     roles: Vec<Role>,
-    /// Pods stand in line each for itself.
-    each_alone: bool,
+    /// Whether each pod is queued by itself.
+    starts_alone: bool,
     at_most: Option<u32>,
-    /// Secrets: the name in the file, and that of the variable.
+    /// Environment variables of secrets, by the name in the job file.
     secrets: BTreeMap<String, String>,
 }
 
-impl Asked<'_> {
-    /// With how many pods it starts and how many it can use, where that is not the same.
+impl Context<'_> {
+    /// Returns the minimum and maximum number of pods of an elastic job.
     fn range(&self) -> Option<(u32, u32)> {
-        fields::range(self.request, self.each_alone, self.sender)
+        fields::range(self.request, self.starts_alone, self.options)
     }
 
     fn instances(&self) -> u32 {
         self.roles.iter().map(|r| r.instances).sum()
     }
 
-    /// The name of a role's Job.
+    /// Returns the name of the Job of a role.
     fn job_name(&self, role: usize) -> String {
         match self.roles.len() {
-            1 => self.sender.name.clone(),
+            1 => self.options.name.clone(),
             _ => format!(
                 "{}-{}",
-                self.sender.name,
+                self.options.name,
                 names::role_name(&self.roles[role].name)
             ),
         }
     }
 
-    /// Labels of all its objects.
+    /// Returns the labels of all objects.
     fn labels(&self) -> Value {
-        json!({"app.kubernetes.io/managed-by": "dovetail", words::SENT_AS: self.sender.name})
+        json!({"app.kubernetes.io/managed-by": "dovetail", annotations::SENT_AS: self.options.name})
     }
 }
 
-/// The objects of a job.
+/// Returns the objects of a job.
 ///
 /// # Errors
-/// Everything that cannot be said on Kubernetes, each with the name of the field and what would be accepted.
+/// Everything that Kubernetes cannot express.
 pub fn manifest(
     request: &JobRequest,
-    several: Option<Several<'_>>,
-    sender: &Sender,
-) -> Result<Manifest, Vec<String>> {
-    let mut wrong = fields::refused(request, several, sender);
-    let roles = match fields::roles(request, several, sender) {
+    array: Option<ArrayIndices<'_>>,
+    options: &ManifestOptions,
+) -> Result<Manifest, Vec<ManifestError>> {
+    let mut errors = fields::unsupported(request, array, options);
+    let roles = match fields::roles(request, array, options) {
         Ok(roles) => roles,
-        Err(why) => {
-            wrong.push(why);
-            return Err(wrong);
+        Err(error) => {
+            errors.push(error);
+            return Err(errors);
         }
     };
-    let asked = Asked {
+    let cx = Context {
         request,
-        sender,
-        each_alone: several.is_some() || !request.gang,
-        at_most: several.and_then(|s| s.at_most),
+        options,
+        starts_alone: array.is_some() || !request.gang,
+        at_most: array.and_then(|s| s.at_most),
         secrets: text::variables(request),
         roles,
     };
-    wrong.extend(names::clashes(&asked));
-    if !wrong.is_empty() {
-        return Err(wrong);
+    errors.extend(names::check_names(&cx));
+    if !errors.is_empty() {
+        return Err(errors);
     }
-    let remarks = fields::remarks(&asked);
+    let remarks = fields::remarks(&cx);
     let mut jobs = Vec::new();
     let mut before = 0;
-    for role in 0..asked.roles.len() {
-        jobs.push(job::job(&asked, role, before));
-        before += u64::from(asked.roles[role].instances);
+    for role in 0..cx.roles.len() {
+        jobs.push(job::job(&cx, role, before));
+        before += u64::from(cx.roles[role].instances);
     }
     Ok(Manifest {
-        secret: secret(&asked),
-        service: (asked.instances() > 1 && !asked.each_alone).then(|| service(&asked)),
+        secret: secret(&cx),
+        service: (cx.instances() > 1 && !cx.starts_alone).then(|| service(&cx)),
         jobs,
         remarks,
     })
 }
 
-/// What its owner keeps secret, as texts of a Secret.
-fn secret(asked: &Asked<'_>) -> Option<Value> {
-    let texts: BTreeMap<&String, &String> = asked
+/// Returns the Secret of a job, if it has secrets.
+fn secret(cx: &Context<'_>) -> Option<Value> {
+    let texts: BTreeMap<&String, &String> = cx
         .secrets
         .iter()
-        .filter_map(|(name, variable)| Some((variable, asked.request.secrets.get(name)?)))
+        .filter_map(|(name, variable)| Some((variable, cx.request.secrets.get(name)?)))
         .collect();
     (!texts.is_empty()).then(|| {
         json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-            "metadata": {"name": asked.sender.name, "namespace": asked.sender.namespace, "labels": asked.labels()},
+            "metadata": {"name": cx.options.name, "namespace": cx.options.namespace, "labels": cx.labels()},
             "stringData": texts})
     })
 }
 
-/// A service without an address: it makes names for pods, also for those that are not ready.
-fn service(asked: &Asked<'_>) -> Value {
+/// Returns the headless service of a job. It gives names to all pods, including those that are not ready.
+fn service(cx: &Context<'_>) -> Value {
     json!({"apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": asked.sender.name, "namespace": asked.sender.namespace, "labels": asked.labels()},
-        "spec": {"clusterIP": "None", "publishNotReadyAddresses": true, "selector": {words::SENT_AS: asked.sender.name}}})
+        "metadata": {"name": cx.options.name, "namespace": cx.options.namespace, "labels": cx.labels()},
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": true, "selector": {annotations::SENT_AS: cx.options.name}}})
 }
 
 #[cfg(test)]

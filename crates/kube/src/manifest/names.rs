@@ -1,27 +1,28 @@
-//! Names that Kubernetes takes.
+//! Names of Kubernetes objects.
 
 use rand::RngExt as _;
 
-use super::Asked;
+use super::{Context, ManifestError};
 
-/// Room for a role, an index and what the Job controller adds: names of pods have at most 63 letters.
-const LONGEST: usize = 40;
-const LONGEST_JOB: usize = 52;
+/// Maximum length of the name of a job: the names of its pods add a role, an index and a suffix, and have at most 63 characters.
+const MAX_NAME: usize = 40;
+/// Maximum length of the name of a Kubernetes Job.
+const MAX_JOB_NAME: usize = 52;
 
-/// A name for the objects of a job: lower-case letters, digits and `-`.
+/// Returns a name for the objects of a job, of lower-case letters, digits and `-`.
 pub fn object_name(job: &str) -> String {
     let name = plain(job);
     let name = match name.starts_with(|c: char| c.is_ascii_lowercase()) {
         true => name,
-        // Names of services begin with a letter.
+        // Names of services must begin with a letter.
         false => format!("job-{name}"),
     };
-    name[..name.len().min(LONGEST)].trim_matches('-').to_owned()
+    name[..name.len().min(MAX_NAME)].trim_matches('-').to_owned()
 }
 
-/// The same, with letters by which it is told from others of that name.
+/// Returns the same name with a random suffix, which makes it unique.
 pub fn unique_name(job: &str) -> String {
-    // Without vowels, so that no words come out.
+    // Without vowels, so that the suffix is not a word.
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut random = rand::rng();
     let mut name = format!("{}-", object_name(job));
@@ -31,7 +32,7 @@ pub fn unique_name(job: &str) -> String {
     name
 }
 
-/// A role, as part of a name.
+/// Returns a role as part of a name.
 pub(super) fn role_name(role: &str) -> String {
     plain(role)
 }
@@ -43,24 +44,25 @@ fn plain(text: &str) -> String {
     name.trim_matches('-').to_owned()
 }
 
-/// Roles whose Jobs would have one name, or one that is too long.
-pub(super) fn clashes(asked: &Asked<'_>) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for (i, role) in asked.roles.iter().enumerate() {
-        let name = asked.job_name(i);
-        if name.len() > LONGEST_JOB {
-            wrong.push(format!(
-                "roles[{i}].name: {:?} makes the name {name:?}, which has {} letters; at most {LONGEST_JOB}, so use a shorter one",
-                role.name,
-                name.len()
-            ));
+/// Returns errors for roles whose Jobs would have the same name, or one that is too long.
+pub(super) fn check_names(cx: &Context<'_>) -> Vec<ManifestError> {
+    let mut errors = Vec::new();
+    for (i, role) in cx.roles.iter().enumerate() {
+        let name = cx.job_name(i);
+        if let Some(other) = (0..i).find(|other| cx.job_name(*other) == name) {
+            errors.push(ManifestError::SameName {
+                role: i,
+                first: cx.roles[other].name.clone(),
+                second: role.name.clone(),
+            });
         }
-        if let Some(other) = (0..i).find(|other| asked.job_name(*other) == name) {
-            wrong.push(format!(
-                "roles[{i}].name: {:?} and {:?} are the same name on Kubernetes, which has only lower-case letters, digits and `-`",
-                asked.roles[other].name, role.name
-            ));
+        if name.len() > MAX_JOB_NAME {
+            errors.push(ManifestError::NameTooLong {
+                role: i,
+                name,
+                max: MAX_JOB_NAME,
+            });
         }
     }
-    wrong
+    errors
 }

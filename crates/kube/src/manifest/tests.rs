@@ -30,12 +30,12 @@ fn request(roles: Vec<Role>) -> JobRequest {
     }
 }
 
-fn sender() -> Sender {
-    Sender::new("alice", "team", "job-config-1")
+fn options() -> ManifestOptions {
+    ManifestOptions::new("alice", "team", "job-config-1")
 }
 
 fn made(request: &JobRequest) -> Manifest {
-    manifest(request, None, &sender()).unwrap()
+    manifest(request, None, &options()).unwrap()
 }
 
 fn env(job: &Value, name: &str) -> Value {
@@ -112,11 +112,11 @@ fn when_a_role_is_done_is_said_to_the_job_controller_and_to_us() {
 fn instances_that_start_on_their_own_are_no_gang() {
     let mut alone = request(vec![role("train", 2, 1), role("eval", 1, 0)]);
     alone.gang = false;
-    let sender = Sender {
+    let options = ManifestOptions {
         number: Some(7),
-        ..sender()
+        ..options()
     };
-    let made = manifest(&alone, None, &sender).unwrap();
+    let made = manifest(&alone, None, &options).unwrap();
     let (train, eval) = (
         &made.jobs[0]["spec"]["template"],
         &made.jobs[1]["spec"]["template"],
@@ -147,11 +147,11 @@ fn instances_that_start_on_their_own_are_no_gang() {
 fn a_job_without_roles_has_as_many_pods_as_its_gpus_need() {
     let mut plain = request(Vec::new());
     (plain.command, plain.gpus, plain.cpus_per_gpu) = (vec!["train".to_owned()], 16, Cpus::from_milli(1500));
-    let sender = Sender {
+    let options = ManifestOptions {
         image: Some("pytorch".to_owned()),
-        ..sender()
+        ..options()
     };
-    let spec = manifest(&plain, None, &sender).unwrap().jobs[0]["spec"].clone();
+    let spec = manifest(&plain, None, &options).unwrap().jobs[0]["spec"].clone();
     assert_eq!(
         (&spec["completions"], &spec["maxFailedIndexes"]),
         (&json!(2), &json!(0))
@@ -159,11 +159,11 @@ fn a_job_without_roles_has_as_many_pods_as_its_gpus_need() {
     let limits = &spec["template"]["spec"]["containers"][0]["resources"]["limits"];
     assert_eq!(*limits, json!({"cpu": "12", "nvidia.com/gpu": "8"}));
     plain.gpus = 1;
-    let several = Several {
+    let array = ArrayIndices {
         indices: &[0, 1, 2, 3],
         at_most: Some(2),
     };
-    let spec = manifest(&plain, Some(several), &sender).unwrap().jobs[0]["spec"].clone();
+    let spec = manifest(&plain, Some(array), &options).unwrap().jobs[0]["spec"].clone();
     assert_eq!(
         (&spec["completions"], &spec["parallelism"]),
         (&json!(4), &json!(2))
@@ -176,11 +176,11 @@ fn a_job_without_roles_has_as_many_pods_as_its_gpus_need() {
 
 #[test]
 fn gpus_that_no_device_plugin_counts_are_named_to_the_container() {
-    let sender = Sender {
+    let options = ManifestOptions {
         gpu_resource: None,
-        ..sender()
+        ..options()
     };
-    let made = manifest(&request(vec![role("train", 1, 2)]), None, &sender).unwrap();
+    let made = manifest(&request(vec![role("train", 1, 2)]), None, &options).unwrap();
     let job = &made.jobs[0];
     assert_eq!(
         job["spec"]["template"]["metadata"]["annotations"]["dovetail.io/gpu-count"],
@@ -213,10 +213,12 @@ fn secrets_are_in_a_secret_and_nowhere_else() {
 
 #[test]
 fn what_cannot_be_said_on_kubernetes_is_named() {
-    let wrong = |change: &dyn Fn(&mut JobRequest), several: Option<Several<'_>>| {
+    let wrong = |change: &dyn Fn(&mut JobRequest), array: Option<ArrayIndices<'_>>| {
         let mut request = request(vec![role("train", 1, 1)]);
         change(&mut request);
-        manifest(&request, several, &sender()).unwrap_err().join("; ")
+        let errors = manifest(&request, array, &options()).unwrap_err();
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        errors.join("; ")
     };
     let after = After {
         job: 3,
@@ -225,7 +227,7 @@ fn what_cannot_be_said_on_kubernetes_is_named() {
     assert!(wrong(&|r| r.after.push(after), None).starts_with("after: "));
     assert!(wrong(&|r| r.processes = Processes::PerGpu, None).contains("expected per-node"));
     assert!(wrong(&|r| r.roles[0].image = None, None).starts_with("roles[0].image: is missing"));
-    let gap = Several {
+    let gap = ArrayIndices {
         indices: &[1, 2],
         at_most: None,
     };
@@ -256,8 +258,8 @@ fn names_are_names_of_kubernetes() {
 
 #[test]
 fn an_elastic_job_has_all_pods_it_can_use_and_starts_with_fewer() {
-    let mut sender = sender();
-    sender.image = Some("train:1".to_owned());
+    let mut options = options();
+    options.image = Some("train:1".to_owned());
     let mut request = JobRequest {
         command: vec!["torchrun".to_owned()],
         gpus: 16,
@@ -265,7 +267,7 @@ fn an_elastic_job_has_all_pods_it_can_use_and_starts_with_fewer() {
         max_gpus: Some(36),
         ..request(Vec::new())
     };
-    let made = manifest(&request, None, &sender).unwrap();
+    let made = manifest(&request, None, &options).unwrap();
     let spec = &made.jobs[0]["spec"];
     let said = &spec["template"]["metadata"]["annotations"];
     assert_eq!(
@@ -283,7 +285,7 @@ fn an_elastic_job_has_all_pods_it_can_use_and_starts_with_fewer() {
 
     // Half a pod is no range.
     request.max_gpus = Some(20);
-    let made = manifest(&request, None, &sender).unwrap();
+    let made = manifest(&request, None, &options).unwrap();
     let said = &made.jobs[0]["spec"]["template"]["metadata"]["annotations"];
     assert_eq!(
         (&said["dovetail.io/gang-size"], &said["dovetail.io/gang-min"]),

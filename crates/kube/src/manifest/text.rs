@@ -1,21 +1,21 @@
-//! Texts in pods: Kubernetes reads `$(NAME)` and `$$` in them, and secrets are put in by it.
+//! Escapes text in pods, where Kubernetes expands `$(NAME)` and `$$`, and inserts secrets.
 
 use std::collections::BTreeMap;
 
 use dovetail_cluster::JobRequest;
 
-/// Variables that hold secrets, by the name of the secret in the file.
+/// Returns the environment variables of secrets, by the name in the job file.
 pub(super) fn variables(request: &JobRequest) -> BTreeMap<String, String> {
     let mut taken = std::collections::BTreeSet::new();
     let mut name_of = |name: &String| {
-        let fine = |c: char| {
+        let allowed = |c: char| {
             if c.is_ascii_alphanumeric() {
                 c.to_ascii_uppercase()
             } else {
                 '_'
             }
         };
-        let plain: String = name.chars().map(fine).collect();
+        let plain: String = name.chars().map(allowed).collect();
         let mut variable = format!("SECRET_{plain}");
         while !taken.insert(variable.clone()) {
             variable.push('_');
@@ -25,13 +25,13 @@ pub(super) fn variables(request: &JobRequest) -> BTreeMap<String, String> {
     request.secrets.keys().map(&mut name_of).collect()
 }
 
-/// A text as it has to be written, so that a container sees what its owner wrote.
-pub(super) fn written(text: &str, secrets: &BTreeMap<String, String>) -> String {
+/// Escapes a text so that the container gets it as the user wrote it, with secrets inserted.
+pub(super) fn escape(text: &str, secrets: &BTreeMap<String, String>) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        out.push(letter);
-        if letter == '$' && matches!(letters.peek(), Some('$' | '(')) {
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        out.push(character);
+        if character == '$' && matches!(characters.peek(), Some('$' | '(')) {
             out.push('$');
         }
     }
@@ -45,8 +45,8 @@ pub(super) fn written(text: &str, secrets: &BTreeMap<String, String>) -> String 
 mod tests {
     use super::*;
 
-    /// What the kubelet makes of a text, as `third_party/forked/golang/expansion` does.
-    fn read(text: &str, known: &BTreeMap<&str, &str>) -> String {
+    /// Expands a text like the kubelet (`third_party/forked/golang/expansion`).
+    fn expand(text: &str, known: &BTreeMap<&str, &str>) -> String {
         let (mut out, mut rest) = (String::new(), text);
         while let Some(at) = rest.find('$') {
             out.push_str(&rest[..at]);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_sees_what_its_owner_wrote() {
+    fn a_container_gets_the_text_of_the_user() {
         let known: BTreeMap<&str, &str> = [("HOME", "/root"), ("SECRET_KEY", "p$$w$(x)")].into();
         let secrets = [("key".to_owned(), "SECRET_KEY".to_owned())].into();
         for text in [
@@ -79,15 +79,15 @@ mod tests {
             "$$(date) $(",
             "100$",
         ] {
-            assert_eq!(read(&written(text, &secrets), &known), text);
+            assert_eq!(expand(&escape(text, &secrets), &known), text);
         }
-        let text = written("login <% $secrets.key %> $$", &secrets);
+        let text = escape("login <% $secrets.key %> $$", &secrets);
         assert_eq!(text, "login $(SECRET_KEY) $$$");
-        assert_eq!(read(&text, &known), "login p$$w$(x) $$");
+        assert_eq!(expand(&text, &known), "login p$$w$(x) $$");
     }
 
     #[test]
-    fn secrets_have_variables_of_their_own() {
+    fn each_secret_has_its_own_variable() {
         let request = JobRequest {
             secrets: [
                 ("a.b".to_owned(), String::new()),

@@ -1,136 +1,170 @@
-//! A gang, its pods, and their places.
+//! Gangs, their pods, and the slots of the pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use dovetail_cluster::{AttemptId, JobId};
-use dovetail_model::{NodeConstraintId, NodeId};
+use dovetail_model::{NodeConstraintId, NodeId, Time};
 
-use super::Claimed;
-use super::riders::Beside;
-use crate::action::PodId;
-use crate::ask::Needs;
-use crate::fit::Wants;
-use crate::identity::{GangKey, Identity};
+use super::devices::PodClaim;
+use super::elastic::ElasticParent;
+use super::error::GangError;
+use crate::action::{PodId, Removal};
+use crate::identity::{GangKey, GangSize, Identity};
+use crate::node_fit::NodeRequirements;
+use crate::pod_resources::PodResources;
 
-/// Where a pod is in its life.
+/// Phase of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// It does not run yet.
+pub enum PodPhase {
+    /// The pod does not run yet.
     Pending,
-    /// It runs.
+    /// The pod runs.
     Running,
-    /// It ended well.
+    /// All containers succeeded.
     Succeeded,
-    /// It ended badly, with this code.
+    /// A container failed, with this exit code.
     Failed(i32),
 }
 
-impl Phase {
-    /// Whether it is over.
-    pub fn is_over(self) -> bool {
+impl PodPhase {
+    /// Checks whether the pod has succeeded or failed.
+    pub fn has_ended(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed(_))
+    }
+}
+
+/// Job, attempt and GPUs that were written on a pod when it was bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BoundAs {
+    /// Job of the pod.
+    pub job: JobId,
+    /// Attempt of the job.
+    pub attempt: AttemptId,
+    /// GPU slots of the pod on its node.
+    pub gpus: Vec<u32>,
+}
+
+impl BoundAs {
+    /// Checks whether the pod was bound for an attempt.
+    pub fn is_for(&self, job: JobId, attempt: AttemptId) -> bool {
+        (self.job, self.attempt) == (job, attempt)
     }
 }
 
 /// A pod of a gang.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// The pod.
+    /// Id of the pod.
     pub id: PodId,
-    /// What it says about itself.
+    /// What the pod states about its job.
     pub identity: Identity,
-    /// Where it may be.
-    pub wants: Wants,
-    /// Devices it claims.
-    pub claims: Vec<Claimed>,
-    /// The node it is bound to.
+    /// What the pod requires of its node.
+    pub requirements: NodeRequirements,
+    /// ResourceClaims of the pod.
+    pub claims: Vec<PodClaim>,
+    /// Node that the pod is bound to.
     pub node: Option<String>,
-    /// What was written on it when it was bound: job, launch and GPUs.
-    pub bound_as: Option<(JobId, AttemptId, Vec<u32>)>,
-    /// The plan that was written on it.
+    /// What was written on the pod when it was bound.
+    pub bound_as: Option<BoundAs>,
+    /// The plan that is written on the pod.
     pub plan: Option<String>,
-    /// Where it is in its life.
-    pub phase: Phase,
-    /// When its node took it.
+    /// Phase of the pod.
+    pub phase: PodPhase,
+    /// Why the kubelet rejected the pod, if it did.
+    pub rejection: Option<String>,
+    /// When its node accepted the pod, in microseconds since 1970.
     pub started: Option<i64>,
-    /// It is going.
+    /// Whether the pod is being deleted.
     pub deleting: bool,
-    /// Somebody does not want it to be bound yet.
+    /// Whether the pod must not be bound yet: it has scheduling gates, or its claims do not exist.
     pub gated: bool,
-    /// It was bound beside this launch of its gang.
-    pub rides_on: Option<Beside>,
-    /// Whether we have told it to go.
-    pub removed: bool,
-    /// A binding to this node is on its way: it may be there any moment.
+    /// The gang that the pod was bound beside, for an elastic pod.
+    pub elastic_of: Option<ElasticParent>,
+    /// Whether the removal of the pod was requested.
+    pub removal_requested: bool,
+    /// Node of a binding that was requested and not confirmed.
     pub in_flight: Option<String>,
 }
 
 impl Member {
-    /// Whether it waits for a place.
-    pub fn waits(&self) -> bool {
+    /// Checks whether the pod waits for a node.
+    pub fn is_waiting(&self) -> bool {
         self.node.is_none()
             && self.in_flight.is_none()
             && !self.deleting
             && !self.gated
-            && self.phase == Phase::Pending
+            && self.phase == PodPhase::Pending
     }
 
-    /// Whether it still uses its node.
-    pub fn is_there(&self) -> bool {
-        self.node.is_some() && !self.phase.is_over()
+    /// Checks whether the pod uses resources of its node.
+    pub fn occupies_node(&self) -> bool {
+        self.node.is_some() && !self.phase.has_ended()
     }
 }
 
-/// A place for one pod of a launch.
+/// The GPU slots of one pod of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seat {
-    /// What the pod needs.
-    pub needs: Needs,
-    /// The node.
+pub struct TaskSlot {
+    /// Resources of the pod.
+    pub resources: PodResources,
+    /// Node of the slot.
     pub node: NodeId,
-    /// The GPUs there.
+    /// GPUs of the slot.
     pub gpus: Vec<u32>,
-    /// The pod, by uid.
+    /// Uid of the pod in the slot.
     pub pod: Option<String>,
-    /// The pod is left from another launch: its GPUs are in use until it is gone.
+    /// Whether the pod is left from another attempt: its GPUs are in use until it is deleted.
     pub stray: bool,
 }
 
-/// A gang.
+/// A node that a gang avoids because its kubelet rejected a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AvoidedNode {
+    /// End of the avoidance.
+    pub until: Time,
+    /// The rejection: node, pod, reason and message.
+    pub reason: String,
+}
+
+/// Pods that start together or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gang {
-    /// Its name.
+    /// Identifies the gang.
     pub key: GangKey,
-    /// How many pods it has and with how many it may start, once that is known.
-    pub size: Option<(u32, u32)>,
-    /// Somebody is finding out.
-    pub asked: bool,
-    /// Its pods, by uid.
+    /// Number of pods, once it is known.
+    pub size: Option<GangSize>,
+    /// Whether the size is being looked up.
+    pub size_requested: bool,
+    /// Pods by uid.
     pub members: BTreeMap<String, Member>,
-    /// Its job, while there is one.
+    /// Job of the gang, from its submission to its end.
     pub job: Option<JobId>,
-    /// The nodes it may be on, while there is a job.
+    /// Nodes that the job is limited to.
     pub constraint: Option<NodeConstraintId>,
-    /// The launch its seats belong to.
+    /// Attempt that the slots belong to.
     pub attempt: Option<AttemptId>,
-    /// Places of that launch.
-    pub seats: Vec<Seat>,
-    /// Nodes on which all its pods run, as far as the book was told.
+    /// Slots of that attempt.
+    pub slots: Vec<TaskSlot>,
+    /// Nodes on which all pods were reported as running.
     pub running_on: BTreeSet<NodeId>,
-    /// Why it was not taken in.
-    pub refused: Option<String>,
-    /// What was last said on its first pod.
-    pub said: String,
-    /// What was last said on its group, where it is a native one.
-    pub said_on_group: String,
-    /// Somebody makes its pods anew.
-    pub looked_after: bool,
-    /// It is done, and the owners of what still runs were told.
-    pub is_done: bool,
-    /// The gang this pod belongs to, which started without it.
-    pub rides_on: Option<GangKey>,
-    /// Those that ride on this gang.
-    pub riders: BTreeSet<GangKey>,
+    /// Why the attempt is being aborted.
+    pub abort: Option<Removal>,
+    /// Nodes to avoid.
+    pub avoided: BTreeMap<NodeId, AvoidedNode>,
+    /// Why no job was submitted.
+    pub refused: Option<GangError>,
+    /// The explanation that was last written on the pods.
+    pub explained: String,
+    /// The status that was last written on the native pod group.
+    pub group_status: String,
+    /// Whether a controller recreates the pods.
+    pub has_controller: bool,
+    /// Whether the remaining pods of a completed gang were stopped.
+    pub remaining_stopped: bool,
+    /// The gang that this elastic pod belongs to.
+    pub parent: Option<GangKey>,
+    /// Elastic pods of this gang.
+    pub elastic: BTreeSet<GangKey>,
 }
 
 impl Gang {
@@ -138,39 +172,42 @@ impl Gang {
         Self {
             key,
             size: None,
-            asked: false,
+            size_requested: false,
             members: BTreeMap::new(),
             job: None,
             constraint: None,
             attempt: None,
-            seats: Vec::new(),
+            slots: Vec::new(),
             running_on: BTreeSet::new(),
+            abort: None,
+            avoided: BTreeMap::new(),
             refused: None,
-            said: String::new(),
-            said_on_group: String::new(),
-            looked_after: false,
-            is_done: false,
-            rides_on: None,
-            riders: BTreeSet::new(),
+            explained: String::new(),
+            group_status: String::new(),
+            has_controller: false,
+            remaining_stopped: false,
+            parent: None,
+            elastic: BTreeSet::new(),
         }
     }
 
-    /// Its launch is over, and with it its seats.
-    pub(super) fn leave_seats(&mut self) {
+    /// Forgets the attempt and its slots.
+    pub(super) fn clear_attempt(&mut self) {
         self.attempt = None;
-        self.seats.clear();
+        self.slots.clear();
         self.running_on.clear();
-        self.is_done = false;
+        self.abort = None;
+        self.remaining_stopped = false;
     }
 
-    /// Pods that wait for a place, in the order in which they get one.
+    /// Returns the pods that wait for a node, in the order in which they get one.
     pub fn waiting(&self) -> Vec<&Member> {
-        let mut waiting: Vec<&Member> = self.members.values().filter(|m| m.waits()).collect();
+        let mut waiting: Vec<&Member> = self.members.values().filter(|m| m.is_waiting()).collect();
         waiting.sort_by(|a, b| rank(a).cmp(&rank(b)));
         waiting
     }
 
-    /// The first pod, for what is said about all of them.
+    /// Returns the first pod; it represents the gang.
     pub fn first(&self) -> Option<&Member> {
         self.members
             .values()
@@ -178,37 +215,63 @@ impl Gang {
             .min_by(|a, b| rank(a).cmp(&rank(b)))
     }
 
-    /// With how many pods it starts: those that are done are not made anew.
-    pub fn least(&self) -> Option<usize> {
-        let (_, least) = self.size?;
-        Some((least as usize).saturating_sub(self.done().count()).max(1))
+    /// Returns the number of pods with which the gang starts: succeeded pods are not recreated.
+    pub fn min_pods(&self) -> Option<usize> {
+        let min_pods = self.size?.min_pods as usize;
+        Some(min_pods.saturating_sub(self.succeeded().count()).max(1))
     }
 
-    /// Pods that ended well and belong to somebody who counts them.
-    pub(super) fn done(&self) -> impl Iterator<Item = &Member> {
-        let is_done = |m: &&Member| m.phase == Phase::Succeeded && m.identity.controller.is_some();
-        self.members.values().filter(is_done)
+    /// Returns the succeeded pods that a controller counts.
+    pub(super) fn succeeded(&self) -> impl Iterator<Item = &Member> {
+        let counts = |m: &&Member| m.phase == PodPhase::Succeeded && m.identity.controller.is_some();
+        self.members.values().filter(counts)
     }
 
-    /// The pods that go into its next launch; none while they are too few.
-    pub(super) fn those_who_go(&self) -> Option<Vec<Member>> {
-        let least = self.least()?;
+    /// Returns the pods of the next attempt; `None` while there are too few.
+    pub(super) fn complete_members(&self) -> Option<Vec<Member>> {
+        let min_pods = self.min_pods()?;
         let waiting = self.waiting();
-        (waiting.len() >= least).then(|| waiting.into_iter().take(least).cloned().collect())
+        (waiting.len() >= min_pods).then(|| waiting.into_iter().take(min_pods).cloned().collect())
     }
 
-    /// Whether nobody sits there who has not ended.
-    pub(super) fn is_empty_seat(&self, at: usize) -> bool {
-        let over = |uid: &String| self.members.get(uid).is_none_or(|m| m.phase.is_over());
-        self.seats[at].pod.as_ref().is_none_or(over)
+    /// Returns ids of the pods that use their nodes.
+    pub(super) fn pods_on_nodes(&self) -> Vec<PodId> {
+        let there = self.members.values().filter(|m| m.occupies_node());
+        there.map(|m| m.id.clone()).collect()
     }
 
-    pub(super) fn seated(&self, uid: &str) -> bool {
-        self.seats.iter().any(|seat| seat.pod.as_deref() == Some(uid))
+    /// Returns the pod of a slot.
+    pub(crate) fn pod_in(&self, slot: &TaskSlot) -> Option<&Member> {
+        slot.pod.as_ref().and_then(|uid| self.members.get(uid))
+    }
+
+    /// Checks whether a slot has no pod, or one that has ended.
+    pub(super) fn is_vacant(&self, slot: usize) -> bool {
+        let ended = |uid: &String| self.members.get(uid).is_none_or(|m| m.phase.has_ended());
+        self.slots[slot].pod.as_ref().is_none_or(ended)
+    }
+
+    /// Checks whether a pod has a slot.
+    pub(super) fn has_slot(&self, uid: &str) -> bool {
+        self.slots.iter().any(|slot| slot.pod.as_deref() == Some(uid))
+    }
+
+    /// Takes a pod out of its slot.
+    pub(super) fn vacate(&mut self, uid: &str) {
+        for slot in &mut self.slots {
+            if slot.pod.as_deref() == Some(uid) {
+                slot.pod = None;
+            }
+        }
+    }
+
+    /// Returns when the first pod was created, in microseconds since 1970.
+    pub(super) fn created(&self) -> Option<i64> {
+        self.members.values().map(|m| m.identity.created).min()
     }
 }
 
-/// Pods with a place of their own first, by that; the others by age and name, counting numbers in names as numbers.
+/// Sort key of pods: by index, then by age and name, where numbers in names compare as numbers.
 fn rank(member: &Member) -> (u32, i64, usize, &str) {
     let name = member.id.name.as_str();
     (

@@ -1,52 +1,64 @@
-//! What Kubernetes has and the book knows, side by side.
+//! Compares the objects of the API server with the cluster state, and derives facts and actions.
 //!
-//! The mirror is a value: it is told what was seen at the API server, tells the book facts, and collects what is to be
-//! done. It has no clock, no socket and no thread. Everything is level-triggered: a gang is looked at whenever something
-//! about it changed, and what follows does not depend on what was missed.
+//! The reconciler is a value without clock, socket or thread. It is level-triggered: a gang is visited whenever something of it
+//! has changed, and the result does not depend on events that were missed. Tables hold what is known ([`nodes`], [`devices`],
+//! [`gang_table`], [`constraints`]); [`machine`] is the state machine of one gang, with a module for each state.
 
-mod claims;
+mod active;
+mod adopt;
+mod bind;
+mod completion;
 mod constraints;
-mod done;
-mod found;
+mod devices;
+mod elastic;
+mod ends;
+mod error;
+mod events;
+mod foreign;
 mod gang;
-mod gangs;
-mod launch;
+mod gang_table;
+mod machine;
+mod node_events;
 mod nodes;
-mod others;
 mod pods;
-mod riders;
-mod sent;
+mod queued;
+mod request;
+mod slots;
+mod stopping;
+mod submitted;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use dovetail_cluster::{ClusterState, Fact, JobId, JobRequest, Refusal};
+use dovetail_cluster::{AttemptId, ClusterState, Fact, JobId, JobRequest, Refusal};
 use dovetail_model::NodeId;
 
 use crate::action::Action;
+use crate::finished::FinishedJob;
 use crate::identity::GangKey;
-use crate::past::PastJob;
 
-pub use claims::Claimed;
-pub use gang::{Gang, Member, Phase, Seat};
-pub use riders::Beside;
+pub use devices::{ClaimError, PodClaim, RequestError};
+pub use elastic::ElasticParent;
+pub use error::GangError;
+pub use gang::{AvoidedNode, BoundAs, Gang, Member, PodPhase, TaskSlot};
+pub use pods::PodError;
 
-/// Where facts go.
-pub trait Ledger {
-    /// How things stand.
+/// A transaction on the cluster state: it reads the state and records facts.
+pub trait ClusterTransaction {
+    /// Returns the cluster state.
     fn state(&self) -> &ClusterState;
-    /// Something happened.
+    /// Records a fact and applies it to the state.
     fn record(&mut self, fact: Fact);
-    /// A job comes.
+    /// Submits a job.
     ///
     /// # Errors
-    /// When it cannot be taken.
+    /// If the request is refused.
     fn submit(&mut self, user: &str, request: JobRequest) -> Result<JobId, Refusal>;
 }
 
-/// What an administrator can set.
+/// Names of the cluster that an administrator can set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Pods of this name are ours.
+    /// `schedulerName` of the pods that Dovetail schedules.
     pub scheduler_name: String,
     /// Resources that are GPUs.
     pub gpu_resources: Vec<String>,
@@ -64,94 +76,59 @@ impl Default for Settings {
     }
 }
 
-/// The cluster as the API server has it.
+/// Compares the objects of the API server with the cluster state, and derives facts and actions.
 #[derive(Debug, Default)]
 pub struct Reconciler {
-    pub(crate) settings: Settings,
-    pub(crate) nodes: BTreeMap<String, nodes::Seen>,
-    /// Nodes as the API server has them: their slices come and go without them.
-    pub(crate) node_objects: BTreeMap<String, dovetail_kubeapi::Node>,
-    pub(crate) claims: claims::Claims,
-    pub(crate) node_names: BTreeMap<NodeId, String>,
-    /// Pods of ours, by uid, and the gang of each.
-    pub(crate) pods: BTreeMap<String, GangKey>,
-    /// Pods of others that use a node.
-    pub(crate) others: others::Others,
-    /// On which nodes pods may be.
-    pub(crate) constraints: constraints::NodeConstraints,
-    pub(crate) gangs: BTreeMap<GangKey, Gang>,
-    pub(crate) jobs: BTreeMap<JobId, GangKey>,
-    /// Nodes whose use by others has changed.
-    pub(crate) changed_nodes: BTreeSet<String>,
-    /// Nodes that were lost and are back, while pods of before are still there.
-    pub(crate) returning: BTreeMap<String, dovetail_kubeapi::Node>,
-    /// Pods that cannot be understood, and why.
-    pub(crate) strange: BTreeMap<String, String>,
-    pub(crate) actions: Vec<Action>,
-    /// Jobs that were over before we looked.
-    pub(crate) past: BTreeMap<JobId, PastJob>,
-    /// Gangs that are to be looked at; the first of them is looked at now.
-    pub(crate) to_look_at: VecDeque<GangKey>,
-    /// Pods and nodes were listed once.
-    pub(crate) settled: bool,
+    settings: Settings,
+    nodes: nodes::NodeTable,
+    devices: devices::DeviceTable,
+    pub(crate) gangs: gang_table::GangTable,
+    constraints: constraints::ConstraintTable,
+    /// Pods that are not scheduled because of an error, by uid.
+    invalid_pods: BTreeMap<String, PodError>,
+    /// Jobs that ended before this process started.
+    finished: BTreeMap<JobId, FinishedJob>,
+    /// Gangs to visit; the first one is being visited.
+    visits: VecDeque<GangKey>,
+    actions: Vec<Action>,
+    /// Whether pods and nodes were listed.
+    listed: bool,
+    /// The gang that was explained last, see [`crate::explain`].
+    pub(crate) last_explained: Option<GangKey>,
 }
 
 impl Reconciler {
-    /// Nothing is known yet.
+    /// Creates a reconciler that knows no objects.
     pub fn new(settings: Settings) -> Self {
         Self {
+            devices: devices::DeviceTable::new(settings.device_classes.clone()),
             settings,
             ..Self::default()
         }
     }
 
-    /// What is to be done.
+    /// Returns and removes the actions to perform.
     pub fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
 
-    /// Pods of gangs, and gangs, that are known.
+    /// Returns the numbers of pods and gangs.
     pub fn counts(&self) -> (usize, usize) {
-        (self.pods.len(), self.gangs.len())
+        self.gangs.counts()
     }
 
-    /// The gang of a job.
+    /// Returns the gang of a job.
     pub fn gang_of(&self, job: JobId) -> Option<&Gang> {
-        self.gangs.get(self.jobs.get(&job)?)
+        self.gangs.of_job(job)
     }
 
-    /// Pods that were bound for a launch of a job on a node, the first first.
-    pub fn pods_of(
-        &self,
-        job: JobId,
-        attempt_id: dovetail_cluster::AttemptId,
-        node: NodeId,
-    ) -> Vec<crate::PodId> {
-        let node = self.node_name(node);
-        let here = |m: &&Member| {
-            let of_launch = m
-                .bound_as
-                .as_ref()
-                .is_some_and(|(j, l, _)| (*j, *l) == (job, attempt_id));
-            of_launch && m.node.as_ref() == Some(&node)
-        };
-        let mut pods: Vec<&Member> = self
-            .gangs
-            .values()
-            .flat_map(|g| g.members.values())
-            .filter(here)
-            .collect();
-        pods.sort_by_key(|m| (m.identity.index, m.id.name.clone()));
-        pods.into_iter().map(|m| m.id.clone()).collect()
+    /// Returns the pods that were bound to a node for an attempt of a job, in the order of their indexes.
+    pub fn pods_of(&self, job: JobId, attempt: AttemptId, node: NodeId) -> Vec<crate::PodId> {
+        self.gangs.pods_of(job, attempt, &self.nodes.name(node))
     }
 
-    /// All gangs.
+    /// Returns all gangs.
     pub fn gangs(&self) -> impl Iterator<Item = &Gang> {
-        self.gangs.values()
-    }
-
-    /// The name of a node.
-    pub(crate) fn node_name(&self, node: NodeId) -> String {
-        self.node_names.get(&node).cloned().unwrap_or_default()
+        self.gangs.iter()
     }
 }

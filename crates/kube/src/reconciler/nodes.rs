@@ -1,271 +1,282 @@
-//! Nodes, and what others use of them.
+//! Nodes as the API server has them, and what pods of other schedulers use of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use dovetail_cluster::{Actor, Fact, NodeState};
+use dovetail_cluster::{ClusterState, Fact};
 use dovetail_kubeapi::{Node, Taint, cpu_milli, memory_mib, whole};
 use dovetail_model::ids::Id;
 use dovetail_model::{NodeId, NodeSpec};
 
-use super::{Ledger, Reconciler};
-use crate::ask::Needs;
-use crate::words;
+use super::ClusterTransaction;
+use super::devices::DeviceTable;
+use super::foreign::{ForeignPod, ForeignPods};
+use crate::annotations;
+use crate::pod_resources::PodResources;
 
 /// A node as it was last seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
-    /// Its number in the book; none for one without GPUs.
+pub(crate) struct KnownNode {
+    /// Id in the cluster state; `None` for a node without GPUs.
     pub(crate) id: Option<NodeId>,
-    pub(crate) has: Needs,
-    /// GPUs of its capacity: it may have lost some.
-    pub(crate) gpus_in_all: u32,
-    /// They are given out by claims.
+    /// Allocatable resources.
+    pub(crate) allocatable: PodResources,
+    /// GPUs of its capacity, including those that the device plugin lost.
+    pub(crate) gpu_capacity: u32,
+    /// Whether its GPUs are allocated by ResourceClaims.
     pub(crate) by_claims: bool,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) taints: Vec<Taint>,
-    /// Why it takes no new pods, if it does not.
+    /// Why the node takes no new pods.
     pub(crate) closed: Option<String>,
     address: String,
-    /// What was told to be withheld.
-    unavailable: Needs,
+    /// Resources that were reported as unavailable.
+    unavailable: PodResources,
 }
 
-/// Taints that say no more than the conditions of the node.
-const OF_CONDITIONS: &str = "node.kubernetes.io/";
+/// Prefix of taints that repeat the conditions of the node.
+const CONDITION_TAINTS: &str = "node.kubernetes.io/";
 
-impl Reconciler {
-    /// A node is new, or has changed.
-    pub fn node_put(&mut self, node: &Node, ledger: &mut impl Ledger) {
-        let name = node.metadata.name.clone();
-        self.node_objects.insert(name.clone(), node.clone());
-        let mut seen = self.see(node, ledger);
-        let before = self.nodes.get(&name);
-        let same = before.is_some_and(|b| b.has_same_shape(&seen) && b.id == seen.id);
-        if let Some(before) = before.filter(|_| same) {
-            seen.unavailable = before.unavailable;
-        }
-        let is_news = before != Some(&seen);
-        let Some(id) = seen.id else {
-            self.nodes.insert(name, seen);
-            return;
-        };
-        self.node_names.insert(id, name.clone());
-        let lost = ledger.state().node(id).is_none_or(|n| n.state == NodeState::Lost);
-        if lost && self.has_leftovers(&name) {
-            // To the scheduler a node that comes back is empty, so it comes back when it is.
-            self.returning.insert(name, node.clone());
-            return;
-        }
-        self.returning.remove(&name);
-        if !same || lost {
-            ledger.record(Fact::NodeJoined {
-                node: id,
-                spec: Box::new(NodeSpec {
-                    cpu_milli: seen.has.cpu_milli,
-                    memory_mib: seen.has.memory_mib,
-                    ..NodeSpec::plain(name.clone(), seen.gpus_in_all)
-                }),
-                gpu_type: gpu_type(&seen.labels),
-                rack: rack(&seen.labels),
-                address: seen.address.clone(),
-                identity: 0,
-            });
-        }
-        let closed = seen.closed.clone();
-        self.nodes.insert(name.clone(), seen);
-        if !same || lost {
-            self.forget_what_is_withheld(&name);
-        }
-        if is_news {
-            self.update_constraints_of(&name, id, ledger);
-        }
-        self.withhold(&name, ledger);
-        let by_us = |state: &NodeState| matches!(state, NodeState::Draining { by, .. } if by.is_kubernetes());
-        let state = ledger.state().node(id).map(|n| n.state.clone());
-        match (state, closed) {
-            (Some(NodeState::Up), Some(why)) => ledger.record(Fact::NodeDrained {
-                node: id,
-                by: Actor::Kubernetes(None),
-                reason: why,
-            }),
-            (Some(state), None) if by_us(&state) => {
-                ledger.record(Fact::NodeResumed {
-                    node: id,
-                    by: Actor::Kubernetes(None),
-                });
-                // Seats of gangs that run may be empty, and can be taken again.
-                self.look_at_all_on(&name, ledger);
-            }
-            _ => {}
-        }
-        // Heartbeats are no news.
-        if is_news || lost {
-            self.retry_refused(ledger);
-        }
+/// Nodes as the API server has them, and what pods of other schedulers use of them.
+#[derive(Debug, Default)]
+pub(crate) struct NodeTable {
+    nodes: BTreeMap<String, KnownNode>,
+    /// The objects: a change of their ResourceSlices evaluates them again.
+    objects: BTreeMap<String, Node>,
+    names: BTreeMap<NodeId, String>,
+    /// Nodes that were lost and are back, while pods of before are still there.
+    returning: BTreeMap<String, Node>,
+    foreign: ForeignPods,
+    /// Nodes whose use by foreign pods has changed.
+    changed: BTreeSet<String>,
+}
+
+impl NodeTable {
+    pub(super) fn get(&self, name: &str) -> Option<&KnownNode> {
+        self.nodes.get(name)
     }
 
-    /// Whether pods of ours are on a node, or on their way there.
-    fn has_leftovers(&self, name: &str) -> bool {
-        let here = |m: &super::Member| {
-            (m.is_there() && m.node.as_deref() == Some(name)) || m.in_flight.as_deref() == Some(name)
-        };
-        self.settled && self.gangs.values().any(|g| g.members.values().any(here))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &KnownNode)> {
+        self.nodes.iter()
     }
 
-    /// Nodes that are back and empty are used again.
-    pub(super) fn let_nodes_return(&mut self, ledger: &mut impl Ledger) {
-        if self.returning.is_empty() {
-            return;
-        }
-        let back: Vec<Node> = self.returning.values().cloned().collect();
-        for node in back {
-            self.node_put(&node, ledger);
-        }
+    /// Returns the name of a node.
+    pub(crate) fn name(&self, id: NodeId) -> String {
+        self.names.get(&id).cloned().unwrap_or_default()
     }
 
-    /// A node is gone, with everything on it.
-    pub fn node_gone(&mut self, name: &str, ledger: &mut impl Ledger) {
+    /// Returns the id of a node with GPUs.
+    pub(super) fn id(&self, name: &str) -> Option<NodeId> {
+        self.nodes.get(name)?.id
+    }
+
+    /// Returns the id that a node has or had.
+    pub(super) fn known_id(&self, name: &str) -> Option<NodeId> {
+        let mut names = self.names.iter();
+        names.find(|(_, known)| *known == name).map(|(id, _)| *id)
+    }
+
+    pub(super) fn object(&self, name: &str) -> Option<Node> {
+        self.objects.get(name).cloned()
+    }
+
+    pub(super) fn put_object(&mut self, node: &Node) {
+        self.objects.insert(node.metadata.name.clone(), node.clone());
+    }
+
+    pub(super) fn insert(&mut self, name: &str, node: KnownNode) {
+        if let Some(id) = node.id {
+            self.names.insert(id, name.to_owned());
+        }
+        self.nodes.insert(name.to_owned(), node);
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> Option<KnownNode> {
         self.returning.remove(name);
-        self.node_objects.remove(name);
-        let Some(seen) = self.nodes.remove(name) else {
-            return;
-        };
-        if let Some(id) = seen.id {
-            self.update_constraints_of(name, id, ledger);
-            self.scatter_all_on(id, ledger);
-            ledger.record(Fact::NodeLost { node: id });
-            self.look_at_all_on(name, ledger);
-        }
+        self.objects.remove(name);
+        self.nodes.remove(name)
     }
 
-    /// A node was not heard of for too long.
-    pub fn node_lost(&mut self, name: &str, ledger: &mut impl Ledger) {
-        if let Some(id) = self.nodes.get(name).and_then(|n| n.id) {
-            self.scatter_all_on(id, ledger);
-            ledger.record(Fact::NodeLost { node: id });
-            self.look_at_all_on(name, ledger);
-        }
+    /// Returns the nodes that are not among these.
+    pub(super) fn missing_from(&self, nodes: &[Node]) -> Vec<String> {
+        let listed: BTreeSet<&str> = nodes.iter().map(|n| n.metadata.name.as_str()).collect();
+        let missing = self.nodes.keys().filter(|name| !listed.contains(name.as_str()));
+        missing.cloned().collect()
     }
 
-    fn see(&self, node: &Node, ledger: &impl Ledger) -> Seen {
-        let meta = &node.metadata;
-        let amount =
-            |amounts: &BTreeMap<String, String>, name: &str| amounts.get(name).cloned().unwrap_or_default();
+    /// Remembers a node that is back, until the pods of before are deleted.
+    pub(super) fn delay_return(&mut self, node: &Node, id: NodeId) {
+        self.names.insert(id, node.metadata.name.clone());
+        self.returning.insert(node.metadata.name.clone(), node.clone());
+    }
+
+    pub(super) fn has_returned(&mut self, name: &str) {
+        self.returning.remove(name);
+    }
+
+    pub(super) fn returning(&self) -> Vec<Node> {
+        self.returning.values().cloned().collect()
+    }
+
+    /// Reads a node object.
+    pub(super) fn read(
+        node: &Node,
+        gpu_resources: &[String],
+        devices: &DeviceTable,
+        state: &ClusterState,
+    ) -> KnownNode {
+        let (meta, status) = (&node.metadata, &node.status);
+        let amount = |name: &str| status.allocatable.get(name).cloned().unwrap_or_default();
         let gpus = |amounts: &BTreeMap<String, String>| -> u32 {
-            let all = self.settings.gpu_resources.iter();
-            all.filter_map(|name| whole(amounts.get(name)?)).sum()
+            let counts = gpu_resources.iter().filter_map(|name| whole(amounts.get(name)?));
+            counts.sum()
         };
-        let said = meta
+        let annotated = meta
             .labels
-            .get(words::GPUS_WANTED)
-            .or_else(|| meta.annotations.get(words::GPUS_WANTED));
-        let said = said.and_then(|text| text.parse::<u32>().ok());
-        // Whoever claims devices counts them: a device plugin beside that would give out the same ones.
-        let claimed = Some(self.devices(&meta.name) as u32).filter(|devices| *devices > 0);
-        let said = claimed.or(said);
-        let status = &node.status;
-        let has = Needs {
-            gpus: said.unwrap_or_else(|| gpus(&status.allocatable)),
-            cpu_milli: cpu_milli(&amount(&status.allocatable, "cpu")).unwrap_or(0),
-            memory_mib: memory_mib(&amount(&status.allocatable, "memory")).unwrap_or(0),
+            .get(annotations::GPU_COUNT)
+            .or_else(|| meta.annotations.get(annotations::GPU_COUNT));
+        let annotated = annotated.and_then(|text| text.parse::<u32>().ok());
+        // Devices in slices take precedence: a device plugin beside them would count the same ones.
+        let in_slices = Some(devices.devices_on(&meta.name)).filter(|devices| *devices > 0);
+        let fixed = in_slices.or(annotated);
+        let allocatable = PodResources {
+            gpus: fixed.unwrap_or_else(|| gpus(&status.allocatable)),
+            cpu_milli: cpu_milli(&amount("cpu")).unwrap_or(0),
+            memory_mib: memory_mib(&amount("memory")).unwrap_or(0),
         };
-        let gpus_in_all = said.unwrap_or_else(|| gpus(&status.capacity).max(has.gpus));
-        let known = ledger.state().node_named(&meta.name);
-        let next = || NodeId::from_index(ledger.state().nodes().count());
+        let gpu_capacity = fixed.unwrap_or_else(|| gpus(&status.capacity).max(allocatable.gpus));
+        let known = state.node_named(&meta.name);
+        let next = || NodeId::from_index(state.nodes().count());
+        let taints = node.spec.taints.iter();
         let internal = status.addresses.iter().find(|a| a.kind == "InternalIP");
-        Seen {
-            id: known.or_else(|| (gpus_in_all > 0).then(next)),
-            has,
-            gpus_in_all,
-            by_claims: claimed.is_some(),
+        KnownNode {
+            id: known.or_else(|| (gpu_capacity > 0).then(next)),
+            allocatable,
+            gpu_capacity,
+            by_claims: in_slices.is_some(),
             labels: meta.labels.clone(),
-            taints: node
-                .spec
-                .taints
-                .iter()
-                .filter(|t| !t.key.starts_with(OF_CONDITIONS))
+            taints: taints
+                .filter(|t| !t.key.starts_with(CONDITION_TAINTS))
                 .cloned()
                 .collect(),
             closed: closed(node),
-            address: internal
-                .map(|a| a.address.clone())
-                .unwrap_or_else(|| meta.name.clone()),
-            unavailable: Needs::default(),
+            address: internal.map_or_else(|| meta.name.clone(), |a| a.address.clone()),
+            unavailable: PodResources::default(),
         }
     }
 
-    /// Looks at all nodes whose use by others has changed.
-    pub(crate) fn withhold_changed(&mut self, ledger: &mut impl Ledger) {
-        for name in std::mem::take(&mut self.changed_nodes) {
-            self.withhold(&name, ledger);
+    /// Records what a pod of another scheduler uses now; `None` if it uses nothing.
+    pub(super) fn set_foreign(&mut self, uid: &str, now: Option<ForeignPod>) {
+        let before = self.foreign.get(uid);
+        if before == now.as_ref() {
+            return;
+        }
+        self.changed.extend(before.map(|pod| pod.node.clone()));
+        self.changed.extend(now.as_ref().map(|pod| pod.node.clone()));
+        match now {
+            Some(pod) => self.foreign.insert(uid, pod),
+            None => drop(self.foreign.remove(uid)),
         }
     }
 
-    fn forget_what_is_withheld(&mut self, name: &str) {
-        if let Some(seen) = self.nodes.get_mut(name) {
-            seen.unavailable = Needs::default();
+    pub(super) fn foreign_uids(&self) -> impl Iterator<Item = &String> {
+        self.foreign.uids()
+    }
+
+    /// Reports what is unavailable on the nodes whose use by foreign pods has changed.
+    pub(super) fn report_changed(&mut self, tx: &mut impl ClusterTransaction) {
+        for name in std::mem::take(&mut self.changed) {
+            self.report_unavailable(&name, tx);
         }
     }
 
-    /// Others use so much of it, and so many GPUs are lost.
-    fn withhold(&mut self, name: &str, ledger: &mut impl Ledger) {
-        let mut used = self.others.use_of(name);
-        let Some(seen) = self.nodes.get_mut(name) else {
+    /// Reports what jobs cannot use of a node: the part of foreign pods, and lost GPUs.
+    pub(super) fn report_unavailable(&mut self, name: &str, tx: &mut impl ClusterTransaction) {
+        let mut used = self.foreign.used_on(name);
+        let Some(node) = self.nodes.get_mut(name) else {
             return;
         };
-        let Some(id) = seen.id else { return };
-        used.gpus = used
-            .gpus
-            .saturating_add(seen.gpus_in_all.saturating_sub(seen.has.gpus));
-        if used == seen.unavailable {
+        let Some(id) = node.id else { return };
+        let lost = node.gpu_capacity.saturating_sub(node.allocatable.gpus);
+        used.gpus = used.gpus.saturating_add(lost);
+        if used == node.unavailable {
             return;
         }
-        seen.unavailable = used;
-        ledger.record(Fact::NodeUnavailable {
+        node.unavailable = used;
+        tx.record(Fact::NodeUnavailable {
             node: id,
-            gpus: used.gpus.min(seen.gpus_in_all),
+            gpus: used.gpus.min(node.gpu_capacity),
             cpu_milli: used.cpu_milli,
             memory_mib: used.memory_mib,
         });
     }
 }
 
-impl Seen {
-    /// Whether the book would be told the same of it.
-    fn has_same_shape(&self, other: &Self) -> bool {
-        (self.has.cpu_milli, self.has.memory_mib, self.gpus_in_all)
-            == (other.has.cpu_milli, other.has.memory_mib, other.gpus_in_all)
+impl KnownNode {
+    /// Checks whether the cluster state would have the same facts of both.
+    pub(super) fn has_same_shape(&self, other: &Self) -> bool {
+        let (own, others) = (&self.allocatable, &other.allocatable);
+        (self.id, own.cpu_milli, own.memory_mib, self.gpu_capacity)
+            == (other.id, others.cpu_milli, others.memory_mib, other.gpu_capacity)
             && gpu_type(&self.labels) == gpu_type(&other.labels)
             && rack(&self.labels) == rack(&other.labels)
             && self.by_claims == other.by_claims
             && self.address == other.address
     }
+
+    /// Takes over what was reported as unavailable.
+    pub(super) fn keep_reported(&mut self, before: &Self) {
+        self.unavailable = before.unavailable;
+    }
+
+    /// Forgets what was reported as unavailable: it was lost with the node.
+    pub(super) fn forget_reported(&mut self) {
+        self.unavailable = PodResources::default();
+    }
+
+    /// Returns the fact that the node joined with this id and name.
+    pub(super) fn joined(&self, id: NodeId, name: &str) -> Fact {
+        Fact::NodeJoined {
+            node: id,
+            spec: Box::new(NodeSpec {
+                cpu_milli: self.allocatable.cpu_milli,
+                memory_mib: self.allocatable.memory_mib,
+                ..NodeSpec::plain(name.to_owned(), self.gpu_capacity)
+            }),
+            gpu_type: gpu_type(&self.labels),
+            rack: rack(&self.labels),
+            address: self.address.clone(),
+            identity: 0,
+        }
+    }
 }
 
+/// Returns why a node takes no new pods; `None` if it takes them.
 fn closed(node: &Node) -> Option<String> {
     if node.spec.unschedulable {
-        return Some("it is cordoned".to_owned());
+        return Some("cordoned".to_owned());
     }
     let ready = node.status.conditions.iter().find(|c| c.kind == "Ready");
     match ready {
         Some(ready) if ready.status == "True" => None,
-        Some(ready) if !ready.message.is_empty() => Some(format!("it is not ready: {}", ready.message)),
-        _ => Some("it is not ready".to_owned()),
+        Some(ready) if !ready.message.is_empty() => Some(format!("not ready: {}", ready.message)),
+        _ => Some("not ready".to_owned()),
     }
 }
 
-/// The kind of a node's GPUs.
+/// Returns the type of the GPUs of a node with these labels.
 pub(crate) fn gpu_type(labels: &BTreeMap<String, String>) -> String {
-    let said = words::GPU_TYPE_LABELS.iter().find_map(|name| labels.get(*name));
-    said.cloned().unwrap_or_else(|| "gpu".to_owned())
+    let value = annotations::GPU_TYPE_LABELS
+        .iter()
+        .find_map(|name| labels.get(*name));
+    value.cloned().unwrap_or_else(|| "gpu".to_owned())
 }
 
 fn rack(labels: &BTreeMap<String, String>) -> String {
     let names = [
-        words::RACK,
+        annotations::RACK,
         "topology.kubernetes.io/rack",
         "topology.kubernetes.io/zone",
     ];
-    let said = names.iter().find_map(|name| labels.get(*name));
-    said.cloned().unwrap_or_default()
+    let value = names.iter().find_map(|name| labels.get(*name));
+    value.cloned().unwrap_or_default()
 }

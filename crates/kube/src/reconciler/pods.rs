@@ -1,251 +1,224 @@
-//! Pods as they come, change and go.
+//! Changes of pods.
 
-use dovetail_kubeapi::{Pod, parse_time};
+use std::collections::BTreeSet;
 
-use super::gang::{Member, Phase};
-use super::others::Other;
-use super::riders::Beside;
-use super::{Claimed, Ledger, Reconciler};
+use dovetail_kubeapi::{Pod, PodStatus, parse_time};
+
+use super::devices::{ClaimError, PodClaim};
+use super::elastic::{self, ElasticParent};
+use super::foreign::ForeignPod;
+use super::gang::{BoundAs, Member, PodPhase};
+use super::{ClusterTransaction, Reconciler, adopt, machine, node_events};
 use crate::action::{Action, PodId};
-use crate::ask::Needs;
-use crate::fit::Wants;
-use crate::identity::{GangKey, Identity};
+use crate::annotations;
+use crate::identity::{GangKey, GangSize, Identity, IdentityError, SizeSource};
+use crate::node_fit::NodeRequirements;
 use crate::plan::parse_gpus;
-use crate::words;
+use crate::pod_resources::PodResources;
 
-impl Reconciler {
-    /// A pod is new, or has changed.
-    pub fn pod_put(&mut self, pod: &Pod, ledger: &mut impl Ledger) {
-        let key = self.take_note(pod);
-        if let Some(key) = key {
-            self.look_at(&key, ledger);
-        }
-        if self.settled {
-            self.withhold_changed(ledger);
-            self.let_nodes_return(ledger);
-        }
+/// Why a pod is not scheduled. The message is written on the pod.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PodError {
+    /// Its annotations or resources cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// Its ResourceClaims are not supported.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    /// It is a gang of its own and requests no GPU.
+    #[error(
+        "the pod requests no GPU (none of {}); use the default scheduler for it, or make it part of a gang",
+        .0.join(", ")
+    )]
+    NoGpu(Vec<String>),
+}
+
+/// Applies a new or changed pod.
+pub(super) fn put_pod(r: &mut Reconciler, pod: &Pod, tx: &mut impl ClusterTransaction) {
+    if let Some(key) = update_tables(r, pod) {
+        machine::visit(r, &key, tx);
     }
-
-    /// A pod is gone.
-    pub fn pod_gone(&mut self, pod: &Pod, ledger: &mut impl Ledger) {
-        self.forget_pod(&pod.metadata.uid, ledger);
-        self.withhold_changed(ledger);
-        self.let_nodes_return(ledger);
+    if r.listed {
+        r.nodes.report_changed(tx);
+        node_events::return_nodes(r, tx);
     }
+}
 
-    pub(super) fn forget_pod(&mut self, uid: &str, ledger: &mut impl Ledger) {
-        self.strange.remove(uid);
-        self.forget_claimant(uid);
-        if let Some(other) = self.others.remove(uid) {
-            self.changed_nodes.insert(other.node);
-        }
-        let Some(key) = self.pods.remove(uid) else { return };
-        let gang = self.gang_entry(&key);
-        if let Some(member) = gang.members.remove(uid) {
-            for seat in gang.seats.iter_mut().filter(|s| s.pod.as_deref() == Some(uid)) {
-                // How it ended counts even if nobody keeps the pod.
-                if !member.phase.is_over() {
-                    seat.pod = None;
-                }
-            }
-            if member.phase.is_over()
-                && gang.job.is_some()
-                && gang.seats.iter().any(|s| s.pod.as_deref() == Some(uid))
-            {
-                gang.members.insert(
-                    uid.to_owned(),
-                    Member {
-                        deleting: true,
-                        ..member
-                    },
-                );
-            }
-        }
-        self.look_at(&key, ledger);
+/// Applies the deletion of a pod.
+pub(super) fn delete_pod(r: &mut Reconciler, uid: &str, tx: &mut impl ClusterTransaction) {
+    forget_pod(r, uid, tx);
+    r.nodes.report_changed(tx);
+    node_events::return_nodes(r, tx);
+}
+
+/// Applies a list of all pods. With the first list, running gangs are adopted where they are, in the order of their job ids, before
+/// other gangs are queued.
+pub(super) fn list_pods(r: &mut Reconciler, pods: &[Pod], tx: &mut impl ClusterTransaction) {
+    let listed: BTreeSet<&str> = pods.iter().map(|p| p.metadata.uid.as_str()).collect();
+    let known = r.gangs.pod_uids().chain(r.nodes.foreign_uids());
+    let known = known.chain(r.invalid_pods.keys());
+    let deleted: BTreeSet<String> = known
+        .filter(|uid| !listed.contains(uid.as_str()))
+        .cloned()
+        .collect();
+    for uid in deleted {
+        forget_pod(r, &uid, tx);
     }
+    let keys: BTreeSet<GangKey> = pods.iter().filter_map(|pod| update_tables(r, pod)).collect();
+    r.nodes.report_changed(tx);
+    if !r.listed {
+        adopt::adopt_running(r, tx);
+        r.listed = true;
+        elastic::evict_orphaned_pods(r, tx);
+    }
+    // In the order of their creation, so that job ids reflect it.
+    let mut keys: Vec<GangKey> = keys.into_iter().collect();
+    keys.sort_by_key(|key| r.gangs.get(key).and_then(|gang| gang.created()));
+    for key in keys {
+        machine::visit(r, &key, tx);
+    }
+}
 
-    /// Writes down what the pod is; its gang, if it is one of ours.
-    pub(super) fn take_note(&mut self, pod: &Pod) -> Option<GangKey> {
-        let uid = pod.metadata.uid.clone();
-        if pod.spec.scheduler_name != self.settings.scheduler_name {
-            self.note_other(pod);
+fn forget_pod(r: &mut Reconciler, uid: &str, tx: &mut impl ClusterTransaction) {
+    r.invalid_pods.remove(uid);
+    r.devices.remove_pod(uid);
+    r.nodes.set_foreign(uid, None);
+    if let Some(key) = r.gangs.remove_pod(uid) {
+        machine::visit(r, &key, tx);
+    }
+}
+
+/// Updates the tables and returns the gang of the pod, if Dovetail schedules it.
+fn update_tables(r: &mut Reconciler, pod: &Pod) -> Option<GangKey> {
+    let uid = &pod.metadata.uid;
+    if pod.spec.scheduler_name != r.settings.scheduler_name {
+        note_foreign(r, pod);
+        return None;
+    }
+    r.devices.put_pod(pod);
+    let member = match read_member(r, pod) {
+        Ok(member) => member,
+        Err(error) => {
+            note_foreign(r, pod);
+            explain_invalid(r, pod, error);
             return None;
         }
-        self.keep_claimant(pod);
-        let known = Identity::of(pod, &self.settings.gpu_resources)
-            .and_then(|identity| Ok((identity, self.claimed(pod)?)));
-        let (mut identity, claimed) = match known {
-            Ok(known) => known,
-            Err(why) => {
-                self.note_other(pod);
-                self.say_strange(pod, why);
-                return None;
-            }
-        };
-        let waits_for_claims = claimed.is_none();
-        let claims = claimed.unwrap_or_default();
-        identity.needs.gpus += claims.iter().map(Claimed::devices).sum::<u32>();
-        if identity.needs.gpus == 0
-            && !waits_for_claims
-            && matches!(identity.size, crate::identity::Size::Known(1, 1))
-        {
-            self.note_other(pod);
-            self.say_strange(
-                pod,
-                format!(
-                    "it asks for no GPU (none of {}); leave such pods to the scheduler of the cluster, or make them part of a gang",
-                    self.settings.gpu_resources.join(", ")
-                ),
-            );
-            return None;
-        }
-        self.strange.remove(&uid);
-        let mut member = self.member(pod, identity);
-        let key = self.gang_or_ride(&member);
-        member.claims = claims;
-        // What is not known yet cannot be given.
-        member.gated |= waits_for_claims;
-        let bound_by_others =
-            member.node.is_some() && member.bound_as.is_none() && !self.is_meant(&key, &uid);
-        match bound_by_others && !member.phase.is_over() {
-            true => self.note_other(pod),
-            false => {
-                if let Some(other) = self.others.remove(&uid) {
-                    self.changed_nodes.insert(other.node);
-                }
-            }
-        }
-        self.pods.insert(uid.clone(), key.clone());
-        let gang = self.gang_entry(&key);
-        let before = gang.members.get(&uid);
-        let removed = before.is_some_and(|m| m.removed);
-        let in_flight = before
-            .and_then(|m| m.in_flight.clone())
-            .filter(|_| member.node.is_none());
-        let known = Member {
-            removed,
-            in_flight,
-            ..member
-        };
-        gang.looked_after |= known.identity.controller.is_some();
-        gang.members.insert(uid, known);
-        Some(key)
+    };
+    r.invalid_pods.remove(uid);
+    let key = elastic::gang_key(r, &member);
+    let gang = r.gangs.get(&key);
+    let bound_by_others =
+        member.node.is_some() && member.bound_as.is_none() && !gang.is_some_and(|g| g.has_slot(uid));
+    let before = gang.and_then(|gang| gang.members.get(uid));
+    let in_flight = before.and_then(|m| m.in_flight.clone());
+    let member = Member {
+        removal_requested: before.is_some_and(|m| m.removal_requested),
+        in_flight: in_flight.filter(|_| member.node.is_none()),
+        ..member
+    };
+    match bound_by_others && !member.phase.has_ended() {
+        true => note_foreign(r, pod),
+        false => r.nodes.set_foreign(uid, None),
     }
+    r.gangs.entry(&key).has_controller |= member.identity.controller.is_some();
+    r.gangs.put_member(&key, member);
+    Some(key)
+}
 
-    /// Whether we have given the pod a seat.
-    fn is_meant(&self, key: &GangKey, uid: &str) -> bool {
-        let gang = self.gangs.get(key);
-        gang.is_some_and(|g| g.seats.iter().any(|s| s.pod.as_deref() == Some(uid)))
+fn read_member(r: &Reconciler, pod: &Pod) -> Result<Member, PodError> {
+    let mut identity = Identity::of(pod, &r.settings.gpu_resources)?;
+    let claims = r.devices.claims_of(pod)?;
+    let awaits_claims = claims.is_none();
+    let claims = claims.unwrap_or_default();
+    identity.resources.gpus += claims.iter().map(PodClaim::devices).sum::<u32>();
+    let is_alone = identity.size == SizeSource::Known(GangSize::ONE);
+    if identity.resources.gpus == 0 && !awaits_claims && is_alone {
+        return Err(PodError::NoGpu(r.settings.gpu_resources.clone()));
     }
+    let mut member = member(pod, identity);
+    member.claims = claims;
+    member.gated |= awaits_claims;
+    Ok(member)
+}
 
-    fn member(&self, pod: &Pod, identity: Identity) -> Member {
-        let meta = &pod.metadata;
-        let said = |name: &str| meta.annotations.get(name);
-        let bound_as = || {
-            let job = said(words::JOB)?.parse().ok()?;
-            let attempt_id = said(words::ATTEMPT)?.parse().ok()?;
-            Some((job, attempt_id, parse_gpus(said(words::GPUS)?)?))
-        };
-        let exit = || {
-            let ended = pod
-                .status
-                .container_statuses
-                .iter()
-                .filter_map(|c| c.state.terminated.as_ref());
-            ended.map(|t| t.exit_code).find(|code| *code != 0).unwrap_or(0)
-        };
-        Member {
-            id: PodId {
-                namespace: meta.namespace.clone(),
-                name: meta.name.clone(),
-                uid: meta.uid.clone(),
-            },
-            identity,
-            wants: Wants::of(&pod.spec),
-            claims: Vec::new(),
-            node: Some(pod.spec.node_name.clone()).filter(|n| !n.is_empty()),
-            bound_as: bound_as(),
-            plan: said(words::PLAN).cloned(),
-            phase: match pod.status.phase.as_str() {
-                "Running" => Phase::Running,
-                "Succeeded" => Phase::Succeeded,
-                "Failed" => Phase::Failed(exit()),
-                _ => Phase::Pending,
-            },
-            started: pod.status.start_time.as_deref().and_then(parse_time),
-            deleting: meta.deletion_timestamp.is_some(),
-            gated: !pod.spec.scheduling_gates.is_empty(),
-            rides_on: said(words::RIDES_ON).and_then(|text| Beside::parse(text)),
-            removed: false,
-            in_flight: None,
-        }
+fn member(pod: &Pod, identity: Identity) -> Member {
+    let (meta, status) = (&pod.metadata, &pod.status);
+    let annotation = |name: &str| meta.annotations.get(name);
+    let bound_as = || {
+        let attempt =
+            annotation(annotations::ATTEMPT).or_else(|| annotation(annotations::ATTEMPT_BEFORE_RENAME));
+        Some(BoundAs {
+            job: annotation(annotations::JOB)?.parse().ok()?,
+            attempt: attempt?.parse().ok()?,
+            gpus: parse_gpus(annotation(annotations::GPUS)?)?,
+        })
+    };
+    Member {
+        id: PodId::of(meta),
+        identity,
+        requirements: NodeRequirements::of(&pod.spec),
+        claims: Vec::new(),
+        node: Some(pod.spec.node_name.clone()).filter(|n| !n.is_empty()),
+        bound_as: bound_as(),
+        plan: annotation(annotations::PLAN).cloned(),
+        phase: match status.phase.as_str() {
+            "Running" => PodPhase::Running,
+            "Succeeded" => PodPhase::Succeeded,
+            "Failed" => PodPhase::Failed(exit_code(status)),
+            _ => PodPhase::Pending,
+        },
+        rejection: rejection(status),
+        started: status.start_time.as_deref().and_then(parse_time),
+        deleting: meta.deletion_timestamp.is_some(),
+        gated: !pod.spec.scheduling_gates.is_empty(),
+        elastic_of: annotation(annotations::ELASTIC_OF).and_then(|text| ElasticParent::parse(text)),
+        removal_requested: false,
+        in_flight: None,
     }
+}
 
-    /// A pod that we do not look after uses a node, or does not any more.
-    fn note_other(&mut self, pod: &Pod) {
-        let uid = &pod.metadata.uid;
-        let over = matches!(pod.status.phase.as_str(), "Succeeded" | "Failed");
-        let now = match pod.spec.node_name.as_str() {
-            "" => None,
-            _ if over => None,
-            node => Some(Other {
-                node: node.to_owned(),
-                needs: Needs::of(pod, &self.settings.gpu_resources).unwrap_or_default(),
-            }),
-        };
-        let before = self.others.get(uid);
-        if before == now.as_ref() {
-            return;
-        }
-        self.changed_nodes.extend(before.map(|o| o.node.clone()));
-        self.changed_nodes.extend(now.as_ref().map(|o| o.node.clone()));
-        match now {
-            Some(other) => self.others.insert(uid, other),
-            None => drop(self.others.remove(uid)),
-        }
-    }
+fn exit_code(status: &PodStatus) -> i32 {
+    let containers = status.container_statuses.iter();
+    let mut ended = containers.filter_map(|c| c.state.terminated.as_ref());
+    ended.find(|t| t.exit_code != 0).map_or(0, |t| t.exit_code)
+}
 
-    /// Tells the owner of a pod what is wrong with it, once.
-    fn say_strange(&mut self, pod: &Pod, why: String) {
-        let meta = &pod.metadata;
-        if !pod.spec.node_name.is_empty() || self.strange.get(&meta.uid) == Some(&why) {
-            return;
-        }
-        self.strange.insert(meta.uid.clone(), why.clone());
-        self.actions.push(Action::Explain {
-            pod: PodId {
-                namespace: meta.namespace.clone(),
-                name: meta.name.clone(),
-                uid: meta.uid.clone(),
-            },
-            reason: "SchedulerError",
-            message: why,
-        });
-    }
+/// Reasons of failed pods without containers that do not come from the admission of the kubelet.
+const NOT_REJECTED: [&str; 3] = ["Evicted", "DeadlineExceeded", "Preempting"];
 
-    /// Gangs with a seat on the node will be launched again only when their pods were made anew.
-    pub(super) fn scatter_all_on(&mut self, node: dovetail_model::NodeId, ledger: &mut impl Ledger) {
-        let here = |g: &&super::Gang| g.seats.iter().any(|s| s.node == node);
-        let jobs: Vec<dovetail_cluster::JobId> =
-            self.gangs.values().filter(here).filter_map(|g| g.job).collect();
-        for job in jobs {
-            ledger.record(dovetail_cluster::Fact::WorkloadLost { job });
-        }
-    }
+/// Returns the reason and message of a kubelet that rejected a pod instead of starting it, such as `OutOfcpu`.
+fn rejection(status: &PodStatus) -> Option<String> {
+    let is_rejected = status.phase == "Failed"
+        && status.container_statuses.is_empty()
+        && !status.reason.is_empty()
+        && !NOT_REJECTED.contains(&status.reason.as_str());
+    is_rejected.then(|| match status.message.is_empty() {
+        true => status.reason.clone(),
+        false => format!("{}: {}", status.reason, status.message),
+    })
+}
 
-    pub(super) fn look_at_all_on(&mut self, node: &str, ledger: &mut impl Ledger) {
-        let id = self
-            .node_names
-            .iter()
-            .find(|(_, name)| *name == node)
-            .map(|(id, _)| *id);
-        let here = |g: &&super::Gang| {
-            g.members.values().any(|m| m.node.as_deref() == Some(node))
-                || g.seats.iter().any(|s| Some(s.node) == id)
-        };
-        let gangs: Vec<GangKey> = self.gangs.values().filter(here).map(|g| g.key.clone()).collect();
-        for key in gangs {
-            self.look_at(&key, ledger);
-        }
+/// Records what a pod uses that Dovetail does not schedule.
+fn note_foreign(r: &mut Reconciler, pod: &Pod) {
+    let has_ended = matches!(pod.status.phase.as_str(), "Succeeded" | "Failed");
+    let node = Some(&pod.spec.node_name).filter(|node| !node.is_empty() && !has_ended);
+    let used = node.map(|node| ForeignPod {
+        node: node.clone(),
+        resources: PodResources::of(pod, &r.settings.gpu_resources).unwrap_or_default(),
+    });
+    r.nodes.set_foreign(&pod.metadata.uid, used);
+}
+
+/// Writes on a pending pod why it is not scheduled, once.
+fn explain_invalid(r: &mut Reconciler, pod: &Pod, error: PodError) {
+    let uid = &pod.metadata.uid;
+    if !pod.spec.node_name.is_empty() || r.invalid_pods.get(uid) == Some(&error) {
+        return;
     }
+    r.actions.push(Action::Explain {
+        pod: PodId::of(&pod.metadata),
+        reason: "SchedulerError",
+        message: error.to_string(),
+    });
+    r.invalid_pods.insert(uid.clone(), error);
 }

@@ -1,13 +1,13 @@
-//! Making the objects of a job at the API server, and taking them away.
+//! Creates and deletes the objects of a submitted job.
 
 use dovetail_kubeapi::{Client, DeleteOptions, Error, List, Patch};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
+use crate::annotations;
 use crate::manifest::Manifest;
-use crate::words;
 
-/// Where objects of a kind are.
+/// Returns the path of objects of a kind.
 fn path(kind: &str, namespace: &str) -> String {
     match kind {
         "Job" => format!("/apis/batch/v1/namespaces/{namespace}/jobs"),
@@ -23,62 +23,62 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-fn place(object: &Value) -> String {
+fn path_of(object: &Value) -> String {
     path(text(object, "/kind"), text(object, "/metadata/namespace"))
 }
 
-/// Makes all objects of a job, or none of them.
+/// Creates all objects of a job, or none of them.
 ///
 /// # Errors
-/// As the server says.
-pub async fn send(client: &Client, manifest: &Manifest) -> Result<(), Error> {
-    let mut made: Vec<String> = Vec::new();
+/// If the API server rejects one.
+pub async fn create_objects(client: &Client, manifest: &Manifest) -> Result<(), Error> {
+    let mut created: Vec<String> = Vec::new();
     let mut owners: Vec<Value> = Vec::new();
     for object in manifest.objects() {
-        match client.create::<Value>(&place(object), object).await {
+        match client.create::<Value>(&path_of(object), object).await {
             Ok(answer) => {
                 let name = text(&answer, "/metadata/name");
-                made.push(format!("{}/{name}", place(object)));
+                created.push(format!("{}/{name}", path_of(object)));
                 if text(object, "/kind") == "Job" {
                     owners.push(json!({"apiVersion": "batch/v1", "kind": "Job", "name": name,
                         "uid": text(&answer, "/metadata/uid")}));
                 }
             }
             Err(error) => {
-                for path in &made {
-                    take_away(client, path).await;
+                for path in &created {
+                    remove(client, path).await;
                 }
                 return Err(error);
             }
         }
     }
-    // What belongs to the Jobs goes when they go.
+    // The garbage collector deletes the others with the Jobs.
     let patch = json!({"metadata": {"ownerReferences": owners}});
     for object in manifest.secret.iter().chain(&manifest.service) {
-        let path = format!("{}/{}", place(object), text(object, "/metadata/name"));
+        let path = format!("{}/{}", path_of(object), text(object, "/metadata/name"));
         client.patch::<IgnoredAny>(&path, Patch::Merge, &patch).await?;
     }
     Ok(())
 }
 
-async fn take_away(client: &Client, path: &str) {
+async fn remove(client: &Client, path: &str) {
     let options = DeleteOptions {
         propagation_policy: Some("Background"),
         ..DeleteOptions::default()
     };
     if let Err(error) = client.delete(path, &options).await {
-        tracing::warn!("{path} is left behind: {error}");
+        tracing::warn!("cannot delete {path}: {error}");
     }
 }
 
-/// Deletes the Jobs of a job, and with them everything that belongs to it; how many there were.
+/// Deletes the Jobs of a submitted job, and with them all its objects. Returns the number of Jobs.
 ///
 /// # Errors
-/// As the server says.
-pub async fn delete(client: &Client, namespace: &str, name: &str) -> Result<usize, Error> {
+/// If the API server rejects a request.
+pub async fn delete_objects(client: &Client, namespace: &str, name: &str) -> Result<usize, Error> {
     let jobs = path("Job", namespace);
     let list: List<Value> = client
-        .list(&jobs, &format!("labelSelector={}={name}", words::SENT_AS))
+        .list(&jobs, &format!("labelSelector={}={name}", annotations::SENT_AS))
         .await?;
     let options = DeleteOptions {
         propagation_policy: Some("Background"),

@@ -1,19 +1,19 @@
-//! Whether a pod may be on a node: selectors, required affinity, taints.
+//! Checks whether a pod may run on a node: selector, required affinity and taints.
 
 use std::collections::BTreeMap;
 
 use dovetail_kubeapi::{NodeSelectorTerm, PodSpec, Requirement, Taint, Toleration};
 
-/// What of a pod decides on which nodes it may be. Pods of one gang usually have the same.
+/// What a pod requires of its node. Pods of one gang usually require the same.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wants {
+pub struct NodeRequirements {
     selector: BTreeMap<String, String>,
     terms: Option<Vec<NodeSelectorTerm>>,
     tolerations: Vec<Toleration>,
 }
 
-impl Wants {
-    /// Of a pod.
+impl NodeRequirements {
+    /// Returns the requirements of a pod.
     pub fn of(spec: &PodSpec) -> Self {
         let required = spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
         let required = required.and_then(|n| n.required_during_scheduling_ignored_during_execution.as_ref());
@@ -24,8 +24,13 @@ impl Wants {
         }
     }
 
-    /// Why the pod may not be on a node with this name, these labels and these taints; none if it may.
-    pub fn against(&self, name: &str, labels: &BTreeMap<String, String>, taints: &[Taint]) -> Option<String> {
+    /// Returns why the pod may not run on a node with this name, these labels and these taints; `None` if it may.
+    pub fn mismatch(
+        &self,
+        name: &str,
+        labels: &BTreeMap<String, String>,
+        taints: &[Taint],
+    ) -> Option<String> {
         if let Some((key, value)) = self
             .selector
             .iter()
@@ -34,12 +39,12 @@ impl Wants {
             return Some(format!("nodeSelector {key}={value}"));
         }
         if let Some(terms) = &self.terms
-            && !terms.iter().any(|term| holds(term, name, labels))
+            && !terms.iter().any(|term| matches_term(term, name, labels))
         {
             return Some("required node affinity".to_owned());
         }
-        let keeps = |taint: &&Taint| taint.effect != "PreferNoSchedule" && !self.tolerates(taint);
-        let taint = taints.iter().find(keeps)?;
+        let repels = |taint: &&Taint| taint.effect != "PreferNoSchedule" && !self.tolerates(taint);
+        let taint = taints.iter().find(repels)?;
         Some(format!("taint {}:{}", taint.key, taint.effect))
     }
 
@@ -53,22 +58,23 @@ impl Wants {
     }
 }
 
-/// A term without conditions holds nowhere.
-fn holds(term: &NodeSelectorTerm, name: &str, labels: &BTreeMap<String, String>) -> bool {
-    let any = !(term.match_expressions.is_empty() && term.match_fields.is_empty());
-    let label = |r: &Requirement| compare(r, labels.get(&r.key).map(String::as_str));
-    let field = |r: &Requirement| compare(r, (r.key == "metadata.name").then_some(name));
-    any && term.match_expressions.iter().all(label) && term.match_fields.iter().all(field)
+/// Checks whether a node matches a selector term. A term without conditions matches no node.
+fn matches_term(term: &NodeSelectorTerm, name: &str, labels: &BTreeMap<String, String>) -> bool {
+    let has_conditions = !(term.match_expressions.is_empty() && term.match_fields.is_empty());
+    let label = |r: &Requirement| meets(r, labels.get(&r.key).map(String::as_str));
+    let field = |r: &Requirement| meets(r, (r.key == "metadata.name").then_some(name));
+    has_conditions && term.match_expressions.iter().all(label) && term.match_fields.iter().all(field)
 }
 
-fn compare(requirement: &Requirement, value: Option<&str>) -> bool {
+/// Checks whether a label value meets a requirement.
+fn meets(requirement: &Requirement, value: Option<&str>) -> bool {
     let values = &requirement.values;
-    let among = value.is_some_and(|value| values.iter().any(|v| v == value));
+    let is_listed = value.is_some_and(|value| values.iter().any(|v| v == value));
     let number = |text: Option<&str>| text.and_then(|t| t.parse::<i64>().ok());
     let bound = number(values.first().map(String::as_str));
     match requirement.operator.as_str() {
-        "In" => among,
-        "NotIn" => !among,
+        "In" => is_listed,
+        "NotIn" => !is_listed,
         "Exists" => value.is_some(),
         "DoesNotExist" => value.is_none(),
         "Gt" => matches!((number(value), bound), (Some(value), Some(bound)) if value > bound),
@@ -82,7 +88,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn against(
+    fn mismatch(
         spec: serde_json::Value,
         labels: &[(&str, &str)],
         taint: Option<(&str, &str)>,
@@ -100,24 +106,24 @@ mod tests {
             })
             .into_iter()
             .collect();
-        Wants::of(&spec).against("n1", &labels, &taints)
+        NodeRequirements::of(&spec).mismatch("n1", &labels, &taints)
     }
 
     #[test]
-    fn selectors_affinity_and_taints_keep_pods_away() {
+    fn selectors_affinity_and_taints_limit_the_nodes_of_a_pod() {
         let plain = json!({});
-        assert_eq!(against(plain.clone(), &[], None), None);
+        assert_eq!(mismatch(plain.clone(), &[], None), None);
         assert_eq!(
-            against(plain.clone(), &[], Some(("x", "NoSchedule"))).as_deref(),
+            mismatch(plain.clone(), &[], Some(("x", "NoSchedule"))).as_deref(),
             Some("taint x:NoSchedule")
         );
-        assert_eq!(against(plain, &[], Some(("x", "PreferNoSchedule"))), None);
+        assert_eq!(mismatch(plain, &[], Some(("x", "PreferNoSchedule"))), None);
         let tolerant = json!({"tolerations": [{"key": "x", "operator": "Exists"}]});
-        assert_eq!(against(tolerant, &[], Some(("x", "NoSchedule"))), None);
+        assert_eq!(mismatch(tolerant, &[], Some(("x", "NoSchedule"))), None);
         let selects = json!({"nodeSelector": {"zone": "a"}});
-        assert_eq!(against(selects.clone(), &[("zone", "a")], None), None);
+        assert_eq!(mismatch(selects.clone(), &[("zone", "a")], None), None);
         assert_eq!(
-            against(selects, &[("zone", "b")], None).as_deref(),
+            mismatch(selects, &[("zone", "b")], None).as_deref(),
             Some("nodeSelector zone=a")
         );
         let term = |op: &str, values: serde_json::Value| {
@@ -125,13 +131,13 @@ mod tests {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
                 {"matchExpressions": [{"key": "k", "operator": op, "values": values}]}]}}}})
         };
-        assert_eq!(against(term("In", json!(["1", "2"])), &[("k", "2")], None), None);
-        assert!(against(term("NotIn", json!(["2"])), &[("k", "2")], None).is_some());
-        assert!(against(term("Gt", json!(["2"])), &[("k", "2")], None).is_some());
-        assert_eq!(against(term("Lt", json!(["3"])), &[("k", "2")], None), None);
-        assert!(against(term("Exists", json!(null)), &[], None).is_some());
+        assert_eq!(mismatch(term("In", json!(["1", "2"])), &[("k", "2")], None), None);
+        assert!(mismatch(term("NotIn", json!(["2"])), &[("k", "2")], None).is_some());
+        assert!(mismatch(term("Gt", json!(["2"])), &[("k", "2")], None).is_some());
+        assert_eq!(mismatch(term("Lt", json!(["3"])), &[("k", "2")], None), None);
+        assert!(mismatch(term("Exists", json!(null)), &[], None).is_some());
         let named = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
             {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}}}});
-        assert_eq!(against(named, &[], None), None);
+        assert_eq!(mismatch(named, &[], None), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Actions at the API server, a bounded number at once.
+//! Performs actions at the API server, with a limited number of concurrent requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,77 +10,78 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::action::{Action, Bind, PodId, Removal};
-use crate::groups::SCHEDULED;
-use crate::identity::{GangKey, LookUp};
+use crate::annotations;
+use crate::identity::{GangKey, SizeError, SizeLookup};
 use crate::lease::Leadership;
-use crate::words;
+use crate::pod_groups::SCHEDULED;
 
-/// What comes back.
+/// Result of an action that the reconciler handles.
 #[derive(Debug)]
-pub(crate) enum Answer {
-    /// A pod cannot be bound.
+pub(crate) enum ActionResult {
+    /// The pod with this uid cannot be bound.
     BindFailed(String),
-    /// How many pods a gang has.
-    Size(GangKey, Result<u32, String>),
+    /// Number of pods of a gang.
+    Size(GangKey, Result<u32, SizeError>),
 }
 
-/// Which events are written about what is done.
+/// Which Kubernetes events the scheduler writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Events {
-    /// None.
+    /// No events.
     None,
-    /// One for each gang that starts, and one for each pod that is stopped.
+    /// One event for each gang that starts, and one for each pod that is removed.
     #[default]
     Gangs,
-    /// One for each pod.
+    /// One event for each pod.
     Pods,
 }
 
-/// Carries out actions.
+/// Performs actions at the API server.
 #[derive(Debug, Clone)]
-pub(crate) struct Hands {
+pub(crate) struct Executor {
     pub(crate) client: Client,
     pub(crate) leadership: Leadership,
-    pub(crate) at_once: Arc<Semaphore>,
+    /// Permits for concurrent requests.
+    pub(crate) requests: Arc<Semaphore>,
     events: Events,
     scheduler: String,
-    answers: mpsc::UnboundedSender<Answer>,
+    results: mpsc::UnboundedSender<ActionResult>,
 }
 
-/// A budget for disruptions may keep a pod for so long.
-const BUDGET_PATIENCE: Duration = Duration::from_secs(600);
+/// How long PodDisruptionBudgets may delay a removal.
+const BUDGET_TIMEOUT: Duration = Duration::from_secs(600);
 
-impl Hands {
+impl Executor {
     pub(crate) fn new(
         client: Client,
         leadership: Leadership,
-        at_once: usize,
+        concurrency: usize,
         events: Events,
         scheduler: &str,
-        answers: mpsc::UnboundedSender<Answer>,
+        results: mpsc::UnboundedSender<ActionResult>,
     ) -> Self {
         Self {
             client,
             leadership,
-            at_once: Arc::new(Semaphore::new(at_once.max(1))),
+            requests: Arc::new(Semaphore::new(concurrency.max(1))),
             events,
             scheduler: scheduler.to_owned(),
-            answers,
+            results,
         }
     }
 
-    /// Begins all of them; none is waited for.
-    pub(crate) fn carry_out(&self, actions: Vec<Action>) {
+    /// Starts all actions without waiting for them.
+    pub(crate) fn perform(&self, actions: Vec<Action>) {
         for action in actions {
-            let hands = self.clone();
+            let executor = self.clone();
             match action {
                 Action::Launch {
                     plan: None,
                     binds,
                     gang,
                     ..
-                } => hands.bind_all(binds, &gang),
+                } => executor.bind_all(binds, &gang),
                 Action::Launch {
                     plan: Some((pod, plan)),
                     binds,
@@ -88,64 +89,70 @@ impl Hands {
                     ..
                 } => {
                     tokio::spawn(async move {
-                        if hands.write_plan(&pod, &plan).await {
-                            hands.bind_all(binds, &gang);
+                        if executor.write_plan(&pod, &plan).await {
+                            executor.bind_all(binds, &gang);
                         } else {
                             for bind in binds {
-                                hands.answer(Answer::BindFailed(bind.pod.uid));
+                                executor.report(ActionResult::BindFailed(bind.pod.uid));
                             }
                         }
                     });
                 }
-                Action::Remove { pod, why } => {
-                    drop(tokio::spawn(async move { hands.remove(&pod, &why).await }))
+                Action::Remove { pod, removal } => {
+                    drop(tokio::spawn(async move { executor.remove(&pod, &removal).await }))
                 }
                 Action::StopOwner { namespace, job } => {
-                    drop(tokio::spawn(async move { hands.suspend(&namespace, &job).await }));
+                    drop(tokio::spawn(
+                        async move { executor.suspend(&namespace, &job).await },
+                    ));
                 }
                 Action::Explain { pod, reason, message } => {
                     drop(tokio::spawn(async move {
-                        hands.explain(&pod, reason, &message).await
+                        executor.explain(&pod, reason, &message).await
                     }));
                 }
-                Action::OnGroup {
+                Action::GroupStatus {
                     namespace,
                     group,
                     reason,
                     message,
                 } => drop(tokio::spawn(async move {
-                    hands.tell_group(&namespace, &group, reason, &message).await;
+                    executor
+                        .set_group_status(&namespace, &group, reason, &message)
+                        .await;
                 })),
-                Action::LookUp { gang, at } => {
-                    drop(tokio::spawn(async move { hands.look_up(gang, &at).await }))
+                Action::LookUpSize { gang, lookup } => {
+                    drop(tokio::spawn(
+                        async move { executor.look_up_size(gang, &lookup).await },
+                    ))
                 }
             }
         }
     }
 
-    fn answer(&self, answer: Answer) {
-        // Whoever listened has gone, and everything with it.
-        let _ = self.answers.send(answer);
+    fn report(&self, result: ActionResult) {
+        // Without a receiver the scheduler has ended.
+        let _ = self.results.send(result);
     }
 
     fn bind_all(self, binds: Vec<Bind>, gang: &str) {
-        let told = match self.events {
+        let events = match self.events {
             Events::None => 0,
             Events::Gangs => 1,
             Events::Pods => binds.len(),
         };
         let count = binds.len();
-        for (at, bind) in binds.into_iter().enumerate() {
-            let hands = self.clone();
-            let message = (at < told).then(|| match count {
+        for (index, bind) in binds.into_iter().enumerate() {
+            let executor = self.clone();
+            let message = (index < events).then(|| match count {
                 1 => format!("bound to {}", bind.node),
                 _ => format!("bound to {}, with {count} pods of gang {gang}", bind.node),
             });
-            tokio::spawn(async move { hands.bind(bind, message).await });
+            tokio::spawn(async move { executor.bind(bind, message).await });
         }
     }
 
-    /// Binds a pod, however often it takes, as long as we lead.
+    /// Binds a pod, and retries temporary errors as long as this process leads.
     async fn bind(&self, bind: Bind, message: Option<String>) {
         let metadata = Meta {
             annotations: bind
@@ -156,20 +163,20 @@ impl Hands {
             ..bind.pod.meta()
         };
         for claim in &bind.claims {
-            if !self.give_devices(claim, &bind.pod).await {
-                return self.answer(Answer::BindFailed(bind.pod.uid.clone()));
+            if !self.allocate_devices(claim, &bind.pod).await {
+                return self.report(ActionResult::BindFailed(bind.pod.uid.clone()));
             }
         }
         let binding = Binding::new(metadata, &bind.node);
         let mut wait = Duration::from_millis(50);
         loop {
-            let permit = self.at_once.acquire().await;
+            let permit = self.requests.acquire().await;
             if !self.leadership.holds() {
                 return;
             }
-            let done = self.client.bind(&binding).await;
+            let result = self.client.bind(&binding).await;
             drop(permit);
-            match done {
+            match result {
                 Ok(()) => break,
                 Err(error) if error.is_passing() => {
                     tracing::warn!("{}: {error}", bind.pod);
@@ -179,7 +186,7 @@ impl Hands {
                 Err(error) => {
                     if !self.is_bound_there(&bind).await {
                         tracing::info!("{}: {error}", bind.pod);
-                        self.answer(Answer::BindFailed(bind.pod.uid.clone()));
+                        self.report(ActionResult::BindFailed(bind.pod.uid.clone()));
                     }
                     return;
                 }
@@ -190,26 +197,26 @@ impl Hands {
         }
     }
 
-    /// A refusal may answer a request that had come through before.
+    /// Checks whether a rejected binding was made by an earlier request.
     async fn is_bound_there(&self, bind: &Bind) -> bool {
         let pod = self.client.get::<Pod>(&bind.pod.path()).await;
         pod.is_ok_and(|pod| pod.metadata.uid == bind.pod.uid && pod.spec.node_name == bind.node)
     }
 
     async fn write_plan(&self, pod: &PodId, plan: &str) -> bool {
-        let patch = json!({"metadata": {"uid": pod.uid, "annotations": {words::PLAN: plan}}});
+        let patch = json!({"metadata": {"uid": pod.uid, "annotations": {annotations::PLAN: plan}}});
         let mut wait = Duration::from_millis(50);
         loop {
-            let permit = self.at_once.acquire().await;
+            let permit = self.requests.acquire().await;
             if !self.leadership.holds() {
                 return false;
             }
-            let done = self
+            let result = self
                 .client
                 .patch::<Value>(&pod.path(), Patch::Merge, &patch)
                 .await;
             drop(permit);
-            match done {
+            match result {
                 Ok(_) => return true,
                 Err(error) if error.is_passing() => {
                     tracing::warn!("{pod}: {error}");
@@ -224,13 +231,13 @@ impl Hands {
         }
     }
 
-    async fn remove(&self, pod: &PodId, why: &Removal) {
-        let mut said = json!({words::PREEMPTED_BY: why.message});
-        if why.warn_s > 0 {
-            let at = seconds_time(now_micros() + i64::from(why.warn_s) * 1_000_000);
-            said[words::PREEMPT_AT] = Value::String(at);
+    async fn remove(&self, pod: &PodId, removal: &Removal) {
+        let mut values = json!({annotations::PREEMPTED_BY: removal.message});
+        if removal.warn_s > 0 {
+            let at = seconds_time(now_micros() + i64::from(removal.warn_s) * 1_000_000);
+            values[annotations::PREEMPT_AT] = Value::String(at);
         }
-        let patch = json!({"metadata": {"uid": pod.uid, "annotations": said}});
+        let patch = json!({"metadata": {"uid": pod.uid, "annotations": values}});
         if let Err(error) = self
             .client
             .patch::<Value>(&pod.path(), Patch::Merge, &patch)
@@ -239,17 +246,21 @@ impl Hands {
         {
             return;
         }
-        self.mark(pod, why).await;
+        self.mark(pod, removal).await;
         if self.events != Events::None {
-            let kind = if why.may_wait { "Normal" } else { "Warning" };
-            self.event(pod, kind, why.reason, &why.message).await;
+            let kind = if removal.respects_budgets {
+                "Normal"
+            } else {
+                "Warning"
+            };
+            self.event(pod, kind, removal.reason, &removal.message).await;
         }
-        tokio::time::sleep(Duration::from_secs(u64::from(why.warn_s))).await;
-        let began = tokio::time::Instant::now();
+        tokio::time::sleep(Duration::from_secs(u64::from(removal.warn_s))).await;
+        let started = tokio::time::Instant::now();
         let mut wait = Duration::from_millis(100);
         while self.leadership.holds() {
-            let evict = why.may_wait && began.elapsed() < BUDGET_PATIENCE;
-            let done = match evict {
+            let evict = removal.respects_budgets && started.elapsed() < BUDGET_TIMEOUT;
+            let result = match evict {
                 true => self.evict(pod).await,
                 false => {
                     self.client
@@ -257,9 +268,9 @@ impl Hands {
                         .await
                 }
             };
-            match done {
-                // The server has put words of its own in the place of ours.
-                Ok(()) if evict => return self.mark(pod, why).await,
+            match result {
+                // The eviction has overwritten the condition.
+                Ok(()) if evict => return self.mark(pod, removal).await,
                 Ok(()) => return,
                 Err(error) if error.is_not_found() || error.is_conflict() => return,
                 Err(error) if error.is_passing() => {
@@ -267,19 +278,19 @@ impl Hands {
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(Duration::from_secs(5));
                 }
-                Err(error) => return tracing::error!("{pod} cannot be stopped: {error}"),
+                Err(error) => return tracing::error!("cannot remove {pod}: {error}"),
             }
         }
     }
 
-    /// Says on the pod why it goes.
-    async fn mark(&self, pod: &PodId, why: &Removal) {
+    /// Writes the reason of the removal on the pod.
+    async fn mark(&self, pod: &PodId, removal: &Removal) {
         let condition = json!({"status": {"conditions": [{
             "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
-            "message": why.message, "lastTransitionTime": seconds_time(now_micros())}]}});
+            "message": removal.message, "lastTransitionTime": seconds_time(now_micros())}]}});
         let path = format!("{}/status", pod.path());
-        let done = self.client.patch::<Value>(&path, Patch::Strategic, &condition);
-        self.or_log(pod, done.await);
+        let request = self.client.patch::<Value>(&path, Patch::Strategic, &condition);
+        self.log_error(pod, request.await);
     }
 
     async fn evict(&self, pod: &PodId) -> Result<(), Error> {
@@ -304,7 +315,7 @@ impl Hands {
             "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
             "lastTransitionTime": seconds_time(now_micros())}]}});
         let path = format!("{}/status", pod.path());
-        self.or_log(
+        self.log_error(
             pod,
             self.client
                 .patch::<Value>(&path, Patch::Strategic, &condition)
@@ -312,50 +323,56 @@ impl Hands {
         );
     }
 
-    async fn tell_group(&self, namespace: &str, group: &str, reason: &str, message: &str) {
+    async fn set_group_status(&self, namespace: &str, group: &str, reason: &str, message: &str) {
         let status = if reason == SCHEDULED { "True" } else { "False" };
         let patch = json!({"status": {"conditions": [{
             "type": "PodGroupScheduled", "status": status, "reason": reason, "message": message,
             "lastTransitionTime": seconds_time(now_micros())}]}});
         let path = format!(
             "/apis/{}/namespaces/{namespace}/podgroups/{group}/status",
-            words::GROUPS_API
+            annotations::POD_GROUP_API
         );
         if let Err(error) = self.client.patch::<Value>(&path, Patch::Strategic, &patch).await
             && !error.is_not_found()
         {
-            tracing::warn!("{namespace}/{group}: {error}");
+            tracing::warn!("pod group {namespace}/{group}: {error}");
         }
     }
 
-    fn or_log(&self, pod: &PodId, done: Result<Value, Error>) {
-        if let Err(error) = done
+    fn log_error(&self, pod: &PodId, result: Result<Value, Error>) {
+        if let Err(error) = result
             && !error.is_not_found()
         {
             tracing::warn!("{pod}: {error}");
         }
     }
 
-    async fn look_up(&self, gang: GangKey, at: &LookUp) {
+    async fn look_up_size(&self, gang: GangKey, lookup: &SizeLookup) {
         let mut wait = Duration::from_millis(250);
-        loop {
-            let said = match self.client.get::<Value>(&at.path).await {
-                Ok(object) => at.kind.read(&object).map_err(|why| format!("{}: {why}", at.path)),
-                Err(error) if wait > Duration::from_secs(30) => Err(error.to_string()),
+        let pods = loop {
+            match self.client.get::<Value>(&lookup.path).await {
+                Ok(object) => {
+                    break lookup.kind.pods(&object).map_err(|error| SizeError::Workload {
+                        path: lookup.path.clone(),
+                        error: Box::new(error),
+                    });
+                }
+                Err(error) if wait > Duration::from_secs(30) => {
+                    break Err(SizeError::Unreadable(error.to_string()));
+                }
                 Err(_) => {
                     tokio::time::sleep(wait).await;
                     wait *= 2;
-                    continue;
                 }
-            };
-            return self.answer(Answer::Size(gang, said));
-        }
+            }
+        };
+        self.report(ActionResult::Size(gang, pods));
     }
 
     async fn event(&self, pod: &PodId, kind: &str, reason: &str, message: &str) {
         let at = now_micros();
         let event = Event::about_pod(&pod.meta(), kind, reason, message, &self.scheduler, at);
-        let permit = self.at_once.acquire().await;
+        let permit = self.requests.acquire().await;
         if let Err(error) = self.client.post(&event.path(), &event).await {
             tracing::debug!("event {}: {error}", micro_time(at));
         }

@@ -1,4 +1,4 @@
-//! Jobs that were sent and are over, as their objects tell it: what a scheduler that starts can know of them.
+//! Submitted jobs that have ended, as their Kubernetes Jobs show them to a scheduler that starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,13 @@ use dovetail_kubeapi::{Condition, Meta, Pod, parse_time};
 use dovetail_model::Time;
 use serde::Deserialize;
 
-use crate::identity::{Identity, Size};
-use crate::words;
+use crate::annotations;
+use crate::identity::{GangSize, Identity, SizeSource};
 
-/// A `batch/v1` Job, as far as it matters here.
+/// A `batch/v1` Job of a submitted job.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct SentJob {
+pub struct SubmittedJob {
     metadata: Meta,
     spec: Spec,
     status: Status,
@@ -36,39 +36,39 @@ struct Status {
     failed_indexes: String,
 }
 
-/// A job that is over.
+/// A job that has ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PastJob {
-    /// Its number.
-    pub number: JobId,
-    /// Who sent it.
+pub struct FinishedJob {
+    /// Id of the job.
+    pub id: JobId,
+    /// User who submitted it.
     pub user: String,
-    /// What was asked for, as far as it is still known.
+    /// The request, as far as the objects still have it.
     pub request: JobRequest,
-    /// When it came.
+    /// When it was submitted.
     pub submitted: Time,
-    /// When it started, where that is known.
+    /// When it started, if known.
     pub started: Option<Time>,
     /// When it ended.
     pub ended: Time,
-    /// How.
+    /// How it ended.
     pub end: End,
 }
 
-/// How a Job of Kubernetes stands.
+/// State of a Kubernetes Job.
 #[derive(Debug, Clone, PartialEq)]
-enum Stand {
+enum State {
     Complete,
     Failed(String),
     Stopped(String),
-    /// Without a word why.
+    /// Suspended, but not by stopping the job.
     Suspended,
     Open,
 }
 
-impl SentJob {
-    fn stand(&self) -> (Stand, Time) {
-        let said = |kind: &str| {
+impl SubmittedJob {
+    fn state(&self) -> (State, Time) {
+        let condition = |kind: &str| {
             let mut all = self.status.conditions.iter();
             all.find(|c| c.kind == kind && c.status == "True")
         };
@@ -76,21 +76,21 @@ impl SentJob {
             let at = c.last_transition_time.as_deref().and_then(parse_time);
             Time(at.unwrap_or_else(|| self.created().0))
         };
-        // The second of each is said first, while pods are still ended.
-        if let Some(done) = said("Complete").or_else(|| said("SuccessCriteriaMet")) {
-            return (Stand::Complete, at(done));
+        // The second condition of each pair comes first, while pods are still being stopped.
+        if let Some(done) = condition("Complete").or_else(|| condition("SuccessCriteriaMet")) {
+            return (State::Complete, at(done));
         }
-        if let Some(failed) = said("Failed").or_else(|| said("FailureTarget")) {
+        if let Some(failed) = condition("Failed").or_else(|| condition("FailureTarget")) {
             let why = format!("{}: {}", failed.reason, failed.message);
-            return (Stand::Failed(why), at(failed));
+            return (State::Failed(why), at(failed));
         }
-        let when = said("Suspended").map_or_else(|| self.created(), at);
-        let stand = match self.metadata.annotations.get(words::STOPPED_BY) {
-            Some(by) if self.spec.suspend => Stand::Stopped(by.clone()),
-            None if self.spec.suspend => Stand::Suspended,
-            _ => Stand::Open,
+        let when = condition("Suspended").map_or_else(|| self.created(), at);
+        let state = match self.metadata.annotations.get(annotations::STOPPED_BY) {
+            Some(by) if self.spec.suspend => State::Stopped(by.clone()),
+            None if self.spec.suspend => State::Suspended,
+            _ => State::Open,
         };
-        (stand, when)
+        (state, when)
     }
 
     fn created(&self) -> Time {
@@ -98,35 +98,40 @@ impl SentJob {
         Time(at.unwrap_or(0))
     }
 
-    /// What its pods say about themselves; none for Jobs that were not sent under a number.
+    /// Returns the identity of its pods; `None` for Jobs without a job id.
     fn identity(&self, gpu_resources: &[String]) -> Option<Identity> {
         let mut pod = self.spec.template.clone();
         pod.metadata.namespace.clone_from(&self.metadata.namespace);
         pod.metadata.name.clone_from(&self.metadata.name);
         let identity = Identity::of(&pod, gpu_resources).ok()?;
-        identity.number.is_some().then_some(identity)
+        identity.job_id.is_some().then_some(identity)
     }
 }
 
-/// The jobs that are over, by number.
-pub fn past_jobs(jobs: &[SentJob], gpu_resources: &[String]) -> Vec<PastJob> {
-    let mut past = BTreeMap::new();
-    let mut gangs: BTreeMap<JobId, Vec<(&SentJob, Identity)>> = BTreeMap::new();
+/// Returns the jobs that have ended, by id.
+pub fn finished_jobs(jobs: &[SubmittedJob], gpu_resources: &[String]) -> Vec<FinishedJob> {
+    let mut finished = BTreeMap::new();
+    let mut gangs: BTreeMap<JobId, Vec<(&SubmittedJob, Identity)>> = BTreeMap::new();
     for job in jobs {
         let Some(identity) = job.identity(gpu_resources) else {
             continue;
         };
-        let Some(number) = identity.number else { continue };
-        let named = job.spec.template.metadata.annotations.contains_key(words::GANG);
-        match identity.size == Size::Known(1, 1) && !named {
-            true => past.extend(each_alone(job, &identity, number).map(|p| (p.number, p))),
-            false => gangs.entry(number).or_default().push((job, identity)),
+        let Some(id) = identity.job_id else { continue };
+        let named = job
+            .spec
+            .template
+            .metadata
+            .annotations
+            .contains_key(annotations::GANG);
+        match identity.size == SizeSource::Known(GangSize::ONE) && !named {
+            true => finished.extend(array_jobs(job, &identity, id).map(|p| (p.id, p))),
+            false => gangs.entry(id).or_default().push((job, identity)),
         }
     }
-    for (number, roles) in gangs {
-        past.extend(gang(number, &roles).map(|p| (number, p)));
+    for (id, roles) in gangs {
+        finished.extend(gang_job(id, &roles).map(|p| (id, p)));
     }
-    past.into_values().collect()
+    finished.into_values().collect()
 }
 
 fn request(identity: &Identity, gpus: u32) -> JobRequest {
@@ -141,66 +146,68 @@ fn request(identity: &Identity, gpus: u32) -> JobRequest {
     }
 }
 
-/// All Jobs of one number are one job. It is over when each of them is, or is not wanted any more.
-fn gang(number: JobId, roles: &[(&SentJob, Identity)]) -> Option<PastJob> {
+/// Returns the job of all Kubernetes Jobs with one id, if each of them has ended or is suspended.
+fn gang_job(id: JobId, roles: &[(&SubmittedJob, Identity)]) -> Option<FinishedJob> {
     let (first, identity) = roles.first()?;
-    let stands: Vec<(Stand, Time)> = roles.iter().map(|(job, _)| job.stand()).collect();
+    let states: Vec<(State, Time)> = roles.iter().map(|(job, _)| job.state()).collect();
     let mut end = None;
-    for (stand, _) in &stands {
-        end = match (stand, end) {
-            (Stand::Open, _) => return None,
-            (Stand::Failed(why), _) => Some(failed(why)),
-            (Stand::Stopped(by), None | Some(End::Completed)) => Some(End::Cancelled(Actor::user(by))),
-            (Stand::Complete, None) => Some(End::Completed),
+    for (state, _) in &states {
+        end = match (state, end) {
+            (State::Open, _) => return None,
+            (State::Failed(why), _) => Some(failed(why)),
+            (State::Stopped(by), None | Some(End::Completed)) => Some(End::Cancelled(Actor::user(by))),
+            (State::Complete, None) => Some(End::Completed),
             (_, end) => end,
         };
     }
     let gpus = roles
         .iter()
-        .map(|(job, i)| job.spec.completions * i.needs.gpus)
+        .map(|(job, i)| job.spec.completions * i.resources.gpus)
         .sum();
-    Some(PastJob {
-        number,
+    Some(FinishedJob {
+        id,
         user: identity.user.clone(),
         request: request(identity, gpus),
         submitted: first.created(),
         started: None,
-        ended: stands.iter().map(|(_, at)| *at).max()?,
+        ended: states.iter().map(|(_, at)| *at).max()?,
         end: end?,
     })
 }
 
-/// Each pod of the Job is a job, with a number by its index.
-fn each_alone<'a>(
-    job: &'a SentJob,
+/// Returns the ended jobs of an array: each pod of the Job is a job, with an id by its index.
+fn array_jobs<'a>(
+    job: &'a SubmittedJob,
     identity: &'a Identity,
     first: JobId,
-) -> impl Iterator<Item = PastJob> + 'a {
-    let (stand, at) = job.stand();
-    let (done, failures) = (
+) -> impl Iterator<Item = FinishedJob> + 'a {
+    let (state, at) = job.state();
+    let (completed, failures) = (
         indexes(&job.status.completed_indexes),
         indexes(&job.status.failed_indexes),
     );
     (0..job.spec.completions).filter_map(move |index| {
-        let end = match &stand {
-            _ if done.contains(&index) => End::Completed,
-            Stand::Failed(why) if failures.contains(&index) => failed(why),
-            _ if failures.contains(&index) => failed("its pod has failed"),
-            Stand::Stopped(by) => End::Cancelled(Actor::user(by)),
-            Stand::Complete | Stand::Failed(_) => End::Cancelled(Actor::kubernetes("others have decided it")),
-            Stand::Suspended | Stand::Open => return None,
+        let end = match &state {
+            _ if completed.contains(&index) => End::Completed,
+            State::Failed(why) if failures.contains(&index) => failed(why),
+            _ if failures.contains(&index) => failed("its pod failed"),
+            State::Stopped(by) => End::Cancelled(Actor::user(by)),
+            State::Complete | State::Failed(_) => {
+                End::Cancelled(Actor::kubernetes("the result was decided by other pods"))
+            }
+            State::Suspended | State::Open => return None,
         };
         let part = ArrayPart {
             array: first,
             index,
             at_most: None,
         };
-        Some(PastJob {
-            number: first + JobId::from(index),
+        Some(FinishedJob {
+            id: first + JobId::from(index),
             user: identity.user.clone(),
             request: JobRequest {
                 array: (job.spec.completions > 1).then_some(part),
-                ..request(identity, identity.needs.gpus)
+                ..request(identity, identity.resources.gpus)
             },
             submitted: job.created(),
             started: None,
@@ -218,14 +225,14 @@ fn failed(why: &str) -> End {
     }
 }
 
-/// Indexes as Kubernetes writes them: `1,3-5,7`.
+/// Parses indexes as Kubernetes writes them: `1,3-5,7`.
 fn indexes(text: &str) -> BTreeSet<u32> {
-    /// No Job has more pods, and a text from elsewhere must not make room for itself.
-    const MOST: u32 = 100_000;
+    /// No Job has more pods; a larger number must not allocate memory.
+    const MAX_INDEX: u32 = 100_000;
     let range = |one: &str| {
         let (first, last) = one.split_once('-').unwrap_or((one, one));
         let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        (last < MOST).then_some(first..=last)
+        (last < MAX_INDEX).then_some(first..=last)
     };
     text.split(',').filter_map(range).flatten().collect()
 }
@@ -236,20 +243,20 @@ mod tests {
 
     use super::*;
 
-    fn job(name: &str, number: u32, gang: Option<u32>, completions: u32, more: &Value) -> SentJob {
-        let mut said = json!({"dovetail.io/number": number.to_string(), "dovetail.io/user": "alice",
+    fn job(name: &str, number: u32, gang: Option<u32>, completions: u32, more: &Value) -> SubmittedJob {
+        let mut annotations = json!({"dovetail.io/number": number.to_string(), "dovetail.io/user": "alice",
             "dovetail.io/job-name": "train", "dovetail.io/virtual-cluster": "vision"});
         match gang {
             Some(size) => {
-                said["dovetail.io/gang"] = json!("train-x");
-                said["dovetail.io/gang-size"] = json!(size.to_string());
+                annotations["dovetail.io/gang"] = json!("train-x");
+                annotations["dovetail.io/gang-size"] = json!(size.to_string());
             }
-            None => said["dovetail.io/gang-size"] = json!("1"),
+            None => annotations["dovetail.io/gang-size"] = json!("1"),
         }
         let owner =
             json!([{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": name, "controller": true}]);
         let mut job = json!({"metadata": {"name": name, "namespace": "ns", "creationTimestamp": "2026-11-17T08:00:00Z"},
-            "spec": {"completions": completions, "template": {"metadata": {"annotations": said, "ownerReferences": owner},
+            "spec": {"completions": completions, "template": {"metadata": {"annotations": annotations, "ownerReferences": owner},
                 "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}}});
         for (key, value) in more.as_object().unwrap() {
             let at = job
@@ -268,9 +275,9 @@ mod tests {
             "lastTransitionTime": format!("2026-11-17T{at}:00Z")}]}})
     }
 
-    fn past(jobs: &[SentJob]) -> Vec<(JobId, u32, &'static str, i64)> {
-        let all = past_jobs(jobs, &["nvidia.com/gpu".to_owned()]);
-        let short = |p: &PastJob| {
+    fn finished(jobs: &[SubmittedJob]) -> Vec<(JobId, u32, &'static str, i64)> {
+        let all = finished_jobs(jobs, &["nvidia.com/gpu".to_owned()]);
+        let short = |p: &FinishedJob| {
             assert_eq!(
                 (
                     p.user.as_str(),
@@ -280,7 +287,7 @@ mod tests {
                 ("alice", "train", "vision")
             );
             (
-                p.number,
+                p.id,
                 p.request.gpus,
                 p.end.word(),
                 p.ended.since(p.submitted).0 / 60_000_000,
@@ -290,21 +297,21 @@ mod tests {
     }
 
     #[test]
-    fn a_gang_is_over_when_all_its_jobs_are() {
+    fn a_gang_has_ended_when_all_its_jobs_have() {
         let done = condition("Complete", "09:00");
         let both = [
             job("a", 7, Some(5), 1, &done),
             job("b", 7, Some(5), 4, &condition("Complete", "09:30")),
         ];
-        assert_eq!(past(&both), [(7, 10, "completed", 90)]);
+        assert_eq!(finished(&both), [(7, 10, "completed", 90)]);
         assert_eq!(
-            past(&[
+            finished(&[
                 job("a", 7, Some(5), 1, &done),
                 job("b", 7, Some(5), 4, &json!({}))
             ]),
             []
         );
-        // One role has decided it, and the other is suspended.
+        // One role decides the result, and the other is suspended.
         let rest = job(
             "b",
             7,
@@ -313,35 +320,35 @@ mod tests {
             &json!({"spec": {"suspend": true}, "status": {}}),
         );
         assert_eq!(
-            past(&[job("a", 7, Some(5), 1, &done), rest.clone()]),
+            finished(&[job("a", 7, Some(5), 1, &done), rest.clone()]),
             [(7, 10, "completed", 60)]
         );
         let bad = job("a", 7, Some(5), 1, &condition("Failed", "08:10"));
-        assert_eq!(past(&[bad, rest.clone()]), [(7, 10, "failed", 10)]);
-        // Somebody has suspended it, which is not the end; or has stopped it, which is.
-        assert_eq!(past(&[rest]), []);
+        assert_eq!(finished(&[bad, rest.clone()]), [(7, 10, "failed", 10)]);
+        // A suspended Job has not ended; a stopped one has.
+        assert_eq!(finished(&[rest]), []);
         let mut stopped = condition("Suspended", "08:20");
         stopped["spec"] = json!({"suspend": true});
         stopped["metadata"] = json!({"annotations": {"dovetail.io/stopped-by": "bob"}});
         assert_eq!(
-            past(&[job("a", 7, Some(1), 1, &stopped)]),
+            finished(&[job("a", 7, Some(1), 1, &stopped)]),
             [(7, 2, "cancelled", 20)]
         );
     }
 
     #[test]
-    fn each_pod_of_an_array_is_a_job() {
+    fn each_pod_of_an_array_is_one_job() {
         let mut some = json!({"status": {"completedIndexes": "0,2-3", "failedIndexes": "5"}});
         let open = job("a", 20, None, 6, &some);
-        let numbers = |all: Vec<(JobId, u32, &str, i64)>| {
+        let summary = |all: Vec<(JobId, u32, &str, i64)>| {
             all.iter().map(|p| format!("{} {}", p.0, p.2)).collect::<Vec<_>>()
         };
         assert_eq!(
-            numbers(past(&[open])),
+            summary(finished(&[open])),
             ["20 completed", "22 completed", "23 completed", "25 failed"]
         );
         some["status"]["conditions"] = condition("Failed", "09:00")["status"]["conditions"].clone();
-        let over = job("a", 20, None, 6, &some);
+        let ended = job("a", 20, None, 6, &some);
         let expected = [
             "20 completed",
             "21 cancelled",
@@ -350,11 +357,11 @@ mod tests {
             "24 cancelled",
             "25 failed",
         ];
-        assert_eq!(numbers(past(&[over])), expected);
+        assert_eq!(summary(finished(&[ended])), expected);
     }
 
     #[test]
-    fn indexes_are_read_as_they_are_written() {
+    fn index_ranges_are_parsed() {
         assert_eq!(indexes(""), BTreeSet::new());
         assert_eq!(indexes("1,3-5"), BTreeSet::from([1, 3, 4, 5]));
         assert_eq!(indexes("0-4000000000,x,2"), BTreeSet::from([2]));

@@ -1,52 +1,52 @@
-//! Our own kinds of objects: virtual clusters, the topology they own parts of, and the policy.
+//! Our own kinds of objects: virtual clusters, the topology whose cells they own, and the policy.
 
 use std::collections::BTreeMap;
 
 use dovetail_cluster::{
-    DefaultAccess, GuaranteeMode, PolicyText, VirtualCluster as Promised, VirtualClusters,
+    DefaultAccess, GuaranteeMode, PolicyText, VirtualCluster as ClusterDefinition, VirtualClusters,
 };
 use dovetail_kubeapi::{Condition, Meta, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Where our kinds are.
+/// Path of our API group.
 pub const API: &str = "/apis/dovetail.io/v1alpha1";
 
-/// What a team is promised.
+/// A virtual cluster.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct VirtualCluster {
-    /// Its name is that of the virtual cluster.
+    /// Metadata; the name is that of the virtual cluster.
     pub metadata: Meta,
-    /// The promise.
+    /// Guarantees and limits.
     pub spec: VirtualClusterSpec,
-    /// How it stands.
+    /// Status that the scheduler writes.
     pub status: Value,
 }
 
-/// The promise.
+/// Guarantees and limits of a virtual cluster.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct VirtualClusterSpec {
-    /// GPUs it gets whenever it asks.
+    /// Number of guaranteed GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guaranteed_gpus: Option<u32>,
-    /// The most it may borrow beyond that.
+    /// Maximum number of borrowed GPUs beyond that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_borrowed: Option<u32>,
-    /// The most one user may have at once.
+    /// Maximum number of GPUs of one user at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_cap_gpus: Option<u32>,
-    /// The highest priority its jobs may have.
+    /// Highest priority of its jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_priority: Option<i32>,
-    /// The order among its own jobs, such as `srsf`; the policy's where nothing is said.
+    /// Order of its own jobs, such as `srsf`; defaults to that of the policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
-    /// Cells it owns, as HiveD writes them.
+    /// Cells it owns, in HiveD's format.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub virtual_cells: Vec<Value>,
-    /// Cells it owns by name, as HiveD writes them.
+    /// Pinned cells it owns, in HiveD's format.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pinned_cells: Vec<Value>,
 }
@@ -55,39 +55,39 @@ pub struct VirtualClusterSpec {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ClusterTopology {
-    /// Its name.
+    /// Metadata of the object.
     pub metadata: Meta,
     /// HiveD's `physicalCluster`.
     pub spec: Value,
-    /// How it stands.
+    /// Status that the scheduler writes.
     pub status: Value,
 }
 
-/// The policy.
+/// The scheduling policy.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct SchedulingPolicy {
-    /// Its name.
+    /// Metadata of the object.
     pub metadata: Meta,
-    /// What it says.
+    /// The policy and how it is applied.
     pub spec: SchedulingPolicySpec,
-    /// How it stands.
+    /// Status that the scheduler writes.
     pub status: Value,
 }
 
-/// What a policy says.
+/// A policy and how it is applied.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SchedulingPolicySpec {
-    /// A preset with knobs, such as `tiresias:limits=3600`.
+    /// A preset with options, such as `tiresias:limits=3600`.
     pub policy: String,
-    /// Parts in place of its own.
+    /// Parts that replace those of the preset.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub parts: BTreeMap<String, String>,
-    /// Decide every so often instead of whenever something happens.
+    /// Length of scheduling rounds; without it, every event is scheduled at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub round: Option<String>,
-    /// Decide nothing for now.
+    /// Whether scheduling is paused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }
@@ -100,12 +100,12 @@ macro_rules! objects {
 objects!(VirtualCluster, ClusterTopology, SchedulingPolicy);
 
 impl SchedulingPolicySpec {
-    /// As the scheduler takes it.
+    /// Returns the policy as the cluster state takes it.
     pub fn text(&self) -> PolicyText {
-        let usual = PolicyText::default();
+        let default = PolicyText::default();
         PolicyText {
             policy: match self.policy.is_empty() {
-                true => usual.policy,
+                true => default.policy,
                 false => self.policy.clone(),
             },
             parts: self.parts.clone(),
@@ -113,44 +113,68 @@ impl SchedulingPolicySpec {
     }
 }
 
-/// The virtual clusters that these objects describe: cells where there is a topology and somebody owns some of it, GPUs by
-/// number where somebody is guaranteed any, and otherwise everything for everyone.
+/// Why the objects do not define virtual clusters. The message names the object and is written to the status of all of them.
+#[derive(Debug, thiserror::Error)]
+pub enum VirtualClusterError {
+    /// There are several topologies.
+    #[error("ClusterTopology {0}: another ClusterTopology exists; only one can be used")]
+    SecondTopology(String),
+    /// Guaranteed GPUs and cells are mixed.
+    #[error(
+        "VirtualCluster {counted}: guaranteedGpus cannot be combined with the cells of {owner}; give it cells too"
+    )]
+    Mixed {
+        /// Virtual cluster with guaranteed GPUs.
+        counted: String,
+        /// Virtual cluster with cells.
+        owner: String,
+    },
+    /// Cells are owned without a topology.
+    #[error("VirtualCluster {0}: it owns cells, but there is no ClusterTopology")]
+    NoTopology(String),
+    /// The cells are not valid.
+    #[error(transparent)]
+    Cells(#[from] dovetail_hived::ConfigError),
+    /// The topology cannot be written as text.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// The definitions are not valid.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// Returns the virtual clusters that the objects define: by cells if a virtual cluster owns some, by numbers of GPUs if one has
+/// guaranteed GPUs, and otherwise without guarantees.
 ///
 /// # Errors
-/// What is wrong, with the name of the object.
+/// If the objects contradict each other.
 pub fn virtual_clusters(
     clusters: &[VirtualCluster],
     topologies: &[ClusterTopology],
-) -> Result<VirtualClusters, String> {
+) -> Result<VirtualClusters, VirtualClusterError> {
     if let [_, second, ..] = topologies {
-        return Err(format!(
-            "ClusterTopology {}: there is another one; only one can be used",
-            second.metadata.name
-        ));
+        return Err(VirtualClusterError::SecondTopology(second.metadata.name.clone()));
     }
     let owns_cells =
         |c: &&VirtualCluster| !c.spec.virtual_cells.is_empty() || !c.spec.pinned_cells.is_empty();
-    let counts = |c: &&VirtualCluster| c.spec.guaranteed_gpus.is_some() || c.spec.most_borrowed.is_some();
-    let (owner, counter) = (clusters.iter().find(owns_cells), clusters.iter().find(counts));
-    let mode = match (topologies.first(), owner, counter) {
-        (_, Some(owner), Some(counter)) => {
-            return Err(format!(
-                "VirtualCluster {}: guaranteedGpus cannot be promised beside the cells of {}; give it cells too",
-                counter.metadata.name, owner.metadata.name
-            ));
+    let is_counted = |c: &&VirtualCluster| c.spec.guaranteed_gpus.is_some() || c.spec.most_borrowed.is_some();
+    let (owner, counted) = (clusters.iter().find(owns_cells), clusters.iter().find(is_counted));
+    let mode = match (topologies.first(), owner, counted) {
+        (_, Some(owner), Some(counted)) => {
+            return Err(VirtualClusterError::Mixed {
+                counted: counted.metadata.name.clone(),
+                owner: owner.metadata.name.clone(),
+            });
         }
         (None, Some(owner), None) => {
-            return Err(format!(
-                "VirtualCluster {}: owns cells, but there is no ClusterTopology they could be part of",
-                owner.metadata.name
-            ));
+            return Err(VirtualClusterError::NoTopology(owner.metadata.name.clone()));
         }
         (Some(_), Some(_), None) => GuaranteeMode::Cells,
         (_, None, Some(_)) => GuaranteeMode::Quota,
         (_, None, None) => GuaranteeMode::Open,
     };
-    let one = |c: &VirtualCluster| {
-        let promised = Promised {
+    let definition = |c: &VirtualCluster| {
+        let definition = ClusterDefinition {
             guaranteed_gpus: c.spec.guaranteed_gpus.unwrap_or(0),
             most_borrowed: c.spec.most_borrowed,
             user_cap_gpus: c.spec.user_cap_gpus,
@@ -158,7 +182,7 @@ pub fn virtual_clusters(
             everyone: DefaultAccess::Member,
             order: c.spec.order.clone(),
         };
-        (c.metadata.name.clone(), promised)
+        (c.metadata.name.clone(), definition)
     };
     let cells = match (mode, topologies.first()) {
         (GuaranteeMode::Cells, Some(topology)) => Some(cells(clusters, topology)?),
@@ -166,15 +190,19 @@ pub fn virtual_clusters(
     };
     let all = VirtualClusters {
         mode,
-        named: clusters.iter().map(one).collect(),
+        named: clusters.iter().map(definition).collect(),
         cells,
     };
-    all.validate()?;
+    all.validate()
+        .map_err(|error| VirtualClusterError::Invalid(error.to_string()))?;
     Ok(all)
 }
 
-/// HiveD's configuration, put together from the objects.
-fn cells(clusters: &[VirtualCluster], topology: &ClusterTopology) -> Result<dovetail_cells::Config, String> {
+/// Returns HiveD's configuration of the objects.
+fn cells(
+    clusters: &[VirtualCluster],
+    topology: &ClusterTopology,
+) -> Result<dovetail_cells::Config, VirtualClusterError> {
     let owner = |c: &VirtualCluster| {
         let mut owns = Map::new();
         if !c.spec.virtual_cells.is_empty() {
@@ -193,16 +221,16 @@ fn cells(clusters: &[VirtualCluster], topology: &ClusterTopology) -> Result<dove
     };
     let owners: Map<String, Value> = clusters.iter().map(owner).collect();
     let text = json!({"physicalCluster": topology.spec, "virtualClusters": owners});
-    let text = serde_json::to_string_pretty(&text).map_err(|e| e.to_string())?;
+    let text = serde_json::to_string_pretty(&text)?;
     let name = format!("ClusterTopology {}", topology.metadata.name);
-    dovetail_hived::parse_config(&text, &name).map_err(|e| e.to_string())
+    Ok(dovetail_hived::parse_config(&text, &name).map_err(dovetail_hived::ConfigError::from)?)
 }
 
-/// Whether something was accepted, as a status.
-pub(crate) fn accepted(verdict: &Result<(), String>, generation: Option<i64>, at: String) -> Value {
-    let (status, reason, message) = match verdict {
-        Ok(()) => ("True", "Accepted", "it is in force".to_owned()),
-        Err(why) => ("False", "Invalid", why.clone()),
+/// Returns the status of an object that was accepted, or the error for which it was not.
+pub(crate) fn accepted_status(error: Option<&str>, generation: Option<i64>, at: String) -> Value {
+    let (status, reason, message) = match error {
+        None => ("True", "Accepted", "in use".to_owned()),
+        Some(error) => ("False", "Invalid", error.to_owned()),
     };
     let condition = Condition {
         kind: "Accepted".to_owned(),
@@ -231,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_promised_follows_from_the_objects() {
+    fn the_guarantee_mode_follows_from_the_objects() {
         let open = virtual_clusters(&[vc("a", json!({}))], &[]).unwrap();
         assert_eq!(open.mode, GuaranteeMode::Open);
         let quota = virtual_clusters(&[vc("a", json!({"guaranteedGpus": 8}))], &[]).unwrap();
@@ -248,22 +276,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_the_name_of_the_object() {
+    fn errors_name_the_object() {
         let owner = vc(
             "a",
             json!({"virtualCells": [{"cellType": "POOL.NODE", "cellNumber": 3}]}),
         );
-        let said = virtual_clusters(std::slice::from_ref(&owner), &[topology()]).unwrap_err();
-        assert!(said.contains("POOL"), "{said}");
+        let error = virtual_clusters(std::slice::from_ref(&owner), &[topology()]).unwrap_err();
+        assert!(error.to_string().contains("POOL"), "{error}");
         assert!(
             virtual_clusters(std::slice::from_ref(&owner), &[])
                 .unwrap_err()
+                .to_string()
                 .contains("no ClusterTopology")
         );
         let both = [owner, vc("b", json!({"guaranteedGpus": 1}))];
         assert!(
             virtual_clusters(&both, &[topology()])
                 .unwrap_err()
+                .to_string()
                 .contains("VirtualCluster b")
         );
     }

@@ -1,0 +1,68 @@
+//! Bindings of the pods in slots.
+
+use dovetail_cluster::{AttemptId, JobId};
+
+use super::gang::{Gang, TaskSlot};
+use super::{Reconciler, elastic};
+use crate::action::{Action, Bind};
+use crate::annotations;
+use crate::identity::GangKey;
+use crate::plan::{Plan, gpus_text};
+
+/// Requests the bindings of the pods in these slots. The plan of a gang is written before the first binding.
+pub(super) fn bind_slots(
+    r: &mut Reconciler,
+    key: &GangKey,
+    (job, attempt): (JobId, AttemptId),
+    slots: &[usize],
+) {
+    let gang = &r.gangs[key];
+    let binds: Vec<Bind> = slots
+        .iter()
+        .filter_map(|index| bind(r, gang, (job, attempt), &gang.slots[*index]))
+        .collect();
+    let Some(first) = binds.first() else { return };
+    let plan = (gang.slots.len() > 1).then(|| {
+        let plan = Plan::of(job, attempt, gang, &|slot| r.nodes.name(slot.node));
+        (first.pod.clone(), plan.to_string())
+    });
+    let gang = r.gangs.entry(key);
+    for bind in &binds {
+        if let Some(member) = gang.members.get_mut(&bind.pod.uid) {
+            member.in_flight = Some(bind.node.clone());
+        }
+    }
+    r.actions.push(Action::Launch {
+        job,
+        attempt,
+        gang: key.to_string(),
+        plan,
+        binds,
+    });
+}
+
+fn bind(r: &Reconciler, gang: &Gang, (job, attempt): (JobId, AttemptId), slot: &TaskSlot) -> Option<Bind> {
+    let member = gang.pod_in(slot)?;
+    let gpus = gpus_text(&slot.gpus);
+    let mut annotations = vec![
+        (annotations::JOB, job.to_string()),
+        (annotations::ATTEMPT, attempt.to_string()),
+        (annotations::GPUS, gpus.clone()),
+    ];
+    if member.identity.hived {
+        annotations.push((dovetail_hived::ISOLATION, gpus));
+    }
+    if let Some(parent) = elastic::parent_of(r, gang) {
+        annotations.push((annotations::ELASTIC_OF, parent.to_string()));
+    }
+    let node = r.nodes.name(slot.node);
+    let claims = r
+        .devices
+        .allocate(&member.id.namespace, &member.claims, &node, slot)?;
+    Some(Bind {
+        pod: member.id.clone(),
+        node,
+        annotations,
+        claims,
+    })
+}
