@@ -1,4 +1,4 @@
-//! Pods whose GPUs come by ResourceClaims, at a real API server with the controller that makes claims from templates.
+//! GPUs by ResourceClaims, on a real API server with the controller that creates claims from templates.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use support::{Cluster, pod};
 const API: &str = "/apis/resource.k8s.io/v1";
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 
-/// So many nodes, each with a slice of so many devices, and templates for claims on one to four of them.
+/// Starts a cluster of nodes with one slice of devices each, and templates for claims of one to four devices.
 fn with_devices(nodes: usize, devices: u32) -> Option<Cluster> {
     let controllers = ["resourceclaim-controller", "garbage-collector-controller"];
     let settings = Settings::default().with_controllers(&controllers);
@@ -47,7 +47,7 @@ fn exactly(request: &Value) -> Value {
     json!({"devices": {"requests": [{"name": "gpu", "exactly": request}]}})
 }
 
-/// A pod with a claim in the place of a number of GPUs.
+/// Returns a pod with a claim instead of a number of GPUs.
 fn claiming(name: &str, claim: &Value, annotations: &Value) -> Value {
     let mut pod = pod(name, 1, annotations);
     pod["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1"}, "claims": [{"name": "gpus"}]});
@@ -70,7 +70,7 @@ fn claims(cluster: &Cluster) -> Vec<Value> {
         .clone()
 }
 
-/// The claim of a pod.
+/// Returns the claim of a pod.
 fn claim_of(cluster: &Cluster, name: &str) -> Value {
     let pod = cluster.get(name).unwrap();
     let claim = &pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"];
@@ -80,7 +80,7 @@ fn claim_of(cluster: &Cluster, name: &str) -> Value {
     found.unwrap_or_default()
 }
 
-/// The devices of a pod's claim, checked against what is written on the pod.
+/// Returns the devices of the claim of a pod, and checks them against its annotations.
 fn devices(cluster: &Cluster, name: &str) -> BTreeSet<(String, String)> {
     let (pod, claim) = (cluster.get(name).unwrap(), claim_of(cluster, name));
     let node = pod["spec"]["nodeName"].as_str().unwrap();
@@ -112,7 +112,7 @@ fn devices(cluster: &Cluster, name: &str) -> BTreeSet<(String, String)> {
 }
 
 #[test]
-fn gangs_get_devices_by_claims_and_give_them_back() {
+fn gangs_get_devices_by_claims_and_release_them() {
     let Some(mut cluster) = with_devices(2, 4) else {
         return;
     };
@@ -131,20 +131,20 @@ fn gangs_get_devices_by_claims_and_give_them_back() {
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 6, "{all:?}");
     cluster.check_gpus();
 
-    // Two devices are left: a gang of four waits, and says why; it starts when the others are back.
+    // Two devices are left: a gang of four waits, and starts when the others are released.
     cluster.make(&from_template("b-0", 4, &support::gang("b", 1, &json!({}))));
-    cluster.until("it says why it waits", || {
-        cluster.why("b-0").contains("stands in line")
+    cluster.until("it shows why it waits", || {
+        cluster.why("b-0").contains(": queued")
     });
     assert!(claim_of(&cluster, "b-0")["status"]["allocation"].is_null());
     (0..3).for_each(|i| cluster.delete(&format!("a-{i}")));
     cluster.until("it runs", || cluster.runs("b", 1));
     assert_eq!(devices(&cluster, "b-0").len(), 4);
-    cluster.until("claims of pods that are gone are gone", || {
+    cluster.until("claims of deleted pods are deleted", || {
         claims(&cluster).len() == 1
     });
 
-    // What it cannot do is said, with the name of the claim and of the field.
+    // Unsupported claims are reported with the claim and the field.
     let odd = exactly(&json!({"deviceClassName": "gpu.nvidia.com",
         "selectors": [{"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}]}));
     let other = exactly(&json!({"deviceClassName": "nic.example.com"}));
@@ -154,19 +154,19 @@ fn gangs_get_devices_by_claims_and_give_them_back() {
         cluster.ask("POST", &path, Some(&claim));
         cluster.make(&claiming(name, &json!({"resourceClaimName": name}), &json!({})));
     }
-    cluster.until("selectors are refused", || {
+    cluster.until("selectors are rejected", || {
         cluster
             .why("odd")
             .contains("ResourceClaim odd: request gpu: selectors")
     });
-    cluster.until("other classes are refused", || {
+    cluster.until("other classes are rejected", || {
         cluster
             .why("other")
             .contains("unknown deviceClassName \"nic.example.com\": expected one of gpu.nvidia.com")
     });
-    // Devices that are by claims are not given by number.
+    // GPUs in slices are not allocated by count.
     cluster.pod("number", 1, &json!({}));
-    cluster.until("it is said", || {
+    cluster.until("the pod shows the reason", || {
         cluster
             .why("number")
             .contains("its GPUs are allocated by ResourceClaims, and the pod requests a count")
@@ -174,7 +174,7 @@ fn gangs_get_devices_by_claims_and_give_them_back() {
 }
 
 #[test]
-fn a_scheduler_that_died_halfway_is_followed_by_one_that_finishes() {
+fn a_new_leader_completes_a_half_finished_allocation() {
     let Some(mut cluster) = with_devices(2, 4) else {
         return;
     };
@@ -184,9 +184,9 @@ fn a_scheduler_that_died_halfway_is_followed_by_one_that_finishes() {
     let before = devices(&cluster, "first-0");
     cluster.halt();
 
-    // Devices are on the claim, and the pod is not bound: so somebody dies between the two. They are not where the pod will be.
+    // A leader that fails between allocation and binding leaves devices on the claim, on another node than the pod will get.
     cluster.make(&from_template("half-0", 4, &json!({})));
-    cluster.until("its claim is there", || {
+    cluster.until("its claim exists", || {
         !claim_of(&cluster, "half-0")["metadata"].is_null()
     });
     let (pod, claim) = (cluster.get("half-0").unwrap(), claim_of(&cluster, "half-0"));
@@ -210,10 +210,10 @@ fn a_scheduler_that_died_halfway_is_followed_by_one_that_finishes() {
     cluster.until("it runs where there is room", || cluster.runs("half", 1));
     let found = devices(&cluster, "half-0");
     assert!(found.is_disjoint(&before) && found.len() == 4, "{found:?}");
-    // What ran goes on with what it had, and is counted.
+    // The running pod keeps its devices, and they count.
     assert_eq!(devices(&cluster, "first-0"), before);
     cluster.make(&from_template("last-0", 2, &json!({})));
-    cluster.until("the rest is given", || cluster.runs("last", 1));
+    cluster.until("the rest is allocated", || cluster.runs("last", 1));
     let last = devices(&cluster, "last-0");
     assert!(last.is_disjoint(&before) && last.is_disjoint(&found), "{last:?}");
     cluster.check_gpus();

@@ -1,4 +1,4 @@
-//! The scheduler against a real API server.
+//! The scheduler on a real API server.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use support::{Cluster, pod};
 
 #[test]
-fn pods_and_gangs_start_whole_and_end() {
+fn gangs_start_together_and_end() {
     let Some(mut cluster) = Cluster::start(2, 4, &Settings::default()) else {
         return;
     };
@@ -21,12 +21,12 @@ fn pods_and_gangs_start_whole_and_end() {
     let one = cluster.get("one").unwrap();
     assert_eq!(one["metadata"]["annotations"]["dovetail.io/gpus"], "0");
 
-    // Three of four pods are not a gang: nothing is bound.
+    // Three of four pods are not complete: no pod is bound.
     let annotations = support::gang("g", 4, &json!({}));
     for i in 0..3 {
         cluster.pod(&format!("g-{i}"), 2, &annotations);
     }
-    cluster.until("the gang is told what it waits for", || {
+    cluster.until("the gang shows what it waits for", || {
         let pod = cluster.get("g-0").unwrap();
         pod["status"]["conditions"]
             .to_string()
@@ -39,11 +39,11 @@ fn pods_and_gangs_start_whole_and_end() {
     });
     cluster.check_gpus();
 
-    // A second gang waits whole, and says why.
+    // A second gang waits and shows why.
     cluster.gang("h", 2, 4, &json!({}));
-    cluster.until("it says why it waits", || {
+    cluster.until("it shows why it waits", || {
         let pod = cluster.get("h-0").unwrap();
-        pod["status"]["conditions"].to_string().contains("stands in line")
+        pod["status"]["conditions"].to_string().contains(": queued")
     });
     assert!(cluster.node_of("h-0").is_none() && cluster.node_of("h-1").is_none());
     for i in 0..4 {
@@ -62,7 +62,7 @@ fn pods_and_gangs_start_whole_and_end() {
 }
 
 #[test]
-fn a_job_of_higher_priority_comes_first_and_the_other_comes_back() {
+fn a_more_urgent_job_preempts_another_which_restarts() {
     let settings = Settings::default().with_controllers(&["job-controller", "garbage-collector-controller"]);
     let Some(mut cluster) = Cluster::start(1, 2, &settings) else {
         return;
@@ -116,7 +116,7 @@ fn a_job_of_higher_priority_comes_first_and_the_other_comes_back() {
 }
 
 #[test]
-fn nodes_that_are_cordoned_or_gone_and_gpus_that_are_lost() {
+fn cordoned_and_deleted_nodes_and_lost_gpus_are_not_used() {
     let settings = Settings::default().with_controllers(&["job-controller"]);
     let Some(mut cluster) = Cluster::start(2, 2, &settings) else {
         return;
@@ -136,7 +136,7 @@ fn nodes_that_are_cordoned_or_gone_and_gpus_that_are_lost() {
     cordon(true);
     std::thread::sleep(Duration::from_millis(300));
     cluster.gang("a", 2, 1, &json!({}));
-    cluster.until("both are on the node that is open", || {
+    cluster.until("both are on the schedulable node", || {
         (0..2).all(|i| cluster.node_of(&format!("a-{i}")).as_deref() == Some("n1"))
     });
     cluster.pod("b", 1, &json!({}));
@@ -147,7 +147,7 @@ fn nodes_that_are_cordoned_or_gone_and_gpus_that_are_lost() {
         cluster.node_of("b").as_deref() == Some("n0")
     });
 
-    // A device plugin loses a GPU: nothing more fits.
+    // A device plugin loses a GPU: no further pod fits.
     let status = json!({"status": {"allocatable": {"nvidia.com/gpu": "1"}}});
     let client = cluster.lab.client();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -161,7 +161,7 @@ fn nodes_that_are_cordoned_or_gone_and_gpus_that_are_lost() {
     std::thread::sleep(Duration::from_millis(700));
     assert_eq!(cluster.node_of("c"), None, "{}", cluster.picture());
 
-    // A node is deleted with a gang on it: what is bare is over, and its GPUs elsewhere are free.
+    // A node is deleted with a gang on it: a gang without controller ends, and its other GPUs are free.
     cluster.ask("DELETE", "/api/v1/nodes/n1", None);
     for i in 0..2 {
         cluster.ask(
@@ -171,14 +171,14 @@ fn nodes_that_are_cordoned_or_gone_and_gpus_that_are_lost() {
         );
     }
     cluster.ask("DELETE", &format!("{}/b", cluster.pods_path()), None);
-    cluster.until("who waited gets the GPU", || {
+    cluster.until("the waiting pod gets the GPU", || {
         cluster.node_of("c").as_deref() == Some("n0")
     });
     cluster.check_gpus();
 }
 
 #[test]
-fn a_scheduler_that_dies_or_loses_the_server_takes_up_what_runs() {
+fn a_restarted_scheduler_adopts_running_gangs() {
     let Some(mut cluster) = Cluster::start(4, 4, &Settings::default()) else {
         return;
     };
@@ -191,7 +191,7 @@ fn a_scheduler_that_dies_or_loses_the_server_takes_up_what_runs() {
     for round in 0..5 {
         cluster.gang(&format!("b{round}"), 3, 1, &json!({RUN_SECONDS: "1"}));
         std::thread::sleep(Duration::from_millis(40 * round));
-        // At once, whatever it was doing.
+        // Restarted at once, at any moment.
         cluster.schedule();
         cluster.until("the gang has run", || {
             (0..3).all(|i| cluster.phase(&format!("b{round}-{i}")) == "Succeeded")
@@ -201,7 +201,7 @@ fn a_scheduler_that_dies_or_loses_the_server_takes_up_what_runs() {
     cluster.lab.kill(Component::ApiServer);
     cluster.lab.launch(Component::ApiServer).unwrap();
     cluster.gang("c", 2, 4, &json!({}));
-    cluster.until("it goes on after the server was away", || {
+    cluster.until("it continues after the server was unavailable", || {
         (0..2).all(|i| cluster.phase(&format!("c-{i}")) == "Running")
     });
     cluster.check_gpus();
@@ -211,21 +211,21 @@ fn a_scheduler_that_dies_or_loses_the_server_takes_up_what_runs() {
 }
 
 #[test]
-fn another_replica_takes_over_when_the_leader_is_gone() {
+fn another_replica_takes_over_from_a_failed_leader() {
     let Some(cluster) = Cluster::start(4, 4, &Settings::default()) else {
         return;
     };
     let duration = Duration::from_secs(2);
     let mut leader = cluster.replica(duration);
     cluster.pod("first", 1, &json!({}));
-    cluster.until("somebody leads", || cluster.phase("first") == "Running");
+    cluster.until("a replica leads", || cluster.phase("first") == "Running");
     for round in 0..4 {
         let next = cluster.replica(duration);
         cluster.gang(&format!("g{round}"), 4, 1, &json!({RUN_SECONDS: "0.3"}));
         std::thread::sleep(Duration::from_millis(15 * round));
         leader.shutdown_background();
         leader = next;
-        cluster.until("the other one goes on", || {
+        cluster.until("the other replica continues", || {
             (0..4).all(|i| cluster.phase(&format!("g{round}-{i}")) == "Succeeded")
         });
         cluster.check_gpus();
@@ -234,11 +234,11 @@ fn another_replica_takes_over_when_the_leader_is_gone() {
 }
 
 #[test]
-fn a_gang_of_which_only_the_first_pod_was_bound_is_completed_after_that_has_ended() {
+fn a_half_bound_gang_is_completed_after_its_first_pod_has_ended() {
     let Some(mut cluster) = Cluster::start(1, 2, &Settings::default()) else {
         return;
     };
-    // As a leader leaves it that dies between two bindings: the plan is on the first pod, and that one is bound.
+    // A leader that fails between two bindings leaves the plan on the first pod, which is bound.
     cluster.gang("g", 2, 1, &json!({RUN_SECONDS: "0"}));
     let plan = json!({"job": 7, "launch": 1, "seats": [["g-0", "n0", "0"], ["g-1", "n0", "1"]]}).to_string();
     let path = format!("{}/g-0", cluster.pods_path());
@@ -252,7 +252,7 @@ fn a_gang_of_which_only_the_first_pod_was_bound_is_completed_after_that_has_ende
     cluster.until("the second is bound too", || cluster.phase("g-1") == "Succeeded");
     let second = cluster.get("g-1").unwrap();
     assert_eq!(second["metadata"]["annotations"]["dovetail.io/gpus"], "1");
-    // And its GPUs are free.
+    // Its GPUs are free afterwards.
     cluster.pod("next", 2, &json!({}));
     cluster.until("the next one runs", || cluster.phase("next") == "Running");
 }

@@ -1,4 +1,4 @@
-//! What is said on objects about when and why, at a real API server.
+//! Explanations on pods and pod groups, on a real API server.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use support::{Cluster, pod};
 
 #[test]
-fn a_pod_that_waits_is_told_when_it_may_start() {
+fn a_pending_pod_has_a_forecast() {
     let Some(mut cluster) = Cluster::start(1, 2, &Settings::default()) else {
         return;
     };
     cluster.settings.forecast_every = Duration::from_millis(200);
     cluster.schedule();
-    // How long jobs run here is known from some that have ended.
+    // Forecasts need run times of finished jobs.
     for i in 0..10 {
         cluster.pod(&format!("past-{i}"), 1, &json!({RUN_SECONDS: "0.1"}));
     }
@@ -28,9 +28,9 @@ fn a_pod_that_waits_is_told_when_it_may_start() {
     cluster.pod("long", 2, &long);
     cluster.until("the GPUs are taken", || cluster.phase("long") == "Running");
     cluster.pod("next", 2, &long);
-    cluster.until("it is told when", || {
+    cluster.until("the forecast is shown", || {
         let why = cluster.why("next");
-        why.contains("stands in line") && why.contains("; expected to start at 20")
+        why.contains(": queued") && why.contains("; expected to start at 20")
     });
     let why = cluster.why("next");
     let moment = |after: &str| -> i64 {
@@ -44,18 +44,18 @@ fn a_pod_that_waits_is_told_when_it_may_start() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = i64::try_from(now.unwrap().as_secs()).unwrap();
     assert!(middle <= late, "{why}");
-    // A minute is what the job before it said; what is foreseen is no better than that.
+    // The running job expects a minute; the forecast cannot be more exact.
     assert!((now - 60..now + 600).contains(&middle), "{why}");
 
-    // It is said as long as it is true.
+    // The explanation is removed when the pod starts.
     cluster.delete("long");
-    cluster.until("it runs, and nothing is said any more", || {
+    cluster.until("it runs without an explanation", || {
         cluster.phase("next") == "Running" && cluster.why("next").is_empty()
     });
 }
 
 #[test]
-fn a_native_group_is_told_how_it_stands() {
+fn a_native_pod_group_has_a_status() {
     let settings = Settings::default()
         .with_gangs()
         .with_controllers(&["podgroup-protection-controller"]);
@@ -91,31 +91,31 @@ fn a_native_group_is_told_how_it_stands() {
         first
     };
     group("first");
-    cluster.until("it is said that all are bound", || {
+    cluster.until("the status shows that all are bound", || {
         let said = condition("first");
         said["status"] == "True" && said["reason"] == "Scheduled"
     });
     assert!(cluster.runs("first", 2));
     group("second");
-    cluster.until("it is said why not", || {
+    cluster.until("the status shows why not", || {
         let said = condition("second");
         said["status"] == "False"
             && said["reason"] == "Unschedulable"
-            && said["message"].to_string().contains("stands in line")
+            && said["message"].to_string().contains(": queued")
     });
     (0..2).for_each(|i| cluster.delete(&format!("first-{i}")));
-    cluster.until("and that it has a place now", || {
+    cluster.until("the status shows that it is bound now", || {
         condition("second")["status"] == "True"
     });
-    // A group says with how many it starts; whoever comes later follows when there is room.
+    // A group has only a minimum; later pods start when there is room.
     let mut one = pod("second-2", 1, &json!({}));
     one["spec"]["schedulingGroup"] = json!({"podGroupName": "second"});
     cluster.make(&one);
-    cluster.until("the third stands in line", || {
-        cluster.why("second-2").contains("stands in line")
+    cluster.until("the third is queued", || {
+        cluster.why("second-2").contains(": queued")
     });
     cluster.delete("second-0");
-    cluster.until("it takes the place of the first", || {
+    cluster.until("it replaces the first", || {
         cluster.phase("second-2") == "Running"
     });
     cluster.check_gpus();

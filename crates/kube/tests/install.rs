@@ -1,5 +1,5 @@
-//! What people install: the manifest on a fresh control plane, what its kinds accept, what its account may do, and a gang that
-//! is scheduled with no more rights than that.
+//! The installation: the manifest on a new control plane, validation by its CRDs, permissions of its account, and a gang that is
+//! scheduled with these permissions.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -49,7 +49,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// Kind and name.
+/// Returns kind and name of an object.
 fn id(object: &Value) -> (String, String) {
     (
         text(object, "/kind").to_owned(),
@@ -57,7 +57,7 @@ fn id(object: &Value) -> (String, String) {
     )
 }
 
-/// Where an object is.
+/// Returns the path of an object.
 fn path(object: &Value) -> String {
     let (kind, name) = id(object);
     let plural = match kind.as_str() {
@@ -114,7 +114,7 @@ fn apply(lab: &Lab) {
     });
 }
 
-/// Waits until our kinds are served, and the account has its rights.
+/// Waits until our kinds are served and the account has its permissions.
 fn settle(lab: &Lab) -> Identity {
     for plural in ["virtualclusters", "clustertopologies", "schedulingpolicies"] {
         let crd = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.dovetail.io");
@@ -147,7 +147,7 @@ fn settle(lab: &Lab) -> Identity {
     account
 }
 
-/// A control plane on which the manifest was applied through our own client, and who runs there.
+/// Returns a control plane on which the manifest was applied with our client, and the identity of the account.
 fn installed() -> Option<&'static (Lab, Identity)> {
     static LAB: OnceLock<Option<(Lab, Identity)>> = OnceLock::new();
     let start = || {
@@ -159,7 +159,7 @@ fn installed() -> Option<&'static (Lab, Identity)> {
     LAB.get_or_init(start).as_ref()
 }
 
-/// What a tool prints where all is well.
+/// Returns the output of a successful tool.
 fn printed(output: Result<Output, LabError>) -> String {
     let output = output.unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -168,7 +168,7 @@ fn printed(output: Result<Output, LabError>) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The words of each line.
+/// Returns the words of each line.
 fn words(table: &str) -> Vec<Vec<&str>> {
     table.lines().map(|l| l.split_whitespace().collect()).collect()
 }
@@ -212,9 +212,9 @@ fn schemas_have_the_keys_of_the_types() {
             "spec of {kind}"
         );
     }
-    let stands = ["accepted", "conditions", "message", "observedGeneration"];
+    let common = ["accepted", "conditions", "message", "observedGeneration"];
     for (kind, schema) in &schemas {
-        let mut status = BTreeSet::from(stands);
+        let mut status = BTreeSet::from(common);
         if kind == "VirtualCluster" {
             status.extend(["used", "running", "waiting"]);
         }
@@ -223,7 +223,7 @@ fn schemas_have_the_keys_of_the_types() {
 }
 
 #[test]
-fn the_chart_says_what_the_manifest_says() {
+fn the_chart_renders_the_manifest() {
     if binary_or_skip().is_none() {
         return;
     }
@@ -248,7 +248,7 @@ fn the_chart_says_what_the_manifest_says() {
         let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set-json", *set]).collect();
         documents(&printed(helm(folder.path(), &[&args, sets.as_slice()].concat())))
     };
-    // Helm makes the namespace itself.
+    // Helm creates the namespace itself.
     let mut rendered = render(&[]);
     let kinds = std::fs::read_to_string(deploy("helm/dovetail/crds/dovetail.yaml")).unwrap();
     rendered.extend(documents(&kinds));
@@ -263,7 +263,7 @@ fn the_chart_says_what_the_manifest_says() {
         assert_eq!(&chart[id], object, "{id:?}");
     }
 
-    // With the page there is what its own manifest has, and what that says to set.
+    // With the page, the chart also renders its manifest and the settings that it lists.
     let mut paged = by_id(render(&["page.enabled=true"]));
     for object in page() {
         assert_eq!(paged.remove(&id(&object)), Some(object));
@@ -297,7 +297,7 @@ fn the_chart_says_what_the_manifest_says() {
 }
 
 #[test]
-fn objects_are_accepted_or_refused_with_a_message() {
+fn objects_are_accepted_or_rejected_with_a_message() {
     let Some((lab, _)) = installed() else { return };
     let vc = |spec: Value| ("VirtualCluster", "virtualclusters", spec);
     let topology = |spec: Value| ("ClusterTopology", "clustertopologies", spec);
@@ -423,7 +423,7 @@ fn pod(name: &str) -> Value {
 }
 
 #[test]
-fn the_account_can_do_what_the_scheduler_does_and_is_refused_the_rest() {
+fn the_account_may_do_what_the_scheduler_does_and_nothing_else() {
     let Some((lab, account)) = installed() else { return };
     let space = lab.namespace("rights").unwrap();
     let core = format!("/api/v1/namespaces/{space}");
@@ -459,11 +459,11 @@ fn the_account_can_do_what_the_scheduler_does_and_is_refused_the_rest() {
     }
     let leases = "/apis/coordination.k8s.io/v1/namespaces/dovetail-system/leases";
     let lease = json!({"metadata": {"name": "dovetail-scheduler"}, "spec": {"holderIdentity": "me"}});
-    created(lab, leases, &json!({"metadata": {"name": "somebody-else"}}));
+    created(lab, leases, &json!({"metadata": {"name": "another"}}));
 
     let note = json!({"metadata": {"annotations": {"dovetail.io/plan": "{}"}}});
     let status = json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
-    let stands = json!({"status": {"accepted": true, "message": "it is in force"}});
+    let accepted = json!({"status": {"accepted": true, "message": "in use"}});
     let grouped = json!({"status": {"conditions": [{"type": "PodGroupScheduled", "status": "False", "reason": "Unschedulable",
         "message": "", "lastTransitionTime": "2026-11-17T00:00:00Z"}]}});
     let devices = "/apis/resource.k8s.io/v1";
@@ -485,7 +485,7 @@ fn the_account_can_do_what_the_scheduler_does_and_is_refused_the_rest() {
     let at = |folder: &str, name: &str| format!("{folder}/{name}");
     let elsewhere = |group: &str, plural: &str| format!("/apis/{group}/namespaces/{space}/{plural}/x");
 
-    // In the order of the rights in the manifest. An object of a kind that is not there is not found, which is an answer.
+    // In the order of the manifest. `not found` is a sufficient answer for kinds that are not installed.
     let may = [
         ("GET", "/api/v1/nodes".to_owned(), None, 200),
         ("GET", "/api/v1/pods".to_owned(), None, 200),
@@ -515,19 +515,19 @@ fn the_account_can_do_what_the_scheduler_does_and_is_refused_the_rest() {
         (
             "PATCH",
             at(ours, "virtualclusters/rights/status"),
-            Some(&stands),
+            Some(&accepted),
             200,
         ),
         (
             "PATCH",
             at(ours, "clustertopologies/rights/status"),
-            Some(&stands),
+            Some(&accepted),
             200,
         ),
         (
             "PATCH",
             at(ours, "schedulingpolicies/rights/status"),
-            Some(&stands),
+            Some(&accepted),
             200,
         ),
         ("POST", leases.to_owned(), Some(&lease), 201),
@@ -538,7 +538,7 @@ fn the_account_can_do_what_the_scheduler_does_and_is_refused_the_rest() {
         let answer = lab.request_as(account, method, &path, body).unwrap();
         assert_eq!(answer.status, expected, "{method} {path}: {}", answer.body);
     }
-    // Of what was read, as the lease is renewed.
+    // With the resource version, like a renewal of the lease.
     let renewed = get(lab, &at(leases, "dovetail-scheduler"));
     let answer = lab.request_as(account, "PUT", &at(leases, "dovetail-scheduler"), Some(&renewed));
     assert_eq!(answer.unwrap().status, 200);
@@ -602,8 +602,8 @@ fn the_account_can_do_what_the_scheduler_does_and_is_refused_the_rest() {
         ("DELETE", at(ours, "virtualclusters/rights")),
         ("PATCH", at(ours, "clustertopologies/rights")),
         ("PATCH", at(ours, "schedulingpolicies/rights")),
-        ("GET", at(leases, "somebody-else")),
-        ("PUT", at(leases, "somebody-else")),
+        ("GET", at(leases, "another")),
+        ("PUT", at(leases, "another")),
         ("DELETE", at(leases, "dovetail-scheduler")),
         (
             "POST",
@@ -640,7 +640,7 @@ fn the_account_can_do_what_the_scheduler_does_and_is_refused_the_rest() {
     }
 }
 
-/// Every resource the API server has, with its group.
+/// Returns every resource of the API server with its group.
 async fn resources(client: &Client) -> BTreeSet<(String, String)> {
     let mut paths = vec![(String::new(), "/api/v1".to_owned())];
     let groups: Value = client.get("/apis").await.unwrap();
@@ -657,7 +657,7 @@ async fn resources(client: &Client) -> BTreeSet<(String, String)> {
             all.insert((group.clone(), text(resource, "/name").to_owned()));
         }
     }
-    // Kinds of others that are not there, and what is only for rights.
+    // Kinds that are not installed, and resources that exist only for permissions.
     all.extend(
         [
             ("kubeflow.org", "pytorchjobs"),
@@ -684,7 +684,7 @@ const VERBS: [&str; 11] = [
     "impersonate",
 ];
 
-/// Whether an account may do something with objects of a kind; with all of them where none is named.
+/// Checks whether an account may use a verb on an object, or on all objects of a kind.
 async fn may(client: &Client, account: &str, [space, verb, group, name, object]: [&str; 5]) -> bool {
     let (resource, sub) = name.split_once('/').unwrap_or((name, ""));
     let review = json!({"spec": {"user": account, "groups": GROUPS, "resourceAttributes": {"namespace": space,
@@ -694,10 +694,10 @@ async fn may(client: &Client, account: &str, [space, verb, group, name, object]:
     answer["status"]["allowed"] == true
 }
 
-/// Rights, by namespace and resource.
+/// Permissions by namespace and resource.
 type Rights = BTreeMap<(&'static str, String), Vec<&'static str>>;
 
-/// All rights an account has in these namespaces.
+/// Returns all permissions of an account in these namespaces.
 async fn rights_of(client: &Client, account: &'static str, spaces: &[&'static str]) -> Rights {
     let mut tasks = tokio::task::JoinSet::new();
     for (group, name) in resources(client).await {
@@ -724,7 +724,7 @@ async fn rights_of(client: &Client, account: &'static str, spaces: &[&'static st
     found
 }
 
-/// Rights as a list has them.
+/// Returns the permissions of a list.
 fn listed(rows: &[(&'static str, &[(&str, &'static str)])]) -> Rights {
     let mut all = Rights::new();
     for (space, rows) in rows {
@@ -736,7 +736,7 @@ fn listed(rows: &[(&'static str, &[(&str, &'static str)])]) -> Rights {
 }
 
 #[test]
-fn of_all_resources_and_verbs_the_account_has_these() {
+fn the_account_has_exactly_these_permissions() {
     let everywhere = [
         (" nodes", "list watch"),
         (" pods", "get list watch patch delete"),
@@ -771,8 +771,8 @@ fn of_all_resources_and_verbs_the_account_has_these() {
 }
 
 #[test]
-fn of_all_resources_and_verbs_the_page_adds_these() {
-    // Rights add up, so those of the page are looked at on an account that has no others.
+fn the_page_adds_exactly_these_permissions() {
+    // Permissions add up, so those of the page are checked on an account without others.
     const PAGE: &str = "system:serviceaccount:dovetail-system:only-the-page";
     let Some((lab, _)) = installed() else { return };
     let client = lab.client();
@@ -812,16 +812,16 @@ fn of_all_resources_and_verbs_the_page_adds_these() {
         ("training", &in_training),
     ]);
     assert_eq!(found, expected);
-    // Of Secrets at home only its own is read and changed; those of jobs are never read.
+    // In its namespace only its own Secret is read and changed; Secrets of jobs are never read.
     for verb in VERBS {
         let may_home = |name: &str| allowed(["dovetail-system", verb, "", "secrets", name]);
         let is_own = matches!(verb, "get" | "patch" | "create");
         assert_eq!(may_home("dovetail-page"), is_own, "{verb}");
-        assert_eq!(may_home("somebody-else"), verb == "create", "{verb}");
+        assert_eq!(may_home("another"), verb == "create", "{verb}");
     }
 }
 
-/// The line with which people see why pods wait, as the documentation has it: its words after `kubectl`.
+/// Returns the arguments of the `kubectl` command in the documentation that shows why pods wait.
 fn why_line() -> Vec<String> {
     let docs = deploy("../docs/kubernetes.md");
     let docs = std::fs::read_to_string(docs).unwrap();
@@ -834,7 +834,7 @@ fn why_line() -> Vec<String> {
     words
 }
 
-/// Everything of a release that is there, by kind.
+/// Returns all objects of a release.
 fn of_release(lab: &Lab) -> Vec<String> {
     let kinds = "deployment,service,configmap,serviceaccount,poddisruptionbudget,role,rolebinding,clusterrole,clusterrolebinding";
     let args = [
@@ -850,7 +850,7 @@ fn of_release(lab: &Lab) -> Vec<String> {
 }
 
 #[test]
-fn helm_installs_what_the_manifest_has_changes_it_and_takes_it_away() {
+fn helm_installs_upgrades_and_removes_the_manifest() {
     let Some(lab) = Lab::start_or_skip(&Settings::default()) else {
         return;
     };
@@ -865,7 +865,7 @@ fn helm_installs_what_the_manifest_has_changes_it_and_takes_it_away() {
     };
     assert_eq!(unlike(&manifest()), []);
     let plain = of_release(&lab);
-    // Helm leaves kinds alone that are there; this is how they are changed.
+    // Helm does not update existing CRDs; the documented command does.
     let kinds = std::fs::read_to_string(deploy("helm/dovetail/crds/dovetail.yaml")).unwrap();
     let newer = lab.folder().join("newer.yaml");
     std::fs::write(
@@ -911,11 +911,11 @@ fn helm_installs_what_the_manifest_has_changes_it_and_takes_it_away() {
     until("nothing is left of it", || {
         of_release(&lab).is_empty().then_some(())
     });
-    // Kinds stay, and with them the virtual clusters that somebody made.
+    // CRDs stay, and with them the virtual clusters.
     printed(lab.kubectl(&["get", "vc"]));
 }
 
-/// A PyTorchJob as people write it, but for one line: `schedulerName`.
+/// A common PyTorchJob with one more line: `schedulerName`.
 const TRAINING: &str = "
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob
@@ -947,7 +947,7 @@ spec:
             resources: {limits: {nvidia.com/gpu: 2}}
 ";
 
-/// The pods its operator makes of it.
+/// Returns the pods that its operator creates.
 fn replicas(job: &Value) -> Vec<Value> {
     let name = text(job, "/metadata/name");
     let mut pods = Vec::new();
@@ -985,7 +985,7 @@ fn kubeflow(lab: &Lab) {
 }
 
 #[test]
-fn after_kubectl_apply_a_pytorch_job_with_one_changed_line_starts_whole() {
+fn a_pytorch_job_starts_together_after_kubectl_apply() {
     let Some(lab) = Lab::start_or_skip(&Settings::default()) else {
         return;
     };
@@ -995,13 +995,13 @@ fn after_kubectl_apply_a_pytorch_job_with_one_changed_line_starts_whole() {
     kubectl(&["apply", "-f", file.to_str().unwrap()]);
     kubectl(&["create", "namespace", "training"]);
     kubectl(&["apply", "-f", page.to_str().unwrap()]);
-    // Once more, and nothing changes. Of budgets kubectl says `configured` whenever it sends the same selector again.
+    // A second apply changes nothing. For budgets, kubectl always prints `configured`.
     for file in [&file, &page] {
         let said = kubectl(&["apply", "-f", file.to_str().unwrap()]);
         let same = |l: &str| l.ends_with(" unchanged") || l.starts_with("poddisruptionbudget.policy/");
         assert!(said.lines().all(same), "{said}");
     }
-    // The label by which the documentation finds its logs.
+    // The label that the documentation uses for logs.
     let labels = "jsonpath={.spec.template.metadata.labels.app\\.kubernetes\\.io/component}";
     let scheduler = [
         "-n",
@@ -1107,7 +1107,7 @@ fn after_kubectl_apply_a_pytorch_job_with_one_changed_line_starts_whole() {
     );
 
     let cluster = format!("/apis/dovetail.io/v1alpha1/virtualclusters/{space}");
-    until("the virtual cluster says how it stands", || {
+    until("the virtual cluster has a status", || {
         let status = get(&lab, &cluster)["status"].clone();
         (status["accepted"] == true && status["used"] == 8 && status["running"] == 1).then_some(())
     });
@@ -1150,7 +1150,7 @@ fn after_kubectl_apply_a_pytorch_job_with_one_changed_line_starts_whole() {
         created(&lab, policies, &policy);
     }
     until(
-        "one policy is in force, and the others say that they are not",
+        "one policy is in use, and the others show that they are not",
         || {
             let status = |name: &str| get(&lab, &format!("{policies}/{name}"))["status"].clone();
             let rest = ["b", "c"].map(status);

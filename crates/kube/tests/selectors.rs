@@ -16,7 +16,7 @@ fn patch_node(cluster: &Cluster, node: &str, body: &Value) {
     assert_eq!(answer.status, 200, "{}", answer.body);
 }
 
-/// A pod that wants more than GPUs of its node.
+/// Creates a pod with further fields in its spec.
 fn create(cluster: &Cluster, name: &str, gpus: u32, spec: &Value) {
     let mut pod = pod(name, gpus, &json!({}));
     for (key, value) in spec.as_object().unwrap() {
@@ -25,12 +25,12 @@ fn create(cluster: &Cluster, name: &str, gpus: u32, spec: &Value) {
     cluster.ask("POST", &cluster.pods_path(), Some(&pod));
 }
 
-fn said(cluster: &Cluster, name: &str) -> String {
+fn conditions(cluster: &Cluster, name: &str) -> String {
     cluster.get(name).unwrap()["status"]["conditions"].to_string()
 }
 
 #[test]
-fn pods_go_to_the_nodes_that_may_take_them_and_to_no_others() {
+fn pods_run_only_on_nodes_that_match() {
     let Some(mut cluster) = Cluster::start(3, 4, &Settings::default()) else {
         return;
     };
@@ -39,7 +39,7 @@ fn pods_go_to_the_nodes_that_may_take_them_and_to_no_others() {
     patch_node(&cluster, "n2", &team);
     cluster.schedule();
 
-    // Two that fill what is open to everybody, and a third that has to wait though a node is free.
+    // Two pods fill the untainted nodes, and a third waits although a node is free.
     let zone = json!({"nodeSelector": {"zone": "a"}});
     create(&cluster, "in-zone", 4, &zone);
     cluster.until("the pod is in its zone", || {
@@ -50,44 +50,44 @@ fn pods_go_to_the_nodes_that_may_take_them_and_to_no_others() {
         cluster.node_of("plain").as_deref() == Some("n0")
     });
     create(&cluster, "second", 2, &json!({}));
-    cluster.until("the next one is told which nodes would do", || {
-        said(&cluster, "second").contains("allows 2 nodes, on which 0 GPUs are free")
+    cluster.until("the next pod shows which nodes match", || {
+        conditions(&cluster, "second").contains("allows 2 nodes, on which 0 GPUs are free")
     });
     assert_eq!(cluster.node_of("second"), None);
     let tolerates = json!({"tolerations": [{"key": "team", "operator": "Equal", "value": "vision",
         "effect": "NoSchedule"}]});
     create(&cluster, "of-the-team", 2, &tolerates);
-    cluster.until("who tolerates the taint is there", || {
+    cluster.until("a pod that tolerates the taint runs there", || {
         cluster.node_of("of-the-team").as_deref() == Some("n2")
     });
 
-    // Nobody may take it, until a node gets the label.
+    // No node matches until one gets the label.
     let nowhere = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["nvme"]}]}]}}},
         "tolerations": [{"operator": "Exists"}]});
     create(&cluster, "with-disk", 1, &nowhere);
-    cluster.until("it says that no node will do", || {
-        said(&cluster, "with-disk").contains("none of the 3 nodes with GPUs may take pod with-disk")
+    cluster.until("it shows that no node matches", || {
+        conditions(&cluster, "with-disk").contains("none of the 3 nodes with GPUs may take pod with-disk")
     });
     patch_node(&cluster, "n2", &json!({"metadata": {"labels": {"disk": "nvme"}}}));
-    cluster.until("it goes where the label is", || {
+    cluster.until("it runs on the labelled node", || {
         cluster.node_of("with-disk").as_deref() == Some("n2")
     });
 
-    // The taint goes, and with it the reason to wait: one GPU of the node is free, and then two.
+    // Without the taint, one GPU of the node is free, and then two.
     patch_node(&cluster, "n2", &json!({"spec": {"taints": null}}));
-    cluster.until("one more GPU would do", || {
-        said(&cluster, "second").contains("asks for 2 GPUs, 1 ")
+    cluster.until("one more GPU is needed", || {
+        conditions(&cluster, "second").contains("asks for 2 GPUs, 1 ")
     });
     cluster.ask("DELETE", &format!("{}/with-disk", cluster.pods_path()), None);
-    cluster.until("it starts where the taint was", || {
+    cluster.until("it starts on the node without the taint", || {
         cluster.node_of("second").as_deref() == Some("n2")
     });
     cluster.check_gpus();
 }
 
 #[test]
-fn a_gang_stays_within_its_nodes_and_a_taint_stops_nobody() {
+fn a_gang_runs_on_matching_nodes_and_a_new_taint_stops_no_pod() {
     let Some(mut cluster) = Cluster::start(4, 2, &Settings::default()) else {
         return;
     };
@@ -110,7 +110,7 @@ fn a_gang_stays_within_its_nodes_and_a_taint_stops_nobody() {
         .collect();
     nodes.sort();
     assert_eq!(nodes, ["n1", "n3"]);
-    // Nobody is stopped for a taint that keeps pods from coming.
+    // A NoSchedule taint does not stop running pods.
     let taint = json!({"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}});
     patch_node(&cluster, "n1", &taint);
     cluster.schedule();

@@ -1,5 +1,5 @@
-//! What many teams see of one cluster, at a real API server: cells and numbers that belong to somebody, borrowers that give
-//! way, gangs that start small, nodes that are drained, promises that change, and changes that were missed.
+//! Virtual clusters on a real API server: cells, guaranteed GPUs, borrowers, elastic pods, drained nodes, changed definitions, and
+//! missed events.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -35,7 +35,7 @@ fn of(cluster: &str, priority: i32) -> Value {
     json!({"dovetail.io/virtual-cluster": cluster, "dovetail.io/priority": priority.to_string()})
 }
 
-/// Which pool the nodes are in; none if they are in both.
+/// Returns the pool of the nodes; `None` if they are in both.
 fn pool(nodes: &std::collections::BTreeSet<String>) -> Option<u8> {
     let of_one = |name: &String| u8::from(name == "n2" || name == "n3");
     let pools: std::collections::BTreeSet<u8> = nodes.iter().map(of_one).collect();
@@ -43,62 +43,62 @@ fn pool(nodes: &std::collections::BTreeSet<String>) -> Option<u8> {
 }
 
 #[test]
-fn cells_belong_to_whoever_owns_them() {
+fn cells_are_reserved_for_their_virtual_cluster() {
     let Some(mut cluster) = with_pools(&Settings::default()) else {
         return;
     };
     cluster.schedule();
-    // Eight GPUs as four pods of two: inside the pool that `a` owns, whichever that is.
+    // Eight GPUs in four pods run in the pool that `a` owns.
     cluster.gang("first", 4, 2, &of("a", 0));
     cluster.until("the gang runs", || cluster.runs("first", 4));
     let own = cluster.nodes_of("first", 4);
     assert!(own.len() == 2 && pool(&own).is_some(), "{}", cluster.picture());
 
-    // The other pool is free, and belongs to `b`: `a` waits, and is told.
+    // The other pool is free, but `b` owns it: `a` waits and is told why.
     cluster.gang("second", 1, 1, &of("a", 0));
-    cluster.until("it says why it waits", || {
-        cluster.why("second-0").contains("stands in line")
+    cluster.until("it shows why it waits", || {
+        cluster.why("second-0").contains(": queued")
     });
     cluster.gang("theirs", 2, 4, &of("b", 0));
     cluster.until("the owner gets its pool", || cluster.runs("theirs", 2));
     let theirs = cluster.nodes_of("theirs", 2);
     assert_eq!(pool(&theirs), pool(&own).map(|p| 1 - p), "{}", cluster.picture());
     assert_eq!(cluster.node_of("second-0"), None);
-    cluster.until("use is told", || {
-        let (a, b) = (cluster.promise("a"), cluster.promise("b"));
+    cluster.until("the status shows the usage", || {
+        let (a, b) = (cluster.vc_status("a"), cluster.vc_status("b"));
         a["used"] == 8 && a["waiting"] == 1 && b["used"] == 8 && b["running"] == 1
     });
 
-    // A cell that `b` gives back stays its own.
+    // `b` keeps a cell that it does not use.
     cluster.delete("theirs-0");
     cluster.delete("theirs-1");
-    cluster.until("the gang is gone", || cluster.promise("b")["used"] == 0);
+    cluster.until("the gang has ended", || cluster.vc_status("b")["used"] == 0);
     assert_eq!(cluster.node_of("second-0"), None, "{}", cluster.picture());
     for i in 0..4 {
         cluster.delete(&format!("first-{i}"));
     }
-    cluster.until("who waited gets a GPU of its own pool", || {
+    cluster.until("the waiting pod gets a GPU of its own pool", || {
         cluster.runs("second", 1)
     });
     cluster.check_gpus();
 }
 
 #[test]
-fn borrowers_use_what_others_own_and_give_way() {
+fn borrowers_use_cells_of_others_and_are_preempted() {
     let Some(mut cluster) = with_pools(&Settings::default()) else {
         return;
     };
     cluster.schedule();
     cluster.gang("mine", 2, 4, &of("a", 0));
-    cluster.until("what a owns is in use", || cluster.runs("mine", 2));
-    // Kept by a finalizer, so that what is written on them can be read after they have ended.
+    cluster.until("the pool of a is in use", || cluster.runs("mine", 2));
+    // A finalizer keeps the pods, so that their annotations can be read after they have ended.
     for i in 0..2 {
         let annotations = support::gang("x", 2, &of("a", -1));
         let mut one = pod(&format!("x-{i}"), 4, &annotations);
         one["metadata"]["finalizers"] = json!(["example.com/kept"]);
         cluster.make(&one);
     }
-    cluster.until("a borrows what b owns", || cluster.runs("x", 2));
+    cluster.until("a borrows the pool of b", || cluster.runs("x", 2));
     let place = cluster.nodes_of("x", 2);
     cluster.gang("owner", 2, 4, &of("b", 0));
     cluster.until("the owner gets its pool", || cluster.runs("owner", 2));
@@ -111,7 +111,7 @@ fn borrowers_use_what_others_own_and_give_way() {
         let by = pod["metadata"]["annotations"]["dovetail.io/preempted-by"].as_str();
         assert!(by.unwrap().contains(&said), "{by:?}");
     }
-    cluster.until("conditions say it too, after the eviction", || {
+    cluster.until("the conditions have the reason after the eviction", || {
         (0..2).all(|i| {
             let pod = cluster.get(&format!("x-{i}")).unwrap();
             let mut conditions = pod["status"]["conditions"].as_array().unwrap().iter();
@@ -132,7 +132,7 @@ fn borrowers_use_what_others_own_and_give_way() {
     };
     assert!((0..2).all(|i| told(format!("x-{i}"))), "{events}");
     cluster.check_gpus();
-    // Nobody keeps the pods any more; the owner leaves, and what it held can be borrowed again.
+    // The pods are released, the owner ends, and its pool can be borrowed again.
     for i in 0..2 {
         let path = format!("{}/x-{i}", cluster.pods_path());
         cluster.ask("PATCH", &path, Some(&json!({"metadata": {"finalizers": null}})));
@@ -144,38 +144,38 @@ fn borrowers_use_what_others_own_and_give_way() {
 }
 
 #[test]
-fn a_gang_starts_with_as_many_pods_as_it_has_to() {
+fn a_gang_starts_with_its_minimum() {
     let Some(mut cluster) = Cluster::start(2, 2, &Settings::default()) else {
         return;
     };
     cluster.schedule();
     let annotations = support::gang("g", 4, &json!({"dovetail.io/gang-min": "2"}));
     cluster.pod("g-0", 1, &annotations);
-    cluster.until("one is too few, and that is said", || {
+    cluster.until("one pod is too few", || {
         cluster.why("g-0").contains("has 1 of 2 pods")
     });
     cluster.pod("g-1", 1, &annotations);
-    cluster.until("two are enough", || cluster.runs("g", 2));
-    // The third follows as soon as there is room; the fourth stands in line.
+    cluster.until("two pods are enough", || cluster.runs("g", 2));
+    // The third pod starts when there is room; the fourth is queued.
     cluster.pod("g-2", 1, &annotations);
-    cluster.until("the third follows", || cluster.runs("g", 3));
+    cluster.until("the third runs", || cluster.runs("g", 3));
     cluster.pod("other", 1, &json!({}));
-    cluster.until("somebody else is there", || cluster.phase("other") == "Running");
+    cluster.until("another pod runs", || cluster.phase("other") == "Running");
     cluster.pod("g-3", 1, &annotations);
-    cluster.until("the fourth stands in line for itself", || {
+    cluster.until("the fourth is queued by itself", || {
         cluster.why("g-3").contains("job 4: ")
     });
-    // After a restart it is the same.
+    // A restart changes nothing.
     cluster.halt();
     cluster.schedule();
-    cluster.until("three run, and the fourth stands in line", || {
+    cluster.until("three run, and the fourth is queued", || {
         cluster.runs("g", 3) && cluster.why("g-3").contains("job")
     });
     assert_eq!(cluster.node_of("g-3"), None, "{}", cluster.picture());
-    // A place of the gang itself that falls empty goes to the one that waits.
+    // The waiting elastic pod gets the vacant slot of the gang.
     let place = cluster.node_of("g-0");
     cluster.delete("g-0");
-    cluster.until("the fourth takes the place of the first", || {
+    cluster.until("the fourth replaces the first", || {
         cluster.phase("g-3") == "Running"
     });
     assert_eq!(cluster.node_of("g-3"), place);
@@ -183,7 +183,7 @@ fn a_gang_starts_with_as_many_pods_as_it_has_to() {
 }
 
 #[test]
-fn pods_of_a_drained_node_come_back_elsewhere() {
+fn gangs_of_a_drained_node_restart_elsewhere() {
     let settings = Settings::default().with_controllers(&["job-controller", "garbage-collector-controller"]);
     let Some(mut cluster) = Cluster::start(3, 2, &settings) else {
         return;
@@ -198,7 +198,7 @@ fn pods_of_a_drained_node_come_back_elsewhere() {
         let path = format!("/apis/batch/v1/namespaces/{}/jobs", cluster.space);
         cluster.ask("POST", &path, Some(&job));
     };
-    let up = |name: &str| -> Vec<String> {
+    let running = |name: &str| -> Vec<String> {
         let all = cluster.all().into_iter();
         let mine = all.filter(|p| p["metadata"]["labels"]["job-name"] == name);
         mine.filter(|p| p["status"]["phase"] == "Running" && p["metadata"]["deletionTimestamp"].is_null())
@@ -206,9 +206,9 @@ fn pods_of_a_drained_node_come_back_elsewhere() {
             .collect()
     };
     job("gang", 2, 2);
-    cluster.until("the gang runs on two nodes", || up("gang").len() == 2);
-    let drained = up("gang")[0].clone();
-    // As `kubectl drain` does it.
+    cluster.until("the gang runs on two nodes", || running("gang").len() == 2);
+    let drained = running("gang")[0].clone();
+    // Like `kubectl drain`.
     let node = format!("/api/v1/nodes/{drained}");
     cluster.ask("PATCH", &node, Some(&json!({"spec": {"unschedulable": true}})));
     for pod in cluster
@@ -221,23 +221,23 @@ fn pods_of_a_drained_node_come_back_elsewhere() {
         let path = format!("{}/{name}/eviction", cluster.pods_path());
         cluster.ask("POST", &path, Some(&eviction));
     }
-    cluster.until("the gang is whole again, without the node", || {
-        let nodes = up("gang");
+    cluster.until("the gang runs again without the node", || {
+        let nodes = running("gang");
         nodes.len() == 2 && !nodes.contains(&drained)
     });
     cluster.check_gpus();
-    // Nothing is left behind: the node takes as much as it has when it is back.
+    // The node has all its GPUs when it is back.
     cluster.ask("PATCH", &node, Some(&json!({"spec": {"unschedulable": false}})));
     cluster.pod("after", 2, &json!({}));
     cluster.until("the node is used again", || {
         cluster.node_of("after").as_deref() == Some(&drained)
     });
-    assert_eq!(up("gang").len(), 2);
+    assert_eq!(running("gang").len(), 2);
     cluster.check_gpus();
 }
 
 #[test]
-fn promises_change_while_jobs_run() {
+fn virtual_clusters_change_while_jobs_run() {
     let Some(mut cluster) = Cluster::start(2, 4, &Settings::default()) else {
         return;
     };
@@ -248,8 +248,8 @@ fn promises_change_while_jobs_run() {
     cluster.schedule();
     cluster.gang("one", 1, 4, &of("a", 0));
     cluster.gang("two", 1, 2, &of("a", 0));
-    cluster.until("the first runs, and the second is told why not", || {
-        cluster.runs("one", 1) && cluster.why("two-0").contains("stands in line")
+    cluster.until("the first runs, and the second shows why it waits", || {
+        cluster.runs("one", 1) && cluster.why("two-0").contains(": queued")
     });
     let edit = |name: &str, spec: &Value| {
         let path = format!("{API}/virtualclusters/{name}");
@@ -257,39 +257,39 @@ fn promises_change_while_jobs_run() {
         object["metadata"]["generation"].clone()
     };
 
-    // An edit that cannot be: it is said, and what was in force stays in force.
+    // An invalid edit is reported, and the previous definition stays in use.
     let generation = edit("a", &json!({"guaranteedGpus": 8, "order": "fastest"}));
-    cluster.until("it is refused in words", || {
-        let status = cluster.promise("a");
+    cluster.until("it is rejected with a message", || {
+        let status = cluster.vc_status("a");
         status["observedGeneration"] == generation
             && status["accepted"] == false
             && status["message"].to_string().contains("fastest")
     });
     assert_eq!(cluster.node_of("two-0"), None, "{}", cluster.picture());
     assert!(cluster.runs("one", 1));
-    // It holds to what was in force for those who come as well.
+    // The previous definition applies to new jobs too.
     cluster.gang("theirs", 1, 4, &of("b", 0));
     cluster.until("b has its four GPUs", || cluster.runs("theirs", 1));
 
-    // One that can be: GPUs of `b` become GPUs of `a` when they are free.
+    // A valid edit: GPUs of `b` become GPUs of `a` when they are free.
     edit("b", &json!({"guaranteedGpus": 2}));
     let generation = edit("a", &json!({"guaranteedGpus": 6, "order": null}));
-    cluster.until("it is in force", || {
-        let status = cluster.promise("a");
+    cluster.until("it is in use", || {
+        let status = cluster.vc_status("a");
         status["observedGeneration"] == generation && status["accepted"] == true
     });
     assert!(cluster.runs("one", 1), "nothing was restarted");
     cluster.delete("theirs-0");
-    cluster.until("the share has moved", || cluster.runs("two", 1));
+    cluster.until("the share moved", || cluster.runs("two", 1));
     cluster.gang("more", 1, 3, &of("b", 0));
-    cluster.until("b has less now", || {
+    cluster.until("b has fewer GPUs now", || {
         cluster.why("more-0").contains("guaranteed 2") && cluster.node_of("more-0").is_none()
     });
     cluster.check_gpus();
 }
 
 #[test]
-fn changes_that_were_missed_are_found_by_listing_again() {
+fn missed_changes_are_found_by_a_new_list() {
     let Some(mut cluster) = Cluster::start(2, 4, &Settings::default()) else {
         return;
     };
@@ -305,7 +305,7 @@ fn changes_that_were_missed_are_found_by_listing_again() {
     let before = cluster.nodes_of("stays", 2);
     let seen = cluster.ask("GET", &cluster.pods_path(), None)["metadata"]["resourceVersion"].clone();
 
-    // Nobody hears of this: pods and a node go and come, under names that were there before.
+    // Without a watch, pods are replaced under the same names and a node is added.
     let proxy = &cluster.proxy.as_ref().unwrap().0;
     proxy.cut();
     for i in 0..2 {
@@ -318,7 +318,7 @@ fn changes_that_were_missed_are_found_by_listing_again() {
         let ends = json!({"metadata": {"annotations": {RUN_SECONDS: "0"}}});
         cluster.ask("PATCH", &path, Some(&ends));
     }
-    cluster.until("they are gone and ended", || {
+    cluster.until("they are deleted and ended", || {
         cluster.get("goes-0").is_none()
             && cluster.get("goes-1").is_none()
             && (0..2).all(|i| cluster.phase(&format!("ends-{i}")) == "Succeeded")
@@ -330,7 +330,7 @@ fn changes_that_were_missed_are_found_by_listing_again() {
         .unwrap();
     cluster.gang("new", 1, 2, &json!({}));
 
-    // A server that has just started remembers nothing of before.
+    // A restarted API server has no history.
     cluster.lab.kill(Component::ApiServer);
     cluster.lab.launch(Component::ApiServer).unwrap();
     let version = seen.as_str().unwrap();
@@ -338,21 +338,21 @@ fn changes_that_were_missed_are_found_by_listing_again() {
     let answer = cluster.lab.request("GET", &watch, None).unwrap();
     assert!(
         answer.status == 410 || answer.body["object"]["code"] == 410,
-        "the history is gone: {answer:?}"
+        "the history still exists: {answer:?}"
     );
     cluster.proxy.as_ref().unwrap().0.restore();
-    cluster.until("what came meanwhile runs", || {
+    cluster.until("the new pods run", || {
         cluster.runs("goes", 3) && cluster.runs("new", 1)
     });
     assert_eq!(cluster.nodes_of("stays", 2), before);
     assert!(cluster.runs("stays", 2), "{}", cluster.picture());
     cluster.check_gpus();
-    // Ten GPUs, of which all are in use: two of `stays`, six of `goes`, two of `new`. Nothing is leaked and nothing is over.
+    // All ten GPUs are in use: two of `stays`, six of `goes`, two of `new`.
     cluster.pod("full", 1, &json!({}));
-    cluster.until("the next one waits", || {
-        cluster.why("full").contains("stands in line")
+    cluster.until("the next pod waits", || {
+        cluster.why("full").contains(": queued")
     });
     cluster.delete("new-0");
-    cluster.until("and gets what falls free", || cluster.phase("full") == "Running");
+    cluster.until("it gets the free GPU", || cluster.phase("full") == "Running");
     cluster.check_gpus();
 }

@@ -1,4 +1,4 @@
-//! A real control plane, the scheduler in front of it, and pods in a few words.
+//! A real control plane with a scheduler, and helpers to create pods.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -11,26 +11,26 @@ use dovetail_kubeapi::Client;
 use dovetail_kubelab::{Behaviour, Kubelet, Lab, NodeShape, Proxy, RUN_SECONDS, Settings};
 use serde_json::{Value, json};
 
-/// Where our kinds are.
+/// Path of our API group.
 pub(crate) const API: &str = dovetail_kube::API;
 
-/// One control plane at a time: two cores are not many.
+/// One control plane at a time, to save CPU.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A cluster with nodes that are only objects, their stand-in kubelet, and a scheduler.
+/// A cluster with simulated nodes and a scheduler.
 pub(crate) struct Cluster {
     pub(crate) lab: Lab,
     pub(crate) kubelet: Kubelet,
     pub(crate) space: String,
     scheduler: Option<tokio::runtime::Runtime>,
-    /// What the scheduler is connected through, where that is not the server itself.
+    /// Proxy between the scheduler and the API server.
     pub(crate) proxy: Option<(Proxy, Client)>,
     pub(crate) settings: SchedulerSettings,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl Cluster {
-    /// So many nodes with so many GPUs each; none where there is no control plane to be had.
+    /// Starts a cluster of `nodes` nodes with `gpus` GPUs each; `None` without a control plane.
     pub(crate) fn start(nodes: usize, gpus: u32, settings: &Settings) -> Option<Self> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let lab = Lab::start_or_skip(settings)?;
@@ -58,7 +58,7 @@ impl Cluster {
         })
     }
 
-    /// Starts the scheduler, or another one in its place.
+    /// Starts the scheduler, or replaces it.
     pub(crate) fn schedule(&mut self) -> &mut Self {
         self.halt();
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -76,7 +76,7 @@ impl Cluster {
         self
     }
 
-    /// A replica that works when it has the lease.
+    /// Starts a replica that schedules when it leads.
     pub(crate) fn replica(&self, duration: Duration) -> tokio::runtime::Runtime {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -98,7 +98,7 @@ impl Cluster {
         runtime
     }
 
-    /// Ends the scheduler at once: nothing it had begun is finished.
+    /// Ends the scheduler at once, in the middle of its work.
     pub(crate) fn halt(&mut self) {
         if let Some(runtime) = self.scheduler.take() {
             runtime.shutdown_background();
@@ -111,7 +111,7 @@ impl Cluster {
         answer.body
     }
 
-    /// Makes our own kinds known to the server, and waits until it serves them.
+    /// Installs our CRDs and waits until they are served.
     pub(crate) fn install_kinds(&self) {
         let file = concat!(
             env!("CARGO_MANIFEST_DIR"),
@@ -140,17 +140,17 @@ impl Cluster {
         self.ask("POST", &format!("{API}/virtualclusters"), Some(&object));
     }
 
-    /// The status of a virtual cluster.
-    pub(crate) fn promise(&self, name: &str) -> Value {
+    /// Returns the status of a virtual cluster.
+    pub(crate) fn vc_status(&self, name: &str) -> Value {
         self.ask("GET", &format!("{API}/virtualclusters/{name}"), None)["status"].clone()
     }
 
-    /// Whether all pods of a gang of bare pods run.
+    /// Checks whether all pods of a gang run.
     pub(crate) fn runs(&self, name: &str, size: u32) -> bool {
         (0..size).all(|i| self.phase(&format!("{name}-{i}")) == "Running")
     }
 
-    /// Nodes of the pods of a gang, each once.
+    /// Returns the nodes of a gang.
     pub(crate) fn nodes_of(&self, name: &str, size: u32) -> BTreeSet<String> {
         (0..size)
             .filter_map(|i| self.node_of(&format!("{name}-{i}")))
@@ -161,7 +161,7 @@ impl Cluster {
         self.ask("DELETE", &format!("{}/{pod}", self.pods_path()), None);
     }
 
-    /// What is said of why the pod waits.
+    /// Returns why the pod waits.
     pub(crate) fn why(&self, pod: &str) -> String {
         let pod = self.get(pod).unwrap_or_default();
         let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
@@ -170,7 +170,7 @@ impl Cluster {
             .collect()
     }
 
-    /// All events of the namespace, as text.
+    /// Returns all events of the namespace as text.
     pub(crate) fn events(&self) -> String {
         let path = format!("/api/v1/namespaces/{}/events", self.space);
         self.ask("GET", &path, None)["items"].to_string()
@@ -180,7 +180,7 @@ impl Cluster {
         format!("/api/v1/namespaces/{}/pods", self.space)
     }
 
-    /// A pod with so many GPUs and these annotations.
+    /// Creates a pod with `gpus` GPUs.
     pub(crate) fn pod(&self, name: &str, gpus: u32, annotations: &Value) {
         self.make(&pod(name, gpus, annotations));
     }
@@ -189,7 +189,7 @@ impl Cluster {
         self.ask("POST", &self.pods_path(), Some(pod));
     }
 
-    /// A gang of bare pods.
+    /// Creates the pods of a gang.
     pub(crate) fn gang(&self, name: &str, size: u32, gpus: u32, more: &Value) {
         for i in 0..size {
             self.pod(&format!("{name}-{i}"), gpus, &gang(name, size, more));
@@ -227,7 +227,7 @@ impl Cluster {
         }
     }
 
-    /// How pods stand, for a test that fails.
+    /// Returns the state of all pods, for failure messages.
     pub(crate) fn picture(&self) -> String {
         let one = |pod: &Value| {
             let condition = pod["status"]["conditions"]
@@ -247,12 +247,12 @@ impl Cluster {
         self.all().iter().map(one).collect::<Vec<_>>().join("\n")
     }
 
-    /// No GPU has two pods that are not over, and every bound pod has its GPUs.
+    /// Checks that no GPU has two running pods.
     pub(crate) fn check_gpus(&self) {
         let mut used = BTreeSet::new();
         for pod in self.all() {
-            let over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-            let Some(node) = pod["spec"]["nodeName"].as_str().filter(|_| !over) else {
+            let has_ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+            let Some(node) = pod["spec"]["nodeName"].as_str().filter(|_| !has_ended) else {
                 continue;
             };
             let gpus = pod["metadata"]["annotations"]["dovetail.io/gpus"]
