@@ -34,7 +34,7 @@ fn options() -> ManifestOptions {
     ManifestOptions::new("alice", "team", "job-config-1")
 }
 
-fn made(request: &JobRequest) -> Manifest {
+fn created(request: &JobRequest) -> Manifest {
     manifest(request, None, &options()).unwrap()
 }
 
@@ -45,22 +45,22 @@ fn env(job: &Value, name: &str) -> Value {
 }
 
 #[test]
-fn roles_are_jobs_and_all_their_pods_one_gang() {
-    let made = made(&request(vec![role("ps", 1, 0), role("worker", 4, 2)]));
-    let names: Vec<&str> = made
+fn each_role_is_a_job_and_all_pods_are_one_gang() {
+    let created = created(&request(vec![role("ps", 1, 0), role("worker", 4, 2)]));
+    let names: Vec<&str> = created
         .jobs
         .iter()
         .map(|j| j["metadata"]["name"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["job-config-1-ps", "job-config-1-worker"]);
-    for job in &made.jobs {
+    for job in &created.jobs {
         let pod = &job["spec"]["template"];
         assert_eq!(pod["metadata"]["annotations"]["dovetail.io/gang"], "job-config-1");
         assert_eq!(pod["metadata"]["annotations"]["dovetail.io/gang-size"], "5");
         assert_eq!(pod["spec"]["schedulerName"], "dovetail");
         assert_eq!(pod["spec"]["subdomain"], "job-config-1");
     }
-    let worker = &made.jobs[1];
+    let worker = &created.jobs[1];
     assert_eq!(worker["spec"]["completions"], 4);
     let limits = &worker["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"];
     assert_eq!(
@@ -77,19 +77,19 @@ fn roles_are_jobs_and_all_their_pods_one_gang() {
     );
     assert_eq!(env(worker, "PAI_TASK_ROLE_TASK_COUNT_worker")["value"], "4");
     assert_eq!(env(worker, "NVIDIA_VISIBLE_DEVICES"), Value::Null);
-    let service = made.service.unwrap();
+    let service = created.service.unwrap();
     assert_eq!(service["spec"]["selector"]["dovetail.io/sent-as"], "job-config-1");
-    assert!(made.secret.is_none());
+    assert!(created.secret.is_none());
 }
 
 #[test]
-fn when_a_role_is_done_is_said_to_the_job_controller_and_to_us() {
+fn completion_rules_are_in_the_job_and_in_annotations() {
     let mut train = role("train", 4, 1);
     (train.min_failed, train.min_succeeded) = (2, 1);
     let made_of = |train: Role, retries: u32| {
         let mut request = request(vec![train]);
         request.retries.user = retries;
-        made(&request).jobs[0]["spec"].clone()
+        created(&request).jobs[0]["spec"].clone()
     };
     let spec = made_of(train.clone(), 3);
     assert_eq!(spec["maxFailedIndexes"], 1);
@@ -109,17 +109,17 @@ fn when_a_role_is_done_is_said_to_the_job_controller_and_to_us() {
 }
 
 #[test]
-fn instances_that_start_on_their_own_are_no_gang() {
+fn instances_without_gang_start_alone() {
     let mut alone = request(vec![role("train", 2, 1), role("eval", 1, 0)]);
     alone.gang = false;
     let options = ManifestOptions {
         number: Some(7),
         ..options()
     };
-    let made = manifest(&alone, None, &options).unwrap();
+    let created = manifest(&alone, None, &options).unwrap();
     let (train, eval) = (
-        &made.jobs[0]["spec"]["template"],
-        &made.jobs[1]["spec"]["template"],
+        &created.jobs[0]["spec"]["template"],
+        &created.jobs[1]["spec"]["template"],
     );
     let said = &train["metadata"]["annotations"];
     assert_eq!(said["dovetail.io/gang-size"], "1");
@@ -131,16 +131,16 @@ fn instances_that_start_on_their_own_are_no_gang() {
         ),
         (&json!("7"), &json!("9"))
     );
-    // A pod without GPUs that starts alone is none of ours.
+    // The default scheduler gets pods without GPUs that start alone.
     assert!(eval["spec"]["schedulerName"].is_null());
     assert!(
-        made.remarks
+        created.remarks
             .iter()
             .any(|r| r.starts_with("roles.eval.gpus: is 0")),
         "{:?}",
-        made.remarks
+        created.remarks
     );
-    assert!(made.service.is_none());
+    assert!(created.service.is_none());
 }
 
 #[test]
@@ -175,13 +175,13 @@ fn a_job_without_roles_has_as_many_pods_as_its_gpus_need() {
 }
 
 #[test]
-fn gpus_that_no_device_plugin_counts_are_named_to_the_container() {
+fn without_a_device_plugin_gpus_are_an_annotation_and_a_variable() {
     let options = ManifestOptions {
         gpu_resource: None,
         ..options()
     };
-    let made = manifest(&request(vec![role("train", 1, 2)]), None, &options).unwrap();
-    let job = &made.jobs[0];
+    let created = manifest(&request(vec![role("train", 1, 2)]), None, &options).unwrap();
+    let job = &created.jobs[0];
     assert_eq!(
         job["spec"]["template"]["metadata"]["annotations"]["dovetail.io/gpu-count"],
         "2"
@@ -194,25 +194,25 @@ fn gpus_that_no_device_plugin_counts_are_named_to_the_container() {
 }
 
 #[test]
-fn secrets_are_in_a_secret_and_nowhere_else() {
+fn secrets_are_only_in_the_secret() {
     let mut secret = request(vec![role("train", 1, 1)]);
     secret.secrets = [("token".to_owned(), "hush".to_owned())].into();
     secret.roles[0].command = vec!["login".to_owned(), "<% $secrets.token %>".to_owned()];
-    let made = made(&secret);
-    let kept = made.secret.as_ref().unwrap();
+    let created = created(&secret);
+    let kept = created.secret.as_ref().unwrap();
     assert_eq!(kept["stringData"], json!({"SECRET_TOKEN": "hush"}));
-    let job = made.jobs[0].to_string();
+    let job = created.jobs[0].to_string();
     assert!(!job.contains("hush"), "{job}");
     assert_eq!(
-        made.jobs[0]["spec"]["template"]["spec"]["containers"][0]["command"],
+        created.jobs[0]["spec"]["template"]["spec"]["containers"][0]["command"],
         json!(["login", "$(SECRET_TOKEN)"])
     );
-    let from = &env(&made.jobs[0], "SECRET_TOKEN")["valueFrom"]["secretKeyRef"];
+    let from = &env(&created.jobs[0], "SECRET_TOKEN")["valueFrom"]["secretKeyRef"];
     assert_eq!(*from, json!({"name": "job-config-1", "key": "SECRET_TOKEN"}));
 }
 
 #[test]
-fn what_cannot_be_said_on_kubernetes_is_named() {
+fn unsupported_fields_are_errors() {
     let wrong = |change: &dyn Fn(&mut JobRequest), array: Option<ArrayIndices<'_>>| {
         let mut request = request(vec![role("train", 1, 1)]);
         change(&mut request);
@@ -243,7 +243,7 @@ fn what_cannot_be_said_on_kubernetes_is_named() {
 }
 
 #[test]
-fn names_are_names_of_kubernetes() {
+fn names_are_valid_on_kubernetes() {
     assert_eq!(object_name("Job_Config-1"), "job-config-1");
     assert_eq!(object_name("2024 run!"), "job-2024-run");
     assert_eq!(object_name("__"), "job");
@@ -257,7 +257,7 @@ fn names_are_names_of_kubernetes() {
 }
 
 #[test]
-fn an_elastic_job_has_all_pods_it_can_use_and_starts_with_fewer() {
+fn an_elastic_job_has_pods_for_its_maximum_and_starts_with_its_minimum() {
     let mut options = options();
     options.image = Some("train:1".to_owned());
     let mut request = JobRequest {
@@ -267,8 +267,8 @@ fn an_elastic_job_has_all_pods_it_can_use_and_starts_with_fewer() {
         max_gpus: Some(36),
         ..request(Vec::new())
     };
-    let made = manifest(&request, None, &options).unwrap();
-    let spec = &made.jobs[0]["spec"];
+    let created = manifest(&request, None, &options).unwrap();
+    let spec = &created.jobs[0]["spec"];
     let said = &spec["template"]["metadata"]["annotations"];
     assert_eq!(
         (&spec["completions"], &spec["parallelism"]),
@@ -278,18 +278,18 @@ fn an_elastic_job_has_all_pods_it_can_use_and_starts_with_fewer() {
     assert_eq!(said["dovetail.io/gang-min"], "2");
     assert_eq!(spec["successPolicy"]["rules"][0]["succeededCount"], 2);
     assert!(
-        made.remarks[0].contains("torchrun --nnodes"),
+        created.remarks[0].contains("torchrun --nnodes"),
         "{:?}",
-        made.remarks
+        created.remarks
     );
 
-    // Half a pod is no range.
+    // Half a pod does not make the job elastic.
     request.max_gpus = Some(20);
-    let made = manifest(&request, None, &options).unwrap();
-    let said = &made.jobs[0]["spec"]["template"]["metadata"]["annotations"];
+    let created = manifest(&request, None, &options).unwrap();
+    let said = &created.jobs[0]["spec"]["template"]["metadata"]["annotations"];
     assert_eq!(
         (&said["dovetail.io/gang-size"], &said["dovetail.io/gang-min"]),
         (&json!("2"), &Value::Null)
     );
-    assert!(made.remarks[0].contains("whole pods"), "{:?}", made.remarks);
+    assert!(created.remarks[0].contains("whole pods"), "{:?}", created.remarks);
 }
