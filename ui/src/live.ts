@@ -92,9 +92,16 @@ export function useEvents(concerns: (event: ClusterEvent) => boolean, refresh: (
     const poll = window.setInterval(() => {
       if (!connected.value && !document.hidden) current.current.refresh();
     }, POLL_INTERVAL_MS);
+    // After a reconnect, errors of requests that failed meanwhile must not stay on screen.
+    let wasConnected = connected.peek();
+    const unsubscribe = connected.subscribe((isConnected) => {
+      if (isConnected && !wasConnected) run();
+      wasConnected = isConnected;
+    });
     listeners.add(listener);
     document.addEventListener("visibilitychange", onShow);
     return () => {
+      unsubscribe();
       listeners.delete(listener);
       document.removeEventListener("visibilitychange", onShow);
       clearTimeout(timer);

@@ -25,6 +25,6 @@ pub fn read_spec(pod: &Pod) -> Result<PodSpec, ExtenderError> {
 pub fn read_bind_info(pod: &Pod) -> Result<BindInfo, ExtenderError> {
     BindInfo::from_annotations(&pod.metadata.annotations).map_err(|error| match error {
         AnnotationError::Missing { .. } => ExtenderError::platform(error.to_string()),
-        AnnotationError::Invalid { .. } => ExtenderError::user(error.to_string()),
+        AnnotationError::Syntax { .. } | AnnotationError::Spec(_) => ExtenderError::user(error.to_string()),
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::pods::PodName;
 
-/// Why a request failed, in HiveD's form: 400 is an error of the client, 500 one of the platform.
+/// A failed request, in HiveD's form: 400 is an error of the client, 500 one of the platform.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Code: {code}, Message: {message}")]
 pub struct ExtenderError {

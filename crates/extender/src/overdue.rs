@@ -1,4 +1,4 @@
-//! What kube-scheduler should have done but has not: deleting victims, and asking for pods that can start.
+//! Overdue steps of kube-scheduler: deleting victims, and asking for pods that can start.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Eviction {
     pub preemptor: PodName,
 }
 
-/// Returns what kube-scheduler has not done in time: victims to delete, and pods to bind.
+/// Returns commands for the steps that kube-scheduler has not taken in time: victims to delete, and pods to bind.
 pub fn overdue_commands(extender: &mut Extender, now: Timestamp) -> Vec<Command> {
     forget_unreported(extender, now);
     let evictions = overdue_victims(extender, now).into_iter().map(Command::Evict);
@@ -87,7 +87,7 @@ fn overdue_victims(extender: &mut Extender, now: Timestamp) -> Vec<Eviction> {
 }
 
 /// Returns pods that can start since cells were freed and that kube-scheduler has not asked for since. It often asks when
-/// it hears of the same change, before the extender does, and then not again for minutes.
+/// it learns of the same change, before the extender does, and then not again for minutes.
 fn overdue_starts(extender: &mut Extender, now: Timestamp) -> Vec<Arc<BindCommand>> {
     let Some(timeout) = extender.rules.start_after else {
         return Vec::new();

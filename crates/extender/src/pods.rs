@@ -21,11 +21,11 @@ impl Timestamp {
 /// Identifies one pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct PodName {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Its uid.
+    /// Uid of the pod.
     pub uid: String,
 }
 
@@ -136,7 +136,7 @@ impl PodRecord {
     }
 }
 
-/// Most deleted pods that are remembered.
+/// Maximum number of deleted pods that are remembered.
 const MAX_DELETED: usize = 16_384;
 
 /// Pods that were deleted or have ended. kube-scheduler may still ask for one of them.

@@ -13,13 +13,11 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use dovetail_httpserver::{ServerOptions, Tls};
 use dovetail_kubeapi::{Node, Pod};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use serde::Serialize;
 use serde_json::json;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::net::TcpListener;
 
 use crate::error::ExtenderError;
 use crate::extender::{Extender, FilterAnswer};
@@ -28,7 +26,7 @@ use crate::kubernetes::Cluster;
 use crate::pods::{BindCommand, Timestamp};
 use crate::wire::{BindCall, BindResult, FilterCall, FilterResult, PreemptCall};
 
-/// Largest request body, in bytes: a pod with all its annotations, and the names of ten thousand nodes.
+/// Maximum size of a request body, in bytes: a pod with all its annotations, and the names of ten thousand nodes.
 const MAX_BODY: usize = 8 << 20;
 /// Time for a client to send the head of a request or the next request: longer than kube-scheduler keeps a connection open.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(150);
@@ -317,47 +315,14 @@ async fn virtual_cluster(State(shared): State<Arc<SharedExtender>>, Path(name): 
     .await
 }
 
-/// Serves until `until` completes; requests in progress are then aborted.
+/// Serves until `until` completes. Requests in progress are then aborted.
 ///
 /// # Errors
 /// When the socket fails permanently.
 pub async fn serve(listener: TcpListener, router: Router, until: impl Future<Output = ()>) -> io::Result<()> {
-    let (ended, end) = watch::channel(());
-    let mut until = std::pin::pin!(until);
-    loop {
-        let accepted = tokio::select! {
-            () = &mut until => break,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                let (router, mut end) = (router.clone(), end.clone());
-                tokio::spawn(async move {
-                    tokio::select! {
-                        () = serve_connection(stream, router) => {}
-                        _ = end.changed() => {}
-                    }
-                });
-            }
-            // Too many open files, or a client that has disconnected: later connections may succeed.
-            Err(error) => {
-                tracing::warn!(%error, "accepting a connection failed");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-    }
-    drop(ended);
-    Ok(())
-}
-
-async fn serve_connection(stream: TcpStream, router: Router) {
-    let _ = stream.set_nodelay(true);
-    let served = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-        .await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "connection closed with an error");
-    }
+    let options = ServerOptions {
+        tls: Tls::Off,
+        header_timeout: HEADER_TIMEOUT,
+    };
+    dovetail_httpserver::serve(listener, router, options, until).await
 }

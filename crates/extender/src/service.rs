@@ -31,7 +31,7 @@ pub struct Options {
     pub leave_eviction: bool,
 }
 
-/// Why the extender cannot run.
+/// An extender that cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The configuration file is invalid.
@@ -160,7 +160,7 @@ impl Service {
     }
 }
 
-/// Applies the present content of the file. An invalid file changes nothing.
+/// Applies the current content of the file. An invalid file changes nothing.
 fn reload_config(options: &Options, shared: &SharedExtender, config: &mut Config) {
     let settings = match Settings::read(&options.config) {
         Ok(settings) => settings,

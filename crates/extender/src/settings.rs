@@ -9,7 +9,7 @@ use dovetail_hived::{ConfigError, parse_config};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// Longest delay of an answer that a pod must wait, in milliseconds.
+/// Maximum delay of the answer that a pod must wait, in milliseconds.
 const MAX_WAIT_DELAY_MS: u64 = 60_000;
 
 /// A configuration that cannot be used.
@@ -28,7 +28,7 @@ pub enum SettingsError {
     Key {
         /// The file.
         file: String,
-        /// What was found and what is expected, with the line.
+        /// The invalid value and what is expected, with the line.
         what: String,
     },
     /// The cells are invalid.
@@ -154,14 +154,14 @@ impl Settings {
     /// # Errors
     /// When the text is invalid; names the key or line.
     pub fn parse(text: &str, name: &str) -> Result<Self, SettingsError> {
-        let wrong = |what: String| SettingsError::Key {
+        let invalid = |what: String| SettingsError::Key {
             file: name.to_owned(),
             what,
         };
-        let file: FileKeys = dovetail_yaml::from_text(text).map_err(|e| wrong(e.to_string()))?;
+        let file: FileKeys = dovetail_yaml::from_text(text).map_err(|e| invalid(e.to_string()))?;
         let threshold = file.force_pod_bind_threshold.unwrap_or(3);
         let force_bind_after = u32::try_from(threshold).map_err(|_| {
-            wrong(format!(
+            invalid(format!(
                 "forcePodBindThreshold: found {threshold}, expected a whole number from 0"
             ))
         })?;
@@ -170,7 +170,7 @@ impl Settings {
             .ok()
             .filter(|ms| *ms <= MAX_WAIT_DELAY_MS)
             .ok_or_else(|| {
-                wrong(format!(
+                invalid(format!(
                     "waitingPodSchedulingBlockMilliSec: found {delay}, expected a whole number from 0 to {MAX_WAIT_DELAY_MS}"
                 ))
             })?;

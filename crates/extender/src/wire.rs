@@ -12,7 +12,7 @@ use crate::error::ExtenderError;
 use crate::pods::{PodName, is_managed};
 
 /// Reads `null` as the default.
-fn lenient<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
 }
 
@@ -45,7 +45,7 @@ impl FilterCall {
     /// Parses a request.
     ///
     /// # Errors
-    /// When a field is missing or wrong.
+    /// When a field is missing or invalid.
     pub fn read(body: &[u8]) -> Result<Self, ExtenderError> {
         let raw: RawFilter = json(body, "ExtenderArgs")?;
         let (pod, spec) = pod_and_spec(raw.pod)?;
@@ -83,10 +83,10 @@ pub struct FilterResult {
     /// Node of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_names: Option<Vec<String>>,
-    /// Why it gets no node, by node.
+    /// Reasons why the pod gets no node, by node.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub failed_nodes: BTreeMap<String, String>,
-    /// Why the request failed.
+    /// Error message; empty if the request succeeded.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
 }
@@ -97,7 +97,7 @@ struct RawPreempt {
     pod: Option<Pod>,
     #[serde(
         default,
-        deserialize_with = "lenient",
+        deserialize_with = "null_as_default",
         rename = "NodeNameToMetaVictims",
         alias = "nodeNameToMetaVictims",
         alias = "nodenametometavictims"
@@ -120,7 +120,7 @@ impl PreemptCall {
     /// Parses a request.
     ///
     /// # Errors
-    /// When a field is missing or wrong.
+    /// When a field is missing or invalid.
     pub fn read(body: &[u8]) -> Result<Self, ExtenderError> {
         let raw: RawPreempt = json(body, "ExtenderPreemptionArgs")?;
         let (pod, spec) = pod_and_spec(raw.pod)?;
@@ -137,7 +137,10 @@ impl PreemptCall {
 #[serde(rename_all = "PascalCase", default)]
 pub struct PreemptResult {
     /// The pods to delete.
-    #[serde(deserialize_with = "lenient", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub node_name_to_meta_victims: BTreeMap<String, MetaVictims>,
 }
 
@@ -183,7 +186,7 @@ impl BindCall {
     /// Parses a request.
     ///
     /// # Errors
-    /// When a field is missing or wrong.
+    /// When a field is missing or invalid.
     pub fn read(body: &[u8]) -> Result<Self, ExtenderError> {
         let call: Self = json(body, "ExtenderBindingArgs")?;
         for (what, value) in [
@@ -213,6 +216,6 @@ impl BindCall {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct BindResult {
-    /// Why the pod was not bound; empty if it was.
+    /// Error message; empty if the pod was bound.
     pub error: String,
 }

@@ -1,8 +1,10 @@
-//! Names of HiveD's annotations, and what can be wrong with one.
+//! Names of HiveD's annotations, and errors in their values.
 
 use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
+
+use crate::pod_spec::SpecError;
 
 /// Annotation with the request of a pod.
 pub const SPEC: &str = "hivedscheduler.microsoft.com/pod-scheduling-spec";
@@ -22,14 +24,17 @@ pub enum AnnotationError {
         /// Name of the annotation.
         annotation: &'static str,
     },
-    /// It has a wrong value.
-    #[error("annotation {annotation}: {reason}")]
-    Invalid {
+    /// The value does not have the form of the annotation.
+    #[error("annotation {annotation}: {message}")]
+    Syntax {
         /// Name of the annotation.
         annotation: &'static str,
-        /// The field, what was found and what is expected.
-        reason: String,
+        /// Message of the parser, with the line.
+        message: String,
     },
+    /// A field of the pod's request has an invalid value.
+    #[error("annotation {SPEC}: {0}")]
+    Spec(#[from] SpecError),
 }
 
 /// Reads the YAML in an annotation. A text without any key gives the default.
@@ -39,9 +44,9 @@ pub(crate) fn read<T: DeserializeOwned + Default>(
 ) -> Result<T, AnnotationError> {
     let text = annotations.get(annotation).filter(|text| !text.trim().is_empty());
     let text = text.ok_or(AnnotationError::Missing { annotation })?;
-    let value: Option<T> = dovetail_yaml::from_text(text).map_err(|error| AnnotationError::Invalid {
+    let value: Option<T> = dovetail_yaml::from_text(text).map_err(|error| AnnotationError::Syntax {
         annotation,
-        reason: error.to_string(),
+        message: error.to_string(),
     })?;
     Ok(value.unwrap_or_default())
 }

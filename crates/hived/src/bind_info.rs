@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::annotation::{AnnotationError, BIND_INFO, ISOLATION, read};
 use crate::place::{GroupView, Place};
 
-/// Texts above this length, in bytes, are written without line breaks, to stay below what Kubernetes stores on a pod.
+/// Maximum length of an indented text, in bytes. Longer ones are written as compact JSON, because Kubernetes limits the
+/// size of annotations.
 const MAX_PRETTY: usize = 64 << 10;
 
 /// The placement of a pod, and with it of its whole group.
@@ -86,13 +87,13 @@ impl BindInfo {
     /// # Errors
     /// When the placement cannot be serialized.
     pub fn annotations(&self) -> Result<BTreeMap<String, String>, AnnotationError> {
-        let wrong = |e: &dyn std::fmt::Display| AnnotationError::Invalid {
+        let failed = |e: &dyn std::fmt::Display| AnnotationError::Syntax {
             annotation: BIND_INFO,
-            reason: e.to_string(),
+            message: e.to_string(),
         };
-        let mut text = serde_saphyr::to_string(self).map_err(|e| wrong(&e))?;
+        let mut text = serde_saphyr::to_string(self).map_err(|e| failed(&e))?;
         if text.len() > MAX_PRETTY {
-            text = serde_json::to_string(self).map_err(|e| wrong(&e))?;
+            text = serde_json::to_string(self).map_err(|e| failed(&e))?;
         }
         let indices: Vec<String> = self.leaf_cell_isolation.iter().map(i32::to_string).collect();
         Ok(BTreeMap::from([

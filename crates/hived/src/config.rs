@@ -10,9 +10,9 @@ use dovetail_cells::{
 };
 use dovetail_yaml::{Entry, YamlError, parse};
 
-/// Deepest tree of cells that is read.
+/// Maximum depth of a tree of cells.
 const MAX_DEPTH: usize = 16;
-/// Largest number of cells that one key may give.
+/// Maximum number of cells in one key.
 const MAX_NUMBER: u64 = 1 << 22;
 
 /// A HiveD configuration that cannot be used.

@@ -28,7 +28,7 @@ pub use compare::Mismatch;
 pub use config::{ConfigError, config_of, parse_config, read_config};
 pub use exceptions::{EXCEPTIONS, Exception};
 pub use place::{GroupView, Place};
-pub use pod_spec::{Member, PodGroup, PodSpec};
+pub use pod_spec::{Member, PodGroup, PodSpec, SpecError};
 pub use scenario::{
     ConfigLoader, Observer, Scenario, ScenarioError, ScenarioReport, ScenarioTarget, Step, StepResult,
 };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::annotation::{AnnotationError, SPEC, read};
 
-/// Most leaf cells a group may request; no configuration has more.
+/// Maximum number of leaf cells of a group; no configuration has more.
 const MAX_LEAVES: u64 = 1 << 22;
 
 /// The request of a pod.
@@ -68,6 +68,43 @@ pub struct Member {
     pub leaf_cell_number: u32,
 }
 
+/// An invalid field in the request of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// No virtual cluster is named.
+    #[error("virtualCluster is empty")]
+    NoVirtualCluster,
+    /// The priority is out of range.
+    #[error("priority is {found}, expected a number from -1 to 1000")]
+    Priority {
+        /// The priority.
+        found: i64,
+    },
+    /// A number is out of range.
+    #[error("{field} is {found}, expected a whole number from 1 to {MAX_LEAVES}")]
+    Number {
+        /// Path of the field.
+        field: String,
+        /// The number; 0 if it is missing.
+        found: i64,
+    },
+    /// The group has no name.
+    #[error("affinityGroup.name is empty")]
+    NoGroupName,
+    /// The group has no pod of the size of this pod.
+    #[error("affinityGroup.members has no pod with {size} leaf cells, but this pod asks for {size}")]
+    NotAMember {
+        /// Leaf cells of the pod.
+        size: u32,
+    },
+    /// The group has too many leaf cells.
+    #[error("affinityGroup.members ask for {found} leaf cells, expected at most {MAX_LEAVES}")]
+    TooManyLeaves {
+        /// Leaf cells of the members up to the one that exceeds the limit.
+        found: u64,
+    },
+}
+
 /// The annotation as written: every key may be missing or null.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -104,13 +141,10 @@ impl PodSpec {
     /// Reads the request from the annotations of a pod.
     ///
     /// # Errors
-    /// When the annotation is missing or wrong; names the field, what was found and what is expected.
+    /// When the annotation is missing or invalid. The error names the field, the value and what is expected.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, AnnotationError> {
         let raw: RawSpec = read(annotations, SPEC)?;
-        raw.check().map_err(|reason| AnnotationError::Invalid {
-            annotation: SPEC,
-            reason,
-        })
+        Ok(raw.check()?)
     }
 
     /// Returns the group of the pod, or one with this pod alone, called `own_name`.
@@ -126,25 +160,21 @@ impl PodSpec {
 }
 
 impl RawSpec {
-    fn check(self) -> Result<PodSpec, String> {
+    fn check(self) -> Result<PodSpec, SpecError> {
         let virtual_cluster = self.virtual_cluster.unwrap_or_default();
         if virtual_cluster.is_empty() {
-            return Err("virtualCluster is empty".to_owned());
+            return Err(SpecError::NoVirtualCluster);
         }
         let priority = self.priority.unwrap_or(0);
         if !(-1..=1000).contains(&priority) {
-            return Err(format!(
-                "priority is {priority}, expected a number from -1 to 1000"
-            ));
+            return Err(SpecError::Priority { found: priority });
         }
         let size = positive(self.leaf_cell_number, "leafCellNumber")?;
         let affinity_group = self.affinity_group.map(RawGroup::check).transpose()?;
         if let Some(group) = &affinity_group
             && !group.members.iter().any(|m| m.leaf_cell_number == size)
         {
-            return Err(format!(
-                "affinityGroup.members has no pod with {size} leaf cells, but this pod asks for {size}"
-            ));
+            return Err(SpecError::NotAMember { size });
         }
         Ok(PodSpec {
             virtual_cluster,
@@ -162,10 +192,10 @@ impl RawSpec {
 
 impl RawGroup {
     /// Checks a group and merges members of equal size.
-    fn check(self) -> Result<PodGroup, String> {
+    fn check(self) -> Result<PodGroup, SpecError> {
         let name = self.name.unwrap_or_default();
         if name.is_empty() {
-            return Err("affinityGroup.name is empty".to_owned());
+            return Err(SpecError::NoGroupName);
         }
         let mut sizes: BTreeMap<u32, u32> = BTreeMap::new();
         let mut leaves = 0u64;
@@ -175,9 +205,7 @@ impl RawGroup {
             let size = positive(member.leaf_cell_number, &path("leafCellNumber"))?;
             leaves += u64::from(pods) * u64::from(size);
             if leaves > MAX_LEAVES {
-                return Err(format!(
-                    "affinityGroup.members ask for {leaves} leaf cells, expected at most {MAX_LEAVES}"
-                ));
+                return Err(SpecError::TooManyLeaves { found: leaves });
             }
             *sizes.entry(size).or_default() += pods;
         }
@@ -192,12 +220,15 @@ impl RawGroup {
     }
 }
 
-fn positive(number: Option<i64>, field: &str) -> Result<u32, String> {
+fn positive(number: Option<i64>, field: &str) -> Result<u32, SpecError> {
     let found = number.unwrap_or(0);
     u32::try_from(found)
         .ok()
         .filter(|n| *n > 0 && u64::from(*n) <= MAX_LEAVES)
-        .ok_or_else(|| format!("{field} is {found}, expected a whole number from 1 to {MAX_LEAVES}"))
+        .ok_or_else(|| SpecError::Number {
+            field: field.to_owned(),
+            found,
+        })
 }
 
 #[cfg(test)]

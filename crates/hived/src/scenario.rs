@@ -1,5 +1,5 @@
-//! Recorded scenarios of HiveD: what was done, what HiveD answered, and its state after each step. Replaying one compares
-//! Dovetail's answers and states.
+//! Recorded scenarios of HiveD: its inputs, its answers, and its state after each step. A replay compares Dovetail's
+//! answers and states with them.
 
 use dovetail_cells::{Cells, Inconsistency, Layout};
 use serde::Deserialize;
@@ -15,14 +15,14 @@ use crate::scheduler::GroupScheduler;
 /// A scenario.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Scenario {
-    /// Its name, `group/name`.
+    /// Name of the scenario, `group/name`.
     pub name: String,
-    /// A description.
+    /// Description of the scenario.
     #[serde(default)]
     pub note: String,
-    /// The configuration it starts with.
+    /// Name of the configuration that the scenario starts with.
     pub config: String,
-    /// Its steps.
+    /// Steps of the scenario.
     pub steps: Vec<Step>,
 }
 
@@ -118,7 +118,7 @@ pub trait ScenarioTarget {
     /// When the step cannot be taken.
     fn step(&mut self, at: usize, step: &Step) -> Result<StepResult, ScenarioError>;
 
-    /// Shows the present groups and cells.
+    /// Calls `see` with the current groups and cells.
     fn inspect(&self, see: &mut dyn FnMut(&GroupScheduler));
 }
 

@@ -9,14 +9,14 @@ use crate::error::KeyError;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArrayRequest {
-    /// Indices; each is a job.
+    /// Indices, one for each job.
     pub indices: Vec<u32>,
-    /// The most jobs of the array that run at the same time.
+    /// Maximum number of jobs of the array that run at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<u32>,
 }
 
-/// The most indices of an array.
+/// Maximum number of indices of an array.
 const MAX_INDICES: usize = 100_000;
 
 impl ArrayRequest {

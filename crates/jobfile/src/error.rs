@@ -10,11 +10,11 @@ use dovetail_openpai::Faults;
 pub struct JobFileError {
     /// The file, as it is shown.
     pub file: String,
-    /// What is wrong with it.
+    /// The fault.
     pub fault: FileFault,
 }
 
-/// What is wrong with a job file.
+/// A fault of a job file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileFault {
     /// The text is not YAML; the first line of the parser's message.
@@ -23,21 +23,21 @@ pub enum FileFault {
     /// The top level is a list or a single value.
     #[error("expected keys with values, such as `command: python3 train.py`")]
     NotAMapping,
-    /// A key of a native file is wrong.
+    /// A key of a native file is missing, unknown or invalid.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Everything that is wrong with a file of OpenPAI.
+    /// All mistakes of an OpenPAI file.
     #[error(transparent)]
     OpenPai(#[from] Faults),
 }
 
-/// What is wrong with a key of a native job file.
+/// A fault of a key in a native job file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// Neither `command` nor `roles` is given.
     #[error("command: missing; expected a line for the shell or a list of arguments")]
     MissingCommand,
-    /// No such key.
+    /// The key does not exist.
     #[error("unknown key {key:?}{}; known keys: {}", did_you_mean(nearest.as_ref()), known.join(", "))]
     Unknown {
         /// The key.
@@ -70,7 +70,7 @@ pub enum KeyError {
     Type {
         /// The key.
         key: String,
-        /// What is wrong with its value.
+        /// Message of the parser about the value.
         message: String,
     },
     /// An array with more indices than one request may have.
@@ -78,7 +78,7 @@ pub enum KeyError {
     ArrayTooLong {
         /// The array, as written.
         text: String,
-        /// The most indices of an array.
+        /// Maximum number of indices.
         limit: usize,
     },
     /// `gpus` contradicts the roles.

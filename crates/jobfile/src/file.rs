@@ -1,4 +1,4 @@
-//! The job file: how it is read and written.
+//! Reads and writes job files.
 
 use dovetail_cluster::{JobRequest, Role};
 use dovetail_openpai::{Mode, Remark, is_openpai};
@@ -23,10 +23,10 @@ pub struct JobFile {
 }
 
 impl JobFile {
-    /// Reads the text of a file, native or of OpenPAI. `file` is what errors call it.
+    /// Reads the text of a file, native or of OpenPAI. `file` is its name in errors.
     ///
     /// # Errors
-    /// Names the file, the key, and what is accepted.
+    /// When the text is not a valid job file. The error names the file, the key, and what is accepted.
     pub fn parse(text: &str, file: &str) -> Result<Self, JobFileError> {
         let parsed = match is_openpai(text) {
             true => Self::from_openpai(text, Mode::Strict).map_err(FileFault::from),
@@ -53,7 +53,7 @@ impl JobFile {
     /// Reads the keys of a native job file.
     ///
     /// # Errors
-    /// Names the key and what is accepted.
+    /// When a key is unknown or has an invalid value. The error names the key and what is accepted.
     pub fn from_keys(mut keys: Map<String, Value>) -> Result<Self, KeyError> {
         let mut array = normalize(&mut keys)?;
         let stated_gpus = keys.get("gpus").and_then(Value::as_u64);
@@ -82,7 +82,7 @@ impl JobFile {
         })
     }
 
-    /// Returns the keys of a native job file that means the same. Defaults, and what follows from the roles, are left out.
+    /// Returns the keys of an equivalent native job file, without defaults and without values that follow from the roles.
     pub fn keys(&self) -> Map<String, Value> {
         let defaults = serde_json::to_value(JobRequest::default()).unwrap_or_default();
         let mut keys = without_defaults(&serde_json::to_value(&self.job).unwrap_or_default(), &defaults);
@@ -231,7 +231,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics_the_parser(text in "\\PC{0,200}", key in "[a-z_]{1,12}", value in "\\PC{0,20}") {
+        fn no_text_makes_the_parser_panic(text in "\\PC{0,200}", key in "[a-z_]{1,12}", value in "\\PC{0,20}") {
             let _ = JobFile::parse(&text, "f");
             let _ = JobFile::parse(&format!("command: x\n{key}: {value}"), "f");
             let _ = ArrayRequest::parse(&value);

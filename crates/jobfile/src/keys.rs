@@ -87,7 +87,7 @@ pub(crate) fn normalize(keys: &mut Map<String, Value>) -> Result<Option<ArrayReq
     unknown(keys).map_or(Ok(array), Err)
 }
 
-/// Returns an error for the first key that no job file has.
+/// Returns an error for the first unknown key.
 fn unknown(keys: &Map<String, Value>) -> Option<KeyError> {
     let key = keys.keys().find(|key| !KEYS.contains(*key))?;
     let near = nearest(key, KEYS.iter().map(String::as_str));
@@ -98,7 +98,7 @@ fn unknown(keys: &Map<String, Value>) -> Option<KeyError> {
     })
 }
 
-/// Turns the written forms of a role into keys of [`Role`], and checks that it is one.
+/// Turns the written forms of a role into keys of [`Role`], and checks the role.
 fn normalize_role(index: usize, role: &mut Value) -> Result<(), KeyError> {
     let path = format!("roles[{index}]");
     let Value::Object(keys) = role else {
@@ -130,7 +130,7 @@ fn split_command(keys: &mut Map<String, Value>) {
     }
 }
 
-/// Turns numbers and booleans of a map into strings: `SEED: 7` is as good as `SEED: "7"`.
+/// Turns numbers and booleans of a map into strings: `SEED: 7` means `SEED: "7"`.
 fn scalars_to_strings(map: Option<&mut Value>) {
     if let Some(Value::Object(values)) = map {
         for value in values.values_mut().filter(|v| v.is_number() || v.is_boolean()) {

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use crate::config::Config;
-use crate::error::{Error, Status};
+use crate::error::{ConnectError, Error, Status};
 use crate::objects::{Binding, List};
 use crate::stream::{Lines, frame};
 
@@ -33,8 +33,10 @@ struct Inner {
     requests: AtomicU64,
 }
 
-/// Most idle connections that are kept.
-const IDLE: usize = 64;
+/// Maximum number of idle connections that are kept.
+const MAX_IDLE: usize = 64;
+/// Time within which a connection must be open.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Kind of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +75,7 @@ pub struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Deletes only the object with this uid.
+    /// Returns options that delete the object only if it has this uid.
     pub fn of(uid: &str) -> Self {
         Self {
             preconditions: Some(serde_json::json!({ "uid": uid })),
@@ -83,7 +85,7 @@ impl DeleteOptions {
 }
 
 impl Client {
-    /// Returns a client that has not connected yet.
+    /// Returns a client; it connects with the first request.
     pub fn new(config: Config) -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -109,7 +111,7 @@ impl Client {
     /// # Errors
     /// When the request fails.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
-        self.ask(Method::GET, path, "", String::new()).await
+        self.call(Method::GET, path, "", String::new()).await
     }
 
     /// Lists all objects of a kind at the latest version. `query` may have selectors (`labelSelector=...`).
@@ -117,9 +119,9 @@ impl Client {
     /// # Errors
     /// When the request fails.
     pub async fn list<T: DeserializeOwned>(&self, path: &str, query: &str) -> Result<List<T>, Error> {
-        let with = if query.is_empty() { "" } else { "?" };
-        // Without a version, since the cache of a server may be older than the latest write.
-        self.get(&format!("{path}{with}{query}")).await
+        let separator = if query.is_empty() { "" } else { "?" };
+        // No version is given: the cache of a server may be older than the latest write.
+        self.get(&format!("{path}{separator}{query}")).await
     }
 
     /// Creates an object.
@@ -127,7 +129,7 @@ impl Client {
     /// # Errors
     /// When the request fails.
     pub async fn create<T: DeserializeOwned>(&self, path: &str, object: &impl Serialize) -> Result<T, Error> {
-        self.ask(Method::POST, path, "application/json", json(path, object)?)
+        self.call(Method::POST, path, "application/json", json(path, object)?)
             .await
     }
 
@@ -151,7 +153,7 @@ impl Client {
         path: &str,
         object: &impl Serialize,
     ) -> Result<T, Error> {
-        self.ask(Method::PUT, path, "application/json", json(path, object)?)
+        self.call(Method::PUT, path, "application/json", json(path, object)?)
             .await
     }
 
@@ -162,10 +164,10 @@ impl Client {
     pub async fn patch<T: DeserializeOwned>(
         &self,
         path: &str,
-        how: Patch,
+        kind: Patch,
         patch: &Value,
     ) -> Result<T, Error> {
-        self.ask(Method::PATCH, path, how.content_type(), patch.to_string())
+        self.call(Method::PATCH, path, kind.content_type(), patch.to_string())
             .await
     }
 
@@ -180,7 +182,7 @@ impl Client {
         object: &Value,
     ) -> Result<T, Error> {
         let path = format!("{path}?fieldManager={manager}&force=true");
-        self.ask(
+        self.call(
             Method::PATCH,
             &path,
             "application/apply-patch+yaml",
@@ -223,7 +225,7 @@ impl Client {
         Ok(Lines::new(response.into_body()))
     }
 
-    async fn ask<T: DeserializeOwned>(
+    async fn call<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
@@ -240,7 +242,7 @@ impl Client {
 
     async fn bytes(&self, method: Method, path: &str, kind: &str, body: String) -> Result<Vec<u8>, Error> {
         let what = format!("{method} {}", plain(path));
-        let patience = self.inner.config.patience;
+        let timeout = self.inner.config.timeout;
         let work = async {
             let (response, connection) = self.send(method, path, kind, body).await?;
             let bytes = whole(response).await.map_err(|e| Error::Unreachable {
@@ -250,11 +252,11 @@ impl Client {
             self.keep(connection);
             Ok(bytes)
         };
-        match tokio::time::timeout(patience, work).await {
-            Ok(answer) => answer,
+        match tokio::time::timeout(timeout, work).await {
+            Ok(result) => result,
             Err(_) => Err(Error::Unreachable {
                 what,
-                why: format!("no response within {} s", patience.as_secs_f64()),
+                why: format!("no response within {} s", timeout.as_secs_f64()),
             }),
         }
     }
@@ -280,7 +282,7 @@ impl Client {
             let is_new = kept.is_none();
             let mut connection = match kept {
                 Some(connection) => connection,
-                None => self.connect().await.map_err(unreachable)?,
+                None => self.connect().await.map_err(|e| unreachable(e.to_string()))?,
             };
             if connection.ready().await.is_err() && !is_new {
                 continue;
@@ -331,12 +333,12 @@ impl Client {
             .body(String::new())
             .map_err(|e| unreachable(e.to_string()))?;
         self.inner.requests.fetch_add(1, Ordering::Relaxed);
-        let mut connection = self.connect().await.map_err(unreachable)?;
-        let patience = self.inner.config.patience;
-        let response = match tokio::time::timeout(patience, connection.send_request(request)).await {
+        let mut connection = self.connect().await.map_err(|e| unreachable(e.to_string()))?;
+        let timeout = self.inner.config.timeout;
+        let response = match tokio::time::timeout(timeout, connection.send_request(request)).await {
             Ok(response) => response.map_err(|e| unreachable(e.to_string()))?,
             Err(_) => {
-                let why = format!("no response within {} s", patience.as_secs_f64());
+                let why = format!("no response within {} s", timeout.as_secs_f64());
                 return Err(unreachable(why));
             }
         };
@@ -375,41 +377,36 @@ impl Client {
 
     fn keep(&self, connection: SendRequest<String>) {
         let mut idle = self.inner.idle.lock().unwrap_or_else(|e| e.into_inner());
-        if idle.len() < IDLE && !connection.is_closed() {
+        if idle.len() < MAX_IDLE && !connection.is_closed() {
             idle.push(connection);
         }
     }
 
-    async fn connect(&self) -> Result<SendRequest<String>, String> {
+    async fn connect(&self) -> Result<SendRequest<String>, ConnectError> {
         let config = &self.inner.config;
+        let address = || format!("{}:{}", config.host, config.port);
         let dial = async {
             let stream = TcpStream::connect((config.host.as_str(), config.port))
                 .await
-                .map_err(|e| format!("{}:{}: {e}", config.host, config.port))?;
-            stream.set_nodelay(true).map_err(|e| e.to_string())?;
+                .map_err(|source| ConnectError::Tcp {
+                    address: address(),
+                    source,
+                })?;
+            stream.set_nodelay(true)?;
             let Some(tls) = &config.tls else {
-                return Ok(spawn(
-                    http1::handshake(TokioIo::new(stream))
-                        .await
-                        .map_err(|e| e.to_string())?,
-                ));
+                return Ok(spawn(http1::handshake(TokioIo::new(stream)).await?));
             };
-            let name = ServerName::try_from(config.host.clone()).map_err(|e| e.to_string())?;
+            let name = ServerName::try_from(config.host.clone())?;
             let connector = tokio_rustls::TlsConnector::from(Arc::clone(tls));
-            let stream = connector.connect(name, stream).await.map_err(|e| e.to_string())?;
-            Ok(spawn(
-                http1::handshake(TokioIo::new(stream))
-                    .await
-                    .map_err(|e| e.to_string())?,
-            ))
+            let stream = connector.connect(name, stream).await?;
+            Ok(spawn(http1::handshake(TokioIo::new(stream)).await?))
         };
-        let longest = Duration::from_secs(10);
-        match tokio::time::timeout(longest, dial).await {
-            Ok(done) => done,
-            Err(_) => Err(format!(
-                "{}:{}: no connection within 10 s",
-                config.host, config.port
-            )),
+        match tokio::time::timeout(CONNECT_TIMEOUT, dial).await {
+            Ok(connected) => connected,
+            Err(_) => Err(ConnectError::Timeout {
+                address: address(),
+                seconds: CONNECT_TIMEOUT.as_secs(),
+            }),
         }
     }
 }

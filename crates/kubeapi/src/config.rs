@@ -17,26 +17,26 @@ use crate::time::{now_micros, parse_time};
 /// Configuration of an API server.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Its host.
+    /// Host of the server.
     pub host: String,
-    /// Its port.
+    /// Port of the server.
     pub port: u16,
     /// Path prefix, such as that of a proxy; usually empty.
     pub prefix: String,
-    /// TLS; `None` for plain HTTP.
+    /// TLS settings; `None` for plain HTTP.
     pub tls: Option<Arc<ClientConfig>>,
     /// Credentials.
     pub auth: Auth,
     /// The default namespace.
     pub namespace: String,
     /// Timeout of a request.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// Credentials beside a TLS certificate.
 #[derive(Debug, Clone)]
 pub enum Auth {
-    /// None; the client is anonymous or named by its certificate.
+    /// No credentials; the client is anonymous or identified by its certificate.
     None,
     /// A token.
     Token(String),
@@ -53,7 +53,7 @@ pub struct ExecPlugin {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Variables for it.
+    /// Its environment variables.
     pub env: Vec<(String, String)>,
     /// API version of its output.
     pub api_version: String,
@@ -101,12 +101,12 @@ impl ExecPlugin {
         {
             return Ok(token.clone());
         }
-        let wrong = |why: String| Error::Credentials(format!("{}: {why}", self.command));
+        let failed = |reason: String| Error::Credentials(format!("{}: {reason}", self.command));
         let info = format!(
             r#"{{"apiVersion":"{}","kind":"ExecCredential","spec":{{}}}}"#,
             self.api_version
         );
-        let began = Instant::now();
+        let started = Instant::now();
         let output = tokio::process::Command::new(&self.command)
             .args(&self.args)
             .envs(self.env.iter().cloned())
@@ -115,18 +115,22 @@ impl ExecPlugin {
             .kill_on_drop(true)
             .output();
         let output = tokio::time::timeout(Duration::from_secs(60), output).await;
-        let output = output.map_err(|_| wrong(format!("no response after {:?}", began.elapsed())))?;
-        let output = output.map_err(|e| wrong(e.to_string()))?;
+        let output = output.map_err(|_| failed(format!("no response after {:?}", started.elapsed())))?;
+        let output = output.map_err(|e| failed(e.to_string()))?;
         if !output.status.success() {
-            return Err(wrong(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+            return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
         }
-        let said: ExecCredential = serde_json::from_slice(&output.stdout)
-            .map_err(|e| wrong(format!("expected an ExecCredential with status.token: {e}")))?;
-        let token = said
+        let credential: ExecCredential = serde_json::from_slice(&output.stdout)
+            .map_err(|e| failed(format!("expected an ExecCredential with status.token: {e}")))?;
+        let token = credential
             .status
             .token
-            .ok_or_else(|| wrong("returned a certificate; only tokens are supported".to_owned()))?;
-        let until = said.status.expiration_timestamp.as_deref().and_then(parse_time);
+            .ok_or_else(|| failed("returned a certificate; only tokens are supported".to_owned()))?;
+        let until = credential
+            .status
+            .expiration_timestamp
+            .as_deref()
+            .and_then(parse_time);
         *last = Some((token.clone(), until));
         Ok(token)
     }
@@ -149,10 +153,10 @@ impl Config {
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let address = || ConfigError::Address(server.to_owned());
-        let usual = if secure { 443 } else { 80 };
+        let default_port = if secure { 443 } else { 80 };
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| address())?),
-            _ => (authority, usual),
+            _ => (authority, default_port),
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() {
@@ -173,7 +177,7 @@ impl Config {
             tls,
             auth: Auth::None,
             namespace: "default".to_owned(),
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
         })
     }
 
@@ -184,22 +188,22 @@ impl Config {
     pub fn in_cluster() -> Result<Self, ConfigError> {
         let folder = PathBuf::from("/var/run/secrets/kubernetes.io/serviceaccount");
         let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-        let host = variable("KUBERNETES_SERVICE_HOST").ok_or(ConfigError::Nowhere)?;
+        let host = variable("KUBERNETES_SERVICE_HOST").ok_or(ConfigError::NotConfigured)?;
         let port = variable("KUBERNETES_SERVICE_PORT").unwrap_or_else(|| "443".to_owned());
         let host = match host.contains(':') {
             true => format!("[{host}]"),
             false => host,
         };
-        let file = |path: PathBuf| {
+        let read = |path: PathBuf| {
             std::fs::read(&path).map_err(|source| ConfigError::File {
                 path: path.clone(),
                 source,
             })
         };
-        let ca = file(folder.join("ca.crt"))?;
+        let ca = read(folder.join("ca.crt"))?;
         let mut config = Self::new(&format!("https://{host}:{port}"), Some(&ca), None)?;
         config.auth = Auth::TokenFile(folder.join("token"));
-        if let Ok(namespace) = file(folder.join("namespace")) {
+        if let Ok(namespace) = read(folder.join("namespace")) {
             config.namespace = String::from_utf8_lossy(&namespace).trim().to_owned();
         }
         Ok(config)
@@ -207,7 +211,8 @@ impl Config {
 }
 
 fn tls(ca: Option<&[u8]>, identity: Option<(&[u8], &[u8])>) -> Result<ClientConfig, ConfigError> {
-    let wrong = |what: &str, why: &dyn std::fmt::Display| ConfigError::Tls(format!("{what}: {why}"));
+    let invalid =
+        |field: &str, reason: &dyn std::fmt::Display| ConfigError::Tls(format!("{field}: {reason}"));
     let mut roots = RootCertStore::empty();
     let ca = ca.ok_or_else(|| {
         ConfigError::Tls(
@@ -215,26 +220,26 @@ fn tls(ca: Option<&[u8]>, identity: Option<(&[u8], &[u8])>) -> Result<ClientConf
         )
     })?;
     for certificate in CertificateDer::pem_slice_iter(ca) {
-        let certificate = certificate.map_err(|e| wrong("certificate-authority", &e))?;
+        let certificate = certificate.map_err(|e| invalid("certificate-authority", &e))?;
         roots
             .add(certificate)
-            .map_err(|e| wrong("certificate-authority", &e))?;
+            .map_err(|e| invalid("certificate-authority", &e))?;
     }
     if roots.is_empty() {
-        return Err(wrong("certificate-authority", &"contains no certificate"));
+        return Err(invalid("certificate-authority", &"contains no certificate"));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|e| wrong("versions", &e))?
+        .map_err(|e| invalid("versions", &e))?
         .with_root_certificates(roots);
     let Some((certificate, key)) = identity else {
         return Ok(builder.with_no_client_auth());
     };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
-    let chain = chain.map_err(|e| wrong("client-certificate", &e))?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| wrong("client-key", &e))?;
+    let chain = chain.map_err(|e| invalid("client-certificate", &e))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| invalid("client-key", &e))?;
     builder
         .with_client_auth_cert(chain, key)
-        .map_err(|e| wrong("client-certificate", &e))
+        .map_err(|e| invalid("client-certificate", &e))
 }

@@ -3,13 +3,13 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::objects::{Meta, lenient};
+use crate::objects::{Meta, null_as_default};
 
 /// A list of devices, usually of one node.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ResourceSlice {
-    /// Its name.
+    /// Name and uid.
     pub metadata: Meta,
     /// The devices.
     pub spec: SliceSpec,
@@ -26,7 +26,7 @@ pub struct SliceSpec {
     /// The pool they belong to.
     pub pool: Pool,
     /// The devices.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub devices: Vec<Device>,
 }
 
@@ -47,10 +47,10 @@ pub struct Device {
     /// Its name, unique in the pool.
     pub name: String,
     /// Its attributes.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub attributes: Map<String, Value>,
     /// Taints, such as a defect.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub taints: Vec<Value>,
 }
 
@@ -58,7 +58,7 @@ pub struct Device {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ResourceClaim {
-    /// Its name.
+    /// Name and uid.
     pub metadata: Meta,
     /// The requested devices.
     pub spec: ClaimSpec,
@@ -70,7 +70,7 @@ pub struct ResourceClaim {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ClaimSpec {
-    /// Devices.
+    /// The requested devices.
     pub devices: ClaimedDevices,
 }
 
@@ -79,10 +79,10 @@ pub struct ClaimSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimedDevices {
     /// The requests.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub requests: Vec<DeviceRequest>,
     /// Constraints over several devices.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub constraints: Vec<Value>,
 }
 
@@ -107,7 +107,7 @@ pub struct ExactRequest {
     /// Number of devices.
     pub count: i64,
     /// Selectors that the devices must match.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub selectors: Vec<Value>,
     /// Whether access is for administration rather than for use.
     pub admin_access: Option<bool>,
@@ -120,7 +120,7 @@ pub struct ClaimStatus {
     /// The allocated devices.
     pub allocation: Option<Value>,
     /// Pods that may use them.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub reserved_for: Vec<ClaimUser>,
 }
 

@@ -1,18 +1,18 @@
-//! Errors.
+//! Errors of requests, connections and configurations.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// Status of a refused request.
+/// Status of a request that the server refused.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct Status {
     /// The HTTP status.
     pub code: u16,
-    /// A reason for programs, such as `Conflict`.
+    /// Machine-readable reason, such as `Conflict`.
     pub reason: String,
-    /// A message for people.
+    /// Human-readable message.
     pub message: String,
 }
 
@@ -89,22 +89,87 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// A file with invalid content.
-    #[error("{}: {what}", path.display())]
+    #[error("{}: {source}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// The field, what was found and what is expected.
-        what: String,
+        /// The invalid or missing entry.
+        source: KubeconfigError,
     },
     /// No cluster is configured.
     #[error(
         "no Kubernetes cluster is configured: name a kubeconfig with --kubeconfig or KUBECONFIG, or run inside a pod with a service account"
     )]
-    Nowhere,
+    NotConfigured,
     /// The address is invalid.
     #[error("server {0:?}: expected https://HOST:PORT or http://HOST:PORT")]
     Address(String),
     /// Certificates or keys are invalid.
     #[error("TLS: {0}")]
     Tls(String),
+}
+
+/// An entry of a kubeconfig file that is missing or invalid.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeconfigError {
+    /// The file is not valid YAML, or has a field of the wrong type.
+    #[error("{0}")]
+    Yaml(String),
+    /// The file has no current context, and none was named.
+    #[error("current-context is missing; name a context with --context")]
+    NoContext,
+    /// A list has no entry with the given name.
+    #[error("{list}: unknown name {name:?}; {}", expected(known))]
+    UnknownEntry {
+        /// The list, such as `contexts`.
+        list: &'static str,
+        /// The name.
+        name: String,
+        /// Names of the entries that exist.
+        known: Vec<String>,
+    },
+    /// The identity of the server would not be verified.
+    #[error("insecure-skip-tls-verify is not supported; set certificate-authority instead")]
+    Insecure,
+    /// A user has a certificate without a key, or a key without a certificate.
+    #[error("user {user:?}: client-certificate and client-key must be set together")]
+    HalfIdentity {
+        /// The user.
+        user: String,
+    },
+    /// Inline data is not valid base64.
+    #[error("{field}-data: invalid base64: {source}")]
+    Base64 {
+        /// The field without its suffix, such as `client-key`.
+        field: &'static str,
+        /// The position and kind of the error.
+        source: base64::DecodeError,
+    },
+}
+
+fn expected(known: &[String]) -> String {
+    match known.is_empty() {
+        true => "the list is empty".to_owned(),
+        false => format!("expected one of {}", known.join(", ")),
+    }
+}
+
+/// A connection to the API server that could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    /// The server was not reached.
+    #[error("{address}: {source}")]
+    Tcp { address: String, source: std::io::Error },
+    /// The host is not valid in a certificate.
+    #[error("{0}")]
+    ServerName(#[from] rustls::pki_types::InvalidDnsNameError),
+    /// The TLS handshake failed, or the socket refused an option.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// The HTTP handshake failed.
+    #[error("{0}")]
+    Http(#[from] hyper::Error),
+    /// The server did not answer in time.
+    #[error("{address}: no connection within {seconds} s")]
+    Timeout { address: String, seconds: u64 },
 }

@@ -9,13 +9,13 @@ use crate::time::seconds_time;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Event {
-    /// Its name.
+    /// Name and namespace of the event.
     pub metadata: Meta,
-    /// The object it is about.
+    /// The object that the event is about.
     pub involved_object: ObjectRef,
-    /// A reason for programs.
+    /// Machine-readable reason.
     pub reason: String,
-    /// A message for people.
+    /// Human-readable message.
     pub message: String,
     /// `Normal` or `Warning`.
     #[serde(rename = "type")]
@@ -68,7 +68,7 @@ impl Event {
         }
     }
 
-    /// Returns the path to post it to.
+    /// Returns the path to post the event to.
     pub fn path(&self) -> String {
         format!("/api/v1/namespaces/{}/events", self.metadata.namespace)
     }

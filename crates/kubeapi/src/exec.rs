@@ -17,17 +17,17 @@ use crate::websocket::{Frames, Message, Side, accept, frame};
 /// A command to run in a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecRequest {
-    /// The pod's namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// The pod.
+    /// Name of the pod.
     pub pod: String,
-    /// Its container.
+    /// Container of the pod.
     pub container: String,
     /// The command and its arguments, without a shell.
     pub command: Vec<String>,
-    /// Whether it gets input.
+    /// Whether the command reads input.
     pub stdin: bool,
-    /// Whether it has a terminal, which receives standard error too.
+    /// Whether the command has a terminal, which also receives standard error.
     pub tty: bool,
 }
 
@@ -69,7 +69,7 @@ pub enum Ended {
     Failed(String),
 }
 
-/// A running command. It returns the output; [`Exec::input`] sends the input.
+/// A running command: [`Exec::next`] returns its output, [`Exec::input`] accepts its input.
 #[derive(Debug)]
 pub struct Exec {
     what: String,
@@ -90,13 +90,13 @@ pub struct Input {
 impl Input {
     /// Sends input; waits while the other side is behind. Returns false if the connection is closed.
     pub async fn write(&self, bytes: &[u8]) -> bool {
-        self.say(Channel::Stdin, bytes).await
+        self.send(Channel::Stdin, bytes).await
     }
 
     /// Ends the input. Returns false if the server does not support it, as those before Kubernetes 1.30.
     pub async fn end(&self) -> bool {
         if self.ends {
-            self.say(Channel::Close, &[Channel::Stdin as u8]).await;
+            self.send(Channel::Close, &[Channel::Stdin as u8]).await;
         }
         self.ends
     }
@@ -104,10 +104,10 @@ impl Input {
     /// Sets the size of the terminal.
     pub async fn resize(&self, columns: u16, rows: u16) {
         let size = format!(r#"{{"Width":{columns},"Height":{rows}}}"#);
-        self.say(Channel::Resize, size.as_bytes()).await;
+        self.send(Channel::Resize, size.as_bytes()).await;
     }
 
-    async fn say(&self, channel: Channel, bytes: &[u8]) -> bool {
+    async fn send(&self, channel: Channel, bytes: &[u8]) -> bool {
         let mut message = vec![channel as u8];
         message.extend_from_slice(bytes);
         self.messages.send(Message::Data(message)).await.is_ok()
@@ -118,7 +118,7 @@ impl Client {
     /// Runs a command in a container of a pod.
     ///
     /// # Errors
-    /// As the server says.
+    /// When the server refuses the request, or does not upgrade the connection.
     pub async fn exec(&self, request: &ExecRequest) -> Result<Exec, Error> {
         let path = request.path();
         let what = format!("exec in {}/{}", request.namespace, request.pod);
@@ -155,9 +155,9 @@ impl Client {
         let upgraded = hyper::upgrade::on(response).await;
         let upgraded = upgraded.map_err(|e| unreadable(e.to_string()))?;
         let (stream, sink) = tokio::io::split(TokioIo::new(upgraded));
-        let (messages, to_say) = mpsc::channel(4);
-        let (pongs, to_answer) = mpsc::channel(4);
-        tokio::spawn(speak(sink, to_say, to_answer));
+        let (messages, queued_messages) = mpsc::channel(4);
+        let (pongs, queued_pongs) = mpsc::channel(4);
+        tokio::spawn(write_messages(sink, queued_messages, queued_pongs));
         Ok(Exec {
             what,
             stream,
@@ -208,7 +208,7 @@ fn random<const N: usize>() -> [u8; N] {
 }
 
 /// Sends messages, pongs first. It is a separate task, so that receiving never waits for sending.
-async fn speak(
+async fn write_messages(
     mut sink: WriteHalf<TokioIo<Upgraded>>,
     mut messages: mpsc::Receiver<Message>,
     mut pongs: mpsc::Receiver<Message>,
@@ -221,12 +221,12 @@ async fn speak(
             else => return,
         };
         let bytes = frame(&message, Some(random()));
-        let said = async {
+        let written = async {
             sink.write_all(&bytes).await?;
             sink.flush().await
         };
         // The receiving side notices a closed connection.
-        if said.await.is_err() || matches!(message, Message::Close(..)) {
+        if written.await.is_err() || matches!(message, Message::Close(..)) {
             return;
         }
     }
@@ -239,7 +239,7 @@ struct Outcome {
     #[serde(default)]
     details: Option<Details>,
     #[serde(flatten)]
-    said: Status,
+    refusal: Status,
 }
 
 #[derive(Deserialize)]
@@ -257,8 +257,8 @@ struct Cause {
 }
 
 /// Parses the status message.
-fn outcome(json: &[u8]) -> Result<Ended, String> {
-    let outcome: Outcome = serde_json::from_slice(json).map_err(|e| format!("invalid status: {e}"))?;
+fn parse_status(json: &[u8]) -> Result<Ended, serde_json::Error> {
+    let outcome: Outcome = serde_json::from_slice(json)?;
     if outcome.status == "Success" {
         return Ok(Ended::Code(0));
     }
@@ -267,8 +267,8 @@ fn outcome(json: &[u8]) -> Result<Ended, String> {
         .filter(|cause| cause.reason == "ExitCode")
         .find_map(|cause| cause.message.parse().ok());
     Ok(match code {
-        Some(code) if outcome.said.reason == "NonZeroExitCode" => Ended::Code(code),
-        _ => Ended::Failed(outcome.said.message),
+        Some(code) if outcome.refusal.reason == "NonZeroExitCode" => Ended::Code(code),
+        _ => Ended::Failed(outcome.refusal.message),
     })
 }
 
@@ -290,7 +290,7 @@ impl Exec {
                 .map_err(|e| self.unreadable(e.to_string()))?;
             match message {
                 Some(Message::Data(bytes)) => {
-                    if let Some(output) = self.heard(bytes)? {
+                    if let Some(output) = self.decode(bytes)? {
                         return Ok(output);
                     }
                 }
@@ -299,7 +299,7 @@ impl Exec {
                 Some(Message::Pong(_)) => {}
                 Some(Message::Close(code, reason)) => {
                     let reason = if reason.is_empty() { "no reason" } else { &reason };
-                    return Err(self.broken(&format!("code {code}, {reason}")));
+                    return Err(self.closed(&format!("code {code}, {reason}")));
                 }
                 None => self.read().await?,
             }
@@ -309,16 +309,16 @@ impl Exec {
     async fn read(&mut self) -> Result<(), Error> {
         let mut bytes = vec![0; 16 << 10];
         match self.stream.read(&mut bytes).await {
-            Ok(0) => Err(self.broken("no close message")),
+            Ok(0) => Err(self.closed("no close message")),
             Ok(count) => {
                 self.frames.feed(&bytes[..count]);
                 Ok(())
             }
-            Err(error) => Err(self.broken(&error.to_string())),
+            Err(error) => Err(self.closed(&error.to_string())),
         }
     }
 
-    fn heard(&mut self, mut bytes: Vec<u8>) -> Result<Option<Output>, Error> {
+    fn decode(&mut self, mut bytes: Vec<u8>) -> Result<Option<Output>, Error> {
         const STDOUT: u8 = Channel::Stdout as u8;
         const STDERR: u8 = Channel::Stderr as u8;
         const STATUS: u8 = Channel::Status as u8;
@@ -331,7 +331,8 @@ impl Exec {
             STDOUT => Ok(Some(Output::Stdout(rest))),
             STDERR => Ok(Some(Output::Stderr(rest))),
             STATUS => {
-                let ended = outcome(&rest).map_err(|why| self.unreadable(why))?;
+                let ended =
+                    parse_status(&rest).map_err(|e| self.unreadable(format!("invalid status: {e}")))?;
                 let _ = self.pongs.try_send(Message::Close(1000, String::new()));
                 Ok(Some(Output::Ended(ended)))
             }
@@ -347,7 +348,7 @@ impl Exec {
         }
     }
 
-    fn broken(&self, how: &str) -> Error {
+    fn closed(&self, how: &str) -> Error {
         Error::Unreachable {
             what: self.what.clone(),
             why: format!("the connection was closed before the command ended ({how})"),
@@ -381,18 +382,21 @@ mod tests {
     #[test]
     fn the_exit_code_is_read_from_the_status() {
         assert_eq!(
-            outcome(br#"{"metadata":{},"status":"Success"}"#),
-            Ok(Ended::Code(0))
+            parse_status(br#"{"metadata":{},"status":"Success"}"#).unwrap(),
+            Ended::Code(0)
         );
         let failed =
             br#"{"metadata":{},"status":"Failure","message":"command terminated with non-zero exit code",
             "reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}"#;
-        assert_eq!(outcome(failed), Ok(Ended::Code(3)));
+        assert_eq!(parse_status(failed).unwrap(), Ended::Code(3));
         let never =
             br#"{"status":"Failure","message":"no such container","reason":"InternalError","code":500}"#;
-        assert_eq!(outcome(never), Ok(Ended::Failed("no such container".to_owned())));
+        assert_eq!(
+            parse_status(never).unwrap(),
+            Ended::Failed("no such container".to_owned())
+        );
         let odd = br#"{"status":"Failure","message":"odd","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"x"}]}}"#;
-        assert_eq!(outcome(odd), Ok(Ended::Failed("odd".to_owned())));
-        assert!(outcome(b"nonsense").is_err());
+        assert_eq!(parse_status(odd).unwrap(), Ended::Failed("odd".to_owned()));
+        assert!(parse_status(b"nonsense").is_err());
     }
 }

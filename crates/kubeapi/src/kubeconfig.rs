@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use crate::config::{Auth, Config, ExecPlugin};
-use crate::error::ConfigError;
+use crate::error::{ConfigError, KubeconfigError};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -55,6 +55,17 @@ struct User {
     exec: Option<ExecEntry>,
 }
 
+/// The user of a context that names none.
+static ANONYMOUS: User = User {
+    client_certificate: None,
+    client_certificate_data: None,
+    client_key: None,
+    client_key_data: None,
+    token: None,
+    token_file: None,
+    exec: None,
+};
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ExecEntry {
@@ -97,9 +108,9 @@ impl Config {
         }
         let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
         if let Some(paths) = set("KUBECONFIG") {
-            let mut paths = std::env::split_paths(&paths).filter(|p| !p.as_os_str().is_empty());
-            let first = paths.find(|p| p.exists());
-            let path = first.unwrap_or_else(|| PathBuf::from(&paths_shown(&set("KUBECONFIG"))));
+            let existing = std::env::split_paths(&paths).find(|p| !p.as_os_str().is_empty() && p.exists());
+            // If no file exists, the error names the whole variable.
+            let path = existing.unwrap_or_else(|| PathBuf::from(&paths));
             return Self::from_kubeconfig(&path, context);
         }
         let home = set("HOME").map(|home| PathBuf::from(home).join(".kube/config"));
@@ -114,116 +125,42 @@ impl Config {
     /// # Errors
     /// When the file cannot be read, or an entry it refers to is missing.
     pub fn from_kubeconfig(path: &Path, context: Option<&str>) -> Result<Self, ConfigError> {
-        let text = read(path)?;
-        let text = String::from_utf8_lossy(&text);
-        let wrong = |what: String| ConfigError::Content {
+        let file = KubeconfigFile::read(path)?;
+        let invalid = |source| ConfigError::Content {
             path: path.to_owned(),
-            what,
+            source,
         };
-        let file: KubeconfigFile = serde_saphyr::from_str(&text)
-            .map_err(|e| wrong(e.to_string().lines().next().unwrap_or_default().to_owned()))?;
-        let name = context.unwrap_or(&file.current_context);
-        if name.is_empty() {
-            return Err(wrong(
-                "current-context is missing; name a context with --context".to_owned(),
-            ));
-        }
-        let all = |names: Vec<&str>| match names.is_empty() {
-            true => "the list is empty".to_owned(),
-            false => format!("expected one of {}", names.join(", ")),
-        };
-        let context = file.contexts.iter().find(|c| c.name == name).ok_or_else(|| {
-            wrong(format!(
-                "contexts: unknown name {name:?}; {}",
-                all(file.contexts.iter().map(|c| c.name.as_str()).collect())
-            ))
-        })?;
-        let context = &context.context;
-        let cluster = file
-            .clusters
-            .iter()
-            .find(|c| c.name == context.cluster)
-            .ok_or_else(|| {
-                wrong(format!(
-                    "clusters: unknown name {:?}; {}",
-                    context.cluster,
-                    all(file.clusters.iter().map(|c| c.name.as_str()).collect())
-                ))
-            })?;
-        let cluster = &cluster.cluster;
+        let (context, cluster, user) = file.select(context).map_err(invalid)?;
         if cluster.insecure_skip_tls_verify {
-            return Err(wrong(
-                "insecure-skip-tls-verify is not supported; set certificate-authority instead".to_owned(),
-            ));
+            return Err(invalid(KubeconfigError::Insecure));
         }
-        let anonymous = User::default();
-        let user = file
-            .users
-            .iter()
-            .find(|u| u.name == context.user)
-            .map(|u| &u.user);
-        let user = match (user, context.user.is_empty()) {
-            (Some(user), _) => user,
-            (None, true) => &anonymous,
-            (None, false) => {
-                return Err(wrong(format!(
-                    "users: unknown name {:?}; {}",
-                    context.user,
-                    all(file.users.iter().map(|u| u.name.as_str()).collect())
-                )));
-            }
-        };
-        let folder = path.parent().unwrap_or(Path::new("."));
-        let either = |field: &str, data: &Option<String>, file: &Option<PathBuf>| match (data, file) {
-            (Some(data), _) => {
-                let plain: String = data.split_whitespace().collect();
-                let bytes = base64::engine::general_purpose::STANDARD.decode(plain);
-                bytes
-                    .map(Some)
-                    .map_err(|e| wrong(format!("{field}-data: invalid base64: {e}")))
-            }
-            (None, Some(file)) => read(&folder.join(file)).map(Some),
-            (None, None) => Ok(None),
-        };
-        let ca = either(
+        let pem = PemSource { path };
+        let ca = pem.read(
             "certificate-authority",
-            &cluster.certificate_authority_data,
-            &cluster.certificate_authority,
+            cluster.certificate_authority_data.as_deref(),
+            cluster.certificate_authority.as_deref(),
         )?;
-        let certificate = either(
+        let certificate = pem.read(
             "client-certificate",
-            &user.client_certificate_data,
-            &user.client_certificate,
+            user.client_certificate_data.as_deref(),
+            user.client_certificate.as_deref(),
         )?;
-        let key = either("client-key", &user.client_key_data, &user.client_key)?;
+        let key = pem.read(
+            "client-key",
+            user.client_key_data.as_deref(),
+            user.client_key.as_deref(),
+        )?;
         let identity = match (&certificate, &key) {
             (Some(certificate), Some(key)) => Some((certificate.as_slice(), key.as_slice())),
             (None, None) => None,
             _ => {
-                return Err(wrong(format!(
-                    "user {:?}: client-certificate and client-key must be set together",
-                    context.user
-                )));
+                return Err(invalid(KubeconfigError::HalfIdentity {
+                    user: context.user.clone(),
+                }));
             }
         };
         let mut config = Self::new(&cluster.server, ca.as_deref(), identity)?;
-        config.auth = match (&user.token, &user.token_file, &user.exec) {
-            (Some(token), _, _) => Auth::Token(token.clone()),
-            (None, Some(file), _) => Auth::TokenFile(folder.join(file)),
-            (None, None, Some(exec)) => Auth::Exec(Arc::new(ExecPlugin {
-                command: exec.command.clone(),
-                args: exec.args.clone().unwrap_or_default(),
-                env: exec
-                    .env
-                    .iter()
-                    .flatten()
-                    .map(|v| (v.name.clone(), v.value.clone()))
-                    .collect(),
-                api_version: exec.api_version.clone(),
-                last: Mutex::new(None),
-            })),
-            (None, None, None) => Auth::None,
-        };
+        config.auth = user.auth(folder_of(path));
         if let Some(namespace) = context.namespace.as_ref().filter(|n| !n.is_empty()) {
             config.namespace = namespace.clone();
         }
@@ -231,11 +168,102 @@ impl Config {
     }
 }
 
-fn paths_shown(paths: &Option<std::ffi::OsString>) -> String {
-    paths
-        .as_ref()
-        .map(|p| p.to_string_lossy().into_owned())
-        .unwrap_or_default()
+impl KubeconfigFile {
+    fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = read(path)?;
+        serde_saphyr::from_str(&String::from_utf8_lossy(&text)).map_err(|e| ConfigError::Content {
+            path: path.to_owned(),
+            source: KubeconfigError::Yaml(e.to_string().lines().next().unwrap_or_default().to_owned()),
+        })
+    }
+
+    /// Returns the named or current context with its cluster and user.
+    fn select(&self, context: Option<&str>) -> Result<(&Context, &Cluster, &User), KubeconfigError> {
+        let name = context.unwrap_or(&self.current_context);
+        if name.is_empty() {
+            return Err(KubeconfigError::NoContext);
+        }
+        let contexts = self.contexts.iter().map(|c| (c.name.as_str(), &c.context));
+        let context = find("contexts", name, contexts)?;
+        let clusters = self.clusters.iter().map(|c| (c.name.as_str(), &c.cluster));
+        let cluster = find("clusters", &context.cluster, clusters)?;
+        let users = self.users.iter().map(|u| (u.name.as_str(), &u.user));
+        let user = match context.user.as_str() {
+            "" => &ANONYMOUS,
+            name => find("users", name, users)?,
+        };
+        Ok((context, cluster, user))
+    }
+}
+
+fn find<'a, T>(
+    list: &'static str,
+    name: &str,
+    entries: impl Iterator<Item = (&'a str, &'a T)> + Clone,
+) -> Result<&'a T, KubeconfigError> {
+    let found = entries.clone().find(|(entry, _)| *entry == name);
+    found
+        .map(|(_, entry)| entry)
+        .ok_or_else(|| KubeconfigError::UnknownEntry {
+            list,
+            name: name.to_owned(),
+            known: entries.map(|(entry, _)| entry.to_owned()).collect(),
+        })
+}
+
+impl User {
+    /// Returns the credentials beside a certificate; file names are relative to the folder of the kubeconfig.
+    fn auth(&self, folder: &Path) -> Auth {
+        match (&self.token, &self.token_file, &self.exec) {
+            (Some(token), _, _) => Auth::Token(token.clone()),
+            (None, Some(file), _) => Auth::TokenFile(folder.join(file)),
+            (None, None, Some(exec)) => Auth::Exec(Arc::new(exec.plugin())),
+            (None, None, None) => Auth::None,
+        }
+    }
+}
+
+impl ExecEntry {
+    fn plugin(&self) -> ExecPlugin {
+        let env = self.env.iter().flatten();
+        ExecPlugin {
+            command: self.command.clone(),
+            args: self.args.clone().unwrap_or_default(),
+            env: env.map(|v| (v.name.clone(), v.value.clone())).collect(),
+            api_version: self.api_version.clone(),
+            last: Mutex::new(None),
+        }
+    }
+}
+
+/// A kubeconfig whose entries hold PEM text, inline in base64 or in files beside it.
+struct PemSource<'a> {
+    path: &'a Path,
+}
+
+impl PemSource<'_> {
+    fn read(
+        &self,
+        field: &'static str,
+        data: Option<&str>,
+        file: Option<&Path>,
+    ) -> Result<Option<Vec<u8>>, ConfigError> {
+        let Some(data) = data else {
+            return file
+                .map(|file| read(&folder_of(self.path).join(file)))
+                .transpose();
+        };
+        let plain: String = data.split_whitespace().collect();
+        let bytes = base64::engine::general_purpose::STANDARD.decode(plain);
+        bytes.map(Some).map_err(|source| ConfigError::Content {
+            path: self.path.to_owned(),
+            source: KubeconfigError::Base64 { field, source },
+        })
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("."))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
@@ -269,7 +297,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_entry() {
-        assert_eq!(outcome("[1"), outcome("[1"));
+        assert!(outcome("[1").starts_with("FILE: "));
         assert!(outcome("{}").contains("current-context is missing"));
         assert!(
             outcome(&GOOD.replace("current-context: a", "current-context: b"))
@@ -289,7 +317,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_file_makes_it_panic(text in "\\PC{0,200}") {
+        fn no_kubeconfig_makes_the_parser_panic(text in "\\PC{0,200}") {
             let _ = outcome(&text);
             let _ = outcome(&format!("{GOOD}{text}"));
         }

@@ -23,7 +23,7 @@ pub use devices::{
     ClaimSpec, ClaimStatus, ClaimUser, ClaimedDevices, Device, DeviceRequest, ExactRequest, Pool,
     ResourceClaim, ResourceSlice, SliceSpec,
 };
-pub use error::{ConfigError, Error, Status};
+pub use error::{ConfigError, Error, KubeconfigError, Status};
 pub use event::{Event, EventSource};
 pub use exec::{Channel, Ended, Exec, ExecRequest, Input, Output};
 pub use objects::{

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// Reads `null` as the default.
-pub(crate) fn lenient<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+pub(crate) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     from: D,
 ) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
@@ -44,20 +44,26 @@ pub struct Meta {
     /// Its namespace; empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Unique over the lifetime of the cluster.
+    /// Identifier that is unique over the lifetime of the cluster.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Changes whenever the object does.
+    /// Version, which changes whenever the object does.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
     /// Number of changes of the spec.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
     /// Labels.
-    #[serde(deserialize_with = "lenient", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub labels: BTreeMap<String, String>,
     /// Annotations.
-    #[serde(deserialize_with = "lenient", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub annotations: BTreeMap<String, String>,
     /// When it was created.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,10 +72,10 @@ pub struct Meta {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<String>,
     /// Its owners.
-    #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<Owner>,
     /// Controllers that must agree before it is deleted.
-    #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
 }
 
@@ -105,7 +111,7 @@ pub struct List<T> {
     #[serde(default)]
     pub metadata: ListMeta,
     /// The objects.
-    #[serde(default = "Vec::new", deserialize_with = "lenient")]
+    #[serde(default = "Vec::new", deserialize_with = "null_as_default")]
     pub items: Vec<T>,
 }
 
@@ -124,7 +130,7 @@ pub struct ListMeta {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Pod {
-    /// Its name.
+    /// Name, namespace and labels.
     pub metadata: Meta,
     /// Desired state.
     pub spec: PodSpec,
@@ -143,7 +149,7 @@ pub struct PodSpec {
     /// Its containers.
     pub containers: Vec<Container>,
     /// Containers that run one by one before the others.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub init_containers: Vec<Container>,
     /// Its priority; higher values are more important.
     pub priority: Option<i32>,
@@ -152,27 +158,27 @@ pub struct PodSpec {
     /// `Never` if it must not preempt other pods.
     pub preemption_policy: Option<String>,
     /// Labels that its node must have.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub node_selector: BTreeMap<String, String>,
     /// Constraints on its node.
     pub affinity: Option<Affinity>,
     /// Taints that it tolerates.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub tolerations: Vec<Toleration>,
     /// Gates; it must not be bound while there is one.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub scheduling_gates: Vec<Gate>,
     /// Grace period for its termination, in seconds.
     pub termination_grace_period_seconds: Option<i64>,
     /// Resources for running it beside those of its containers.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub overhead: BTreeMap<String, String>,
     /// Devices it claims.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub resource_claims: Vec<PodClaim>,
     /// The native gang it belongs to.
     pub scheduling_group: Option<SchedulingGroup>,
-    /// The same in older versions of the API.
+    /// The native gang in older versions of the API.
     pub workload_ref: Option<WorkloadRef>,
 }
 
@@ -247,7 +253,7 @@ pub struct NodeAffinity {
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelector {
     /// The terms.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub node_selector_terms: Vec<NodeSelectorTerm>,
 }
 
@@ -256,10 +262,10 @@ pub struct NodeSelector {
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelectorTerm {
     /// Requirements on labels.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub match_expressions: Vec<Requirement>,
     /// Requirements on fields, such as the name.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub match_fields: Vec<Requirement>,
 }
 
@@ -272,7 +278,7 @@ pub struct Requirement {
     /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
     pub operator: String,
     /// Values to compare with.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub values: Vec<String>,
 }
 
@@ -307,10 +313,10 @@ pub struct Container {
 #[serde(default)]
 pub struct Resources {
     /// Reserved amounts.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub requests: BTreeMap<String, String>,
     /// Upper limits.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub limits: BTreeMap<String, String>,
 }
 
@@ -320,18 +326,18 @@ pub struct Resources {
 pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     pub phase: String,
-    /// A reason for programs.
+    /// Machine-readable reason.
     pub reason: String,
-    /// A message for people.
+    /// Human-readable message.
     pub message: String,
     /// Conditions.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub conditions: Vec<Condition>,
     /// States of its containers.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub container_statuses: Vec<ContainerStatus>,
     /// Claims that were created from templates.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub resource_claim_statuses: Vec<PodClaimStatus>,
     /// When its node accepted it.
     pub start_time: Option<String>,
@@ -349,10 +355,10 @@ pub struct Condition {
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// A reason for programs.
+    /// Machine-readable reason.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// A message for people.
+    /// Human-readable message.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// When the status changed last.
@@ -386,7 +392,7 @@ pub struct Terminated {
     pub exit_code: i32,
     /// The signal that ended it.
     pub signal: i32,
-    /// Such as `OOMKilled`.
+    /// Machine-readable reason, such as `OOMKilled`.
     pub reason: String,
     /// Its termination message.
     pub message: String,
@@ -396,7 +402,7 @@ pub struct Terminated {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Node {
-    /// Its name.
+    /// Name, namespace and labels.
     pub metadata: Meta,
     /// Desired state.
     pub spec: NodeSpec,
@@ -411,7 +417,7 @@ pub struct NodeSpec {
     /// Whether it accepts no new pods.
     pub unschedulable: bool,
     /// Taints that repel pods.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub taints: Vec<Taint>,
 }
 
@@ -433,16 +439,16 @@ pub struct Taint {
 #[serde(default)]
 pub struct NodeStatus {
     /// Total resources.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub capacity: BTreeMap<String, String>,
     /// Resources available to pods.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub allocatable: BTreeMap<String, String>,
     /// Conditions.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub conditions: Vec<Condition>,
     /// Addresses.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub addresses: Vec<NodeAddress>,
 }
 
@@ -461,7 +467,7 @@ pub struct NodeAddress {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Namespace {
-    /// Its name.
+    /// Name, namespace and labels.
     pub metadata: Meta,
 }
 
@@ -526,7 +532,7 @@ pub struct ObjectRef {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lease {
-    /// Its name.
+    /// Name, namespace and labels.
     pub metadata: Meta,
     /// Its content.
     pub spec: LeaseSpec,

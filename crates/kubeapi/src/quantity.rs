@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "\\PC{0,40}") {
+        fn no_text_makes_the_parser_panic(text in "\\PC{0,40}") {
             let _ = (cpu_milli(&text), memory_mib(&text), whole(&text));
         }
 

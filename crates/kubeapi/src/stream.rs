@@ -10,9 +10,10 @@ use hyper::body::{Body, Incoming};
 pub struct Lines {
     body: Incoming,
     buffer: Vec<u8>,
-    /// Start of the next line in the buffer, and the end of the part without a line break.
+    /// Start of the next line in the buffer.
     from: usize,
-    looked: usize,
+    /// End of the part that is known to have no line break.
+    scanned: usize,
 }
 
 impl Lines {
@@ -21,7 +22,7 @@ impl Lines {
             body,
             buffer: Vec::new(),
             from: 0,
-            looked: 0,
+            scanned: 0,
         }
     }
 
@@ -32,19 +33,19 @@ impl Lines {
     /// When the connection breaks.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, hyper::Error> {
         loop {
-            if let Some(at) = self.buffer[self.looked..].iter().position(|b| *b == b'\n') {
-                let end = self.looked + at;
+            if let Some(at) = self.buffer[self.scanned..].iter().position(|b| *b == b'\n') {
+                let end = self.scanned + at;
                 let line = self.buffer[self.from..end].to_vec();
-                (self.from, self.looked) = (end + 1, end + 1);
+                (self.from, self.scanned) = (end + 1, end + 1);
                 return Ok(Some(line));
             }
             self.buffer.drain(..self.from);
-            (self.from, self.looked) = (0, self.buffer.len());
+            (self.from, self.scanned) = (0, self.buffer.len());
             match frame(&mut self.body).await? {
                 Some(bytes) => self.buffer.extend_from_slice(&bytes),
                 None if self.buffer.is_empty() => return Ok(None),
                 None => {
-                    self.looked = 0;
+                    self.scanned = 0;
                     return Ok(Some(std::mem::take(&mut self.buffer)));
                 }
             }
@@ -53,7 +54,7 @@ impl Lines {
 
     /// Whether a whole line is buffered.
     pub fn has_line(&self) -> bool {
-        self.buffer[self.looked..].contains(&b'\n')
+        self.buffer[self.scanned..].contains(&b'\n')
     }
 }
 

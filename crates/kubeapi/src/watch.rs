@@ -63,7 +63,7 @@ pub struct Watcher<T> {
 /// Time after which the server ends a watch, in seconds, so that watches are spread over servers again.
 const WATCH_S: u32 = 290;
 /// Time without data after which the connection counts as dead; bookmarks arrive every minute.
-const SILENCE: Duration = Duration::from_secs(150);
+const MAX_SILENCE: Duration = Duration::from_secs(150);
 
 impl<T: Object> Watcher<T> {
     /// Watches the objects at a path, such as `/api/v1/pods`; `query` may have selectors.
@@ -136,7 +136,7 @@ impl<T: Object> Watcher<T> {
         let Some(lines) = &mut self.lines else {
             return Ok(None);
         };
-        let line = match tokio::time::timeout(SILENCE, lines.next()).await {
+        let line = match tokio::time::timeout(MAX_SILENCE, lines.next()).await {
             Ok(Ok(Some(line))) => line,
             // The server ended the watch, as it does from time to time.
             Ok(Ok(None)) => {
@@ -152,7 +152,7 @@ impl<T: Object> Watcher<T> {
             Err(_) => {
                 return Err(Error::Unreachable {
                     what: what(),
-                    why: format!("no data for {} s", SILENCE.as_secs()),
+                    why: format!("no data for {} s", MAX_SILENCE.as_secs()),
                 });
             }
         };

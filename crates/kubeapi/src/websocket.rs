@@ -4,10 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 
-/// Longest accepted message, in bytes. Kubernetes sends some ten kilobytes at a time.
-const LONGEST: usize = 16 << 20;
-/// Longest control message of the standard, in bytes.
-const LONGEST_CONTROL: usize = 125;
+/// Maximum length of a message, in bytes. Kubernetes sends some ten kilobytes at a time.
+const MAX_MESSAGE: usize = 16 << 20;
+/// Maximum length of a control message in the standard, in bytes.
+const MAX_CONTROL: usize = 125;
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,13 +35,13 @@ pub enum FrameError {
     #[error("frame is {}", if *.0 { "masked; expected an unmasked frame from a server" } else { "not masked; expected a masked frame from a client" })]
     Masked(bool),
     /// A control message is too long or fragmented.
-    #[error("ping, pong or close is fragmented or longer than {LONGEST_CONTROL} bytes")]
+    #[error("ping, pong or close is fragmented or longer than {MAX_CONTROL} bytes")]
     Control,
     /// A continuation without a start, or a start within a message.
     #[error("fragments of a message are out of order")]
     Order,
     /// The message is too long.
-    #[error("message exceeds {LONGEST} bytes")]
+    #[error("message exceeds {MAX_MESSAGE} bytes")]
     Long,
     /// The code of a close is incomplete, or its reason is not text.
     #[error("close must have a two-byte code and a reason in UTF-8")]
@@ -62,7 +62,7 @@ pub enum Side {
 pub struct Frames {
     from: Side,
     buffer: Vec<u8>,
-    /// Fragments of the present message.
+    /// Fragments of the current message.
     pieces: Option<Vec<u8>>,
 }
 
@@ -71,8 +71,9 @@ struct Head {
     is_last: bool,
     kind: u8,
     mask: Option<[u8; 4]>,
-    /// Length of the header, and of the payload, in bytes.
+    /// Length of the header, in bytes.
     own: usize,
+    /// Length of the payload, in bytes.
     payload: usize,
 }
 
@@ -105,7 +106,7 @@ impl Frames {
             };
             let mut payload = payload.to_vec();
             self.buffer.drain(..head.own + head.payload);
-            apply(head.mask, &mut payload);
+            apply_mask(head.mask, &mut payload);
             if let Some(message) = self.take(&head, payload)? {
                 return Ok(Some(message));
             }
@@ -129,7 +130,7 @@ impl Frames {
         }
         let is_last = first & 0x80 != 0;
         let short = usize::from(second & 0x7f);
-        if kind >= 8 && (!is_last || short > LONGEST_CONTROL) {
+        if kind >= 8 && (!is_last || short > MAX_CONTROL) {
             return Err(FrameError::Control);
         }
         let wide = match short {
@@ -142,7 +143,7 @@ impl Frames {
         };
         let long = length.iter().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
         let payload = if wide == 0 { short as u64 } else { long };
-        let payload = usize::try_from(payload).ok().filter(|n| *n <= LONGEST);
+        let payload = usize::try_from(payload).ok().filter(|n| *n <= MAX_MESSAGE);
         let payload = payload.ok_or(FrameError::Long)?;
         let mask = match (is_masked, rest.get(wide..wide + 4)) {
             (false, _) => None,
@@ -166,7 +167,7 @@ impl Frames {
                 control(head.kind, payload).map(Some)
             }
             (0, Some(mut pieces)) => {
-                if pieces.len() + payload.len() > LONGEST {
+                if pieces.len() + payload.len() > MAX_MESSAGE {
                     return Err(FrameError::Long);
                 }
                 pieces.extend(payload);
@@ -199,7 +200,7 @@ fn control(kind: u8, payload: Vec<u8>) -> Result<Message, FrameError> {
     }
 }
 
-fn apply(mask: Option<[u8; 4]>, payload: &mut [u8]) {
+fn apply_mask(mask: Option<[u8; 4]>, payload: &mut [u8]) {
     if let Some(mask) = mask {
         for (byte, mask) in payload.iter_mut().zip(mask.iter().cycle()) {
             *byte ^= mask;
@@ -236,9 +237,9 @@ pub fn frame(message: &Message, mask: Option<[u8; 4]>) -> Vec<u8> {
         }
     }
     out.extend(mask.iter().flatten());
-    let begins = out.len();
+    let start = out.len();
     out.extend_from_slice(payload);
-    apply(mask, &mut out[begins..]);
+    apply_mask(mask, &mut out[start..]);
     out
 }
 

@@ -1,9 +1,9 @@
-//! What the page can fail with.
+//! Errors of the page and of reading logs.
 
 use std::io;
 use std::net::SocketAddr;
 
-/// Why the page cannot be served.
+/// A page that cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     /// The address cannot be listened on.
@@ -11,7 +11,7 @@ pub enum PageError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The Secret with the users cannot be read or written.
@@ -19,15 +19,15 @@ pub enum PageError {
     Secret {
         /// Namespace and name of the Secret.
         secret: String,
-        /// What the API server answered.
+        /// The error of the API server.
         source: dovetail_kubeapi::Error,
     },
-    /// The Secret holds something else than users.
+    /// The users in the Secret are not valid base64.
     #[error("secret {secret}: users.json: {source}")]
     InvalidSecret {
         /// Namespace and name of the Secret.
         secret: String,
-        /// What is wrong.
+        /// The position and kind of the error.
         source: base64::DecodeError,
     },
     /// The users cannot be read or changed.
@@ -39,4 +39,15 @@ pub enum PageError {
     /// The address of the socket cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// The log of a pod that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PodLogError {
+    /// The API server refused the request.
+    #[error(transparent)]
+    Request(#[from] dovetail_kubeapi::Error),
+    /// The connection broke before the end of the log.
+    #[error("log of {pod}: {source}")]
+    Broken { pod: String, source: hyper::Error },
 }

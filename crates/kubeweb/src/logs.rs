@@ -9,6 +9,8 @@ use dovetail_model::NodeId;
 use dovetail_web::{LogError, Nodes};
 use tokio::sync::{mpsc, watch};
 
+use crate::error::PodLogError;
+
 /// Number of pieces of a log that are buffered for a reader.
 const BUFFERED_PIECES: usize = 64;
 
@@ -33,7 +35,7 @@ impl Nodes for KubernetesNodes {
         };
         if pods.is_empty() {
             return Err(LogError(
-                "log not available: its pods have been deleted".to_owned(),
+                "log not available: the pods of the job have been deleted".to_owned(),
             ));
         }
         let (output, pieces) = mpsc::channel(BUFFERED_PIECES);
@@ -81,7 +83,7 @@ impl LogReader {
             match self.read(&pod).await {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(error) => return self.send(LogPiece::Error(error)).await,
+                Err(error) => return self.send(LogPiece::Error(error.to_string())).await,
             }
         }
         let data = std::mem::take(&mut self.tail);
@@ -98,15 +100,19 @@ impl LogReader {
     }
 
     /// Reads the log of one pod. Returns whether more is requested.
-    async fn read(&mut self, pod: &PodId) -> Result<bool, String> {
+    async fn read(&mut self, pod: &PodId) -> Result<bool, PodLogError> {
         let path = format!("{}/log?container=main&follow={}", pod.path(), self.request.follow);
-        let mut lines = self.client.lines(&path).await.map_err(|e| e.to_string())?;
+        let mut lines = self.client.lines(&path).await?;
         loop {
             let next = tokio::select! {
                 next = lines.next() => next,
                 () = self.output.closed() => return Ok(false),
             };
-            let Some(mut line) = next.map_err(|e| format!("log of {pod}: {e}"))? else {
+            let next = next.map_err(|source| PodLogError::Broken {
+                pod: pod.to_string(),
+                source,
+            });
+            let Some(mut line) = next? else {
                 return Ok(true);
             };
             line.push(b'\n');

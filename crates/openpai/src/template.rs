@@ -64,7 +64,7 @@ pub(crate) fn render(text: &str, scope: &Scope<'_>) -> Rendered {
     rendered
 }
 
-/// Why a template cannot be rendered.
+/// A template that cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 enum TemplateError {
     #[error(
@@ -255,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_causes_a_panic(text in "(<%|%>|\\$|parameters|data|\\.|\\[|\\]|0|[a-z ]|\\PC){0,40}") {
+        fn no_text_makes_the_renderer_panic(text in "(<%|%>|\\$|parameters|data|\\.|\\[|\\]|0|[a-z ]|\\PC){0,40}") {
             let rendered = check(&text);
             if !text.contains("<%") {
                 prop_assert_eq!(rendered.text, text);

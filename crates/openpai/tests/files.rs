@@ -363,7 +363,7 @@ fn all_sample_files_are_read() {
 
 proptest! {
     #[test]
-    fn no_text_causes_a_panic(text in "\\PC{0,200}") {
+    fn no_text_makes_the_parser_panic(text in "\\PC{0,200}") {
         let _ = parse_all(&text, Mode::Strict);
         let _ = parse_all(&text, Mode::Lenient);
     }

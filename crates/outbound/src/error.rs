@@ -1,6 +1,6 @@
 //! Errors of outgoing requests and mail.
 
-/// Why a request or a mail was not delivered.
+/// A request or mail that was not delivered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutboundError {
     /// The content or the destination is malformed.

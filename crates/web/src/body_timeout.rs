@@ -9,7 +9,7 @@ use axum::extract::Request;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 
-/// The longest time that a client may take to send a body, whatever its size.
+/// Time within which a client must send a whole body, whatever its size.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A body that fails when it takes too long.

@@ -29,7 +29,7 @@ pub(crate) struct EventQuery {
     follow: bool,
 }
 
-/// The most events that are buffered for a slow client.
+/// Maximum number of events that are buffered for a slow client.
 const BUFFERED: usize = 256;
 
 pub(crate) async fn stream(

@@ -9,7 +9,7 @@ use crate::accounts::{Role, User};
 use crate::views::{ExplanationView, JobAhead, QueueEntry, state_of};
 use crate::{Api, Problem, job_list, jobs};
 
-/// The most jobs ahead that are listed.
+/// Maximum number of jobs ahead that are listed.
 const MAX_AHEAD: usize = 10;
 
 pub(crate) async fn explain(
@@ -74,9 +74,9 @@ fn jobs_ahead(state: &ClusterState, user: &User, id: JobId) -> Vec<JobAhead> {
     ahead.take(MAX_AHEAD).map(view).collect()
 }
 
-/// The most queued jobs that are listed.
+/// Maximum number of queued jobs that are listed.
 const MAX_ENTRIES: usize = 1_000;
-/// The most queued jobs that are listed with a reason, which takes time to find.
+/// Maximum number of queued jobs that are listed with a reason, which takes time to compute.
 const MAX_EXPLAINED: usize = 100;
 
 pub(crate) async fn queue(State(api): State<Api>, user: User) -> Json<Vec<QueueEntry>> {

@@ -9,7 +9,7 @@ use crate::accounts::User;
 use crate::views::{GpuPoint, GpuSeries, GpuUtilization};
 use crate::{Api, Nodes, Problem, jobs};
 
-/// The most GPUs that are listed one by one; of larger jobs only the mean is returned.
+/// Maximum number of GPUs that are listed one by one; for larger jobs only the mean is returned.
 const MAX_SERIES: usize = 64;
 
 /// Returns the mean utilization of all GPUs of a job over a period, in percent; none unless every node reported most of it.

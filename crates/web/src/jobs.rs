@@ -113,7 +113,7 @@ pub(crate) async fn prioritize(
     show(State(api), user, Path(id)).await
 }
 
-/// The most jobs of a bulk action.
+/// Maximum number of jobs in a bulk action.
 const MAX_BULK: usize = 1_000;
 
 pub(crate) async fn act_on_many(

@@ -54,12 +54,13 @@ pub use accounts::{
     Account, Audit, AuditError, Notify, PasswordError, Role, SaveUsers, Scope, TokenInfo, User, Users,
     UsersError,
 };
+pub use dovetail_httpserver::{Tls, TlsError};
 pub use notify::{Notifier, NotifyConfig, NotifyTiming, SmtpConfig};
 pub use oidc::{Oidc, OidcConfig};
 pub use problem::Problem;
 pub use routes::openapi;
 pub use runtime::{LogError, Nodes, WorkloadController, WorkloadError, WorkloadFuture};
-pub use serve::{ServeError, Tls, serve};
+pub use serve::{ServeError, serve};
 pub use setting_error::SettingError;
 
 /// Settings of the API.
@@ -138,7 +139,7 @@ impl Api {
 /// How long to wait for the driver before checking whether the journal can be written.
 const JOURNAL_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The largest body of a request, in bytes.
+/// Maximum size of a request body, in bytes.
 const MAX_BODY: usize = 1 << 20;
 
 /// Returns the router of the API, the page, metrics and health checks.

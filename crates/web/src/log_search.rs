@@ -14,6 +14,7 @@ use crate::accounts::User;
 use crate::logs::{LogSource, check_access};
 use crate::views::LogMatch;
 use crate::{Api, LogError, Problem};
+
 /// What to search for, and where.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -29,7 +30,7 @@ pub(crate) struct LogSearchQuery {
     limit: Option<u32>,
 }
 
-/// The longest time of a search; matches until then are returned.
+/// Time limit of a search; matches until then are returned.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_TEXT_BYTES: usize = 1_000;
 const MAX_MATCHES: u32 = 1_000;

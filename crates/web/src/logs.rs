@@ -38,7 +38,7 @@ pub(crate) struct LogQuery {
     tail: Option<u64>,
 }
 
-/// The most pieces that are buffered for a slow client, before the agent waits.
+/// Maximum number of pieces that are buffered for a slow client before the agent waits.
 const BUFFERED: usize = 64;
 
 pub(crate) async fn read(
@@ -161,7 +161,7 @@ async fn send(api: Api, id: JobId, query: LogQuery, out: LineSender) {
 /// How often a log is retried whose task has ended and whose node does not answer.
 const MAX_RETRIES: u32 = 10;
 const RETRY_DELAY: Duration = Duration::from_millis(300);
-/// The most bytes that are read to find the last lines.
+/// Maximum number of bytes that are read to find the last lines.
 const MAX_TAIL: u64 = 4 << 20;
 
 /// Reads one log and sends it to the client.

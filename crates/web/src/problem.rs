@@ -114,7 +114,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The most bytes of a response body that are read.
+/// Maximum size of a response body that is read, in bytes.
 const MAX_BODY: usize = 4_096;
 
 /// Turns errors of the framework into problem documents.

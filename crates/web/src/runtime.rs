@@ -35,7 +35,7 @@ pub trait Nodes: Send + Sync + 'static {
 #[error("{0}")]
 pub struct LogError(pub String);
 
-/// Why a workload could not be created or deleted.
+/// A workload that could not be created or deleted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct WorkloadError(pub String);
@@ -48,7 +48,7 @@ pub trait WorkloadController: std::fmt::Debug + Send + Sync + 'static {
     /// Checks whether the workload of a job can be created, and returns remarks on what works differently.
     ///
     /// # Errors
-    /// Names what is not supported, and what is.
+    /// When the job uses a feature that is not supported. The error names it and what to use instead.
     fn check(
         &self,
         user: &str,

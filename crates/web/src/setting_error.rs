@@ -6,7 +6,7 @@
 pub struct SettingError {
     /// The key, from the top: `oidc.issuer`.
     pub key: &'static str,
-    /// What is wrong with its value, and what is expected.
+    /// The problem with its value, and what is expected.
     pub problem: String,
 }
 

@@ -27,7 +27,7 @@ pub(crate) const FILE_TYPES: &[&str] = &[
 pub(crate) const SUBMISSION_TYPES: &[&str] =
     &["application/json", "application/yaml", "text/yaml", "text/plain"];
 
-/// The most jobs of an array.
+/// Maximum number of jobs in an array.
 const MAX_ARRAY: usize = 100_000;
 
 /// Reads the body of a submission, and returns it with remarks on ignored parts.

@@ -8,6 +8,7 @@ import { TextField } from "../parts/field";
 import { Table } from "../parts/table";
 import { params, setParams } from "../router";
 import type { AuditPage } from "../types";
+import { FIELDS } from "./vc-edit";
 
 type Entry = AuditPage["entries"][number];
 
@@ -49,6 +50,8 @@ export function Audit() {
 
 const isMap = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
 
+const label = (key: string) => FIELDS[key] ?? key.replaceAll("_", " ");
+
 /** Returns every value that differs, with its path. */
 function differences(before: unknown, after: unknown, path: string[] = []): [path: string, before: unknown, after: unknown][] {
   if (JSON.stringify(before) === JSON.stringify(after)) return [];
@@ -56,7 +59,7 @@ function differences(before: unknown, after: unknown, path: string[] = []): [pat
   if (isMap(before) && isEmpty(after)) return differences(before, {}, path);
   if (isMap(after) && isEmpty(before)) return differences({}, after, path);
   if (isEmpty(before) && isEmpty(after)) return [];
-  if (!isMap(before) || !isMap(after)) return [[path.join(" › ").replaceAll("_", " "), before, after]];
+  if (!isMap(before) || !isMap(after)) return [[path.map(label).join(" › "), before, after]];
   const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])];
   return keys.flatMap((key) => differences(before[key], after[key], [...path, key]));
 }

@@ -20,13 +20,15 @@ const FILTERS = ["q", "state", "user", "tenant", "node", "label", "gpus_min", "g
 const STATES: [string, string][] = [
   ["", "all"],
   ["unfinished", "unfinished"],
-  ["running,starting,stopping", "running"],
-  ["queued,held", "waiting"],
   ["finished", "finished"],
-  ["completed", "completed"],
-  ["failed", "failed"],
-  ["cancelled", "cancelled"],
+  ...["queued", "held", "starting", "running", "stopping", "completed", "failed", "cancelled"].map((state) => [state, state] as [string, string]),
 ];
+
+/** Returns the choices of states; several states in the address are a choice of their own. */
+function stateChoices(current: string): [string, string][] {
+  if (STATES.some(([value]) => value === current)) return STATES;
+  return [...STATES, [current, current.replaceAll(",", ", ")]];
+}
 
 /** Returns the path of the API for the settings in the address. */
 function apiPath(of: URLSearchParams): string {
@@ -142,7 +144,7 @@ function Filters() {
   return (
     <div class="filters" role="group" aria-label="Filters">
       <TextField label="Search" value={text} onValue={setText} placeholder="name, user, id" type="search" />
-      <Choice label="State" of={STATES} {...field("state")} />
+      <Choice label="State" of={stateChoices(address.get("state") ?? "")} {...field("state")} />
       <div class="filter-buttons">
         <Button aria-pressed={address.get("user") === "@me"} onClick={() => setParams({ user: address.get("user") === "@me" ? null : "@me", cursor: null })}>
           My jobs

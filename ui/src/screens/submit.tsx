@@ -113,7 +113,7 @@ export function Submit() {
           <Button kind="main" disabled={busy} onClick={submit}>
             Submit
           </Button>
-          <p class="muted small">Submitted as {me.value?.name}. Your draft is kept in this tab until then.</p>
+          <p class="muted small">Jobs are submitted as {me.value?.name}. This tab keeps your draft until you submit it.</p>
         </div>
       </div>
     </>

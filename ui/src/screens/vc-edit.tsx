@@ -30,7 +30,7 @@ function usePreview(method: string, path: string | null, body: unknown): { diff?
 }
 
 /** Labels of settings. */
-const FIELDS: Record<string, string> = {
+export const FIELDS: Record<string, string> = {
   guaranteed_gpus: "guaranteed GPUs",
   most_borrowed: "maximum borrowed GPUs",
   user_cap_gpus: "maximum GPUs per user",

@@ -16,7 +16,6 @@ const MEDIAN_LINES: usize = 200;
 
 /// Data tables and other exceptions: the file, the function or nothing for the whole file, and why.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    ("kubeapi/src/kubeconfig.rs", "from_kubeconfig", "not split yet"),
     (
         "kubeapi/src/objects.rs",
         "",
@@ -27,7 +26,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "handle",
         "one arm for each event, a dispatch table",
     ),
-    ("cli/src/live/jobs.rs", "whole", "not split yet"),
     ("cluster/src/handle.rs", "", "not split yet"),
     ("cluster/src/request.rs", "validate", "not split yet"),
     ("cluster/src/state/jobs.rs", "", "not split yet"),

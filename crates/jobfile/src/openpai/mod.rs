@@ -17,7 +17,7 @@ impl JobFile {
     /// Converts an OpenPAI job file.
     ///
     /// # Errors
-    /// Lists everything that is wrong, each with its path.
+    /// All mistakes of the file, each with its path.
     pub fn from_openpai(text: &str, mode: Mode) -> Result<Self, Faults> {
         let parsed = parse(text, mode)?;
         let mut ignored = parsed.remarks.clone();
@@ -42,7 +42,7 @@ impl JobFile {
     }
 }
 
-/// Converts what does not need the text of the file.
+/// Converts all parts that do not need the text of the file.
 fn request(job: &Job) -> JobRequest {
     let mut secrets = BTreeMap::new();
     let mut roles = Vec::new();

@@ -95,13 +95,13 @@ fn violations_of_the_standard_are_errors() {
 }
 
 fn messages() -> impl Strategy<Value = Message> {
-    let bytes = |most| proptest::collection::vec(any::<u8>(), 0..most);
+    let bytes = |len| proptest::collection::vec(any::<u8>(), 0..len);
     prop_oneof![
         bytes(300).prop_map(Message::Data),
         (65_530_usize..65_540).prop_map(|n| Message::Data(vec![9; n])),
         bytes(126).prop_map(Message::Ping),
         bytes(126).prop_map(Message::Pong),
-        (1000_u16..1005, "[a-zé]{0,60}").prop_map(|(code, why)| Message::Close(code, why)),
+        (1000_u16..1005, "[a-zé]{0,60}").prop_map(|(code, reason)| Message::Close(code, reason)),
     ]
 }
 
@@ -115,14 +115,14 @@ proptest! {
         let from = if mask.is_some() { Side::Client } else { Side::Server };
         let bytes: Vec<u8> = sent.iter().flat_map(|m| frame(m, mask)).collect();
         let mut frames = Frames::new(from);
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for piece in bytes.chunks(step) {
             frames.feed(piece);
             while let Some(message) = frames.message().unwrap() {
-                heard.push(message);
+                received.push(message);
             }
         }
-        prop_assert_eq!(heard, sent);
+        prop_assert_eq!(received, sent);
     }
 
     #[test]
@@ -139,13 +139,13 @@ proptest! {
             bytes.extend(piece);
             bytes.extend(frame(&Message::Ping(vec![]), None));
         }
-        let mut heard = read(Side::Server, &bytes).unwrap();
-        heard.retain(|m| !matches!(m, Message::Ping(_)));
-        prop_assert_eq!(heard, vec![Message::Data(parts.concat())]);
+        let mut received = read(Side::Server, &bytes).unwrap();
+        received.retain(|m| !matches!(m, Message::Ping(_)));
+        prop_assert_eq!(received, vec![Message::Data(parts.concat())]);
     }
 
     #[test]
-    fn no_bytes_make_it_panic_or_loop(
+    fn no_bytes_make_the_decoder_panic_or_loop(
         bytes in proptest::collection::vec(any::<u8>(), 0..600),
         is_client in any::<bool>(),
     ) {

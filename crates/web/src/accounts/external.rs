@@ -25,7 +25,7 @@ pub(crate) struct ExternalIdentity {
     pub(crate) may_link: bool,
 }
 
-/// Why an external user could not sign in.
+/// An external user that cannot sign in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ExternalSignInError {
     /// The name is not valid, or belongs to another user.

@@ -41,7 +41,7 @@ const GUESSES: f64 = 10.0;
 const GUESS_EVERY_S: f64 = 30.0;
 /// Test notifications in a row before they are limited to one every ten seconds.
 const TESTS: f64 = 5.0;
-/// The most users that are remembered.
+/// Maximum number of users that are remembered.
 const MAX_NAMES: usize = 10_000;
 
 impl Limits {

@@ -5,9 +5,9 @@ use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use rand::Rng;
 use ring::digest::{SHA256, digest};
 
-/// The fewest characters of a password.
+/// Minimum number of characters of a password.
 const MIN_CHARS: usize = 8;
-/// The most bytes of a password, which bounds the time to hash it.
+/// Maximum number of bytes of a password, which bounds the time to hash it.
 const MAX_BYTES: usize = 1_024;
 
 /// A password that cannot be used.

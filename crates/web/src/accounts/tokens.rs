@@ -27,7 +27,7 @@ pub(crate) async fn list(State(api): State<Api>, user: User) -> Result<Json<Vec<
     Ok(Json(account.tokens.iter().map(view).collect()))
 }
 
-/// The longest validity of a token that expires, in seconds: ten years.
+/// Maximum validity of a token that expires, in seconds: ten years.
 const MAX_VALIDITY_S: f64 = 315_576_000.0;
 
 pub(crate) async fn add(

@@ -15,7 +15,7 @@ use super::passwords::{
 };
 use super::roles::{Role, Scope};
 
-/// Why users could not be read or changed.
+/// Users that cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum UsersError {
     /// The file cannot be read or written.
@@ -26,12 +26,12 @@ pub enum UsersError {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file has other contents than expected.
+    /// The file does not contain users.
     #[error("{}: {source}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Message of the parser, with the position.
         source: serde_json::Error,
     },
     /// A user name that is not valid.
@@ -59,7 +59,7 @@ pub enum UsersError {
     TooManyTokens {
         /// The user.
         user: String,
-        /// The most tokens of a user.
+        /// Maximum number of tokens of a user.
         limit: usize,
     },
     /// A password that cannot be used.
@@ -127,14 +127,14 @@ pub struct Users {
     state: RwLock<Accounts>,
 }
 
-/// The most tokens of a user, including sessions.
+/// Maximum number of tokens of a user, including sessions.
 const MAX_TOKENS: usize = 200;
 
 impl Users {
     /// Reads the users in a file; none if it does not exist.
     ///
     /// # Errors
-    /// When it cannot be read, or has other contents than expected.
+    /// When it cannot be read, or does not contain users.
     pub fn open(path: &Path) -> Result<Self, UsersError> {
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
@@ -150,7 +150,7 @@ impl Users {
     /// Reads users from JSON, none if it is empty, that `save` stores elsewhere. `name` is the name in errors.
     ///
     /// # Errors
-    /// When the JSON has other contents than expected.
+    /// When the JSON does not contain users.
     pub fn with_storage(bytes: &[u8], name: &str, save: SaveUsers) -> Result<Self, UsersError> {
         Self::read(bytes, Storage::External(PathBuf::from(name), save))
     }

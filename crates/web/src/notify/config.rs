@@ -99,9 +99,9 @@ pub struct Notifier {
     pub(crate) counts: Counts,
 }
 
-/// The most webhook requests at a time.
+/// Maximum number of concurrent webhook requests.
 const MAX_REQUESTS: usize = 64;
-/// The most mails at a time.
+/// Maximum number of mails that are sent concurrently.
 const MAX_MAILS: usize = 4;
 
 fn duration(key: &'static str, text: Option<&String>, default_s: i64) -> Result<Time, SettingError> {
@@ -120,7 +120,7 @@ impl Notifier {
     /// Checks the configuration. No connection is opened yet.
     ///
     /// # Errors
-    /// Names the key and what is expected.
+    /// When a setting is invalid. The error names the key and what is expected.
     pub fn open(config: &NotifyConfig, timing: NotifyTiming) -> Result<Arc<Self>, SettingError> {
         if let Some(url) = &config.public_url {
             let parsed: Result<Url, _> = url.parse();
@@ -256,9 +256,9 @@ fn login(config: &SmtpConfig) -> Result<Option<(String, String)>, SettingError> 
 mod tests {
     use super::*;
 
-    fn open(yaml: &str) -> Result<Arc<Notifier>, String> {
-        let config: NotifyConfig = serde_saphyr::from_str(yaml).map_err(|e| e.to_string())?;
-        Notifier::open(&config, NotifyTiming::default()).map_err(|e| e.to_string())
+    fn open(yaml: &str) -> Result<Arc<Notifier>, Box<dyn std::error::Error>> {
+        let config: NotifyConfig = serde_saphyr::from_str(yaml)?;
+        Ok(Notifier::open(&config, NotifyTiming::default())?)
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
             ),
             ("colour: red", "colour"),
         ] {
-            let message = open(wrong).unwrap_err();
+            let message = open(wrong).unwrap_err().to_string();
             assert!(message.contains(part), "{wrong}: {message}");
         }
     }

@@ -14,7 +14,7 @@ use crate::accounts::Notify;
 use crate::now;
 use crate::views::{DeliveryResult, NotifyTest};
 
-/// The most notifications in one mail.
+/// Maximum number of notifications in one mail.
 const MAX_PER_MAIL: usize = 50;
 
 impl Notifier {

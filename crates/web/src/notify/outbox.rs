@@ -21,9 +21,9 @@ pub(super) struct Recipient {
     pub(super) channel: Channel,
 }
 
-/// The most pending notifications of one recipient.
+/// Maximum number of pending notifications of one recipient.
 const MAX_PER_RECIPIENT: usize = 100;
-/// The most pending notifications.
+/// Maximum number of pending notifications.
 const MAX_PENDING: usize = 10_000;
 
 #[derive(Debug, Default)]

@@ -15,7 +15,7 @@ use crate::accounts::{Notify, Users};
 use crate::gpu_utilization::mean_utilization;
 use crate::{Nodes, now};
 
-/// The most events that are read at a time, so that the cluster state is not locked for long.
+/// Maximum number of events that are read at a time, so that the cluster state is not locked for long.
 const BATCH: usize = 256;
 
 /// Notifications about lasting conditions that were sent: the job, the start of the condition, and its kind.

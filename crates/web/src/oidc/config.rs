@@ -58,14 +58,14 @@ pub struct Oidc {
     pub(super) session: Time,
 }
 
-/// The longest time to wait for an answer of the issuer.
+/// Time to wait for an answer of the issuer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Oidc {
     /// Checks the configuration. The issuer is contacted at the first sign-in.
     ///
     /// # Errors
-    /// Names the key and what is expected.
+    /// When a setting is invalid. The error names the key and what is expected.
     pub fn open(config: OidcConfig) -> Result<Self, SettingError> {
         require_https("oidc.issuer", &config.issuer)?;
         require_https("oidc.public_url", &config.public_url)?;
@@ -184,7 +184,7 @@ fn require_https(key: &'static str, text: &str) -> Result<(), SettingError> {
     }
 }
 
-/// Why a user of the issuer may not sign in.
+/// A user of the issuer that may not sign in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum IdentityError {
     /// Not a member of an allowed group.
@@ -201,9 +201,9 @@ mod tests {
 
     use super::*;
 
-    fn open(yaml: &str) -> Result<Oidc, String> {
-        let config: OidcConfig = serde_saphyr::from_str(yaml).map_err(|e| e.to_string())?;
-        Oidc::open(config).map_err(|e| e.to_string())
+    fn open(yaml: &str) -> Result<Oidc, Box<dyn std::error::Error>> {
+        let config: OidcConfig = serde_saphyr::from_str(yaml)?;
+        Ok(Oidc::open(config)?)
     }
 
     const GOOD: &str = "issuer: https://login.example.org\nclient_id: dovetail\npublic_url: https://d.example.org\n\
@@ -246,7 +246,7 @@ mod tests {
                 .filter(|line| !line.starts_with(key))
                 .map(|line| format!("{line}\n"))
                 .collect();
-            let message = open(&format!("{rest}{change}\n")).unwrap_err();
+            let message = open(&format!("{rest}{change}\n")).unwrap_err().to_string();
             assert!(message.contains(part), "{change}: {message}");
         }
         assert!(open(&format!("{GOOD}colour: red\n")).is_err());

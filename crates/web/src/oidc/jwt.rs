@@ -8,9 +8,9 @@ use ring::signature::{
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The largest difference between clocks, in seconds.
+/// Maximum difference between clocks, in seconds.
 const LEEWAY_S: f64 = 60.0;
-/// The longest token that is read, in bytes.
+/// Maximum length of a token, in bytes.
 const MAX_BYTES: usize = 64 << 10;
 
 /// A public key of the issuer.
@@ -36,7 +36,7 @@ struct Header {
     crit: Option<Value>,
 }
 
-/// Why a token is not accepted.
+/// A token that is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TokenError {
     /// Not a token, or signed with an algorithm that is not supported.
@@ -131,7 +131,7 @@ pub(super) fn signed_claims(token: &str, keys: &[Jwk]) -> Result<Value, TokenErr
     }
 }
 
-/// What the claims of a token must be.
+/// Expected claims of a token.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExpectedClaims<'a> {
     pub(super) issuer: &'a str,

@@ -50,16 +50,16 @@ struct Metadata {
     keys_refetched: Option<Instant>,
 }
 
-/// Why the issuer could not authenticate a user.
+/// An issuer that could not authenticate a user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ProviderError {
-    /// It does not answer, or not as expected.
+    /// The issuer does not answer, or not as expected.
     #[error("the issuer does not answer as expected: {0}")]
     Issuer(String),
-    /// It does not accept the code.
+    /// The issuer does not accept the code.
     #[error("the issuer does not accept the code: {0}")]
     Code(String),
-    /// Its token is not valid.
+    /// The token of the issuer is not valid.
     #[error(transparent)]
     Token(#[from] TokenError),
 }
@@ -76,7 +76,7 @@ pub(super) struct Provider {
 
 /// Metadata is fetched again after this time.
 const METADATA_VALIDITY: Duration = Duration::from_secs(3_600);
-/// The least time between two fetches because of an unknown key.
+/// Minimum time between two fetches because of an unknown key.
 const REFETCH_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Provider {
@@ -174,7 +174,7 @@ impl Provider {
         self.metadata().await.map(|metadata| metadata.discovery)
     }
 
-    /// Exchanges a code for the verified claims about the user. Claims in `needs` are also looked for in userinfo.
+    /// Exchanges a code for the verified claims about the user. Claims in `needs` are also fetched from userinfo.
     pub(super) async fn redeem(
         &self,
         code: &str,

@@ -1,4 +1,4 @@
-//! The state of a pending sign-in, encrypted in a cookie: the server stores nothing that strangers could fill up.
+//! The state of a pending sign-in, encrypted in a cookie: unauthenticated requests store nothing on the server.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -37,7 +37,7 @@ pub(crate) struct CallbackQuery {
     code: Option<String>,
     /// The `state` that was sent to the issuer.
     state: Option<String>,
-    /// Why the user was not authenticated.
+    /// Error code of the provider, if the user was not authenticated.
     error: Option<String>,
     /// The issuer.
     iss: Option<String>,
@@ -126,7 +126,7 @@ pub(crate) async fn begin(
     Ok((StatusCode::SEE_OTHER, headers).into_response())
 }
 
-/// Why a sign-in failed.
+/// A sign-in that failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum SignInError {
     /// The issuer or the user refused it.

@@ -80,7 +80,7 @@ pub(super) struct PaiJobFilter {
     with_total: bool,
 }
 
-/// The most jobs of a page.
+/// Maximum number of jobs on a page.
 const MAX_LIMIT: usize = 50_000;
 
 impl PaiJobFilter {

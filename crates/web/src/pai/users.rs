@@ -68,9 +68,9 @@ pub(super) async fn login(
         ));
     }
     api.limits.check_guess(&username)?;
-    let (users, asked) = (api.users.clone(), username.clone());
+    let (users, name) = (api.users.clone(), username.clone());
     // Hashing is slow on purpose; it must not block other requests.
-    let matches = tokio::task::spawn_blocking(move || users.has_password(&asked, &password)).await;
+    let matches = tokio::task::spawn_blocking(move || users.has_password(&name, &password)).await;
     if !matches.unwrap_or(false) {
         api.limits.record_failure(&username);
         api.audit
@@ -130,7 +130,7 @@ pub(super) async fn application_token(
     Ok(Json(json!({ "token": token, "application": true })))
 }
 
-pub(super) async fn check_token(_asker: PaiCaller) -> Json<Value> {
+pub(super) async fn check_token(_caller: PaiCaller) -> Json<Value> {
     message("Token is valid.")
 }
 
@@ -362,14 +362,14 @@ pub(super) async fn change_me(
     }
     require_address(data.email.as_deref().unwrap_or_default())?;
     if let Some(new) = data.new_password {
-        let (users, asked, old) = (
+        let (users, user_name, old) = (
             api.users.clone(),
             name.clone(),
             data.old_password.unwrap_or_default(),
         );
         api.limits.check_guess(&name)?;
-        let set = tokio::task::spawn_blocking(move || match users.has_password(&asked, &old) {
-            true => users.set_password(&asked, Some(&new), false).map(Some),
+        let set = tokio::task::spawn_blocking(move || match users.has_password(&user_name, &old) {
+            true => users.set_password(&user_name, Some(&new), false).map(Some),
             false => Ok(None),
         });
         let set = set

@@ -40,12 +40,12 @@ struct TemplateFile {
     job: String,
 }
 
-/// The largest template file, in bytes.
+/// Maximum size of a template file, in bytes.
 const MAX_FILE: u64 = 256 << 10;
-/// The most template files of a directory.
+/// Maximum number of template files in a directory.
 const MAX_FILES: usize = 500;
 
-/// Why a template cannot be used, or not with these values.
+/// A template that cannot be used, or not with the given values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum TemplateError {
     /// The file cannot be read.

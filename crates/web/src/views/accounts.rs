@@ -208,6 +208,6 @@ pub struct NotifyTest {
 pub struct DeliveryResult {
     /// Whether it was delivered.
     pub ok: bool,
-    /// Why it was not delivered.
+    /// Reason why it was not delivered.
     pub detail: String,
 }

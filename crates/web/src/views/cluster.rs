@@ -29,7 +29,7 @@ pub struct ClusterView {
     pub used_gpus: u32,
     /// Number of unfinished jobs, by state.
     pub jobs: BTreeMap<String, u64>,
-    /// Why the journal cannot be written; none if it can.
+    /// Error of writing the journal; none if it can be written.
     pub journal_error: Option<String>,
     /// Number of the last event.
     pub last_event: u64,

@@ -115,7 +115,7 @@ pub struct JobView {
     pub tenant: String,
     /// State: queued, held, starting, running, stopping, completed, failed or cancelled.
     pub state: String,
-    /// Why the job is in this state, in a word: `preempted` (queued), `time-limit` or `rejected` (failed),
+    /// Reason for the state, in a word: `preempted` (queued), `time-limit` or `rejected` (failed),
     /// `dependency-failed` (cancelled); otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub state_reason: String,
@@ -199,7 +199,7 @@ pub struct ActionResult {
     pub id: JobId,
     /// Whether the action succeeded.
     pub ok: bool,
-    /// Why it failed.
+    /// Reason for the failure.
     pub detail: String,
 }
 

@@ -16,7 +16,7 @@ pub struct LogLine {
     /// Offset of the end of `data` in the log, in bytes.
     #[serde(default)]
     pub offset: u64,
-    /// Why the log cannot be read further.
+    /// Reason why the log cannot be read further.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

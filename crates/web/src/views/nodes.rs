@@ -58,7 +58,7 @@ pub struct SlotView {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DrainRequest {
-    /// Why the node is drained.
+    /// Reason for draining the node.
     #[serde(alias = "why")]
     pub reason: String,
 }

@@ -7,10 +7,10 @@ use dovetail_model::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why a job is pending, when it will start, and alternatives that would start now.
+/// Explanation of a pending job: reasons, estimated start, and alternatives that would start now.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplanationView {
-    /// Why the job is in its state.
+    /// Reasons for the state of the job.
     #[serde(flatten)]
     pub explanation: JobExplanation,
     /// The first ten jobs ahead of it in the queue.
@@ -19,7 +19,7 @@ pub struct ExplanationView {
     pub alternatives: Vec<Alternative>,
     /// Estimated start.
     pub eta: Option<Eta>,
-    /// Why there is no estimate.
+    /// Reason why there is no estimate.
     pub no_eta_reason: String,
 }
 

@@ -24,7 +24,7 @@ pub struct UsageRow {
 pub struct GpuUtilization {
     /// Whether there are measurements.
     pub known: bool,
-    /// Why there are no measurements.
+    /// Reason why there are no measurements.
     pub note: String,
     /// Mean over all GPUs of the job.
     pub mean: Vec<GpuPoint>,

@@ -26,7 +26,7 @@ pub struct VcView {
     pub name: String,
     /// Number of guaranteed GPUs.
     pub guaranteed_gpus: u32,
-    /// The most GPUs it may borrow; none for no limit.
+    /// Maximum number of GPUs it may borrow; none for no limit.
     pub most_borrowed: Option<u32>,
     /// Number of GPUs that its guaranteed jobs hold.
     pub used_gpus: u32,
@@ -38,9 +38,9 @@ pub struct VcView {
     pub running_jobs: u64,
     /// Number of queued and held jobs.
     pub waiting_jobs: u64,
-    /// The most GPUs that the running and queued jobs of one user may request.
+    /// Maximum number of GPUs that the running and queued jobs of one user may request.
     pub user_cap_gpus: Option<u32>,
-    /// The highest priority of a job.
+    /// Maximum priority of a job.
     pub max_priority: Option<i32>,
     /// What users without a role may do.
     pub everyone: DefaultAccess,
@@ -88,13 +88,13 @@ pub struct VcEdit {
     /// Number of guaranteed GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guaranteed_gpus: Option<u32>,
-    /// The most GPUs it may borrow.
+    /// Maximum number of GPUs it may borrow.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub most_borrowed: Option<Option<u32>>,
-    /// The most GPUs that the running and queued jobs of one user may request.
+    /// Maximum number of GPUs that the running and queued jobs of one user may request.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub user_cap_gpus: Option<Option<u32>>,
-    /// The highest priority of a job.
+    /// Maximum priority of a job.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub max_priority: Option<Option<i32>>,
     /// What users without a role may do.
@@ -160,6 +160,6 @@ pub struct VcDiff {
     pub stops: Vec<JobId>,
     /// Jobs that start.
     pub starts: Vec<JobId>,
-    /// Why the change is refused.
+    /// Reason for refusing the change; none if it is accepted.
     pub refused: Option<String>,
 }
