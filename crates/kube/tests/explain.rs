@@ -115,8 +115,6 @@ fn a_native_pod_group_has_a_status() {
         cluster.why("second-2").contains(": queued")
     });
     cluster.delete("second-0");
-    cluster.until("it replaces the first", || {
-        cluster.phase("second-2") == "Running"
-    });
+    cluster.until("it replaces the first", || cluster.phase("second-2") == "Running");
     cluster.check_gpus();
 }

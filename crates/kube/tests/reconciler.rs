@@ -758,9 +758,12 @@ fn a_rejected_pod_without_controller_fails_its_job_with_the_reason() {
     world.make_pod("g0", false, 1, 0);
     world.settle();
     let uid = bound_pods(&world)[0].metadata.uid.clone();
-    reject(&mut world, &uid);
-    let job = world.state.job(1).unwrap();
-    assert!(job.state.has_ended());
+    let node = reject(&mut world, &uid);
+    let JobState::Ended(end) = &world.state.job(1).unwrap().state else {
+        panic!("the job still runs");
+    };
+    let expected = format!("node {node} rejected pod ns/g0-1: OutOfpods");
+    assert!(end.sentence().contains(&expected), "{end:?}");
 }
 
 #[test]

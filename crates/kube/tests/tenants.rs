@@ -349,9 +349,7 @@ fn missed_changes_are_found_by_a_new_list() {
     cluster.check_gpus();
     // All ten GPUs are in use: two of `stays`, six of `goes`, two of `new`.
     cluster.pod("full", 1, &json!({}));
-    cluster.until("the next pod waits", || {
-        cluster.why("full").contains(": queued")
-    });
+    cluster.until("the next pod waits", || cluster.why("full").contains(": queued"));
     cluster.delete("new-0");
     cluster.until("it gets the free GPU", || cluster.phase("full") == "Running");
     cluster.check_gpus();

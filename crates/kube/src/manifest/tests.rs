@@ -134,9 +134,10 @@ fn instances_without_gang_start_alone() {
     // The default scheduler gets pods without GPUs that start alone.
     assert!(eval["spec"]["schedulerName"].is_null());
     assert!(
-        created.remarks
+        created
+            .remarks
             .iter()
-            .any(|r| r.starts_with("roles.eval.gpus: is 0")),
+            .any(|r| r.starts_with("roles.eval.gpus: 0 GPUs")),
         "{:?}",
         created.remarks
     );
@@ -226,7 +227,7 @@ fn unsupported_fields_are_errors() {
     };
     assert!(wrong(&|r| r.after.push(after), None).starts_with("after: "));
     assert!(wrong(&|r| r.processes = Processes::PerGpu, None).contains("expected per-node"));
-    assert!(wrong(&|r| r.roles[0].image = None, None).starts_with("roles[0].image: is missing"));
+    assert!(wrong(&|r| r.roles[0].image = None, None).starts_with("roles[0].image: missing"));
     let gap = ArrayIndices {
         indices: &[1, 2],
         at_most: None,
@@ -235,7 +236,7 @@ fn unsupported_fields_are_errors() {
     let twins = |r: &mut JobRequest| r.roles = vec![role("a_b", 1, 1), role("A_b", 1, 1)];
     assert!(wrong(&twins, None).contains("the same name on Kubernetes"));
     let long = |r: &mut JobRequest| r.roles = vec![role("x", 1, 1), role(&"y".repeat(60), 1, 1)];
-    assert!(wrong(&long, None).contains("use a shorter one"));
+    assert!(wrong(&long, None).contains("use a shorter name"));
     let many = |r: &mut JobRequest| r.roles[0].instances = 1001;
     assert!(wrong(&many, None).contains("at most 1000"));
     let odd = |r: &mut JobRequest| (r.roles, r.gpus) = (Vec::new(), 11);

@@ -66,13 +66,20 @@ fn end_on(gang: &Gang, node: NodeId) -> TaskEnd {
 }
 
 fn failed(member: &Member, code: i32) -> TaskEnd {
-    let node = member.node.as_deref().unwrap_or_default();
+    let exit_code = if code == 0 { 1 } else { code };
+    if let Some(rejection) = &member.rejection {
+        let node = member.node.as_deref().unwrap_or_default();
+        return TaskEnd {
+            exit_code,
+            platform_error: Some(format!("node {node} rejected pod {}: {rejection}", member.id)),
+            // The node is not to blame: it may just be full.
+            refused: true,
+            ..TaskEnd::default()
+        };
+    }
     TaskEnd {
-        exit_code: if code == 0 { 1 } else { code },
-        last_words: match &member.rejection {
-            Some(rejection) => format!("node {node} rejected pod {}: {rejection}", member.id),
-            None => format!("pod {} failed", member.id),
-        },
+        exit_code,
+        last_words: format!("pod {} failed", member.id),
         ..TaskEnd::default()
     }
 }
