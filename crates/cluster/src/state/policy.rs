@@ -110,6 +110,6 @@ fn cells(ground: Ground<'_>) -> Result<SharedCells, String> {
         nodes: ground.nodes.values().map(|n| n.spec.clone()).collect(),
         ..ClusterSpec::default()
     };
-    let (map, _) = CellMap::of_those_that_fit(layout, &cluster, &ground.names.tenants);
+    let (map, _) = CellMap::of_matching_nodes(layout, &cluster, &ground.names.tenants);
     Ok(SharedCells::new(map.with_users(&ground.names.users)))
 }
