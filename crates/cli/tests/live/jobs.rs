@@ -196,10 +196,8 @@ fn a_job_is_held_released_and_stopped() {
     cluster.until_state(id, "running");
     let second = cluster.submit(&[], &["sleep", "1000"]);
     let explanation = cluster.ok(&["job", "explain", &second.to_string()]);
-    assert!(
-        explanation.contains("queued") && explanation.contains("GPU"),
-        "{explanation}"
-    );
+    assert!(explanation.contains("asks for 1 GPU"), "{explanation}");
+    assert_eq!(cluster.state(second), "queued");
     cluster.ok(&["job", "hold", &id.to_string()]);
     cluster.until_state(second, "running");
     assert_eq!(cluster.state(id), "held");

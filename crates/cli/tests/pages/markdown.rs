@@ -146,9 +146,9 @@ fn commands_and_their_output_are_found() {
                 Some("out\nput"),
                 false
             ),
-            block(19, &["f"], None, false),
-            block(27, &["g"], Some("error: bad\n"), true),
-            block(29, &["h"], Some("fine\n"), false),
+            block(20, &["f"], None, false),
+            block(28, &["g"], Some("error: bad\n"), true),
+            block(30, &["h"], Some("fine\n"), false),
         ]
     );
 }
