@@ -176,7 +176,7 @@ async fn lead(client: Client, settings: KubeSettings) -> Result<(), Failure> {
         });
         tokio::select! {
             ended = scheduler.run(leadership) => ended.map_err(|error| match error {
-                SchedulerError::Policy(_) => Failure::Request(error.into()),
+                SchedulerError::Driver(_) => Failure::Request(error.into()),
                 SchedulerError::Refused(_) | SchedulerError::Ended => Failure::Work(error.into()),
             }),
             ended = pages => ended,
