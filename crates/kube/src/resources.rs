@@ -169,7 +169,7 @@ pub fn virtual_clusters(
         named: clusters.iter().map(one).collect(),
         cells,
     };
-    all.validate()?;
+    all.validate().map_err(|e| e.to_string())?;
     Ok(all)
 }
 

@@ -133,9 +133,7 @@ fn gangs_get_devices_by_claims_and_give_them_back() {
 
     // Two devices are left: a gang of four waits, and says why; it starts when the others are back.
     cluster.make(&from_template("b-0", 4, &support::gang("b", 1, &json!({}))));
-    cluster.until("it says why it waits", || {
-        cluster.why("b-0").contains("stands in line")
-    });
+    cluster.until("it says why it waits", || cluster.why("b-0").contains("queued"));
     assert!(claim_of(&cluster, "b-0")["status"]["allocation"].is_null());
     (0..3).for_each(|i| cluster.delete(&format!("a-{i}")));
     cluster.until("it runs", || cluster.runs("b", 1));

@@ -43,7 +43,7 @@ fn pods_and_gangs_start_whole_and_end() {
     cluster.gang("h", 2, 4, &json!({}));
     cluster.until("it says why it waits", || {
         let pod = cluster.get("h-0").unwrap();
-        pod["status"]["conditions"].to_string().contains("stands in line")
+        pod["status"]["conditions"].to_string().contains("queued")
     });
     assert!(cluster.node_of("h-0").is_none() && cluster.node_of("h-1").is_none());
     for i in 0..4 {

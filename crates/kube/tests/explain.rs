@@ -30,7 +30,7 @@ fn a_pod_that_waits_is_told_when_it_may_start() {
     cluster.pod("next", 2, &long);
     cluster.until("it is told when", || {
         let why = cluster.why("next");
-        why.contains("stands in line") && why.contains("; expected to start at 20")
+        why.contains("queued") && why.contains("; expected to start at 20")
     });
     let why = cluster.why("next");
     let moment = |after: &str| -> i64 {
@@ -101,7 +101,7 @@ fn a_native_group_is_told_how_it_stands() {
         let said = condition("second");
         said["status"] == "False"
             && said["reason"] == "Unschedulable"
-            && said["message"].to_string().contains("stands in line")
+            && said["message"].to_string().contains("queued")
     });
     (0..2).for_each(|i| cluster.delete(&format!("first-{i}")));
     cluster.until("and that it has a place now", || {
@@ -112,7 +112,7 @@ fn a_native_group_is_told_how_it_stands() {
     one["spec"]["schedulingGroup"] = json!({"podGroupName": "second"});
     cluster.make(&one);
     cluster.until("the third stands in line", || {
-        cluster.why("second-2").contains("stands in line")
+        cluster.why("second-2").contains("queued")
     });
     cluster.delete("second-0");
     cluster.until("it takes the place of the first", || {

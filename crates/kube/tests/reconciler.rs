@@ -29,7 +29,7 @@ impl Ledger for AtDesk<'_> {
     }
 
     fn submit(&mut self, user: &str, request: JobRequest) -> Result<JobId, Refusal> {
-        request.validate().map_err(Refusal::Invalid)?;
+        request.validate()?;
         let job = self.state.next_job();
         self.record(Fact::Submitted {
             job,

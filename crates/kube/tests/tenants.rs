@@ -57,7 +57,7 @@ fn cells_belong_to_whoever_owns_them() {
     // The other pool is free, and belongs to `b`: `a` waits, and is told.
     cluster.gang("second", 1, 1, &of("a", 0));
     cluster.until("it says why it waits", || {
-        cluster.why("second-0").contains("stands in line")
+        cluster.why("second-0").contains("queued")
     });
     cluster.gang("theirs", 2, 4, &of("b", 0));
     cluster.until("the owner gets its pool", || cluster.runs("theirs", 2));
@@ -249,7 +249,7 @@ fn promises_change_while_jobs_run() {
     cluster.gang("one", 1, 4, &of("a", 0));
     cluster.gang("two", 1, 2, &of("a", 0));
     cluster.until("the first runs, and the second is told why not", || {
-        cluster.runs("one", 1) && cluster.why("two-0").contains("stands in line")
+        cluster.runs("one", 1) && cluster.why("two-0").contains("queued")
     });
     let edit = |name: &str, spec: &Value| {
         let path = format!("{API}/virtualclusters/{name}");
@@ -349,9 +349,7 @@ fn changes_that_were_missed_are_found_by_listing_again() {
     cluster.check_gpus();
     // Ten GPUs, of which all are in use: two of `stays`, six of `goes`, two of `new`. Nothing is leaked and nothing is over.
     cluster.pod("full", 1, &json!({}));
-    cluster.until("the next one waits", || {
-        cluster.why("full").contains("stands in line")
-    });
+    cluster.until("the next one waits", || cluster.why("full").contains("queued"));
     cluster.delete("new-0");
     cluster.until("and gets what falls free", || cluster.phase("full") == "Running");
     cluster.check_gpus();

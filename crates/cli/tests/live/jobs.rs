@@ -197,7 +197,7 @@ fn a_job_is_held_released_and_stopped() {
     cluster.until_state(id, "running");
     let second = cluster.submit(&[], &["sleep", "1000"]);
     let why = cluster.ok(&["job", "explain", &second.to_string()]);
-    assert!(why.contains("stands in line") && why.contains("GPU"), "{why}");
+    assert!(why.contains("queued") && why.contains("GPU"), "{why}");
     cluster.ok(&["job", "hold", &id.to_string()]);
     cluster.until_state(second, "running");
     assert_eq!(cluster.state(id), "held");

@@ -141,7 +141,7 @@ fn a_drained_node_finishes_what_it_has_and_takes_nothing_new() {
     cluster.until_state(stays, "completed");
     let waits = cluster.submit(&["--gpus", "2"], &["true"]);
     let why = cluster.ok(&["job", "explain", &waits.to_string()]);
-    assert!(why.contains("stands in line"), "{why}");
+    assert!(why.contains("queued"), "{why}");
     cluster.ok(&["node", "resume", &node]);
     cluster.until_state(waits, "completed");
     let unknown = cluster.say(&["node", "drain", "n77"]);

@@ -10,7 +10,15 @@ use crate::crates;
 /// All crates, lowest layer first. A crate may depend on crates of lower layers only; `docs/architecture.md` has the
 /// same table with what each crate holds.
 const LAYERS: &[&[&str]] = &[
-    &["model", "solve", "cells", "proto", "kubeapi", "outbound", "httpserver"],
+    &[
+        "model",
+        "solve",
+        "cells",
+        "proto",
+        "kubeapi",
+        "outbound",
+        "httpserver",
+    ],
     &["engine", "openpai", "yaml", "journal", "kubelab", "report"],
     &["policies", "hived", "agent"],
     &["workload", "cluster"],

@@ -233,7 +233,7 @@ impl Reconciler {
             tenant,
             gpu_type: identity.gpu_type.clone(),
             constraint,
-            spare: gang.rides_on.is_some(),
+            best_effort: gang.rides_on.is_some(),
             priority: identity.priority,
             expected: identity.expected_s.map(|s| Time::from_secs(i64::from(s))),
             retries: Retries {
@@ -244,7 +244,7 @@ impl Reconciler {
             roles: roles(members),
             ..JobRequest::default()
         };
-        request.size_by_roles()?;
+        request.size_by_roles().map_err(|e| e.to_string())?;
         request.roles.clear();
         Ok((identity.user.clone(), request))
     }

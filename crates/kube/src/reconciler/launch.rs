@@ -288,7 +288,7 @@ impl Reconciler {
                 Some((Phase::Failed(code), id)) => {
                     return TaskEnd {
                         exit_code: if code == 0 { 1 } else { code },
-                        last_words: format!("pod {id} failed"),
+                        log_tail: format!("pod {id} failed"),
                         ..TaskEnd::default()
                     };
                 }
@@ -439,7 +439,7 @@ pub(super) fn seats(members: &[Member], allocation: &dovetail_model::Allocation)
         roles: roles(&all),
         ..JobRequest::default()
     };
-    let Some(instances) = request.seat(allocation) else {
+    let Some(instances) = request.place_instances(allocation) else {
         return Vec::new();
     };
     let mut left: Vec<&Member> = all;

@@ -1,4 +1,4 @@
-//! Jobs whose processes do different things: roles, each with instances of its own.
+//! Roles: parts of a job with commands and resources of their own, each with one or more instances.
 
 use std::collections::BTreeMap;
 
@@ -7,44 +7,49 @@ use dovetail_openpai::environment::RoleInfo;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::JobRequest;
+use super::error::{RequestError, RoleError};
+use super::validate::{MAX_CPUS, MAX_GPUS};
 use crate::amounts::Cpus;
-use crate::request::{JobRequest, MOST_CPUS};
 
-/// The most instances that start together: each is told of all the others.
-const MOST_TOGETHER: u64 = 2_000;
-/// The most instances that start on their own.
-const MOST: u64 = 100_000;
+/// Largest number of instances that start together: each one gets the addresses of all others.
+const MAX_GANG_INSTANCES: u64 = 2_000;
+/// Largest number of instances that are jobs of their own.
+const MAX_INSTANCES: u64 = 100_000;
 
-/// Instances that do the same.
+/// Largest number of ports of one label.
+const MAX_PORTS: u32 = 64;
+
+/// Instances with the same command and resources.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Role {
-    /// Its name.
+    /// Name of the role.
     pub name: String,
-    /// How many there are.
+    /// Number of instances.
     pub instances: u32,
-    /// GPUs of each, all on one node.
+    /// Number of GPUs of each instance, all on one node.
     pub gpus: u32,
-    /// CPU of each instance.
+    /// CPU cores of each instance.
     #[schemars(with = "f64")]
     pub cpus: Cpus,
-    /// Memory of each, in MiB.
+    /// Memory of each instance, in MiB.
     pub memory_mib: u64,
-    /// What each runs.
+    /// Command and arguments of each instance.
     pub command: Vec<String>,
-    /// Variables on top of those of the job.
+    /// Environment variables, in addition to those of the job.
     pub env: BTreeMap<String, String>,
-    /// The launch fails when so many have failed; -1 for never.
+    /// Number of failed instances that fails the attempt; -1 for never.
     pub min_failed: i32,
-    /// The launch succeeds when so many have succeeded; 0 for all of them, -1 for when everything is over.
+    /// Number of successful instances that completes the attempt; 0 for all of them, -1 for when all roles have ended.
     pub min_succeeded: i32,
-    /// How often one is started again, where they start on their own.
+    /// Number of retries of an instance, where each one is a job of its own.
     pub retries: u32,
-    /// Ports of each, by label: how many.
+    /// Number of ports of each instance, by label.
     pub ports: BTreeMap<String, u32>,
-    /// The container image it runs in, where the node has a container runtime.
+    /// Container image, used where the node has a container runtime.
     pub image: Option<String>,
-    /// Size of `/dev/shm` in the container, in MiB; zero for what the runtime gives.
+    /// Size of `/dev/shm` in the container, in MiB; zero for the default of the runtime.
     pub shm_mib: u64,
 }
 
@@ -69,19 +74,19 @@ impl Default for Role {
 }
 
 impl Role {
-    /// So many failures fail the launch; none: never.
+    /// Returns the number of failures that fails the attempt, or `None` for never.
     pub fn failures_allowed(&self) -> Option<u32> {
         match self.min_failed {
             0 => Some(1),
-            some => u32::try_from(some).ok(),
+            count => u32::try_from(count).ok(),
         }
     }
 
-    /// So many successes make the launch a success; none: only when everything is over.
+    /// Returns the number of successes that completes the attempt, or `None` for when all roles have ended.
     pub fn successes_needed(&self) -> Option<u32> {
         match self.min_succeeded {
             0 => Some(self.instances),
-            some => u32::try_from(some).ok(),
+            count => u32::try_from(count).ok(),
         }
     }
 
@@ -98,18 +103,47 @@ impl Role {
             min_succeeded: self.successes_needed(),
         }
     }
+
+    fn validate(&self) -> Result<(), RoleError> {
+        let is_name = |name: &str| {
+            let is_valid = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            !name.is_empty() && name.chars().all(is_valid) && !name.starts_with(|c: char| c.is_ascii_digit())
+        };
+        if !is_name(&self.name) {
+            return Err(RoleError::Name);
+        }
+        if self.instances == 0 {
+            return Err(RoleError::NoInstances);
+        }
+        if self.command.first().is_none_or(String::is_empty) {
+            return Err(RoleError::MissingCommand);
+        }
+        if !(Cpus::ZERO..=MAX_CPUS).contains(&self.cpus) {
+            return Err(RoleError::Cpus);
+        }
+        if self.min_failed < -1 || self.min_succeeded < -1 {
+            return Err(RoleError::CompletionRule);
+        }
+        if let Some(label) = self.ports.keys().find(|label| !is_name(label)) {
+            return Err(RoleError::PortLabel(label.clone()));
+        }
+        match self.ports.values().any(|count| *count > MAX_PORTS) {
+            true => Err(RoleError::TooManyPorts),
+            false => Ok(()),
+        }
+    }
 }
 
-/// An instance and where it is.
+/// An instance of a role and its placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
-    /// Which role.
+    /// Index of the role.
     pub role: usize,
-    /// Which of its instances.
+    /// Index among the instances of the role.
     pub index: u32,
-    /// Which node of the allocation.
+    /// Index of the node in the allocation.
     pub place: usize,
-    /// GPU slots there.
+    /// GPU slots on that node.
     pub gpus: Vec<u32>,
 }
 
@@ -163,29 +197,30 @@ fn per_gpu(roles: &[(Role, u32)], gpus: u128, amount: impl Fn(&Role) -> u64) -> 
 }
 
 impl JobRequest {
-    /// Works out what a job with roles asks for as a whole, and checks its roles.
+    /// Sets the size of a job with roles to the sum of its roles, after checking them.
     ///
     /// # Errors
-    /// Names the role and what would be accepted.
-    pub fn size_by_roles(&mut self) -> Result<(), String> {
+    /// Names the role and what is expected.
+    pub fn size_by_roles(&mut self) -> Result<(), RequestError> {
         if self.roles.is_empty() {
             return Ok(());
         }
-        self.check_roles()?;
+        self.validate_roles()?;
         if !self.gang {
-            // Each instance is a job of its own; this one stands for the first.
+            // Each instance is a job of its own; this request stands for the first one.
             return self.resize_to(&[(self.roles[0].clone(), 1)]);
         }
         let all: Vec<(Role, u32)> = self.roles.iter().map(|r| (r.clone(), r.instances)).collect();
         self.resize_to(&all)
     }
 
-    fn resize_to(&mut self, roles: &[(Role, u32)]) -> Result<(), String> {
+    fn resize_to(&mut self, roles: &[(Role, u32)]) -> Result<(), RequestError> {
         let gpus: u64 = roles.iter().map(|(r, n)| u64::from(r.gpus) * u64::from(*n)).sum();
-        if gpus > 1_000_000 {
-            return Err(format!("roles: ask for {gpus} GPUs together; at most 1000000"));
+        let max = u64::from(MAX_GPUS);
+        if gpus > max {
+            return Err(RequestError::RoleGpus { gpus, max });
         }
-        // A job without GPUs holds a slot, so that it stands in line like the others.
+        // A job without GPUs holds one slot, so that it is queued like the others.
         self.gpus = (gpus as u32).max(1);
         self.gpus_per_task = roles.iter().map(|(r, _)| r.gpus).max().unwrap_or(1).max(1);
         let gpus = u128::from(self.gpus);
@@ -195,77 +230,54 @@ impl JobRequest {
         Ok(())
     }
 
-    pub(crate) fn check_roles(&self) -> Result<(), String> {
-        let is_name = |name: &str| {
-            let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            !name.is_empty() && name.chars().all(good) && !name.starts_with(|c: char| c.is_ascii_digit())
-        };
-        for (i, role) in self.roles.iter().enumerate() {
-            let bad = |field: &str, what: &str| Err(format!("roles[{i}].{field}: {what}"));
-            if !is_name(&role.name) {
-                return bad("name", "must be letters, digits and `_`, not a digit first");
+    pub(super) fn validate_roles(&self) -> Result<(), RequestError> {
+        for (index, role) in self.roles.iter().enumerate() {
+            if self.roles[..index].iter().any(|r| r.name == role.name) {
+                let error = RoleError::DuplicateName(role.name.clone());
+                return Err(RequestError::Role { index, error });
             }
-            if self.roles[..i].iter().any(|r| r.name == role.name) {
-                return bad("name", &format!("there are two roles {}", role.name));
-            }
-            if role.instances == 0 {
-                return bad("instances", "must be at least 1");
-            }
-            if role.command.first().is_none_or(String::is_empty) {
-                return bad("command", "a program and its arguments are needed");
-            }
-            if !(Cpus::ZERO..=MOST_CPUS).contains(&role.cpus) {
-                return bad("cpus", "must be from 0 to 100000");
-            }
-            if role.min_failed < -1 || role.min_succeeded < -1 {
-                return bad("min_failed, min_succeeded", "must be -1 or more");
-            }
-            if let Some(label) = role.ports.keys().find(|label| !is_name(label)) {
-                return bad(
-                    "ports",
-                    &format!("{label:?} is no label: letters, digits and `_`"),
-                );
-            }
-            if role.ports.values().any(|count| *count > 64) {
-                return bad("ports", "at most 64 of one label");
-            }
+            role.validate()
+                .map_err(|error| RequestError::Role { index, error })?;
         }
         let instances: u64 = self.roles.iter().map(|r| u64::from(r.instances)).sum();
-        let most = if self.gang { MOST_TOGETHER } else { MOST };
-        if instances > most {
-            return Err(format!(
-                "roles: have {instances} instances; at most {most} {}",
-                match self.gang {
-                    true => "that start together",
-                    false => "of one job",
-                }
-            ));
+        let max = if self.gang {
+            MAX_GANG_INSTANCES
+        } else {
+            MAX_INSTANCES
+        };
+        if instances > max {
+            return Err(RequestError::Instances {
+                instances,
+                max,
+                gang: self.gang,
+            });
         }
-        if self.gang {
-            self.check_bundles()?;
+        match self.gang {
+            true => self.validate_role_sizes(),
+            false => Ok(()),
         }
-        Ok(())
     }
 
-    /// Sizes must fit into each other, so that instances fit into nodes that have room for whole bundles.
-    fn check_bundles(&self) -> Result<(), String> {
+    /// Checks that the sizes of instances divide each other: then all instances fit on nodes with room for whole tasks.
+    fn validate_role_sizes(&self) -> Result<(), RequestError> {
         let mut sizes: Vec<(u32, &str)> = self.roles.iter().map(|r| (r.gpus, r.name.as_str())).collect();
         sizes.retain(|(gpus, _)| *gpus > 0);
         sizes.sort_unstable();
         for pair in sizes.windows(2) {
-            let ((small, of), (large, other)) = (pair[0], pair[1]);
+            let ((small, smaller), (large, larger)) = (pair[0], pair[1]);
             if large % small != 0 {
-                return Err(format!(
-                    "roles: an instance of {of} has {small} GPUs and one of {other} {large}: the smaller number must divide the \
-                     larger one, such as {small} and {}",
-                    large.div_ceil(small) * small
-                ));
+                return Err(RequestError::RoleSizes {
+                    smaller: smaller.to_owned(),
+                    small,
+                    larger: larger.to_owned(),
+                    large,
+                });
             }
         }
         Ok(())
     }
 
-    /// The role and index of an instance, counted over all roles.
+    /// Returns the role and the index in it of an instance, counted over all roles.
     pub fn instance(&self, mut number: u32) -> Option<(usize, u32)> {
         for (i, role) in self.roles.iter().enumerate() {
             if number < role.instances {
@@ -276,15 +288,15 @@ impl JobRequest {
         None
     }
 
-    /// The job of one instance, where instances start on their own.
-    pub(crate) fn alone(mut self, number: u32) -> Self {
+    /// Returns the request for the job of one instance, where each one is a job of its own.
+    pub(crate) fn for_instance(mut self, number: u32) -> Self {
         if self.roles.is_empty() || self.gang {
             return self;
         }
         if let Some((role, _)) = self.instance(number) {
             let role = self.roles[role].clone();
             self.retries.user = role.retries;
-            // What was checked for all is right for each.
+            // Cannot fail: one instance is smaller than all, which were checked.
             let _ = self.resize_to(&[(role, 1)]);
         }
         if number > 0 {
@@ -294,22 +306,22 @@ impl JobRequest {
         self
     }
 
-    /// The instances of a launch: all of a gang, one where they start on their own.
-    fn wanted(&self) -> Vec<(usize, u32)> {
+    /// Returns the instances of an attempt: all of a gang, or the one of this job.
+    fn instances(&self) -> Vec<(usize, u32)> {
         if !self.gang {
             let number = self.array.map_or(0, |part| part.index);
             return self.instance(number).into_iter().collect();
         }
-        let of = |(i, role): (usize, &Role)| (0..role.instances).map(move |index| (i, index));
-        self.roles.iter().enumerate().flat_map(of).collect()
+        let of_role = |(i, role): (usize, &Role)| (0..role.instances).map(move |index| (i, index));
+        self.roles.iter().enumerate().flat_map(of_role).collect()
     }
 
-    /// Where each instance of a launch is: the widest first, each on the first node that has room. None if the GPUs are
-    /// not in bundles.
-    pub fn seat(&self, allocation: &Allocation) -> Option<Vec<Instance>> {
-        let mut wanted = self.wanted();
-        wanted.sort_by_key(|(role, _)| std::cmp::Reverse(self.roles[*role].gpus));
-        let gpus = wanted.iter().map(|(role, _)| self.roles[*role].gpus);
+    /// Places the instances of an attempt: the largest first, each on the first node with enough slots. Returns `None` if
+    /// the allocation does not consist of whole tasks.
+    pub fn place_instances(&self, allocation: &Allocation) -> Option<Vec<Instance>> {
+        let mut instances = self.instances();
+        instances.sort_by_key(|(role, _)| std::cmp::Reverse(self.roles[*role].gpus));
+        let gpus = instances.iter().map(|(role, _)| self.roles[*role].gpus);
         let slots = place_tasks(gpus, allocation)?;
         let instance = |((role, index), (place, gpus))| Instance {
             role,
@@ -317,12 +329,12 @@ impl JobRequest {
             place,
             gpus,
         };
-        let mut seated: Vec<Instance> = wanted.into_iter().zip(slots).map(instance).collect();
-        seated.sort_by_key(|instance| (instance.role, instance.index));
-        Some(seated)
+        let mut placed: Vec<Instance> = instances.into_iter().zip(slots).map(instance).collect();
+        placed.sort_by_key(|instance| (instance.role, instance.index));
+        Some(placed)
     }
 
-    /// The same without what its owner keeps secret.
+    /// Returns the request with its secrets masked.
     pub fn without_secrets(&self) -> Self {
         let mut shown = self.clone();
         shown
@@ -332,7 +344,7 @@ impl JobRequest {
         shown
     }
 
-    /// A text with its secrets filled in.
+    /// Replaces the references to secrets in a text by their values.
     pub(crate) fn with_secrets(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (name, value) in &self.secrets {
@@ -381,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_asks_for_what_its_roles_need() {
+    fn the_size_of_a_job_is_the_sum_of_its_roles() {
         let mut job = job(vec![
             role("worker", 4, 2, 3),
             role("ps", 2, 0, 4),
@@ -394,9 +406,9 @@ mod tests {
             Cpus::from_milli(2389),
             "1.5 + 8/9 cores, rounded up"
         );
-        let seats = job.seat(&nodes(&[4, 5])).unwrap();
+        let placed = job.place_instances(&nodes(&[4, 5])).unwrap();
         let shown: Vec<(usize, usize, usize)> =
-            seats.iter().map(|s| (s.role, s.place, s.gpus.len())).collect();
+            placed.iter().map(|s| (s.role, s.place, s.gpus.len())).collect();
         assert_eq!(
             shown,
             [
@@ -422,22 +434,23 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_fit_into_each_other_are_refused() {
-        let said = job(vec![role("a", 1, 3, 0), role("b", 1, 4, 0)])
+    fn role_sizes_that_do_not_divide_each_other_are_refused() {
+        let message = job(vec![role("a", 1, 3, 0), role("b", 1, 4, 0)])
             .size_by_roles()
-            .unwrap_err();
+            .unwrap_err()
+            .to_string();
         assert!(
-            said.contains("a has 3 GPUs and one of b 4") && said.contains("3 and 6"),
-            "{said}"
+            message.contains("a has 3 GPUs and one of b 4") && message.contains("3 and 6"),
+            "{message}"
         );
-        let mut alone = job(vec![role("a", 1, 3, 0), role("b", 1, 4, 0)]);
-        alone.gang = false;
-        alone.size_by_roles().unwrap();
-        assert_eq!(alone.alone(1).gpus, 4);
+        let mut separate = job(vec![role("a", 1, 3, 0), role("b", 1, 4, 0)]);
+        separate.gang = false;
+        separate.size_by_roles().unwrap();
+        assert_eq!(separate.for_instance(1).gpus, 4);
     }
 
     #[test]
-    fn secrets_are_filled_in_at_the_end_and_not_shown() {
+    fn secrets_are_inserted_into_commands_and_not_shown() {
         let mut job = job(vec![]);
         job.secrets.insert("key".to_owned(), "hunter2".to_owned());
         assert_eq!(job.with_secrets("login <% $secrets.key %>"), "login hunter2");
@@ -445,25 +458,25 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever the engine puts whole bundles, all instances have a seat, and no GPU has two.
+        /// On any allocation of whole tasks, all instances are placed and no GPU is used twice.
         #[test]
-        fn bundles_have_seats(counts in prop::collection::vec(0_u32..4, 4), cuts in prop::collection::vec(0_usize..4, 8)) {
+        fn all_instances_are_placed_on_whole_tasks(counts in prop::collection::vec(0_u32..4, 4), cuts in prop::collection::vec(0_usize..4, 8)) {
             let sizes = [8, 4, 2, 1];
             let roles: Vec<Role> = counts.iter().zip(sizes).enumerate().filter(|(_, (n, _))| **n > 0)
                 .map(|(i, (n, gpus))| role(&format!("r{i}"), *n, gpus, 0)).collect();
             prop_assume!(!roles.is_empty());
             let mut job = job(roles);
             job.size_by_roles().unwrap();
-            let (bundle, mut given) = (job.gpus_per_task, vec![0_u32; 4]);
-            for i in 0..job.gpus / bundle {
-                given[cuts[i as usize % cuts.len()]] += bundle;
+            let (task_gpus, mut slots) = (job.gpus_per_task, vec![0_u32; 4]);
+            for i in 0..job.gpus / task_gpus {
+                slots[cuts[i as usize % cuts.len()]] += task_gpus;
             }
-            given[cuts[0]] += job.gpus % bundle;
-            given.retain(|g| *g > 0);
-            let allocation = nodes(&given);
-            prop_assert!(allocation.is_in_bundles_of(bundle));
-            let seats = job.seat(&allocation).expect("there is room");
-            let mut used: Vec<(usize, u32)> = seats.iter().flat_map(|s| s.gpus.iter().map(|g| (s.place, *g))).collect();
+            slots[cuts[0]] += job.gpus % task_gpus;
+            slots.retain(|g| *g > 0);
+            let allocation = nodes(&slots);
+            prop_assert!(allocation.is_in_bundles_of(task_gpus));
+            let placed = job.place_instances(&allocation).expect("all instances fit");
+            let mut used: Vec<(usize, u32)> = placed.iter().flat_map(|s| s.gpus.iter().map(|g| (s.place, *g))).collect();
             prop_assert_eq!(used.len() as u32, job.gpus);
             used.sort_unstable();
             used.dedup();

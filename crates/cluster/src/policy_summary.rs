@@ -1,24 +1,24 @@
-//! The policies there are.
+//! Summaries of all policies.
 
 use dovetail_policies::presets::presets;
 use dovetail_policies::registry::ORDERS;
 
-/// A policy by name, and where it is from.
+/// Summary of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicySummary {
-    /// Its name.
+    /// Name of the policy.
     pub name: &'static str,
-    /// One sentence.
+    /// Description in one sentence.
     pub what: &'static str,
-    /// The paper or the rule it comes from.
+    /// Paper or system it comes from.
     pub source: &'static str,
-    /// What the line is sorted by, smaller first.
+    /// Sort key of the queue, smallest first.
     pub key: &'static str,
 }
 
-/// All of them.
+/// Returns the summaries of all policies.
 pub fn policy_summaries() -> Vec<PolicySummary> {
-    let one = |preset: &dovetail_policies::presets::Preset| {
+    let summary = |preset: &dovetail_policies::presets::Preset| {
         let order = preset.order.split(':').next().unwrap_or_default();
         let order = ORDERS.iter().find(|entry| entry.name == order);
         PolicySummary {
@@ -28,5 +28,5 @@ pub fn policy_summaries() -> Vec<PolicySummary> {
             key: order.map_or("", |o| o.key),
         }
     };
-    presets().iter().map(one).collect()
+    presets().iter().map(summary).collect()
 }
