@@ -201,8 +201,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::open(dir.path()).unwrap();
         let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec!["someone-else".to_owned()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, "someone-else");
+        let mut params = CertificateParams::new(vec!["another-node".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "another-node");
         let request = params.serialize_request(&key).unwrap().pem().unwrap();
         let certificate = authority.sign_node("node-1", &request).unwrap();
         let der = pem::parse(certificate).unwrap();

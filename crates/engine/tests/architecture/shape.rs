@@ -29,14 +29,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("kube/src/identity.rs", "", "not split yet"),
     ("kube/src/identity.rs", "gang", "not split yet"),
     ("kube/src/scheduler.rs", "hear", "not split yet"),
-    ("cluster/src/handle.rs", "", "not split yet"),
-    ("cluster/src/request.rs", "validate", "not split yet"),
-    ("cluster/src/state/jobs.rs", "", "not split yet"),
-    (
-        "cluster/src/state/mod.rs",
-        "apply",
-        "one arm for each fact, a dispatch table",
-    ),
 ];
 
 /// The sources of all crates, tests left out.

@@ -109,7 +109,7 @@ impl JobLifecycle<'_> {
         if self.is_array_full(id) {
             return Ok(Some(Hold::Array));
         }
-        Ok(self.is_over_cap(id).then_some(Hold::Cap))
+        Ok(self.exceeds_user_cap(id).then_some(Hold::Cap))
     }
 
     fn enter_engine(&mut self, id: JobId) {
@@ -266,7 +266,7 @@ impl JobLifecycle<'_> {
     }
 
     /// Returns whether the job must wait for the GPU limit of its user.
-    fn is_over_cap(&self, id: JobId) -> bool {
+    fn exceeds_user_cap(&self, id: JobId) -> bool {
         let job = self.jobs.known(id);
         let cluster = self.virtual_clusters.get(&job.request.tenant);
         let cap = cluster.and_then(|cluster| cluster.user_cap_gpus);
@@ -279,7 +279,7 @@ impl JobLifecycle<'_> {
     /// Queues jobs that waited only for the GPU limit of their user, oldest first.
     pub(in crate::state) fn enqueue_below_caps(&mut self) {
         for id in self.jobs.capped() {
-            if self.jobs.known(id).state == JobState::Held(Hold::Cap) && !self.is_over_cap(id) {
+            if self.jobs.known(id).state == JobState::Held(Hold::Cap) && !self.exceeds_user_cap(id) {
                 self.enqueue(id);
             }
         }
