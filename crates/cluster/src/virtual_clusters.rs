@@ -74,7 +74,7 @@ impl VirtualClusters {
         self.mode == GuaranteeMode::Open && self.named.is_empty()
     }
 
-    /// The virtual cluster of this name; none if there is no such thing.
+    /// Returns the virtual cluster with this name.
     pub fn get(&self, name: &str) -> Option<VirtualCluster> {
         let known = self.named.get(name).cloned();
         let implied = || self.names().iter().any(|n| n == name) || self.any_name();
