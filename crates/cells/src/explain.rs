@@ -107,6 +107,17 @@ impl Cells {
             wait,
         })
     }
+
+    /// Returns a smallest set of bad machines whose repair lets a group start without preempting any other, or `None` if
+    /// repairs alone do not help.
+    pub fn repairs_for(&self, request: &Request, options: &PlacementOptions<'_>) -> Option<Vec<MachineId>> {
+        let explainer = Explainer {
+            cells: self,
+            request,
+            options,
+        };
+        explainer.repairs()
+    }
 }
 
 struct Explainer<'a> {
@@ -187,13 +198,13 @@ impl Explainer<'_> {
             return Remedy::HigherLimit;
         }
         self.remedy_for_size()
-            .or_else(|| self.repairs())
+            .or_else(|| self.repairs().map(Remedy::Repairs))
             .or_else(|| self.ends(holders))
             .unwrap_or(Remedy::Unknown)
     }
 
     /// Finds a smallest set of bad machines whose repair lets the group start.
-    fn repairs(&self) -> Option<Remedy> {
+    fn repairs(&self) -> Option<Vec<MachineId>> {
         let bad: Vec<MachineId> = (0..self.cells.layout.machines.len() as u32)
             .map(MachineId)
             .filter(|m| !self.cells.is_healthy(*m))
@@ -204,8 +215,7 @@ impl Explainer<'_> {
             machines.iter().for_each(|m| trial.set_health(*m, true));
             self.starts_in(&mut trial)
         };
-        (!bad.is_empty() && starts_after_repair(&bad))
-            .then(|| Remedy::Repairs(minimize(bad, starts_after_repair)))
+        (!bad.is_empty() && starts_after_repair(&bad)).then(|| minimize(bad, starts_after_repair))
     }
 
     /// Finds groups whose end lets the group start: lowest priorities first, and of those the smallest.

@@ -74,6 +74,11 @@ impl Draft {
         self.steps.is_empty()
     }
 
+    /// Returns the job of each step.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = JobKey> {
+        self.steps.iter().map(|step| step.job)
+    }
+
     /// Gives GPUs to a job that holds none.
     pub(crate) fn assign(
         &mut self,

@@ -14,6 +14,7 @@ use crate::load::ClusterLoad;
 use crate::node_set::NodeSet;
 use crate::occupancy::Occupants;
 use crate::parts::{Policy, Tenancy};
+use crate::queue_key::Rank;
 use crate::shape::Shape;
 
 /// An entry of the job table.
@@ -95,6 +96,18 @@ impl State {
     /// Returns unfinished jobs, in order of submission.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.jobs.values().filter_map(|e| e.as_ref().map(|e| &e.job))
+    }
+
+    /// Whether the job is in the queue of jobs that wait; during a decision also if it was given GPUs in it.
+    pub(crate) fn is_in_queue(&self, id: JobKey) -> bool {
+        let entry = self.jobs[id].as_ref();
+        entry.is_some_and(|entry| entry.membership == Membership::Queued)
+    }
+
+    /// Returns the rank of a job at this moment.
+    pub(crate) fn rank(&self, id: JobKey) -> Rank {
+        let key = &self.job(id).sort_key;
+        key.position(id).rank(key.slope(), self.now)
     }
 
     /// Returns the load of the cluster.

@@ -75,7 +75,7 @@ proptest! {
         prop_assert_eq!(one.calls(), two.calls());
         prop_assert_eq!(text(&one.engine), text(&two.engine));
         let mut again = history.engine();
-        replay(&mut again, one.calls()).map_err(TestCaseError::fail)?;
+        replay(&mut again, one.calls())?;
         prop_assert_eq!(text(&again), text(&one.engine));
     }
 
@@ -89,14 +89,14 @@ proptest! {
         let world = run(&history);
         let cut = cut.index(world.calls().len());
         let mut original = history.engine();
-        replay(&mut original, &world.calls()[..cut]).map_err(TestCaseError::fail)?;
+        replay(&mut original, &world.calls()[..cut])?;
         let mut restored = through_text(&original, &history);
         prop_assert_eq!(restored.check(), Ok(()));
         prop_assert_eq!(text(&restored), text(&original));
         for call in &world.calls()[cut..] {
             prop_assert_eq!(restored.wake_at(), original.wake_at());
             for engine in [&mut restored, &mut original] {
-                replay(engine, std::slice::from_ref(call)).map_err(TestCaseError::fail)?;
+                replay(engine, std::slice::from_ref(call))?;
             }
         }
         prop_assert_eq!(restored.check(), Ok(()));
@@ -107,7 +107,7 @@ proptest! {
     fn a_restored_snapshot_has_the_same_index_of_free_gpus(history in histories(20, Fit::Any), cut: prop::sample::Index) {
         let world = run(&history);
         let mut original = history.engine();
-        replay(&mut original, &world.calls()[..cut.index(world.calls().len())]).map_err(TestCaseError::fail)?;
+        replay(&mut original, &world.calls()[..cut.index(world.calls().len())])?;
         let restored = through_text(&original, &history);
         let index = |engine: &Engine| {
             let cluster = engine.cluster();
@@ -125,13 +125,13 @@ proptest! {
         let world = run(&history);
         let cut = cut.index(world.calls().len());
         let mut original = history.engine();
-        replay(&mut original, &world.calls()[..cut]).map_err(TestCaseError::fail)?;
+        replay(&mut original, &world.calls()[..cut])?;
         let mut clone = original.clone();
         for job in 0..history.jobs.len() {
             clone.handle(clone.now(), Event::Cancelled { job: JobKey(job as u32) });
         }
         while clone.poll().is_some() {}
-        replay(&mut original, &world.calls()[cut..]).map_err(TestCaseError::fail)?;
+        replay(&mut original, &world.calls()[cut..])?;
         prop_assert_eq!(text(&original), text(&world.engine));
     }
 

@@ -100,12 +100,12 @@ proptest! {
         world.run();
         let cut = cut.index(world.calls().len());
         let mut original = history.engine();
-        replay(&mut original, &world.calls()[..cut]).map_err(TestCaseError::fail)?;
+        replay(&mut original, &world.calls()[..cut])?;
         let snapshot: Snapshot = serde_json::from_str(&text(&original)).unwrap();
         let mut restored = Engine::restore(snapshot, history.policy.build().0).unwrap();
         prop_assert_eq!(restored.check(), Ok(()));
         for engine in [&mut original, &mut restored] {
-            replay(engine, &world.calls()[cut..]).map_err(TestCaseError::fail)?;
+            replay(engine, &world.calls()[cut..])?;
             prop_assert_eq!(text(engine), text(&world.engine));
         }
     }

@@ -90,7 +90,7 @@ pub enum PolicyError {
         /// The node.
         node: String,
         /// How it differs from the file with the cells.
-        mismatch: String,
+        mismatch: NodeMismatch,
     },
     /// A quota was asked for where the names of tenants are not known.
     #[error("tenancy `quota` works only with `simulate` and `compare`, which know the tenants of a workload")]
@@ -103,6 +103,28 @@ pub enum PolicyError {
     NoShare {
         /// The tenants without a share.
         tenants: Vec<String>,
+    },
+}
+
+/// How a node differs from the machines in the file with the cells.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NodeMismatch {
+    /// No machine has its name.
+    #[error("is not a machine of the file with the cells; expected the same machines")]
+    UnknownMachine,
+    /// The machine has no GPUs of its type.
+    #[error("has no {gpu_type} in the file with the cells")]
+    OtherGpuType {
+        /// The type.
+        gpu_type: String,
+    },
+    /// The machine has another number of leaf cells.
+    #[error("has {gpus} GPUs, but {leaves} leaf cells; expected one GPU for each")]
+    OtherGpuCount {
+        /// GPUs of the node.
+        gpus: u32,
+        /// Leaf cells of the machine.
+        leaves: u32,
     },
 }
 

@@ -1,4 +1,4 @@
-//! The promise of a tenancy: what is a tenant's own is there when it wants it, whatever the others do.
+//! Properties of quotas: a tenant gets what it is guaranteed, whatever other tenants do.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use dovetail_engine::{Engine, Job, Snapshot};
 use dovetail_model::TenantId;
-use dovetail_policies::Overrides;
-use dovetail_testkit::any::{Fit, cases, histories_of, orders, plain, pools};
-use dovetail_testkit::{PolicyText, Scenario, World, replay};
+use dovetail_policies::{Overrides, build};
+use dovetail_testkit::any::{Fit, cases, histories_of, orders, plain, pools, presets};
+use dovetail_testkit::{PolicyText, Scenario, World, check, find_needless_preemption, replay};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -27,21 +27,27 @@ fn policy(order: String, discipline: &str, tenancy: String) -> PolicyText {
     }
 }
 
-/// Any order and walk under shares that may promise more than there is: the books have to be right all the same.
+/// Generates orders and disciplines under shares that may exceed the cluster; the ledger must be consistent all the same.
 fn under_quota() -> impl Strategy<Value = PolicyText> {
-    let walks = select(&["preempt", "preempt:min_run=7s", "backfill", "strict", "replan"][..]);
-    (orders(), walks, [0..9u32, 0..9, 0..9], 0..9u32).prop_map(|(order, walk, [a, b, c], borrow)| {
-        policy(order, walk, format!("quota:default={a},x={b}+{borrow},y={c}+0"))
-    })
+    let disciplines = select(&["preempt", "preempt:min_run=7s", "backfill", "strict", "replan"][..]);
+    (orders(), disciplines, [0..9u32, 0..9, 0..9], 0..9u32).prop_map(
+        |(order, discipline, [a, b, c], borrow)| {
+            policy(
+                order,
+                discipline,
+                format!("quota:default={a},x={b}+{borrow},y={c}+0"),
+            )
+        },
+    )
 }
 
-/// Any order under a walk that makes others give way.
+/// Generates orders under disciplines that preempt.
 fn preempting() -> impl Strategy<Value = PolicyText> {
-    let walks = select(&["preempt", "replan"][..]);
-    (orders(), walks).prop_map(|(order, walk)| policy(order, walk, String::new()))
+    let disciplines = select(&["preempt", "replan"][..]);
+    (orders(), disciplines).prop_map(|(order, discipline)| policy(order, discipline, String::new()))
 }
 
-/// Gives every third job a negative priority: it borrows.
+/// Makes every third job a borrower.
 fn with_borrowers(mut scenario: Scenario) -> Scenario {
     for (i, story) in scenario.jobs.iter_mut().enumerate() {
         story.job.priority = if i % 3 == 2 { -1 } else { 0 };
@@ -59,8 +65,8 @@ fn text(engine: &Engine) -> String {
     serde_json::to_string(engine).unwrap()
 }
 
-/// Jobs that wait although what their tenants are guaranteed has room for them.
-fn wronged(engine: &Engine, shares: &BTreeMap<TenantId, u32>) -> Vec<String> {
+/// Returns jobs that wait although their tenants are guaranteed enough GPUs for them.
+fn needlessly_waiting(engine: &Engine, shares: &BTreeMap<TenantId, u32>) -> Vec<String> {
     let guaranteed = |j: &&Job| j.spec.priority >= 0 && j.stage == dovetail_engine::job::Stage::Admitted;
     let held = |tenant: TenantId| -> u32 {
         let jobs = engine
@@ -79,11 +85,54 @@ fn wronged(engine: &Engine, shares: &BTreeMap<TenantId, u32>) -> Vec<String> {
         .collect()
 }
 
+/// Generates every preset that works with a quota.
+fn presets_under_quota() -> impl Strategy<Value = PolicyText> {
+    let shares = ([0..9u32, 0..9, 0..9], 0..9u32);
+    (presets(), shares).prop_filter_map(
+        "the preset does not work with a quota",
+        |(mut policy, ([a, b, c], borrow))| {
+            policy.overrides.tenancy = Some(format!("quota:default={a},x={b}+{borrow},y={c}"));
+            policy.overrides.tenants = TENANTS.map(str::to_owned).to_vec();
+            build(&policy.preset, &policy.overrides).is_ok().then_some(policy)
+        },
+    )
+}
+
+#[test]
+fn a_queued_borrower_waits_for_running_ones() {
+    for discipline in ["preempt", "replan"] {
+        check(
+            &format!(
+                "cluster 1x8
+                 policy srtf discipline={discipline} tenancy=quota:x=4,y=4
+                 0 submit a gpus=8 work=100s tenant=y priority=-1
+                 10 submit b gpus=4 work=10s tenant=x priority=-1
+                 20 submit c gpus=2 work=10s tenant=y priority=-1"
+            ),
+            "0 launch a on 0:[0-7]
+             100 done a
+             100 launch b on 0:[0-3]
+             100 launch c on 0:[4-5]
+             110 done b
+             110 done c",
+        );
+    }
+}
+
 proptest! {
     #![proptest_config(cases(192))]
 
     #[test]
-    fn the_books_of_a_quota_are_right_after_every_step(
+    fn under_every_preset_borrowers_are_preempted_only_for_guaranteed_jobs(
+        history in histories_of(presets_under_quota(), 25, Fit::Any).prop_map(with_borrowers),
+    ) {
+        let mut world = World::new(&history);
+        let preempted = find_needless_preemption(&mut world);
+        prop_assert_eq!(preempted, None, "at {:?}\n{}", world.now(), world.trace());
+    }
+
+    #[test]
+    fn the_ledger_of_a_quota_is_consistent_after_every_step(
         history in histories_of(under_quota(), 25, Fit::Any),
         chaos: Option<u64>,
     ) {
@@ -93,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn a_snapshot_under_a_quota_goes_on_as_the_original_would_have(
+    fn a_snapshot_under_a_quota_continues_like_the_original(
         history in histories_of(under_quota(), 20, Fit::Any),
         cut: prop::sample::Index,
     ) {
@@ -101,18 +150,18 @@ proptest! {
         let world = run(&history);
         let cut = cut.index(world.calls().len());
         let mut original = history.engine();
-        replay(&mut original, &world.calls()[..cut]).map_err(TestCaseError::fail)?;
+        replay(&mut original, &world.calls()[..cut])?;
         let snapshot: Snapshot = serde_json::from_str(&text(&original)).unwrap();
         let mut restored = Engine::restore(snapshot, history.policy.build().0).unwrap();
         prop_assert_eq!(restored.check(), Ok(()));
-        replay(&mut original, &world.calls()[cut..]).map_err(TestCaseError::fail)?;
-        replay(&mut restored, &world.calls()[cut..]).map_err(TestCaseError::fail)?;
+        replay(&mut original, &world.calls()[cut..])?;
+        replay(&mut restored, &world.calls()[cut..])?;
         prop_assert_eq!(text(&restored), text(&original));
     }
 
-    /// On a pool, where GPUs are GPUs, nobody below the guarantee is refused because others borrow.
+    /// Holds on a cluster of one node, where GPUs cannot be fragmented.
     #[test]
-    fn a_guaranteed_job_with_room_never_waits_under_preemption(
+    fn a_job_within_its_guarantee_never_waits_for_borrowers(
         scenario in plain(pools(), preempting(), 25, false),
         cuts in [0..=100u32, 0..=100],
     ) {
@@ -126,8 +175,8 @@ proptest! {
         let shares = (0..3).map(|i| (TenantId(i), shares[i as usize])).collect();
         let mut world = World::new(&scenario);
         while world.step() {
-            let wronged = wronged(&world.engine, &shares);
-            prop_assert!(wronged.is_empty(), "{wronged:?} waits\n{}", world.trace());
+            let waiting = needlessly_waiting(&world.engine, &shares);
+            prop_assert!(waiting.is_empty(), "{waiting:?} waits\n{}", world.trace());
         }
     }
 }

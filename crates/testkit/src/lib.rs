@@ -7,6 +7,7 @@
 //! [`check`] runs a story in a [`World`], which drives the engine, and compares the trace.
 
 pub mod any;
+mod borrowers;
 mod drive;
 mod network;
 mod nodes;
@@ -17,8 +18,10 @@ mod scenario;
 mod shared;
 mod world;
 
+pub use borrowers::find_needless_preemption;
 pub use network::Network;
-pub use replay::{Call, replay};
+pub use parse::{LineError, StoryError};
+pub use replay::{Call, ReplayError, replay};
 pub use scenario::{Behaviour, PolicyText, Scenario, StoryEvent, StoryJob};
 pub use shared::shared;
 pub use world::World;

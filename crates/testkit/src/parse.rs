@@ -28,22 +28,83 @@ use dovetail_workload::{JobLabel, TraceJob};
 
 use crate::scenario::{PolicyText, Scenario, StoryEvent, StoryJob};
 
-impl FromStr for Scenario {
-    type Err = String;
+/// A line of a story that cannot be parsed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid line `{line}`: {error}")]
+pub struct StoryError {
+    /// The line.
+    pub line: String,
+    /// What is wrong with it.
+    pub error: LineError,
+}
 
-    fn from_str(story: &str) -> Result<Self, String> {
+/// What is wrong with a line of a story.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages describe variants and fields")]
+pub enum LineError {
+    #[error("lines must be in order of time")]
+    OutOfOrder,
+    #[error("unknown event `{0}`")]
+    UnknownEvent(String),
+    #[error("unknown node {0}")]
+    UnknownNode(NodeId),
+    #[error("unknown job {0}")]
+    UnknownJob(String),
+    #[error("unknown model `{0}`")]
+    UnknownModel(String),
+    #[error("unknown part `{0}` of a policy")]
+    UnknownPart(String),
+    #[error("unknown key `{key}` of a {object}")]
+    UnknownKey { key: String, object: &'static str },
+    #[error("missing name of the {0}")]
+    MissingName(&'static str),
+    #[error("job {0} exists already")]
+    RepeatedJob(String),
+    #[error("invalid {what} `{found}`{expected}")]
+    Invalid {
+        what: &'static str,
+        found: String,
+        /// Empty, or what is expected instead.
+        expected: &'static str,
+    },
+}
+
+impl LineError {
+    fn invalid(what: &'static str, found: &str, expected: &'static str) -> Self {
+        Self::Invalid {
+            what,
+            found: found.to_owned(),
+            expected,
+        }
+    }
+
+    fn unknown_key(key: &str, object: &'static str) -> Self {
+        Self::UnknownKey {
+            key: key.to_owned(),
+            object,
+        }
+    }
+}
+
+impl FromStr for Scenario {
+    type Err = StoryError;
+
+    fn from_str(story: &str) -> Result<Self, StoryError> {
         let mut scenario = Scenario::default();
         for line in story.lines() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if !line.is_empty() {
-                parse_line(&mut scenario, line).map_err(|e| format!("invalid line `{line}`: {e}"))?;
+                parse_line(&mut scenario, line).map_err(|error| StoryError {
+                    line: line.to_owned(),
+                    error,
+                })?;
             }
         }
         Ok(scenario)
     }
 }
 
-fn parse_line(scenario: &mut Scenario, line: &str) -> Result<(), String> {
+fn parse_line(scenario: &mut Scenario, line: &str) -> Result<(), LineError> {
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
     let rest = rest.trim();
     match word {
@@ -56,7 +117,7 @@ fn parse_line(scenario: &mut Scenario, line: &str) -> Result<(), String> {
         at => {
             let at = Time::from_secs_f64(number(at)?);
             if scenario.events.last().is_some_and(|(last, _)| *last > at) {
-                return Err("lines must be in order of time".to_owned());
+                return Err(LineError::OutOfOrder);
             }
             let event = event(scenario, at, rest)?;
             scenario.events.push((at, event));
@@ -68,14 +129,17 @@ fn parse_line(scenario: &mut Scenario, line: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn event(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryEvent, String> {
+fn event(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryEvent, LineError> {
     let (verb, what) = text.split_once(' ').unwrap_or((text, ""));
     let node = |scenario: &Scenario| {
         let node = NodeId(number(what)?);
         let exists = scenario.cluster.nodes.get(node).is_some();
-        exists.then_some(node).ok_or(format!("unknown node {node}"))
+        exists.then_some(node).ok_or(LineError::UnknownNode(node))
     };
-    let job = |scenario: &Scenario| scenario.find(what).ok_or(format!("unknown job {what}"));
+    let job = |scenario: &Scenario| {
+        let job = scenario.find(what);
+        job.ok_or_else(|| LineError::UnknownJob(what.to_owned()))
+    };
     Ok(match verb {
         "submit" => {
             let id = JobKey(scenario.jobs.len() as u32);
@@ -90,15 +154,15 @@ fn event(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryEvent, St
         "node-up" => StoryEvent::NodeUp(node(scenario)?),
         "drain" => StoryEvent::Drain(node(scenario)?),
         "resume" => StoryEvent::Resume(node(scenario)?),
-        _ => return Err(format!("unknown event `{verb}`")),
+        _ => return Err(LineError::UnknownEvent(verb.to_owned())),
     })
 }
 
-fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, String> {
+fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, LineError> {
     let mut fields = text.split_whitespace();
-    let name = fields.next().ok_or("missing name of the job")?;
+    let name = fields.next().ok_or(LineError::MissingName("job"))?;
     if scenario.find(name).is_some() {
-        return Err(format!("job {name} exists already"));
+        return Err(LineError::RepeatedJob(name.to_owned()));
     }
     let label = JobLabel::from_text(name);
     let mut job = TraceJob::new(label, at, Work(100_000_000), 1);
@@ -119,7 +183,7 @@ fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, 
             "gpumem" => job.gpu_memory_mib = number(value)?,
             "curve" => {
                 let curve = crate::print::curve_of(value);
-                job.sensitivity = Some(curve.ok_or_else(|| format!("unknown model `{value}`"))?);
+                job.sensitivity = Some(curve.ok_or_else(|| LineError::UnknownModel(value.to_owned()))?);
             }
             "expect" if value == "none" => expected = Some(None),
             "expect" => expected = Some(Some(work(value)?)),
@@ -129,7 +193,7 @@ fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, 
                     parallel_ppm: (number::<f64>(value)? * 1e6).round() as u32,
                 };
             }
-            _ => return Err(format!("unknown key `{key}` of a job")),
+            _ => return Err(LineError::unknown_key(key, "job")),
         }
     }
     job.min_gpus = min_gpus.unwrap_or(job.gpus);
@@ -142,7 +206,7 @@ fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, 
     })
 }
 
-fn stages(text: &str) -> Result<Stages, String> {
+fn stages(text: &str) -> Result<Stages, LineError> {
     let times: Vec<u32> = text.split('/').map(number::<u32>).collect::<Result<_, _>>()?;
     match times[..] {
         [data, gpu, network] => Ok(Stages::three(
@@ -151,15 +215,17 @@ fn stages(text: &str) -> Result<Stages, String> {
             network * 1000,
             (data + gpu + network) * 1000,
         )),
-        _ => Err(format!(
-            "invalid stages `{text}`: expected milliseconds such as 20/60/10"
+        _ => Err(LineError::invalid(
+            "stages",
+            text,
+            ": expected milliseconds such as 20/60/10",
         )),
     }
 }
 
-fn policy(text: &str) -> Result<PolicyText, String> {
+fn policy(text: &str) -> Result<PolicyText, LineError> {
     let mut words = text.split_whitespace();
-    let mut policy = PolicyText::preset(words.next().ok_or("missing name of the policy")?);
+    let mut policy = PolicyText::preset(words.next().ok_or(LineError::MissingName("policy"))?);
     for word in words {
         let (kind, part) = pair(word)?;
         let over = &mut policy.overrides;
@@ -171,14 +237,14 @@ fn policy(text: &str) -> Result<PolicyText, String> {
             "grouping" => &mut over.grouping,
             "placement" => &mut over.placement,
             "tenancy" => &mut over.tenancy,
-            _ => return Err(format!("unknown part `{kind}` of a policy")),
+            _ => return Err(LineError::UnknownPart(kind.to_owned())),
         };
         *slot = Some(part.to_owned());
     }
     Ok(policy)
 }
 
-fn cluster(text: &str) -> Result<ClusterSpec, String> {
+fn cluster(text: &str) -> Result<ClusterSpec, LineError> {
     let mut cluster = ClusterSpec::bare("gpu");
     let mut zone = ZoneId(0);
     for word in text.split_whitespace() {
@@ -191,7 +257,7 @@ fn cluster(text: &str) -> Result<ClusterSpec, String> {
         let size = parts.next().unwrap_or_default();
         let (nodes, gpus) = size
             .split_once('x')
-            .ok_or(format!("invalid nodes `{word}`: expected a size such as 2x4"))?;
+            .ok_or_else(|| LineError::invalid("nodes", word, ": expected a size such as 2x4"))?;
         let mut spec = NodeSpec::plain("", number(gpus)?);
         spec.zone = zone;
         for part in parts {
@@ -201,7 +267,7 @@ fn cluster(text: &str) -> Result<ClusterSpec, String> {
                 "cpu" => spec.cpu_milli = milli(value)?,
                 "mem" => spec.memory_mib = number::<u64>(value)? * 1024,
                 "gpumem" => spec.gpu_memory_mib = number(value)?,
-                _ => return Err(format!("unknown key `{key}` of a node")),
+                _ => return Err(LineError::unknown_key(key, "node")),
             }
         }
         for _ in 0..number::<u32>(nodes)? {
@@ -217,24 +283,24 @@ fn named<I: Id>(names: &mut IdVec<I, String>, name: &str) -> I {
     known.unwrap_or_else(|| names.push(name.to_owned()))
 }
 
-fn pair(word: &str) -> Result<(&str, &str), String> {
+fn pair(word: &str) -> Result<(&str, &str), LineError> {
     word.split_once('=')
-        .ok_or(format!("invalid field `{word}`: expected KEY=VALUE"))
+        .ok_or_else(|| LineError::invalid("field", word, ": expected KEY=VALUE"))
 }
 
-fn number<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("invalid number `{text}`"))
+fn number<T: FromStr>(text: &str) -> Result<T, LineError> {
+    text.parse().map_err(|_| LineError::invalid("number", text, ""))
 }
 
-fn milli(text: &str) -> Result<u32, String> {
+fn milli(text: &str) -> Result<u32, LineError> {
     Ok((number::<f64>(text)? * 1000.0).round() as u32)
 }
 
-fn span(text: &str) -> Result<Time, String> {
-    parse_span(text).ok_or(format!("invalid duration `{text}`"))
+fn span(text: &str) -> Result<Time, LineError> {
+    parse_span(text).ok_or_else(|| LineError::invalid("duration", text, ""))
 }
 
-fn work(text: &str) -> Result<Work, String> {
+fn work(text: &str) -> Result<Work, LineError> {
     span(text).map(|span| Work(span.0 as u64))
 }
 
@@ -264,7 +330,7 @@ chaos 42
 
     #[test]
     fn errors_name_the_invalid_line() {
-        let error = |story: &str| story.parse::<Scenario>().unwrap_err();
+        let error = |story: &str| story.parse::<Scenario>().unwrap_err().to_string();
         assert_eq!(
             error("cluster 1x4\n5 node-down 3"),
             "invalid line `5 node-down 3`: unknown node 3"

@@ -12,18 +12,34 @@ pub enum Call {
     Poll(Option<Command>),
 }
 
+/// A call that returned another command than the recorded one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("call {call}: expected {expected:?}, found {found:?}")]
+pub struct ReplayError {
+    /// Index of the call.
+    pub call: usize,
+    /// The recorded command.
+    pub expected: Option<Command>,
+    /// The command that was returned instead.
+    pub found: Option<Command>,
+}
+
 /// Repeats recorded calls with another engine.
 ///
 /// # Errors
 /// Describes the first call with another result.
-pub fn replay(engine: &mut Engine, calls: &[Call]) -> Result<(), String> {
-    for (i, call) in calls.iter().enumerate() {
-        match call {
+pub fn replay(engine: &mut Engine, calls: &[Call]) -> Result<(), ReplayError> {
+    for (call, recorded) in calls.iter().enumerate() {
+        match recorded {
             Call::Handle(now, event) => engine.handle(*now, event.clone()),
             Call::Poll(expected) => {
                 let found = engine.poll();
                 if found != *expected {
-                    return Err(format!("call {i}: expected {expected:?}, found {found:?}"));
+                    return Err(ReplayError {
+                        call,
+                        expected: expected.clone(),
+                        found,
+                    });
                 }
             }
         }

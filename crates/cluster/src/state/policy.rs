@@ -99,6 +99,6 @@ fn cells(context: PolicyContext<'_>) -> Result<SharedCells, PolicyTextError> {
         nodes: context.nodes.iter().map(|(_, n)| n.spec.clone()).collect(),
         ..ClusterSpec::default()
     };
-    let (map, _) = CellMap::of_those_that_fit(layout, &cluster, &context.names.tenants);
+    let (map, _) = CellMap::of_matching_nodes(layout, &cluster, &context.names.tenants);
     Ok(SharedCells::new(map.with_users(&context.names.users)))
 }

@@ -88,13 +88,19 @@ impl<'p, 'a> Replan<'p, 'a> {
     }
 
     /// Counts the GPUs that jobs hold on nodes that accept no new ones: the jobs may keep them, although they are not in
-    /// the total. GPUs that several jobs share count once.
+    /// the total.
     fn held_on_closed_nodes(&self, queue: &[Rank]) -> u32 {
+        let cluster = &self.planner.state.cluster;
+        self.held_gpus(queue, |node| !cluster.is_open(node))
+    }
+
+    /// Counts the GPUs that jobs hold on the nodes that `counts` accepts. GPUs that several jobs share count once.
+    fn held_gpus(&self, queue: &[Rank], counts: impl Fn(NodeId) -> bool) -> u32 {
         let state = &*self.planner.state;
         let mut held: BTreeMap<NodeId, GpuSet> = BTreeMap::new();
         let allocations = queue.iter().filter_map(|r| state.job(r.job).allocation.as_ref());
         for share in allocations.flat_map(|a| &a.shares) {
-            if !state.cluster.is_open(share.node) {
+            if counts(share.node) {
                 held.entry(share.node)
                     .and_modify(|set| set.add(&share.gpus))
                     .or_insert_with(|| share.gpus.clone());

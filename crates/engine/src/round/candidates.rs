@@ -106,6 +106,8 @@ pub(super) struct Candidates {
     /// Groups that were passed over or did not fit, if they are offered again after the walk.
     passed: Vec<Head>,
     keep_passed: bool,
+    /// Whether the queue was walked before in this round, so that any job of it may have GPUs.
+    is_retry: bool,
 }
 
 impl Candidates {
@@ -123,11 +125,15 @@ impl Candidates {
         (self.heads, self.offered) = (Some(heads), None);
     }
 
-    /// Offers all jobs without GPUs again.
-    pub(super) fn restart(&mut self) {
-        (self.heads, self.offered) = (None, None);
+    /// Offers all jobs without GPUs again. Earlier restarts cannot be undone any more.
+    pub(super) fn restart(&mut self, state: &State) {
+        (self.heads, self.offered, self.is_retry) = (None, None, true);
         self.passed.clear();
+        self.restarted.clear();
         self.evicted.append(&mut self.dropped);
+        // A job that started and was evicted in this round is still in the queue, and offered from there.
+        self.evicted
+            .retain(|evicted| !state.is_in_queue(evicted.rank.job));
     }
 
     /// Returns the next candidate, in queue order.
@@ -136,10 +142,11 @@ impl Candidates {
             Some(heads) => heads,
             None => first_of_groups(state, only_fitting),
         };
-        if let Some(i) = self.offered.take()
-            && !heads[i].advance(state)
-        {
-            heads.swap_remove(i);
+        if let Some(i) = self.offered.take() {
+            let head = &mut heads[i];
+            if !head.advance(state) || self.is_retry && !head.skip_placed(state) {
+                heads.swap_remove(i);
+            }
         }
         if only_fitting {
             let too_wide = |head: &mut Head| head.gpus > state.cluster.free_gpus(head.gpu_type);

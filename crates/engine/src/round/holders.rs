@@ -21,6 +21,8 @@ pub(super) struct HolderScan {
     first: usize,
     /// For each slope, the last holder not yet reached.
     cursors: Option<Vec<(i64, Option<Position>)>>,
+    /// Jobs that started in an earlier walk of this round and were not reached yet, in queue order.
+    started: Vec<Rank>,
     /// Jobs evicted in this round, for a rollback.
     evicted: Vec<JobKey>,
 }
@@ -58,20 +60,39 @@ impl HolderScan {
         true
     }
 
-    /// Returns the last holder not yet reached: the largest end of all groups.
+    /// Returns the last holder not yet reached: the largest end of all groups, or the last job started in this round.
     fn pull(&mut self, state: &State) -> Option<Rank> {
         let holders = &state.queues.holders;
         let cursors = self
             .cursors
             .get_or_insert_with(|| holders.groups().map(|g| (g.slope, g.last())).collect());
-        let (i, rank) = cursors
+        let last = cursors
             .iter()
             .enumerate()
             .filter_map(|(i, (slope, position))| position.map(|p| (i, p.rank(*slope, state.now))))
-            .max_by_key(|(_, rank)| *rank)?;
+            .max_by_key(|(_, rank)| *rank);
+        if let Some(started) = self
+            .started
+            .pop_if(|rank| last.is_none_or(|(_, other)| *rank > other))
+        {
+            return Some(started);
+        }
+        let (i, rank) = last?;
         let (slope, position) = cursors[i];
         cursors[i].1 = position.and_then(|p| holders.group((), slope).before(p));
         Some(rank)
+    }
+
+    /// Begins the scan again, for another walk of the same round: jobs that `started` in it, given in queue order, can be
+    /// evicted like other holders. Earlier evictions cannot be undone any more.
+    pub(super) fn restart(&mut self, state: &State, started: Vec<Rank>) {
+        let mut evicted = std::mem::take(&mut self.evicted);
+        evicted.retain(|job| state.job(*job).allocation.is_none());
+        *self = Self {
+            started,
+            evicted,
+            ..Self::default()
+        };
     }
 
     /// Marks a holder that the scan has reached as evicted, and returns its rank.

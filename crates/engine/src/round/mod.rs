@@ -153,12 +153,23 @@ impl<'a> Round<'a> {
     }
 
     /// Offers all jobs without GPUs again, if the tenancy refused one of them something for which other jobs may have made
-    /// room since. Returns false if the plan has not changed since `checkpoint`, because all answers would be the same.
+    /// room since. Jobs that started in this round can then be evicted like other holders. Returns false if the plan has
+    /// not changed since `checkpoint`, because all answers would be the same.
+    ///
+    /// The round cannot be rolled back to earlier checkpoints afterwards. Every walk that changes the plan starts a job at
+    /// the cost only of jobs behind it, so the walks come to an end.
     pub fn revisit(&mut self, checkpoint: &Checkpoint) -> bool {
         if !self.planner.steps.limit.wants_retry() || self.planner.draft.mark() == checkpoint.draft {
             return false;
         }
-        self.candidates.restart();
+        let state = &*self.planner.state;
+        let changed = self.planner.draft.jobs();
+        let started = changed.filter(|id| state.is_in_queue(*id) && state.job(*id).allocation.is_some());
+        let mut started: Vec<Rank> = started.map(|id| state.rank(id)).collect();
+        started.sort_unstable();
+        started.dedup();
+        self.holders.restart(state, started);
+        self.candidates.restart(state);
         true
     }
 

@@ -1,4 +1,4 @@
-//! Which node is which machine, which GPU which leaf, which tenant which virtual cluster.
+//! Maps nodes to machines, GPUs to leaves, and tenants to virtual clusters.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -8,24 +8,26 @@ use dovetail_cells::{ChainId, Layout, LeafType, MachineId, VcId, ViewId};
 use dovetail_model::ids::IdVec;
 use dovetail_model::{ClusterSpec, GpuTypeId, NodeId, NodeSpec, TenantId};
 
-use super::cells::Slots;
-use crate::error::PolicyError;
+use crate::error::{NodeMismatch, PolicyError};
 
-/// What the cells call the things the engine knows.
+/// Where the GPUs of each node are among the leaves: the chain, the first leaf, and the machine.
+type Slots = IdVec<NodeId, Option<(ChainId, u32, MachineId)>>;
+
+/// A map between the ids of the engine and those of the cells.
 #[derive(Debug, Clone)]
 pub struct CellMap {
     pub(super) layout: Layout,
     pub(super) vcs: IdVec<TenantId, Option<VcId>>,
-    /// What the cells call GPUs of a kind; machines that are known by their names may call them differently.
-    pub(super) kinds: IdVec<GpuTypeId, Vec<LeafType>>,
-    /// Names of users, for their limits. The first stands for "not said" and has none.
+    /// Leaf types of each GPU type. There may be several, because nodes matched by name alone may name their GPUs differently.
+    pub(super) leaf_types: IdVec<GpuTypeId, Vec<LeafType>>,
+    /// Names of users, for their limits. The first is that of jobs without a user, and has none.
     pub(super) users: Vec<String>,
     slots: Slots,
     nodes: BTreeMap<(ChainId, u32), NodeId>,
     by_machine: Vec<Vec<NodeId>>,
 }
 
-/// A map that several policies may be built with. Two are equal if they are one.
+/// A map shared by several policies. Two are equal if they are the same map.
 #[derive(Debug, Clone)]
 pub struct SharedCells(Arc<CellMap>);
 
@@ -53,11 +55,11 @@ impl PartialEq for SharedCells {
 impl Eq for SharedCells {}
 
 impl CellMap {
-    /// Finds every node of the cluster among the machines, by name and kind of GPU, and every tenant among the virtual
-    /// clusters. A tenant that is none of them has nothing.
+    /// Matches every node of the cluster with a machine, by name and GPU type, and every tenant with a virtual cluster. A
+    /// tenant without a virtual cluster owns nothing.
     ///
     /// # Errors
-    /// Names the node that is no machine, or has other GPUs.
+    /// Names the first node that matches no machine.
     pub fn new(layout: Layout, cluster: &ClusterSpec, tenants: &[String]) -> Result<Self, PolicyError> {
         match Self::build(layout, cluster, tenants, Self::find) {
             (map, None) => Ok(map),
@@ -65,16 +67,17 @@ impl CellMap {
         }
     }
 
-    /// The same for nodes that come and go: they are known by their names, whatever their drivers call the GPUs. Those
-    /// that are no machines are left out, and so cannot be used; the first of them is named.
-    pub fn of_those_that_fit(
+    /// Like [`CellMap::new`] for a cluster whose nodes join and leave: nodes may also match by name alone, whatever their
+    /// drivers call the GPUs. Nodes that match no machine are left out, so that no job can use them; also returns the error
+    /// of the first one.
+    pub fn of_matching_nodes(
         layout: Layout,
         cluster: &ClusterSpec,
         tenants: &[String],
     ) -> (Self, Option<PolicyError>) {
-        Self::build(layout, cluster, tenants, |map, node, kind| {
-            map.find(node, kind)
-                .or_else(|what| map.find_by_name(node).ok_or(what))
+        Self::build(layout, cluster, tenants, |map, node, gpu_type| {
+            map.find(node, gpu_type)
+                .or_else(|mismatch| map.find_by_name(node).ok_or(mismatch))
         })
     }
 
@@ -82,12 +85,12 @@ impl CellMap {
         layout: Layout,
         cluster: &ClusterSpec,
         tenants: &[String],
-        find: impl Fn(&Self, &NodeSpec, &str) -> Result<(ChainId, u32, MachineId), String>,
+        find: impl Fn(&Self, &NodeSpec, &str) -> Result<(ChainId, u32, MachineId), NodeMismatch>,
     ) -> (Self, Option<PolicyError>) {
         let mut map = Self {
             users: Vec::new(),
             vcs: tenants.iter().map(|name| layout.vc_named(name)).collect(),
-            kinds: cluster
+            leaf_types: cluster
                 .gpu_types
                 .values()
                 .map(|name| layout.leaf_type_named(name).into_iter().collect())
@@ -97,52 +100,53 @@ impl CellMap {
             by_machine: vec![Vec::new(); layout.machines.len()],
             layout,
         };
-        let mut left_out = None;
+        let mut unmatched = None;
         for (id, node) in cluster.nodes.iter() {
             match find(&map, node, &cluster.gpu_types[node.gpu_type]) {
                 Ok((chain, cell, machine)) => {
                     let leaves = map.layout.chain(chain).node_leaves();
-                    map.call(node.gpu_type, map.layout.chain(chain).leaf_type);
+                    map.add_leaf_type(node.gpu_type, map.layout.chain(chain).leaf_type);
                     *map.slots.entry(id) = Some((chain, cell * leaves, machine));
                     map.nodes.insert((chain, cell), id);
                     map.by_machine[machine.index()].push(id);
                 }
                 Err(mismatch) => {
-                    left_out.get_or_insert(PolicyError::NotInCells {
+                    unmatched.get_or_insert(PolicyError::NotInCells {
                         node: node.name.clone(),
                         mismatch,
                     });
                 }
             }
         }
-        (map, left_out)
+        (map, unmatched)
     }
 
-    /// The cell of a node, or why it has none.
-    fn find(&self, node: &NodeSpec, kind: &str) -> Result<(ChainId, u32, MachineId), String> {
+    /// Returns the cell of a node, or how the node differs from the machines.
+    fn find(&self, node: &NodeSpec, gpu_type: &str) -> Result<(ChainId, u32, MachineId), NodeMismatch> {
         let name = node
             .name
-            .strip_suffix(&format!(" ({kind})"))
+            .strip_suffix(&format!(" ({gpu_type})"))
             .unwrap_or(&node.name);
-        let machine = self.layout.machine_named(name).ok_or_else(|| {
-            "is no machine of the file with the cells; expected the same machines".to_owned()
-        })?;
+        let machine = self.layout.machine_named(name);
+        let machine = machine.ok_or(NodeMismatch::UnknownMachine)?;
         let chains = &self.layout.machines[machine.index()].nodes;
-        let of_kind = chains
+        let of_type = chains
             .iter()
-            .find(|(c, _)| self.layout.chain(*c).types[0] == *kind);
-        let (chain, cell) = *of_kind.ok_or_else(|| format!("has no {kind} in the file with the cells"))?;
+            .find(|(c, _)| self.layout.chain(*c).types[0] == *gpu_type);
+        let (chain, cell) = *of_type.ok_or_else(|| NodeMismatch::OtherGpuType {
+            gpu_type: gpu_type.to_owned(),
+        })?;
         let leaves = self.layout.chain(chain).node_leaves();
         match leaves == node.gpus {
             true => Ok((chain, cell, machine)),
-            false => Err(format!(
-                "has {} GPUs, but {leaves} leaf cells; expected one GPU for each",
-                node.gpus
-            )),
+            false => Err(NodeMismatch::OtherGpuCount {
+                gpus: node.gpus,
+                leaves,
+            }),
         }
     }
 
-    /// The cell of a node that has as many GPUs as its machine has leaves in one chain, and in one alone.
+    /// Returns the cell of a node by name, if its machine has as many leaves as the node has GPUs in exactly one chain.
     fn find_by_name(&self, node: &NodeSpec) -> Option<(ChainId, u32, MachineId)> {
         let machine = self.layout.machine_named(&node.name)?;
         let chains = self.layout.machines[machine.index()].nodes.iter();
@@ -151,16 +155,16 @@ impl CellMap {
         fitting.next().is_none().then_some((chain, cell, machine))
     }
 
-    /// Notes what the cells call a kind of GPU, in the order in which names are tried: descending.
-    fn call(&mut self, kind: GpuTypeId, leaf: LeafType) {
-        let known = self.kinds.entry(kind);
+    /// Adds a leaf type of a GPU type. They are tried in descending order.
+    fn add_leaf_type(&mut self, gpu_type: GpuTypeId, leaf: LeafType) {
+        let known = self.leaf_types.entry(gpu_type);
         if !known.contains(&leaf) {
             known.push(leaf);
             known.sort_by(|a, b| b.cmp(a));
         }
     }
 
-    /// The same with the names of users in the order of their ids, so that limits of users count.
+    /// Returns the map with the names of users, in the order of their ids, so that limits of users apply.
     pub fn with_users(self, users: &[String]) -> Self {
         Self {
             users: users.to_vec(),
@@ -168,20 +172,20 @@ impl CellMap {
         }
     }
 
-    /// Whether users are told apart in a virtual cluster.
+    /// Whether a virtual cluster limits its users.
     pub(super) fn limits_users(&self, vc: VcId) -> bool {
         let vc = &self.layout.vcs[vc.index()];
         vc.leaves_per_user.is_some() || !vc.user_limits.is_empty()
     }
 
-    /// GPUs a virtual cluster owns, pinned ones too.
+    /// Returns the number of GPUs that a virtual cluster owns, including pinned ones.
     pub(super) fn owned(&self, vc: VcId) -> u32 {
         let slots = self.layout.vcs[vc.index()].slots.iter();
         let slots = slots.map(|s| &self.layout.slots[s.index()]);
         slots.map(|s| self.layout.chain(s.chain).leaves[s.level]).sum()
     }
 
-    /// The pinned cells of a virtual cluster that have this kind of GPU, and the GPUs each has on one machine.
+    /// Returns the pinned cells of a virtual cluster with this leaf type, and the GPUs that each has on one machine.
     pub(super) fn pinned(&self, vc: VcId, kind: LeafType) -> impl Iterator<Item = (ViewId, u32)> {
         let views = self.layout.vcs[vc.index()].pinned.values();
         views.filter_map(move |view| {
@@ -193,7 +197,7 @@ impl CellMap {
         })
     }
 
-    /// The machine of a node.
+    /// Returns the machine of a node.
     pub(super) fn machine(&self, node: NodeId) -> Option<MachineId> {
         self.slots
             .get(node)
@@ -202,24 +206,25 @@ impl CellMap {
             .map(|(_, _, machine)| machine)
     }
 
-    /// The nodes of a machine.
+    /// Returns the nodes of a machine.
     pub(super) fn nodes_of(&self, machine: MachineId) -> &[NodeId] {
         &self.by_machine[machine.index()]
     }
 
-    /// The leaf of a GPU.
+    /// Returns the leaf of a GPU.
     pub(super) fn leaf_of(&self, node: NodeId, slot: u32) -> Option<(ChainId, u32)> {
         let (chain, first, _) = self.slots.get(node).copied().flatten()?;
         Some((chain, first + slot))
     }
 
-    /// The GPU of a leaf: its node, its slot there, and how many slots the node has.
+    /// Returns the GPU of a leaf: its node, its slot there, and the number of slots of the node.
     pub(super) fn slot_of(&self, chain: ChainId, leaf: u32) -> Option<(NodeId, u32, u32)> {
         let size = self.layout.chain(chain).node_leaves();
         Some((*self.nodes.get(&(chain, leaf / size))?, leaf % size, size))
     }
 
-    /// The sizes a gang can be cut into, largest first: machines, or what the virtual cluster owns of one.
+    /// Returns the pod sizes into which a gang can be cut, largest first: machines, or the parts of machines that the
+    /// virtual cluster owns.
     pub(super) fn sizes(&self, vc: VcId, kind: LeafType, borrows: bool) -> Vec<u32> {
         let chains = &self.layout.chains_of[kind.index()];
         let mut sizes: Vec<u32> = match borrows {

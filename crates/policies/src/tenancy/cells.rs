@@ -1,30 +1,30 @@
-//! Cells: a tenant owns parts of the cluster with a shape, such as eight GPUs on one machine, and lends them while it
-//! sleeps. HiveD's virtual clusters, see crate `cells`.
+//! Cells: a tenant owns parts of the cluster with a shape, such as eight GPUs on one machine, and lends them while it does
+//! not use them. HiveD's virtual clusters, see crate `cells`.
 //!
-//! A job of priority 0 or more is *guaranteed*: it runs in the cells of its virtual cluster, where the order of the
-//! policy decides among its jobs. A job of lower priority *borrows* whatever is idle, and gives way. The books of the
-//! cells follow every step of a draft, forth and back. Jobs of one virtual cluster may share GPUs.
+//! A job of priority 0 or more is *guaranteed*: it runs in the cells of its virtual cluster, where the order of the policy
+//! decides among its jobs. A job of lower priority *borrows* whatever is idle, and is preempted for guaranteed jobs. The
+//! ledger of the cells follows every step of a draft, including rollbacks. Jobs of one virtual cluster may share GPUs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dovetail_cells::{Cells, ChainId, GroupId, MachineId, PlacementError, PlacementOptions, WaitReason};
+use dovetail_cells::{Cells, MachineId, PlacementError, PlacementOptions, WaitReason};
 use dovetail_engine::{
     Ask, CheckError, Cluster, Feature, Job, JobClass, LoadError, NodeState, Part, Placement, Tenancy,
     TenancyLedger, TenantAccounts,
 };
-use dovetail_model::ids::IdVec;
 use dovetail_model::{Allocation, JobKey, JobSpec, NodeId, Reason};
 use serde_json::Value;
 
-use super::cell_books::{Found, find};
-use super::cell_home::{Home, Leaves, leaves_of};
+use super::cell_explain::CellExplainer;
+use super::cell_ledger::{CellLedger, Search, is_borrower, search};
 use super::cell_map::SharedCells;
+use super::group_placement::{GroupPlacement, Leaves, leaves_of};
 use crate::knobs::Knob;
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Tenancy> = Entry {
     name: "cells",
-    what: "each tenant owns cells, parts of the cluster with a shape; jobs of negative priority borrow what is idle and give way",
+    what: "each tenant owns cells, parts of the cluster with a shape; jobs of negative priority borrow idle ones until they are needed",
     source: "HiveD (OSDI'20)",
     key: "guaranteed jobs in the tenant's cells, then borrowers",
     companions: &[],
@@ -40,124 +40,104 @@ pub(super) const ENTRY: Entry<dyn Tenancy> = Entry {
 #[derive(Debug, Clone)]
 pub struct VirtualClusters {
     name: String,
-    pub(super) map: SharedCells,
-    pub(super) cells: Cells,
-    /// Cells nobody uses, to find out what could ever fit.
+    ledger: CellLedger,
+    /// The cells without any jobs, to find out what could ever fit.
     empty: Cells,
-    /// Users by id, as the cells number them.
-    pub(super) users: Vec<Option<u32>>,
-    pub(super) groups: BTreeMap<JobKey, GroupId>,
-    pub(super) members: BTreeMap<GroupId, Vec<JobKey>>,
-    /// Groups by the first of their leaves.
-    pub(super) first_leaves: BTreeMap<(ChainId, u32), GroupId>,
     /// Jobs whose GPUs are in no cell.
     strays: BTreeSet<JobKey>,
-    /// Jobs that only borrow although they are guaranteed, since what their tenants own has changed.
-    pub(super) downgraded: BTreeMap<JobKey, JobSpec>,
-    /// Where jobs that were placed or thrown out in this decision belong in their virtual clusters.
-    pub(super) homes: BTreeMap<JobKey, Home>,
-    /// Where jobs that were thrown out in this decision were when it began.
-    pub(super) origins: BTreeMap<JobKey, Home>,
-    /// Downgraded jobs that were thrown out in this decision, and the leaves they had.
-    lent_before: BTreeMap<JobKey, Leaves>,
-    /// Who has to go for the job that was asked for last.
-    wanted: Option<(JobKey, BTreeSet<JobKey>)>,
-    /// The job that was asked for last, if its user holds too much.
+    /// Downgraded jobs that were evicted in this decision, with the leaves they had.
+    borrowed_before: BTreeMap<JobKey, Leaves>,
+    /// The job for which a placement was last sought in vain, if preempting these borrowers would help.
+    victims: Option<(JobKey, BTreeSet<JobKey>)>,
+    /// The job for which a placement was last sought, if its user has reached a limit.
     over_limit: Option<JobKey>,
-    /// Whether anyone was short of healthy machines that others may have left since.
+    /// Whether a job found no healthy machine in this walk; other jobs may have left one since.
     lacks_machines: bool,
-    /// Until the first decision jobs are carried over from elsewhere.
-    carrying: bool,
+    /// Whether no decision was made yet, so that allocated jobs are taken over from another policy or a snapshot.
+    adopting: bool,
     up: BTreeSet<NodeId>,
-    pub(super) draining: BTreeSet<NodeId>,
-    heard_of_nodes: bool,
-}
-
-/// Whether the job only borrows.
-pub(super) fn borrows(job: &JobSpec) -> bool {
-    job.priority < 0
+    /// Whether the health of machines follows that of their nodes yet.
+    tracks_health: bool,
 }
 
 impl VirtualClusters {
-    /// All cells free. `name` is how a user wrote it.
+    /// Returns virtual clusters without jobs. `name` is the text of the part as a user wrote it.
     pub fn new(name: String, map: SharedCells) -> Self {
-        let mut cells = Cells::new(map.layout.clone());
-        // Who has its place back is decided between decisions, not in the middle of a draft.
-        cells.set_repromotion(false);
-        let named = map.users.iter().enumerate();
-        let users = named
-            .map(|(i, name)| (i > 0).then(|| cells.user_id(name)))
-            .collect();
+        let ledger = CellLedger::new(map);
         Self {
             name,
-            empty: cells.clone(),
-            users,
-            cells,
-            map,
-            groups: BTreeMap::new(),
-            members: BTreeMap::new(),
-            first_leaves: BTreeMap::new(),
+            empty: ledger.cells.clone(),
+            ledger,
             strays: BTreeSet::new(),
-            downgraded: BTreeMap::new(),
-            homes: BTreeMap::new(),
-            origins: BTreeMap::new(),
-            lent_before: BTreeMap::new(),
-            wanted: None,
+            borrowed_before: BTreeMap::new(),
+            victims: None,
             over_limit: None,
             lacks_machines: false,
-            carrying: true,
+            adopting: true,
             up: BTreeSet::new(),
-            draining: BTreeSet::new(),
-            heard_of_nodes: false,
+            tracks_health: false,
         }
     }
 
-    /// Machines no node of which is up cannot be used.
-    fn look_at_nodes(&mut self) {
-        if !std::mem::replace(&mut self.heard_of_nodes, true) {
-            for machine in (0..self.map.layout.machines.len() as u32).map(MachineId) {
-                self.judge(machine);
+    /// Sets the health of all machines, once: a machine is bad unless all its nodes are up.
+    fn track_health(&mut self) {
+        if !std::mem::replace(&mut self.tracks_health, true) {
+            for machine in (0..self.ledger.map.layout.machines.len() as u32).map(MachineId) {
+                self.update_health(machine);
             }
         }
     }
 
-    fn judge(&mut self, machine: MachineId) {
-        let nodes = self.map.nodes_of(machine);
+    fn update_health(&mut self, machine: MachineId) {
+        let nodes = self.ledger.map.nodes_of(machine);
         let healthy = !nodes.is_empty() && nodes.iter().all(|n| self.up.contains(n));
-        self.cells.set_health(machine, healthy);
+        self.ledger.cells.set_health(machine, healthy);
     }
 
-    fn reason(&self, job: &JobSpec, gpus: u32, denied: Option<&PlacementError>, borrowers: u32) -> Reason {
-        match denied {
-            Some(PlacementError::Wait(WaitReason::UserLimit { limit, held, .. })) => Reason::UserCells {
-                user: job.user,
-                asked: gpus,
-                held: *held,
-                most: *limit,
-            },
-            _ => Reason::CellsInUse {
-                tenant: job.tenant,
-                borrows: borrows(job),
-                asked: gpus,
-                available: match denied {
-                    Some(PlacementError::Wait(WaitReason::NoRoom { available, .. })) => *available,
-                    _ => 0,
-                },
-                unusable: 0,
-                borrowers,
-            },
+    /// Returns why a job that asks for `gpus` GPUs has no placement. `borrowers` is the number of jobs whose preemption
+    /// would help.
+    fn reason(&self, job: &JobSpec, gpus: u32, error: Option<&PlacementError>, borrowers: u32) -> Reason {
+        let (available, unusable) = match error {
+            Some(PlacementError::Wait(WaitReason::UserLimit { limit, held, .. })) => {
+                return Reason::UserCells {
+                    user: job.user,
+                    asked: gpus,
+                    held: *held,
+                    most: *limit,
+                };
+            }
+            Some(PlacementError::Wait(WaitReason::NoHealthyCell { level, free, bad })) => {
+                return Reason::NoHealthyCell {
+                    tenant: job.tenant,
+                    kind: self.ledger.cell_type(job, *level),
+                    free: *free,
+                    bad: *bad,
+                };
+            }
+            Some(PlacementError::Wait(WaitReason::NoRoom {
+                available, unusable, ..
+            })) => (*available, *unusable),
+            Some(PlacementError::Refused(_)) | None => (0, 0),
+        };
+        Reason::CellsInUse {
+            tenant: job.tenant,
+            borrows: is_borrower(job),
+            asked: gpus,
+            available,
+            unusable,
+            borrowers,
         }
     }
 
-    /// Whether the job gives way to guaranteed ones of others.
-    fn gives_way(&self, job: &JobSpec) -> bool {
-        borrows(job) || self.downgraded.contains_key(&job.id)
+    /// Whether the job is preempted for guaranteed jobs of other tenants.
+    fn is_opportunistic(&self, job: &JobSpec) -> bool {
+        is_borrower(job) || self.ledger.downgraded.contains_key(&job.id)
     }
 
-    /// Whether it lost just these leaves in this decision, as one that was downgraded.
-    fn was_lent(&self, job: JobKey, allocation: &Allocation) -> bool {
-        let lent = self.lent_before.get(&job);
-        lent.is_some() && lent == self.leaves(allocation).as_ref()
+    /// Whether the job lost exactly these leaves in this decision, as a downgraded one.
+    fn borrowed_these_before(&self, job: JobKey, allocation: &Allocation) -> bool {
+        let leaves = self.borrowed_before.get(&job);
+        leaves.is_some() && leaves == self.ledger.leaves(allocation).as_ref()
     }
 }
 
@@ -171,22 +151,28 @@ impl Part for VirtualClusters {
     }
 
     fn save(&self) -> Value {
-        let saved = |(job, id): (&JobKey, &GroupId)| {
-            let lent = self.downgraded.contains_key(job);
-            Some((*job, Home::new(&self.cells, &self.cells.group(*id)?.pods), lent))
-        };
-        let all: Vec<(JobKey, Home, bool)> = self.groups.iter().filter_map(saved).collect();
+        let CellLedger {
+            cells,
+            groups,
+            downgraded,
+            ..
+        } = &self.ledger;
+        let saved = groups.iter().filter_map(|(job, id)| {
+            let placement = GroupPlacement::new(cells, &cells.group(*id)?.pods);
+            Some((*job, placement, downgraded.contains_key(job)))
+        });
+        let all: Vec<(JobKey, GroupPlacement, bool)> = saved.collect();
         serde_json::to_value(all).unwrap_or(Value::Null)
     }
 
     fn load(&mut self, saved: &Value) -> Result<(), LoadError> {
-        let all: Vec<(JobKey, Home, bool)> =
+        let all: Vec<(JobKey, GroupPlacement, bool)> =
             serde_json::from_value(saved.clone()).map_err(|e| LoadError::new(&*self.name, e))?;
-        for (job, home, lent) in all {
-            if lent {
-                self.lent_before.insert(job, leaves_of(&home.pods));
+        for (job, placement, is_downgraded) in all {
+            if is_downgraded {
+                self.borrowed_before.insert(job, leaves_of(&placement.pods));
             }
-            self.homes.insert(job, home);
+            self.ledger.placements.insert(job, placement);
         }
         Ok(())
     }
@@ -198,11 +184,11 @@ impl Tenancy for VirtualClusters {
     }
 
     fn check_feasible(&mut self, job: &JobSpec) -> Result<(), Reason> {
-        let requests = self.requests(job, job.min_gpus, job.gpu_type);
-        match find(&mut self.empty, &requests, &PlacementOptions::default()) {
-            Found::Place(_) | Found::Lent(_) => Ok(()),
-            Found::Nothing(denied) | Found::NoMachine(denied) => {
-                Err(self.reason(job, job.min_gpus, denied.as_ref(), 0))
+        let requests = self.ledger.requests(job, job.min_gpus, job.gpu_type);
+        match search(&mut self.empty, &requests, &PlacementOptions::default()) {
+            Search::Placed(_) | Search::Borrowed(_) => Ok(()),
+            Search::NoRoom(error) | Search::NoMachine(error) => {
+                Err(self.reason(job, job.min_gpus, error.as_ref(), 0))
             }
         }
     }
@@ -214,117 +200,129 @@ impl Tenancy for VirtualClusters {
         cluster: &Cluster,
         _placement: &mut dyn Placement,
     ) -> Result<Allocation, Reason> {
-        self.look_at_nodes();
-        (self.wanted, self.over_limit) = (None, None);
-        let requests = self.requests(&job.spec, ask.gpus, ask.gpu_type);
-        let open = self.open_machines(ask.constraint.map(|constraint| (constraint, cluster)));
-        let slots = self.old_slots(job.spec.id);
-        let terms = PlacementOptions {
+        self.track_health();
+        (self.victims, self.over_limit) = (None, None);
+        let ledger = &mut self.ledger;
+        let requests = ledger.requests(&job.spec, ask.gpus, ask.gpu_type);
+        let open = ledger.open_machines(ask.constraint.map(|constraint| (constraint, cluster)));
+        let slots = ledger.initial_slots(job.spec.id);
+        let options = PlacementOptions {
             machines: open.as_ref(),
             slots: &slots,
             ..PlacementOptions::default()
         };
-        let mut found = find(&mut self.cells, &requests, &terms);
-        if !slots.is_empty() && matches!(found, Found::Nothing(_) | Found::NoMachine(_)) {
-            // Where it was there are no machines for it any more.
-            found = find(
-                &mut self.cells,
-                &requests,
-                &PlacementOptions { slots: &[], ..terms },
-            );
+        let mut found = search(&mut ledger.cells, &requests, &options);
+        if !slots.is_empty() && matches!(found, Search::NoRoom(_) | Search::NoMachine(_)) {
+            // The slots it had may have no machines for it any more.
+            let options = PlacementOptions {
+                slots: &[],
+                ..options
+            };
+            found = search(&mut ledger.cells, &requests, &options);
         }
-        self.lacks_machines |= matches!(found, Found::NoMachine(_));
+        self.lacks_machines |= matches!(found, Search::NoMachine(_));
         match found {
-            Found::Place(home) => {
-                let found = self.allocation(&home.pods, ask).filter(|a| cluster.is_free(a));
-                let found = found.ok_or(Reason::NotEnoughCpuOrMemory {
-                    cpu_milli_per_gpu: ask.cpu_milli_per_gpu,
-                    memory_mib_per_gpu: ask.memory_mib_per_gpu,
-                })?;
-                self.homes.insert(job.spec.id, home);
-                Ok(found)
+            Search::Placed(placement) => {
+                let allocation = ledger.allocation(&placement.pods, ask);
+                let allocation =
+                    allocation
+                        .filter(|a| cluster.is_free(a))
+                        .ok_or(Reason::NotEnoughCpuOrMemory {
+                            cpu_milli_per_gpu: ask.cpu_milli_per_gpu,
+                            memory_mib_per_gpu: ask.memory_mib_per_gpu,
+                        })?;
+                ledger.placements.insert(job.spec.id, placement);
+                Ok(allocation)
             }
-            Found::Lent(groups) => {
-                let victims: BTreeSet<JobKey> = groups.iter().flat_map(|id| self.jobs_of(*id)).collect();
+            Search::Borrowed(groups) => {
+                let victims: BTreeSet<JobKey> = groups.iter().flat_map(|id| ledger.jobs_of(*id)).collect();
                 let borrowers = victims.len() as u32;
-                self.wanted = Some((job.spec.id, victims));
+                self.victims = Some((job.spec.id, victims));
                 Err(self.reason(&job.spec, ask.gpus, None, borrowers))
             }
-            Found::Nothing(denied) | Found::NoMachine(denied) => {
-                if matches!(denied, Some(PlacementError::Wait(WaitReason::UserLimit { .. }))) {
+            Search::NoRoom(error) | Search::NoMachine(error) => {
+                if matches!(error, Some(PlacementError::Wait(WaitReason::UserLimit { .. }))) {
                     self.over_limit = Some(job.spec.id);
                 }
-                Err(self.reason(&job.spec, ask.gpus, denied.as_ref(), 0))
+                Err(self.reason(&job.spec, ask.gpus, error.as_ref(), 0))
             }
         }
     }
 
     fn may_use(&mut self, job: &Job, allocation: &Allocation) -> bool {
-        let lent = self.was_lent(job.spec.id, allocation);
-        let mark = self.cells.savepoint();
-        let spec = &job.spec;
-        let fits = match lent {
-            true => self.lend(spec, allocation).is_some(),
+        let borrowed = self.borrowed_these_before(job.spec.id, allocation);
+        let (ledger, spec) = (&mut self.ledger, &job.spec);
+        let mark = ledger.cells.savepoint();
+        let fits = match borrowed {
+            true => ledger.occupy_as_borrower(spec, allocation).is_some(),
             false => {
-                let requests = self.requests(spec, allocation.gpus(), None);
-                let allowed = requests
+                let requests = ledger.requests(spec, allocation.gpus(), None);
+                let is_allowed = requests
                     .first()
-                    .is_none_or(|r| self.cells.check_user_limit(r).is_ok());
-                allowed && self.may_go_back(spec.id, allocation) && self.occupy(spec, allocation).is_some()
+                    .is_none_or(|r| ledger.cells.check_user_limit(r).is_ok());
+                is_allowed
+                    && ledger.may_return_to(spec.id, allocation)
+                    && ledger.occupy(spec, allocation).is_some()
             }
         };
-        self.cells.rollback(mark);
-        self.cells.commit_all();
+        ledger.cells.rollback(mark);
+        ledger.cells.commit_all();
         fits
     }
 
-    /// Borrowers go where the cells say so, and not for one another: one that has to make room for an owner would otherwise
-    /// drive out the next, and two would start again where one has to. Where the virtual cluster itself is full, the order
-    /// decides among its jobs; where a user holds too much, among the user's.
+    /// A guaranteed job evicts the borrowers that the cells name. Borrowers of equal priority do not evict one another: a
+    /// borrower that was preempted for an owner would otherwise preempt the next one, so that two jobs restart instead of
+    /// one. Within a full virtual cluster the order decides among its jobs, and where a user has reached a limit, among
+    /// the jobs of the user.
     fn may_evict(&self, for_job: &Job, victim: &Job) -> bool {
-        let (one, other) = (&for_job.spec, &victim.spec);
-        if let Some((_, victims)) = self.wanted.as_ref().filter(|(job, _)| *job == one.id) {
-            return victims.contains(&other.id);
+        let (job, victim) = (&for_job.spec, &victim.spec);
+        if let Some((_, victims)) = self.victims.as_ref().filter(|(id, _)| *id == job.id) {
+            return victims.contains(&victim.id);
         }
-        if borrows(one) {
-            return borrows(other) && one.priority > other.priority;
+        if is_borrower(job) {
+            return is_borrower(victim) && job.priority > victim.priority;
         }
-        let same_user = self.over_limit != Some(one.id) || one.user == other.user;
-        one.tenant == other.tenant && !self.gives_way(other) && same_user
+        let is_same_user = self.over_limit != Some(job.id) || job.user == victim.user;
+        job.tenant == victim.tenant && !self.is_opportunistic(victim) && is_same_user
     }
 
-    /// With machines down or drained, others of the decision may have bound their cells to what a job cannot use.
+    /// With machines down or draining, cells that other jobs use in this decision may be bound to machines that leave none
+    /// for a job, until those jobs stop.
     fn wants_retry(&mut self) -> bool {
         std::mem::take(&mut self.lacks_machines)
     }
 
     fn explain(&self, job: &Job, ask: &Ask) -> Vec<Reason> {
-        self.why(job, ask)
+        let ledger = &self.ledger;
+        CellExplainer { ledger }.explain(job, ask)
     }
 }
 
 impl TenantAccounts for VirtualClusters {
     fn class(&self, job: &JobSpec) -> JobClass {
-        match self.gives_way(job) {
+        match self.is_opportunistic(job) {
             true => JobClass::Opportunistic,
             false => JobClass::Guaranteed,
         }
     }
 
     fn shape_key(&self, job: &JobSpec) -> u64 {
-        let told_apart = self.vc(job.tenant).is_some_and(|vc| self.map.limits_users(vc));
-        let user = if told_apart { u64::from(job.user.0) + 1 } else { 0 };
+        let vc = self.ledger.vc(job.tenant);
+        let user = match vc.is_some_and(|vc| self.ledger.map.limits_users(vc)) {
+            true => u64::from(job.user.0) + 1,
+            false => 0,
+        };
         user << 33 | self.account(job)
     }
 
     fn account(&self, job: &JobSpec) -> u64 {
-        u64::from(job.tenant.0) << 1 | u64::from(borrows(job))
+        u64::from(job.tenant.0) << 1 | u64::from(is_borrower(job))
     }
 
     fn max_gpus(&self, job: &JobSpec) -> u32 {
-        match self.vc(job.tenant) {
-            _ if borrows(job) => u32::MAX,
-            Some(vc) => self.map.owned(vc),
+        match self.ledger.vc(job.tenant) {
+            _ if is_borrower(job) => u32::MAX,
+            Some(vc) => self.ledger.map.owned(vc),
             None => 0,
         }
     }
@@ -332,35 +330,36 @@ impl TenantAccounts for VirtualClusters {
 
 impl TenancyLedger for VirtualClusters {
     fn allocated(&mut self, job: &JobSpec, allocation: &Allocation) {
-        let mut lent = self.was_lent(job.id, allocation);
-        let mut seat = match lent {
+        let mut is_downgraded = self.borrowed_these_before(job.id, allocation);
+        let ledger = &mut self.ledger;
+        let mut group = match is_downgraded {
             true => None,
-            false => self
-                .join(job, allocation)
-                .or_else(|| self.occupy(job, allocation)),
+            false => ledger
+                .group_on(job, allocation)
+                .or_else(|| ledger.occupy(job, allocation)),
         };
-        if seat.is_none() && (lent || self.carrying) {
-            seat = self.lend(job, allocation);
-            lent = !borrows(job);
+        if group.is_none() && (is_downgraded || self.adopting) {
+            group = ledger.occupy_as_borrower(job, allocation);
+            is_downgraded = !is_borrower(job);
         }
-        match seat {
-            Some(id) => self.enter(job.id, id),
+        match group {
+            Some(id) => ledger.enter(job.id, id),
             None => drop(self.strays.insert(job.id)),
         }
-        if seat.is_some() && lent {
-            self.downgraded.insert(job.id, job.clone());
+        if group.is_some() && is_downgraded {
+            ledger.downgraded.insert(job.id, job.clone());
         }
-        self.homes.remove(&job.id);
-        self.wanted = None;
+        ledger.placements.remove(&job.id);
+        self.victims = None;
     }
 
     fn released(&mut self, job: &JobSpec, allocation: &Allocation) {
         self.strays.remove(&job.id);
-        if self.downgraded.remove(&job.id).is_some() {
-            self.lent_before
-                .extend(self.leaves(allocation).map(|leaves| (job.id, leaves)));
+        if self.ledger.downgraded.remove(&job.id).is_some() {
+            let leaves = self.ledger.leaves(allocation);
+            self.borrowed_before.extend(leaves.map(|leaves| (job.id, leaves)));
         }
-        self.leave(job.id);
+        self.ledger.leave(job.id);
     }
 
     fn node_changed(&mut self, node: NodeId, state: &NodeState) {
@@ -370,70 +369,33 @@ impl TenancyLedger for VirtualClusters {
             false => self.up.remove(&node),
         };
         match state.up && state.draining {
-            true => self.draining.insert(node),
-            false => self.draining.remove(&node),
+            true => self.ledger.draining.insert(node),
+            false => self.ledger.draining.remove(&node),
         };
-        if let Some(machine) = self
-            .map
-            .machine(node)
-            .filter(|_| self.heard_of_nodes && was_up != is_up)
-        {
-            self.judge(machine);
+        let machine = self.ledger.map.machine(node);
+        if let Some(machine) = machine.filter(|_| self.tracks_health && was_up != is_up) {
+            self.update_health(machine);
         }
     }
 
     fn commit(&mut self) -> Vec<JobKey> {
-        self.homes.clear();
-        self.origins.clear();
-        self.lent_before.clear();
-        (self.wanted, self.over_limit, self.carrying) = (None, None, false);
-        self.lacks_machines = false;
-        self.promote()
+        self.ledger.end_decision();
+        self.borrowed_before.clear();
+        (self.victims, self.over_limit) = (None, None);
+        (self.adopting, self.lacks_machines) = (false, false);
+        self.ledger.promote()
     }
 
     fn downgraded(&self) -> Vec<JobKey> {
-        self.downgraded.keys().copied().collect()
+        self.ledger.downgraded.keys().copied().collect()
     }
 
     fn cell_at(&self, node: NodeId, slot: u32) -> Option<u32> {
-        let (chain, leaf) = self.map.leaf_of(node, slot)?;
-        self.cells.slot_of(chain, leaf).map(|slot| slot.0)
+        let (chain, leaf) = self.ledger.map.leaf_of(node, slot)?;
+        self.ledger.cells.slot_of(chain, leaf).map(|slot| slot.0)
     }
 
     fn check(&self, holders: &mut dyn Iterator<Item = &Job>) -> Result<(), CheckError> {
-        self.cells
-            .check()
-            .map_err(|what| CheckError::Ledger(what.to_string()))?;
-        let mut known = 0;
-        for job in holders {
-            let id = job.spec.id;
-            let group = self.groups.get(&id).and_then(|g| self.cells.group(*g));
-            let group = group.ok_or_else(|| {
-                CheckError::Ledger(format!("job {id} holds GPUs outside the cells of its tenant"))
-            })?;
-            let leaves = leaves_of(&group.pods);
-            if job.allocation.as_ref().and_then(|a| self.leaves(a)) != Some(leaves) {
-                return Err(CheckError::Ledger(format!(
-                    "job {id} holds other GPUs than the books of the cells say"
-                )));
-            }
-            let lent = self.downgraded.contains_key(&id);
-            if (group.effective_priority() < 0) != (lent || borrows(&job.spec)) {
-                return Err(CheckError::Ledger(format!(
-                    "job {id} is guaranteed, but only borrows in the books of the cells"
-                )));
-            }
-            known += 1;
-        }
-        let jobs: usize = self.members.values().map(Vec::len).sum();
-        match jobs == known && self.members.len() == self.cells.groups().count() {
-            true => Ok(()),
-            false => Err(CheckError::Ledger(
-                "the cells know jobs that hold nothing".to_owned(),
-            )),
-        }
+        self.ledger.check(holders)
     }
 }
-
-/// Where the GPUs of nodes are among the leaves.
-pub(super) type Slots = IdVec<NodeId, Option<(ChainId, u32, MachineId)>>;

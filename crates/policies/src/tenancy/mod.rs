@@ -1,10 +1,10 @@
 //! What each tenant may use.
 
-mod cell_books;
 mod cell_explain;
-mod cell_home;
+mod cell_ledger;
 mod cell_map;
 mod cells;
+mod group_placement;
 mod quota;
 mod quota_shares;
 
@@ -32,7 +32,7 @@ const NONE: Entry<dyn Tenancy> = Entry {
     build: |_| Ok(Box::new(NoLimits)),
 };
 
-/// Builds the tenancy that the overrides ask for, with what they state about tenants.
+/// Builds the tenancy of the overrides, with their names of tenants and their cells.
 pub(crate) fn build(overrides: &Overrides) -> Result<Box<dyn Tenancy>, PolicyError> {
     let text = overrides.tenancy.as_deref().unwrap_or("none");
     match text.split_once(':') {

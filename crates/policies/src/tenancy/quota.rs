@@ -1,8 +1,9 @@
-//! Quota: so many GPUs are a tenant's own, whichever they are, and what is idle is lent.
+//! Quota: each tenant is guaranteed a number of GPUs, of whichever nodes, and lends them while it does not use them.
 //!
 //! A job of priority 0 or more is *guaranteed*: it runs within what its tenant is guaranteed. A job of lower priority
-//! *borrows*: it runs on whatever is idle, stands behind all guaranteed jobs and gives way to them. Who is thrown out
-//! for whom follows the line, but no tenant ever takes from what another is guaranteed.
+//! *borrows*: it runs on whatever is idle, behind all guaranteed jobs, and is preempted for them. The order decides among
+//! the guaranteed jobs of a tenant; a tenant never takes GPUs that another is guaranteed, and borrowers of equal priority
+//! do not preempt one another.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Tenancy> = Entry {
     name: "quota",
-    what: "each tenant is guaranteed so many GPUs; jobs of negative priority borrow what is idle and give way",
+    what: "each tenant is guaranteed a number of GPUs; jobs of negative priority borrow idle ones until they are needed",
     source: "rule",
     key: "guaranteed jobs within the tenant's count, then borrowers",
     companions: &[],
@@ -28,12 +29,12 @@ pub(super) const ENTRY: Entry<dyn Tenancy> = Entry {
         name: "TENANT",
         default: "0",
         what: "GPUs guaranteed to the tenant, and after a plus the most it may borrow: vision=8+4; TENANT `default` is \
-               every other one; or the name of a YAML file",
+               every tenant not named; or the name of a YAML file",
     }],
     build: |knobs| Err(knobs.invalid("TENANT", EXPECTED)),
 };
 
-/// GPUs the jobs of one tenant hold.
+/// GPUs that the jobs of one tenant hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Held {
     guaranteed: u32,
@@ -47,51 +48,52 @@ pub struct Quota {
     shares: IdVec<TenantId, QuotaShare>,
     default: QuotaShare,
     held: IdVec<TenantId, Held>,
-    /// Guaranteed jobs that only borrow, since their tenant was guaranteed more when they started.
-    lent: BTreeMap<JobKey, Lent>,
-    /// Until the first decision jobs are carried over from elsewhere.
-    carrying: bool,
+    /// Guaranteed jobs that borrow, because their tenants were guaranteed more when they started.
+    downgraded: BTreeMap<JobKey, Downgrade>,
+    /// Whether no decision was made yet, so that allocated jobs are taken over from another policy or a snapshot.
+    adopting: bool,
 }
 
-/// What a job holds that its tenant is not guaranteed any more.
+/// What a downgraded job holds, beyond what its tenant is guaranteed.
 #[derive(Debug, Clone, Copy)]
-struct Lent {
+struct Downgrade {
     tenant: TenantId,
     gpus: u32,
+    /// Whether the job holds the GPUs; false after it lost them in the present decision.
     held: bool,
 }
 
 impl Quota {
-    /// A quota with the share of each tenant, and that of tenants which are added later.
+    /// Returns a quota with the share of each tenant, and the share of tenants that are added later.
     pub(super) fn new(name: String, shares: IdVec<TenantId, QuotaShare>, default: QuotaShare) -> Self {
         Self {
             name,
             shares,
             default,
             held: IdVec::default(),
-            lent: BTreeMap::new(),
-            carrying: true,
+            downgraded: BTreeMap::new(),
+            adopting: true,
         }
     }
 
-    /// What jobs of this tenant and class may hold together, and what they hold.
-    fn held_of(&self, job: &JobSpec) -> (u32, u32) {
+    /// Returns the most GPUs that jobs of the same tenant and class may hold together, and the GPUs they hold.
+    fn limit_and_held(&self, job: &JobSpec) -> (u32, u32) {
         let share = self.shares.get(job.tenant).copied().unwrap_or(self.default);
         let held = self.held.get(job.tenant).copied().unwrap_or_default();
-        match self.gives_way(job) {
+        match self.is_opportunistic(job) {
             true => (share.borrowed, held.borrowed),
             false => (share.guaranteed, held.guaranteed),
         }
     }
 
-    /// Whether there is room in the account for so many GPUs more.
-    fn room(&self, job: &JobSpec, gpus: u32) -> Result<(), Reason> {
-        let (most, held) = self.held_of(job);
+    /// Checks that the account of a job has room for this number of further GPUs.
+    fn check_room(&self, job: &JobSpec, gpus: u32) -> Result<(), Reason> {
+        let (most, held) = self.limit_and_held(job);
         match held.checked_add(gpus).is_some_and(|sum| sum <= most) {
             true => Ok(()),
             false => Err(Reason::TenantQuota {
                 tenant: job.tenant,
-                borrows: borrows(job),
+                borrows: is_borrower(job),
                 asked: gpus,
                 held,
                 most,
@@ -99,23 +101,24 @@ impl Quota {
         }
     }
 
-    /// Whether the job gives way to guaranteed ones.
-    fn gives_way(&self, job: &JobSpec) -> bool {
-        borrows(job) || self.lent.get(&job.id).is_some_and(|lent| lent.held)
+    /// Whether the job is preempted for guaranteed jobs.
+    fn is_opportunistic(&self, job: &JobSpec) -> bool {
+        is_borrower(job) || self.downgraded.get(&job.id).is_some_and(|d| d.held)
     }
 
-    fn count(&mut self, job: &JobSpec) -> &mut u32 {
-        let gives_way = self.gives_way(job);
+    /// Returns the counter of the GPUs held by jobs of the same tenant and class.
+    fn held_mut(&mut self, job: &JobSpec) -> &mut u32 {
+        let is_opportunistic = self.is_opportunistic(job);
         let held = self.held.entry(job.tenant);
-        match gives_way {
+        match is_opportunistic {
             true => &mut held.borrowed,
             false => &mut held.guaranteed,
         }
     }
 }
 
-/// Whether the job only borrows.
-fn borrows(job: &JobSpec) -> bool {
+/// Whether the job was submitted as a borrower.
+fn is_borrower(job: &JobSpec) -> bool {
     job.priority < 0
 }
 
@@ -129,20 +132,20 @@ impl Part for Quota {
     }
 
     fn save(&self) -> Value {
-        let held = self.lent.iter().filter(|(_, lent)| lent.held);
-        let lent: Vec<JobKey> = held.map(|(job, _)| *job).collect();
-        serde_json::to_value(lent).unwrap_or(Value::Null)
+        let held = self.downgraded.iter().filter(|(_, d)| d.held);
+        let jobs: Vec<JobKey> = held.map(|(job, _)| *job).collect();
+        serde_json::to_value(jobs).unwrap_or(Value::Null)
     }
 
     fn load(&mut self, saved: &Value) -> Result<(), LoadError> {
-        // Older ones had nothing to save.
-        let lent: Option<Vec<JobKey>> =
+        // Older versions saved nothing.
+        let jobs: Option<Vec<JobKey>> =
             serde_json::from_value(saved.clone()).map_err(|e| LoadError::new(&*self.name, e))?;
-        let mark = |job| {
+        let downgrade = |job| {
             let (tenant, gpus, held) = (TenantId(0), 0, false);
-            (job, Lent { tenant, gpus, held })
+            (job, Downgrade { tenant, gpus, held })
         };
-        self.lent.extend(lent.into_iter().flatten().map(mark));
+        self.downgraded.extend(jobs.into_iter().flatten().map(downgrade));
         Ok(())
     }
 }
@@ -153,13 +156,13 @@ impl Tenancy for Quota {
     }
 
     fn check_feasible(&mut self, job: &JobSpec) -> Result<(), Reason> {
-        let (most, _) = self.held_of(job);
+        let (most, _) = self.limit_and_held(job);
         if job.min_gpus <= most {
             return Ok(());
         }
         Err(Reason::TenantQuota {
             tenant: job.tenant,
-            borrows: borrows(job),
+            borrows: is_borrower(job),
             asked: job.min_gpus,
             held: 0,
             most,
@@ -173,7 +176,7 @@ impl Tenancy for Quota {
         cluster: &Cluster,
         placement: &mut dyn Placement,
     ) -> Result<Allocation, Reason> {
-        self.room(&job.spec, ask.gpus)?;
+        self.check_room(&job.spec, ask.gpus)?;
         let free = cluster.free_gpus(ask.gpu_type);
         if free < ask.gpus {
             return Err(Reason::NotEnoughFreeGpus {
@@ -185,83 +188,92 @@ impl Tenancy for Quota {
     }
 
     fn may_use(&mut self, job: &Job, allocation: &Allocation) -> bool {
-        self.room(&job.spec, allocation.gpus()).is_ok()
+        // A downgraded job that lost its GPUs in this decision may return to them as a borrower.
+        let was_downgraded = self.downgraded.contains_key(&job.spec.id);
+        was_downgraded || self.check_room(&job.spec, allocation.gpus()).is_ok()
     }
 
-    /// Borrowers give way to all, guaranteed jobs to those of their own tenant. A job whose account is full gets no
-    /// further by taking GPUs from other accounts.
+    /// A guaranteed job evicts borrowers, and guaranteed jobs of its own tenant. Borrowers of equal priority do not evict
+    /// one another. Evicting jobs of other accounts does not help a job whose own account is full.
     fn may_evict(&self, for_job: &Job, victim: &Job) -> bool {
-        let (one, other) = (&for_job.spec, &victim.spec);
-        let same_account = one.tenant == other.tenant && self.gives_way(one) == self.gives_way(other);
-        same_account || (self.gives_way(other) && self.room(one, one.gpus).is_ok())
+        let (job, victim) = (&for_job.spec, &victim.spec);
+        let is_allowed = match (is_borrower(job), self.is_opportunistic(victim)) {
+            (true, true) => job.priority > victim.priority,
+            (true, false) => false,
+            (false, true) => true,
+            (false, false) => return job.tenant == victim.tenant,
+        };
+        let is_same_account = is_borrower(job) && job.tenant == victim.tenant;
+        is_allowed && (is_same_account || self.check_room(job, job.gpus).is_ok())
     }
 }
 
 impl TenantAccounts for Quota {
     fn class(&self, job: &JobSpec) -> JobClass {
-        match self.gives_way(job) {
+        match self.is_opportunistic(job) {
             true => JobClass::Opportunistic,
             false => JobClass::Guaranteed,
         }
     }
 
     fn shape_key(&self, job: &JobSpec) -> u64 {
-        u64::from(job.tenant.0) << 1 | u64::from(borrows(job))
+        u64::from(job.tenant.0) << 1 | u64::from(is_borrower(job))
     }
 
     fn max_gpus(&self, job: &JobSpec) -> u32 {
-        self.held_of(job).0
+        self.limit_and_held(job).0
     }
 }
 
 impl TenancyLedger for Quota {
     fn allocated(&mut self, job: &JobSpec, allocation: &Allocation) {
         let (tenant, gpus, held) = (job.tenant, allocation.gpus(), true);
-        let too_much = self.carrying && !borrows(job) && self.room(job, gpus).is_err();
-        // One that was lent before goes back as such, as long as the decision is open.
-        if too_much || self.lent.contains_key(&job.id) {
-            self.lent.insert(job.id, Lent { tenant, gpus, held });
+        let exceeds = self.adopting && !is_borrower(job) && self.check_room(job, gpus).is_err();
+        // A downgraded job that starts again in the same decision is still downgraded.
+        if exceeds || self.downgraded.contains_key(&job.id) {
+            self.downgraded.insert(job.id, Downgrade { tenant, gpus, held });
         }
-        *self.count(job) += gpus;
+        *self.held_mut(job) += gpus;
     }
 
     fn released(&mut self, job: &JobSpec, allocation: &Allocation) {
-        *self.count(job) -= allocation.gpus();
-        if let Some(lent) = self.lent.get_mut(&job.id) {
-            lent.held = false;
+        *self.held_mut(job) -= allocation.gpus();
+        if let Some(downgrade) = self.downgraded.get_mut(&job.id) {
+            downgrade.held = false;
         }
     }
 
-    /// Whoever only borrowed since a change is guaranteed again when there is room.
+    /// Makes downgraded jobs guaranteed again where their tenants have room for them.
     fn commit(&mut self) -> Vec<JobKey> {
-        self.carrying = false;
-        if self.lent.is_empty() {
+        self.adopting = false;
+        if self.downgraded.is_empty() {
             return Vec::new();
         }
-        self.lent.retain(|_, lent| lent.held);
-        let mut changed = Vec::new();
-        for (job, lent) in &self.lent {
-            let share = self.shares.get(lent.tenant).copied().unwrap_or(self.default);
-            let held = self.held.entry(lent.tenant);
-            if share.guaranteed.saturating_sub(held.guaranteed) >= lent.gpus {
-                held.guaranteed += lent.gpus;
-                held.borrowed -= lent.gpus;
-                changed.push(*job);
+        self.downgraded.retain(|_, d| d.held);
+        let mut promoted = Vec::new();
+        for (job, downgrade) in &self.downgraded {
+            let (tenant, gpus) = (downgrade.tenant, downgrade.gpus);
+            let share = self.shares.get(tenant).copied().unwrap_or(self.default);
+            let held = self.held.entry(tenant);
+            if share.guaranteed.saturating_sub(held.guaranteed) >= gpus {
+                held.guaranteed += gpus;
+                held.borrowed -= gpus;
+                promoted.push(*job);
             }
         }
-        self.lent.retain(|job, _| !changed.contains(job));
-        changed
+        self.downgraded.retain(|job, _| !promoted.contains(job));
+        promoted
     }
 
     fn downgraded(&self) -> Vec<JobKey> {
-        self.lent.keys().copied().collect()
+        self.downgraded.keys().copied().collect()
     }
 
     fn check(&self, holders: &mut dyn Iterator<Item = &Job>) -> Result<(), CheckError> {
         let mut counted: IdVec<TenantId, Held> = IdVec::default();
         for job in holders {
             let held = counted.entry(job.spec.tenant);
-            match self.gives_way(&job.spec) {
+            match self.is_opportunistic(&job.spec) {
                 true => held.borrowed += job.width(),
                 false => held.guaranteed += job.width(),
             }
@@ -270,15 +282,16 @@ impl TenancyLedger for Quota {
             let found = counted.get(tenant).copied().unwrap_or_default();
             if found != *held {
                 return Err(CheckError::Ledger(format!(
-                    "tenant {tenant} holds {found:?}, its books say {held:?}"
+                    "tenant {tenant} holds {found:?}, but {held:?} was counted"
                 )));
             }
             let share = self.shares.get(tenant).copied().unwrap_or(self.default);
-            let lent = self.lent.values().filter(|l| l.tenant == tenant).map(|l| l.gpus);
-            let lent: u32 = lent.sum();
-            if held.guaranteed > share.guaranteed || held.borrowed.saturating_sub(lent) > share.borrowed {
+            let downgraded = self.downgraded.values().filter(|d| d.tenant == tenant);
+            let downgraded: u32 = downgraded.map(|d| d.gpus).sum();
+            let borrowed = held.borrowed.saturating_sub(downgraded);
+            if held.guaranteed > share.guaranteed || borrowed > share.borrowed {
                 return Err(CheckError::Ledger(format!(
-                    "tenant {tenant} holds {held:?}, it may hold {share:?}"
+                    "tenant {tenant} holds {held:?}, but may hold {share:?}"
                 )));
             }
         }

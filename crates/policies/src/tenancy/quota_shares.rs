@@ -8,11 +8,11 @@ use dovetail_model::ids::IdVec;
 use super::quota::Quota;
 use crate::error::PolicyError;
 
-/// What is accepted after `quota:`.
+/// The text that is expected after `quota:`.
 pub(super) const EXPECTED: &str =
     "TENANT=GPUS or TENANT=GPUS+MOST_BORROWED for each tenant, such as quota:vision=8,speech=16+4,default=0";
 
-/// What one tenant may use.
+/// The GPUs that one tenant may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotaShare {
     /// GPUs guaranteed to it.
@@ -54,7 +54,7 @@ impl QuotaShares {
     /// Parses `vision=8,speech=16+4,default=0`.
     ///
     /// # Errors
-    /// Names the item that is wrong, and what is expected.
+    /// Names the invalid item, and what is expected.
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         let invalid = |value: &str| PolicyError::InvalidValue {
             kind: "tenancy",
@@ -82,7 +82,7 @@ impl QuotaShares {
         Ok(shares)
     }
 
-    /// The tenancy for tenants with these names, in the order of their ids.
+    /// Returns the tenancy for tenants with these names, in the order of their ids.
     ///
     /// # Errors
     /// Names the tenants that have no share.

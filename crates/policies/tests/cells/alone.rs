@@ -1,4 +1,4 @@
-//! A tenant in a shared cluster fares as in one of its own.
+//! A tenant that owns machines of a shared cluster is served as in a cluster of its own.
 
 use dovetail_policies::Overrides;
 use dovetail_testkit::any::{cases, plain, pools};
@@ -36,7 +36,7 @@ virtualClusters:
   x: {virtualCells: [{cellType: NODE, cellNumber: 2}]}
 ";
 
-/// Orders whose keys depend on the job alone, and change at times of their own only.
+/// Generates orders whose keys depend on the job alone.
 fn policies() -> impl Strategy<Value = PolicyText> {
     let orders = select(&["fifo", "sjf", "srtf", "srsf", "tiresias:limits=20/60"][..]);
     orders.prop_map(|order| PolicyText {
@@ -50,29 +50,30 @@ fn policies() -> impl Strategy<Value = PolicyText> {
     })
 }
 
-/// When the guaranteed jobs of `x` end, of the jobs that `come`.
-fn ends(file: &str, scenario: &Scenario, come: impl Fn(&str, i32) -> bool) -> Vec<String> {
+/// Returns when the guaranteed jobs of `x` end if only the jobs are submitted that `is_submitted` accepts by tenant and
+/// priority.
+fn ends(file: &str, scenario: &Scenario, is_submitted: impl Fn(&str, i32) -> bool) -> Vec<String> {
     let mut scenario = scenario.clone();
     let tenant = |s: &Scenario, i: usize| s.names.tenants[s.jobs[i].job.tenant].clone();
     let all: Vec<(String, i32)> = (0..scenario.jobs.len())
         .map(|i| (tenant(&scenario, i), scenario.jobs[i].job.priority))
         .collect();
-    scenario.events.retain(|(_, happening)| match happening {
+    scenario.events.retain(|(_, event)| match event {
         StoryEvent::Submit(job) => {
             let (tenant, priority) = &all[job.0 as usize];
-            come(tenant, *priority)
+            is_submitted(tenant, *priority)
         }
         _ => true,
     });
     let mut world = World::new(&in_cells_of(file, scenario.clone()));
     world.run();
     let trace = world.trace();
-    let mine = |line: &&str| {
+    let is_end = |line: &&str| {
         let name = line.split(' ').nth(2).unwrap_or_default();
         let job = scenario.jobs.iter().position(|j| j.job.label.to_string() == name);
         line.contains(" done ") && job.is_some_and(|i| all[i].0 == "x" && all[i].1 >= 0)
     };
-    let mut ends: Vec<String> = trace.lines().filter(mine).map(str::to_owned).collect();
+    let mut ends: Vec<String> = trace.lines().filter(is_end).map(str::to_owned).collect();
     ends.sort();
     ends
 }
@@ -81,7 +82,7 @@ proptest! {
     #![proptest_config(cases(192))]
 
     #[test]
-    fn what_others_do_has_no_part_in_it(mut scenario in plain(pools(), policies(), 40, false)) {
+    fn jobs_of_other_tenants_do_not_delay_guaranteed_jobs(mut scenario in plain(pools(), policies(), 40, false)) {
         for (i, story) in scenario.jobs.iter_mut().enumerate() {
             let job = &mut story.job;
             (job.gpu_type, job.cpu_milli_per_gpu, job.memory_mib_per_gpu, job.gpu_memory_mib) = (None, 0, 0, 0);

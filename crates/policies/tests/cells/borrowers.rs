@@ -1,6 +1,12 @@
-//! Those who borrow give way to owners, and not to one another.
+//! Borrowers are preempted for guaranteed jobs, and not for one another.
 
-use super::{check, check_in};
+use dovetail_model::ClusterSpec;
+use dovetail_policies::build;
+use dovetail_testkit::any::{Fit, cases, histories_of, presets};
+use dovetail_testkit::{PolicyText, Scenario, World, find_needless_preemption};
+use proptest::prelude::*;
+
+use super::{FILE, check, check_in, in_cells_of, with_borrowers_in_cells};
 
 /// Two pools of two machines. Tenant `x` owns one, `y` the other.
 const POOLS: &str = "
@@ -19,7 +25,7 @@ virtualClusters:
 ";
 
 #[test]
-fn who_makes_room_for_an_owner_does_not_drive_out_the_next() {
+fn a_preempted_borrower_does_not_preempt_another() {
     check_in(
         POOLS,
         "policy fifo discipline=preempt tenancy=cells:FILE
@@ -38,20 +44,24 @@ fn who_makes_room_for_an_owner_does_not_drive_out_the_next() {
 }
 
 #[test]
-fn a_borrower_in_line_waits_for_those_who_run() {
-    check(
-        "policy srtf tenancy=cells:FILE
-         0 submit a gpus=16 work=100s tenant=y priority=-1
-         10 submit b gpus=4 work=10s tenant=x priority=-1",
-        "0 launch a on 0:[0-3] 1:[0-3] 2:[0-3] 3:[0-3]
-         100 done a
-         100 launch b on 0:[0-3]
-         110 done b",
-    );
+fn a_queued_borrower_waits_for_running_ones() {
+    for discipline in ["preempt", "replan"] {
+        check(
+            &format!(
+                "policy srtf discipline={discipline} tenancy=cells:FILE
+                 0 submit a gpus=16 work=100s tenant=y priority=-1
+                 10 submit b gpus=4 work=10s tenant=x priority=-1"
+            ),
+            "0 launch a on 0:[0-3] 1:[0-3] 2:[0-3] 3:[0-3]
+             100 done a
+             100 launch b on 0:[0-3]
+             110 done b",
+        );
+    }
 }
 
 #[test]
-fn a_higher_priority_counts_among_borrowers_if_the_order_looks_at_it() {
+fn borrowers_preempt_others_of_lower_priority_if_the_order_considers_it() {
     for (order, b_starts) in [("fifo:priority=true", true), ("fifo", false)] {
         let expected = match b_starts {
             true => {
@@ -81,7 +91,7 @@ fn a_higher_priority_counts_among_borrowers_if_the_order_looks_at_it() {
 }
 
 #[test]
-fn who_gave_way_to_an_owner_comes_back_when_there_is_room() {
+fn a_preempted_borrower_starts_again_when_there_is_room() {
     check(
         "policy fifo discipline=preempt tenancy=cells:FILE
          0 submit a gpus=4 work=100s tenant=x priority=-1
@@ -105,4 +115,31 @@ fn who_gave_way_to_an_owner_comes_back_when_there_is_room() {
          100 done d
          110 done a",
     );
+}
+
+/// Generates every preset that works with cells.
+fn presets_in_cells() -> impl Strategy<Value = PolicyText> {
+    presets().prop_filter_map("the preset does not work with cells", |mut policy| {
+        policy.overrides.tenancy = Some("cells:FILE".to_owned());
+        let empty = in_cells_of(
+            FILE,
+            Scenario::plain(ClusterSpec::bare("gpu"), policy.clone(), Vec::new()),
+        );
+        let policy_in_cells = &empty.policy;
+        let works = build(&policy_in_cells.preset, &policy_in_cells.overrides).is_ok();
+        works.then_some(policy)
+    })
+}
+
+proptest! {
+    #![proptest_config(cases(600))]
+
+    #[test]
+    fn under_every_preset_borrowers_are_preempted_only_for_guaranteed_jobs(
+        history in histories_of(presets_in_cells(), 25, Fit::Any).prop_map(with_borrowers_in_cells),
+    ) {
+        let mut world = World::new(&history);
+        let preempted = find_needless_preemption(&mut world);
+        prop_assert_eq!(preempted, None, "at {:?}\n{}", world.now(), world.trace());
+    }
 }

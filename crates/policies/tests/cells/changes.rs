@@ -1,4 +1,4 @@
-//! A new file with other cells, while jobs run.
+//! Changing the file with the cells while jobs run.
 
 use dovetail_engine::Engine;
 use dovetail_model::{JobKey, Time};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{FILE, histories, in_cells_of};
 use dovetail_testkit::any::cases;
 
-/// Tenant `x` owns one switch less than a machine, `y` the rest; `z` is new.
+/// Tenant `x` owns one switch, `y` a rack, and the new tenant `z` a machine.
 const LATER: &str = "
 physicalCluster:
   cellTypes:
@@ -24,8 +24,8 @@ virtualClusters:
   z: {virtualCells: [{cellType: RACK.NODE, cellNumber: 1}]}
 ";
 
-/// The engine goes on with the cells of another file.
-fn change(engine: &mut Engine, scenario: &Scenario, file: &str) {
+/// Continues the engine with the cells of another file.
+fn change_cells(engine: &mut Engine, scenario: &Scenario, file: &str) {
     let scenario = in_cells_of(file, scenario.clone());
     engine.set_policy(scenario.policy.build().0).unwrap();
 }
@@ -35,7 +35,7 @@ fn run_until(world: &mut World, at: i64) {
 }
 
 #[test]
-fn jobs_whose_cells_vanish_run_on_as_borrowers_and_get_their_place_back() {
+fn jobs_whose_cells_are_removed_borrow_until_the_cells_return() {
     let story = "cluster 4x4
          policy fifo discipline=preempt tenancy=cells:FILE
          0 submit a gpus=4 work=100s tenant=x
@@ -48,16 +48,20 @@ fn jobs_whose_cells_vanish_run_on_as_borrowers_and_get_their_place_back() {
     let scenario = in_cells_of(FILE, story.parse().unwrap());
     let mut world = World::new(&scenario);
     run_until(&mut world, 1);
-    change(&mut world.engine, &scenario, LATER);
-    let lent = |world: &World| world.engine.policy().tenancy.downgraded();
-    assert_eq!(lent(&world), [JobKey(0), JobKey(1)], "x owns a switch now");
-    run_until(&mut world, 21);
-    assert_eq!(lent(&world), [JobKey(1)], "a had to go for z");
-    change(&mut world.engine, &scenario, FILE);
+    change_cells(&mut world.engine, &scenario, LATER);
+    let downgraded = |world: &World| world.engine.policy().tenancy.downgraded();
     assert_eq!(
-        lent(&world),
+        downgraded(&world),
+        [JobKey(0), JobKey(1)],
+        "x owns only a switch now"
+    );
+    run_until(&mut world, 21);
+    assert_eq!(downgraded(&world), [JobKey(1)], "a was preempted for z");
+    change_cells(&mut world.engine, &scenario, FILE);
+    assert_eq!(
+        downgraded(&world),
         [JobKey(3)],
-        "b has its place back, and z owns nothing any more"
+        "b is guaranteed again, and z owns nothing"
     );
     world.run();
     let expected = "0 launch a on 0:[0-3]
@@ -80,7 +84,7 @@ fn jobs_whose_cells_vanish_run_on_as_borrowers_and_get_their_place_back() {
 }
 
 #[test]
-fn jobs_of_a_tenant_that_is_gone_run_on_as_borrowers() {
+fn jobs_of_a_removed_virtual_cluster_continue_as_borrowers() {
     let without_y = FILE
         .lines()
         .filter(|l| !l.starts_with("  y:"))
@@ -93,7 +97,7 @@ fn jobs_of_a_tenant_that_is_gone_run_on_as_borrowers() {
     let scenario = in_cells_of(FILE, story.parse().unwrap());
     let mut world = World::new(&scenario);
     run_until(&mut world, 1);
-    change(&mut world.engine, &scenario, &without_y);
+    change_cells(&mut world.engine, &scenario, &without_y);
     assert_eq!(world.engine.policy().tenancy.downgraded(), [JobKey(0)]);
     world.run();
     assert!(
@@ -107,13 +111,13 @@ proptest! {
     #![proptest_config(cases(96))]
 
     #[test]
-    fn the_books_are_right_whenever_the_file_changes(history in histories(), changes in prop::collection::vec(1..12_usize, 1..6)) {
+    fn the_ledger_is_consistent_whenever_the_file_changes(history in histories(), changes in prop::collection::vec(1..12_usize, 1..6)) {
         let mut world = World::new(&history);
         for (i, steps) in changes.iter().enumerate() {
             for _ in 0..*steps {
                 world.step();
             }
-            change(&mut world.engine, &history, if i % 2 == 0 { LATER } else { FILE });
+            change_cells(&mut world.engine, &history, if i % 2 == 0 { LATER } else { FILE });
         }
         world.run();
     }

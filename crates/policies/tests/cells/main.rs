@@ -1,11 +1,11 @@
-//! Virtual clusters under the engine: whatever happens, the books of the cells are right and every promise can be kept.
+//! Virtual clusters under the engine: the ledger of the cells is consistent, and every guarantee can be met.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod alone;
 mod borrowers;
+mod broken_nodes;
 mod changes;
-mod sick;
 mod together;
 
 use dovetail_engine::job::Stage;
@@ -35,7 +35,7 @@ virtualClusters:
   y: {virtualCells: [{cellType: RACK.NODE, cellNumber: 1}, {cellType: RACK.NODE.SWITCH, cellNumber: 2}]}
 ";
 
-/// The scenario on the machines of a file, its tenants as virtual clusters.
+/// Puts a scenario on the machines of a file, with its tenants as virtual clusters.
 fn in_cells_of(file: &str, mut scenario: Scenario) -> Scenario {
     scenario.cluster = describe_bytes(file.as_bytes(), "cells.yaml").unwrap().cluster;
     let layout = parse_config(file, "cells.yaml")
@@ -51,17 +51,13 @@ fn in_cells_of(file: &str, mut scenario: Scenario) -> Scenario {
     scenario
 }
 
-fn in_cells(scenario: Scenario) -> Scenario {
-    in_cells_of(FILE, scenario)
-}
-
-/// Tells a story of the cluster in the file.
+/// Checks a story on the cluster in `FILE`.
 #[track_caller]
 fn check(story: &str, expected: &str) {
     check_in(FILE, story, expected);
 }
 
-/// Tells a story of a cluster of four machines with four GPUs.
+/// Checks a story on the cluster in a file, which has four machines with four GPUs.
 #[track_caller]
 fn check_in(file: &str, story: &str, expected: &str) {
     let scenario = in_cells_of(file, format!("cluster 4x4\n{story}").parse().unwrap());
@@ -72,7 +68,7 @@ fn check_in(file: &str, story: &str, expected: &str) {
 }
 
 #[test]
-fn a_tenant_gets_its_own_shape_back_from_borrowers() {
+fn a_tenant_gets_the_shape_it_owns_back_from_borrowers() {
     check(
         "policy srsf tenancy=cells:FILE
          0 submit a gpus=16 work=100s tenant=x priority=-1
@@ -116,7 +112,7 @@ fn the_order_decides_inside_a_virtual_cluster() {
 }
 
 #[test]
-fn what_a_tenant_never_owns_together_is_refused() {
+fn a_job_that_no_cells_of_its_tenant_could_hold_is_rejected() {
     check(
         "policy srtf tenancy=cells:FILE
          0 submit a gpus=9 work=1s tenant=x
@@ -133,7 +129,7 @@ fn what_a_tenant_never_owns_together_is_refused() {
 }
 
 #[test]
-fn a_lost_machine_is_made_up_for() {
+fn a_lost_machine_is_replaced_by_another() {
     check(
         "policy srtf tenancy=cells:FILE
          0 submit a gpus=4 work=50s tenant=y
@@ -169,34 +165,37 @@ fn policies() -> impl Strategy<Value = PolicyText> {
     })
 }
 
-/// Histories on the machines of the file: jobs of two virtual clusters and of nobody, every third of them borrows.
+/// Generates histories on the machines of the file.
 fn histories() -> impl Strategy<Value = Scenario> {
-    histories_of(policies(), 25, Fit::Any).prop_map(|mut history| {
-        for (i, story) in history.jobs.iter_mut().enumerate() {
-            let job = &mut story.job;
-            (
-                job.gpu_type,
-                job.cpu_milli_per_gpu,
-                job.memory_mib_per_gpu,
-                job.gpu_memory_mib,
-            ) = (None, 0, 0, 0);
-            job.priority = if i % 3 == 2 { -1 } else { 0 };
+    histories_of(policies(), 25, Fit::Any).prop_map(with_borrowers_in_cells)
+}
+
+/// Puts a history on the machines of the file: jobs of two virtual clusters and of none, of which every third borrows.
+fn with_borrowers_in_cells(mut history: Scenario) -> Scenario {
+    for (i, story) in history.jobs.iter_mut().enumerate() {
+        let job = &mut story.job;
+        (
+            job.gpu_type,
+            job.cpu_milli_per_gpu,
+            job.memory_mib_per_gpu,
+            job.gpu_memory_mib,
+        ) = (None, 0, 0, 0);
+        job.priority = if i % 3 == 2 { -1 } else { 0 };
+    }
+    for (_, event) in &mut history.events {
+        match event {
+            StoryEvent::NodeDown(n)
+            | StoryEvent::NodeUp(n)
+            | StoryEvent::Drain(n)
+            | StoryEvent::Resume(n) => n.0 %= 4,
+            _ => {}
         }
-        for (_, happening) in &mut history.events {
-            match happening {
-                StoryEvent::NodeDown(n)
-                | StoryEvent::NodeUp(n)
-                | StoryEvent::Drain(n)
-                | StoryEvent::Resume(n) => n.0 %= 4,
-                _ => {}
-            }
-        }
-        let end = history.events.last().unwrap().0;
-        history
-            .events
-            .extend((0..4).map(|n| (end, StoryEvent::NodeUp(NodeId(n)))));
-        in_cells(history)
-    })
+    }
+    let end = history.events.last().unwrap().0;
+    history
+        .events
+        .extend((0..4).map(|n| (end, StoryEvent::NodeUp(NodeId(n)))));
+    in_cells_of(FILE, history)
 }
 
 fn run(scenario: &Scenario) -> World {
@@ -205,9 +204,9 @@ fn run(scenario: &Scenario) -> World {
     world
 }
 
-/// Guaranteed jobs that wait although the cells of their tenants have room, be it lent.
-fn wronged(engine: &Engine) -> Vec<JobKey> {
-    let waits = |id: &JobKey| {
+/// Returns guaranteed jobs that wait although the cells of their tenants have room for them, free or borrowed.
+fn needlessly_waiting(engine: &Engine) -> Vec<JobKey> {
+    let has_room = |id: &JobKey| {
         let job = engine.job(*id).unwrap();
         let mut policy = engine.policy().clone();
         let ask = Ask::of(&job.spec);
@@ -220,7 +219,7 @@ fn wronged(engine: &Engine) -> Vec<JobKey> {
         .jobs()
         .filter(|j| j.spec.priority >= 0 && j.stage == Stage::Admitted);
     let waiting = waiting.filter(|j| j.is_queued() && j.allocation.is_none());
-    waiting.map(|j| j.spec.id).filter(waits).collect()
+    waiting.map(|j| j.spec.id).filter(has_room).collect()
 }
 
 fn text(engine: &Engine) -> String {
@@ -231,13 +230,13 @@ proptest! {
     #![proptest_config(cases(1200))]
 
     #[test]
-    fn the_books_of_the_cells_are_right_after_every_step(mut history in histories(), chaos: Option<u64>) {
+    fn the_ledger_of_the_cells_is_consistent_after_every_step(mut history in histories(), chaos: Option<u64>) {
         history.behaviour.chaos = chaos;
         run(&history);
     }
 
     #[test]
-    fn nobody_waits_for_what_its_virtual_cluster_owns_and_has(mut history in histories()) {
+    fn a_job_never_waits_for_cells_its_virtual_cluster_owns_and_has_free(mut history in histories()) {
         let overrides = &mut history.policy.overrides;
         if overrides.discipline.as_deref() != Some("replan") {
             overrides.discipline = Some("preempt".to_owned());
@@ -247,23 +246,23 @@ proptest! {
         let mut decisions = 0;
         while world.step() {
             if std::mem::replace(&mut decisions, world.engine.decisions()) != world.engine.decisions() {
-                let wronged = wronged(&world.engine);
-                prop_assert!(wronged.is_empty(), "{wronged:?} at {:?}\n{}", world.now(), world.trace());
+                let waiting = needlessly_waiting(&world.engine);
+                prop_assert!(waiting.is_empty(), "{waiting:?} at {:?}\n{}", world.now(), world.trace());
             }
         }
     }
 
     #[test]
-    fn a_snapshot_in_cells_goes_on_as_the_original_would_have(history in histories(), cut: prop::sample::Index) {
+    fn a_snapshot_in_cells_continues_like_the_original(history in histories(), cut: prop::sample::Index) {
         let world = run(&history);
         let cut = cut.index(world.calls().len());
         let mut original = history.engine();
-        replay(&mut original, &world.calls()[..cut]).map_err(TestCaseError::fail)?;
+        replay(&mut original, &world.calls()[..cut])?;
         let snapshot: Snapshot = serde_json::from_str(&text(&original)).unwrap();
         let mut restored = Engine::restore(snapshot, history.policy.build().0).unwrap();
         prop_assert_eq!(restored.check(), Ok(()));
-        replay(&mut original, &world.calls()[cut..]).map_err(TestCaseError::fail)?;
-        replay(&mut restored, &world.calls()[cut..]).map_err(TestCaseError::fail)?;
+        replay(&mut original, &world.calls()[cut..])?;
+        replay(&mut restored, &world.calls()[cut..])?;
         prop_assert_eq!(text(&restored), text(&original));
     }
 }

@@ -1,9 +1,9 @@
-//! What else goes with cells: planning anew, sharing GPUs, pinned cells, limits of users.
+//! Cells together with other features: discipline `replan`, shared GPUs, pinned cells, limits of users.
 
 use super::{check, check_in};
 
 #[test]
-fn planning_anew_goes_by_virtual_clusters() {
+fn replan_plans_each_virtual_cluster_separately() {
     check(
         "policy srsf discipline=replan tenancy=cells:FILE
          0 submit a gpus=16 work=100s tenant=x priority=-1
@@ -26,7 +26,7 @@ fn planning_anew_goes_by_virtual_clusters() {
 }
 
 #[test]
-fn jobs_of_one_tenant_share_gpus_and_no_others() {
+fn only_jobs_of_one_tenant_share_gpus() {
     check(
         "policy muri-l tenancy=cells:FILE
          0 submit a gpus=4 work=10s tenant=y stages=10/30/10
@@ -85,7 +85,7 @@ fn a_tenant_uses_its_pinned_cell_when_the_others_are_full() {
 }
 
 #[test]
-fn a_user_holds_no_more_than_a_user_may() {
+fn a_user_holds_no_more_than_its_limit() {
     check_in(
         PINNED,
         "policy srtf tenancy=cells:FILE
@@ -111,7 +111,7 @@ fn a_user_holds_no_more_than_a_user_may() {
 }
 
 #[test]
-fn a_borrower_does_not_keep_a_job_from_the_place_of_one_behind_it() {
+fn a_borrower_does_not_protect_the_gpus_of_a_job_beside_it() {
     check(
         "policy srtf tenancy=cells:FILE
          0 submit a gpus=4 work=20s tenant=x

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 /// Leaves with their chains.
 pub(super) type Leaves = BTreeSet<(ChainId, u32)>;
 
-/// Where a group is in its virtual cluster: its pods, and the slot each is in.
+/// The pods of a group, and the slot of its virtual cluster that each is in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Home {
+pub(super) struct GroupPlacement {
     pub(super) pods: Vec<Pod>,
     pub(super) slots: Vec<Option<SlotId>>,
 }
 
-impl Home {
+impl GroupPlacement {
     pub(super) fn new(cells: &Cells, pods: &[Pod]) -> Self {
         let slot = |p: &Pod| p.leaves.first().and_then(|leaf| cells.slot_of(p.chain, *leaf));
         Self {
@@ -27,7 +27,7 @@ impl Home {
         }
     }
 
-    /// Its slots, those of small pods first.
+    /// Returns its slots, those of small pods first.
     pub(super) fn slots(&self) -> Vec<SlotId> {
         let mut all: Vec<(u32, SlotId)> = Vec::new();
         for (pod, slot) in self.pods.iter().zip(&self.slots) {
@@ -40,22 +40,20 @@ impl Home {
         all.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    /// Whether none of its slots is somewhere else by now.
-    pub(super) fn is_open(&self, cells: &Cells) -> bool {
+    /// Whether each of its slots is still bound to the same cell, or to none.
+    pub(super) fn is_available(&self, cells: &Cells) -> bool {
         let mut each = self.pods.iter().zip(&self.slots);
         each.all(|(pod, slot)| {
             slot.is_none_or(|slot| {
-                let here = pod
-                    .leaves
-                    .first()
-                    .and_then(|leaf| cells.slot_of(pod.chain, *leaf));
-                here == Some(slot) || (here.is_none() && cells.is_unbound(slot))
+                let first = pod.leaves.first();
+                let slot_here = first.and_then(|leaf| cells.slot_of(pod.chain, *leaf));
+                slot_here == Some(slot) || (slot_here.is_none() && cells.is_unbound(slot))
             })
         })
     }
 }
 
-/// The leaves of pods.
+/// Returns the leaves of pods.
 pub(super) fn leaves_of(pods: &[Pod]) -> Leaves {
     let of_pod = |p: &Pod| p.leaves.iter().map(|l| (p.chain, *l)).collect::<Vec<_>>();
     pods.iter().flat_map(of_pod).collect()

@@ -1,4 +1,4 @@
-//! Jobs that take what others leave: whatever the order says, they stand behind the others.
+//! Best-effort jobs are behind all others in the queue, whatever the order.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,14 @@ use dovetail_policies::{Overrides, build, presets};
 
 const GPUS: u32 = 4;
 
-struct Play {
+/// An engine whose commands are carried out at once.
+struct Driver {
     engine: Engine,
     now: Time,
     running: BTreeMap<JobKey, AttemptKey>,
 }
 
-impl Play {
+impl Driver {
     fn new(policy: &str) -> Self {
         let (policy, _) = build(policy, &Overrides::default()).expect("a preset");
         Self {
@@ -24,9 +25,9 @@ impl Play {
         }
     }
 
-    fn submit(&mut self, id: u32, spare: bool, seconds: u32) {
+    fn submit(&mut self, id: u32, best_effort: bool, seconds: u32) {
         let spec = JobSpec {
-            best_effort: spare,
+            best_effort,
             submit: self.now,
             expected: Some(Work::from_secs_f64(f64::from(seconds))),
             ..JobSpec::new(JobKey(id), GPUS)
@@ -37,7 +38,7 @@ impl Play {
 
     fn end(&mut self, id: u32) {
         let job = JobKey(id);
-        let attempt = self.running.remove(&job).expect("it runs");
+        let attempt = self.running.remove(&job).expect("the job is running");
         let outcome = Outcome::Completed;
         self.engine.handle(
             self.now,
@@ -50,8 +51,8 @@ impl Play {
         self.carry_out();
     }
 
-    /// Whoever runs after so many seconds.
-    fn after(&mut self, seconds: u64) -> Vec<u32> {
+    /// Lets time pass, and returns the jobs that run then.
+    fn running_after(&mut self, seconds: u64) -> Vec<u32> {
         for _ in 0..seconds {
             self.now += Time::from_secs(1);
             self.engine.handle(self.now, Event::Wake);
@@ -74,51 +75,51 @@ impl Play {
                     Event::Stopped { job, attempt, done }
                 }
                 Command::Resize { .. } => continue,
-                Command::Reject { job, reason } => panic!("job {job} is refused: {reason}"),
+                Command::Reject { job, reason } => panic!("job {job} is rejected: {reason}"),
             };
             self.engine.handle(self.now, event);
         }
-        self.engine.check().expect("the engine's books agree");
+        self.engine.check().expect("the invariants of the engine hold");
     }
 }
 
 #[test]
-fn whoever_is_not_spare_comes_first_under_every_policy() {
+fn other_jobs_start_before_best_effort_jobs_under_every_preset() {
     for preset in presets() {
-        let mut play = Play::new(preset.name);
-        play.submit(0, false, 1000);
-        assert_eq!(play.after(1), [0], "{}", preset.name);
-        // It came earlier, is shorter, and has had nothing so far.
-        play.submit(1, true, 10);
-        if play.running.contains_key(&JobKey(1)) {
+        let mut driver = Driver::new(preset.name);
+        driver.submit(0, false, 1000);
+        assert_eq!(driver.running_after(1), [0], "{}", preset.name);
+        // It is submitted before job 2, is shorter, and has received no service.
+        driver.submit(1, true, 10);
+        if driver.running.contains_key(&JobKey(1)) {
             // Policies that share GPUs find room for it at once.
             continue;
         }
-        play.submit(2, false, 500);
-        play.after(1);
-        if play.running.contains_key(&JobKey(0)) {
-            play.end(0);
+        driver.submit(2, false, 500);
+        driver.running_after(1);
+        if driver.running.contains_key(&JobKey(0)) {
+            driver.end(0);
         }
-        assert_eq!(play.after(1), [2], "{}", preset.name);
-        play.end(2);
-        while !play.running.contains_key(&JobKey(1)) {
-            let other = *play.after(400).first().expect("somebody runs");
+        assert_eq!(driver.running_after(1), [2], "{}", preset.name);
+        driver.end(2);
+        while !driver.running.contains_key(&JobKey(1)) {
+            let other = *driver.running_after(400).first().expect("a job is running");
             if other != 1 {
-                play.end(other);
+                driver.end(other);
             }
         }
     }
 }
 
 #[test]
-fn it_gives_way_where_running_jobs_do() {
+fn a_running_best_effort_job_is_preempted_under_preemptive_policies() {
     for preset in ["las", "srtf", "srsf", "tiresias"] {
-        let mut play = Play::new(preset);
-        play.submit(0, true, 10);
-        assert_eq!(play.after(1), [0], "{preset}");
-        play.submit(1, false, 500);
-        assert_eq!(play.after(1), [1], "{preset}");
-        play.end(1);
-        assert_eq!(play.after(1), [0], "{preset}");
+        let mut driver = Driver::new(preset);
+        driver.submit(0, true, 10);
+        assert_eq!(driver.running_after(1), [0], "{preset}");
+        driver.submit(1, false, 500);
+        assert_eq!(driver.running_after(1), [1], "{preset}");
+        driver.end(1);
+        assert_eq!(driver.running_after(1), [0], "{preset}");
     }
 }
