@@ -93,11 +93,11 @@ fn with_old_names(snapshot: &[u8]) -> Vec<u8> {
         if job.get("progress_samples").is_some() {
             rename(job, "progress_samples", "trail");
         }
-        if let Some(failed) = job["state"]["ended"].get_mut("failed") {
+        if let Some(failed) = job.pointer_mut("/state/ended/failed") {
             rename(failed, "reason", "why");
         }
-        if job["state"]["held"].is_object() {
-            job["state"]["held"]["user"] = "root".into();
+        if let Some(user) = job.pointer_mut("/state/held/user") {
+            *user = "root".into();
         }
         for attempt in job["attempts"].as_array_mut().unwrap() {
             rename(attempt, "id", "launch");
