@@ -1,4 +1,4 @@
-//! What a benchmark can fail with.
+//! Errors of benchmarks.
 
 use std::error::Error;
 use std::io;
@@ -35,7 +35,7 @@ pub enum BenchError {
     InvalidRecording {
         /// The file.
         path: PathBuf,
-        /// What is wrong in it.
+        /// The error of the parser.
         source: serde_json::Error,
     },
     /// A workload cannot be generated.
@@ -80,20 +80,20 @@ pub enum BenchError {
     /// A step of the benchmark failed.
     #[error("cannot {step}: {source}")]
     Step {
-        /// What was tried.
+        /// The step, as in "cannot STEP".
         step: String,
         /// Why it failed.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// Something did not happen in time.
+    /// An expected event did not happen in time.
     #[error("timed out after {seconds} s: {expected}")]
     Timeout {
-        /// What was expected to happen.
+        /// The expected event.
         expected: String,
-        /// How long it was waited for, in seconds.
+        /// Time limit, in seconds.
         seconds: u64,
     },
-    /// What was measured did not behave as expected.
+    /// The measured system did not behave as expected.
     #[error("{0}")]
     Unexpected(String),
 }

@@ -1,4 +1,4 @@
-//! `dovetail bench grouping`: what sharing GPUs costs, in a decision and in a replay.
+//! `dovetail bench grouping`: the cost of sharing GPUs, in a decision and in a replay.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! `dovetail bench sizing`: what a round costs that gives CPU and memory by need.
+//! `dovetail bench sizing`: the cost of a round that gives CPU and memory by need.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ struct RoundTimes {
 pub(crate) fn measure() -> Result<Vec<CpuMeasurement>, BenchError> {
     let mut measurements = Vec::new();
     for (sizing, reference_s) in REFERENCE_S {
-        measurements.extend(beside_reference(sizing, reference_s)?);
+        measurements.extend(compare_with_reference(sizing, reference_s)?);
     }
     for policy in ["fifo-backfill", "srtf"] {
         let setting = Setting {
@@ -72,7 +72,7 @@ pub(crate) fn measure() -> Result<Vec<CpuMeasurement>, BenchError> {
 }
 
 /// Measures rounds on 2,048 GPUs, and how much faster they are than the reference's.
-fn beside_reference(sizing: &'static str, reference_s: f64) -> Result<Vec<CpuMeasurement>, BenchError> {
+fn compare_with_reference(sizing: &'static str, reference_s: f64) -> Result<Vec<CpuMeasurement>, BenchError> {
     let setting = Setting {
         policy: "fifo-backfill",
         sizing,

@@ -10,7 +10,7 @@ struct Column {
     heading: &'static str,
     value: fn(&Summary) -> f64,
     text: fn(f64) -> String,
-    /// Whether less is better, more is better, or neither.
+    /// Which values are better.
     better: Better,
 }
 
@@ -121,8 +121,8 @@ pub fn comparison_table(rows: &[(String, Summary)]) -> Table {
         let cells = COLUMNS.iter().zip(&best).map(|(column, best)| {
             let value = (column.value)(summary);
             let cell = Cell::new((column.text)(value));
-            let stands_out = rows.len() > 1 && *best == Some(value);
-            if stands_out {
+            let is_best = rows.len() > 1 && *best == Some(value);
+            if is_best {
                 cell.fg(Color::Green).add_attribute(Attribute::Bold)
             } else {
                 cell
@@ -163,7 +163,7 @@ mod tests {
         let table = comparison_table(&[("srsf".to_owned(), summary)]);
         let cells = |row: &comfy_table::Row| row.cell_iter().map(Cell::content).collect::<Vec<_>>();
         let headings = cells(table.header().expect("a table has headings"));
-        let row = cells(table.row(0).expect("there is one run"));
+        let row = cells(table.row(0).expect("one row per run"));
         assert_eq!(headings.len(), row.len());
         let under = |heading: &str| {
             row[headings

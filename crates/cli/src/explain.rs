@@ -9,6 +9,8 @@ use dovetail_report::format::span;
 use dovetail_sim::{Journal, SimConfig};
 use dovetail_workload::Workload;
 
+use crate::live::job_text::ahead_text;
+
 /// Returns the jobs with these names in the trace.
 ///
 /// # Errors
@@ -32,24 +34,36 @@ pub fn jobs(names: &[String], workload: &Workload) -> Result<BTreeSet<JobKey>, F
 /// Returns a table of the explanations in a journal.
 pub fn table(journal: &Journal, workload: &Workload, config: &SimConfig) -> comfy_table::Table {
     let nodes: Vec<String> = config.cluster.nodes.values().map(|n| n.name.clone()).collect();
-    let words = Names::new(workload, &nodes);
+    let names = Names::new(workload, &nodes);
     let mut table = console::table(&["time", "job", "state"]);
     let mut last = None;
     for (at, job, answer) in &journal.explanations {
         let text = match answer {
             Explanation::Unknown => "finished".to_owned(),
             Explanation::Stopping => "stopping".to_owned(),
-            Explanation::Running { gpus, nodes, .. } => format!("running on {gpus} GPUs of {nodes} nodes"),
+            Explanation::Running { gpus, nodes, .. } => format!(
+                "running on {} of {}",
+                plural(*gpus, "GPU"),
+                plural(*nodes, "node")
+            ),
             Explanation::Waiting { reasons, ahead, .. } => {
-                let mut parts: Vec<String> = reasons.iter().map(|r| words.reason(r)).collect();
-                parts.extend((*ahead > 0).then(|| format!("{ahead} jobs ahead of it in the queue")));
+                let mut parts: Vec<String> = reasons.iter().map(|r| names.reason(r)).collect();
+                parts.extend(ahead_text(*ahead));
                 format!("queued: {}", parts.join("; "))
             }
         };
         if last.as_ref() != Some(&(*job, text.clone())) {
-            table.add_row([span(at.as_secs_f64()), words.job(*job), text.clone()]);
+            table.add_row([span(at.as_secs_f64()), names.job(*job), text.clone()]);
         }
         last = Some((*job, text));
     }
     table
+}
+
+/// `1 GPU`, `2 GPUs`.
+fn plural(count: u32, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        n => format!("{n} {noun}s"),
+    }
 }

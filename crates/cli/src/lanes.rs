@@ -1,14 +1,14 @@
-//! A group's period drawn with letters: a row for each resource, two periods side by side.
+//! Draws the period of a group as text: a row of letters for each resource, two periods side by side.
 
 use dovetail_model::layout::{Layout, Resource, ResourceUse};
 use dovetail_report::format::grouped;
 
-/// Columns the names of resources take.
+/// Width of the names of resources, in columns.
 const LABEL: usize = 9;
-/// Periods drawn.
+/// Number of periods drawn.
 const PERIODS: usize = 2;
 
-/// The letter of a member.
+/// Returns the letter of a member.
 pub fn letter(member: usize) -> char {
     char::from(b'A' + (member % 26) as u8)
 }
@@ -18,8 +18,8 @@ pub fn names(models: &[&str]) -> Vec<String> {
     let mut names = Vec::new();
     for (i, model) in models.iter().enumerate() {
         let before = models[..i].iter().filter(|m| *m == model).count();
-        let several = models.iter().filter(|m| *m == model).count() > 1;
-        names.push(if several {
+        let is_repeated = models.iter().filter(|m| *m == model).count() > 1;
+        names.push(if is_repeated {
             format!("{model} #{}", before + 1)
         } else {
             (*model).to_owned()
@@ -28,7 +28,7 @@ pub fn names(models: &[&str]) -> Vec<String> {
     names
 }
 
-/// The drawing, at most `width` columns wide.
+/// Returns the drawing, at most `width` columns wide.
 pub fn draw(layout: &Layout, width: usize, colours: bool) -> String {
     let cells = (width.clamp(40, 160) - LABEL) / PERIODS;
     let mut text = String::new();
@@ -51,7 +51,7 @@ pub fn draw(layout: &Layout, width: usize, colours: bool) -> String {
     text
 }
 
-/// One period of one resource: the member in each cell, and whether its use is shorter than a cell.
+/// Returns one period of one resource: the member in each cell, and whether its use is shorter than a cell.
 fn row(layout: &Layout, resource: Resource, cells: usize) -> Vec<Option<(usize, bool)>> {
     let cell = layout.steady_us / cells as f64;
     let mut row = vec![None; cells];
@@ -62,14 +62,14 @@ fn row(layout: &Layout, resource: Resource, cells: usize) -> Vec<Option<(usize, 
         *place = user.map(|u| (u.member, false));
     }
     // A use too short to reach the middle of a cell still gets one, if it is free.
-    for one in uses {
-        let (first, last) = ((one.start_us / cell) as usize, (one.end_us / cell) as usize);
+    for usage in uses {
+        let (first, last) = ((usage.start_us / cell) as usize, (usage.end_us / cell) as usize);
         let range = first.min(cells - 1)..=last.min(cells - 1);
         let seen = range
             .clone()
-            .any(|i| row[i].is_some_and(|(m, _)| m == one.member));
+            .any(|i| row[i].is_some_and(|(m, _)| m == usage.member));
         if let (false, Some(i)) = (seen, range.into_iter().find(|i| row[*i].is_none())) {
-            row[i] = Some((one.member, true));
+            row[i] = Some((usage.member, true));
         }
     }
     row
@@ -91,7 +91,7 @@ fn paint(cell: Option<(usize, bool)>, colours: bool) -> String {
     format!("\u{1b}[30;{background}m{letter}\u{1b}[0m")
 }
 
-/// Marks at the beginning and end of each period.
+/// Returns the axis: marks and times at the beginning and end of each period.
 fn axis(layout: &Layout, cells: usize) -> String {
     let mut marks = " ".repeat(LABEL);
     let mut texts = " ".repeat(LABEL);

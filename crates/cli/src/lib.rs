@@ -24,7 +24,7 @@ use args::{Cli, Command};
 
 /// Runs the command the process was called with. Exit codes: 0 done, 1 the work failed, 2 the request was wrong.
 pub fn main() -> ExitCode {
-    // The shims that hold tasks are this program too; they need no flags.
+    // The agent starts this program as the shim of each task, without the other flags.
     let words: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
     if let [first, second, rest @ ..] = words.as_slice()
         && first == "agent"
@@ -44,7 +44,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    let done = match cli.command {
+    let result = match cli.command {
         Command::Live(command) => return live::run(&command),
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Compare(args) => commands::compare::run(args),
@@ -60,5 +60,5 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Convert(args) => commands::convert::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
     };
-    done.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }

@@ -1,7 +1,9 @@
 //! Scenario files: YAML with any of the flags as keys.
 
+use std::fmt::Display;
 use std::path::Path;
 
+use anyhow::Context;
 use clap::Args;
 use dovetail_console::{Failure, OrFailure};
 use dovetail_model::suggest::nearest;
@@ -20,7 +22,7 @@ pub struct Scenario {
     pub loads: Option<String>,
     /// The seeds of `compare`.
     pub seeds: Option<String>,
-    /// Everything else.
+    /// All other flags.
     pub run: RunArgs,
 }
 
@@ -85,25 +87,59 @@ pub fn read(path: &Path) -> Result<Scenario, Failure> {
         .map_err(|e| anyhow::anyhow!("cannot read scenario {}: {e}", path.display()))
         .or_request()?;
     parse(&text)
-        .map_err(|e| anyhow::anyhow!("{}: {e}", path.display()))
+        .with_context(|| path.display().to_string())
         .or_request()
+}
+
+/// An error in a scenario file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScenarioError {
+    /// The text is not a YAML mapping.
+    #[error("{0}")]
+    Syntax(String),
+    /// A key is not a flag of the command.
+    #[error(
+        "unknown key `{key}`{}; keys are the flags of the command without the dashes",
+        did_you_mean(.similar)
+    )]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// Known keys with a similar name.
+        similar: Vec<String>,
+    },
+    /// The value of a key has the wrong type.
+    #[error("key `{key}`: {reason}")]
+    InvalidValue {
+        /// The key.
+        key: String,
+        /// What is expected.
+        reason: String,
+    },
+}
+
+fn did_you_mean(similar: &[String]) -> String {
+    match similar.is_empty() {
+        true => String::new(),
+        false => format!(", did you mean {}?", similar.join(" or ")),
+    }
 }
 
 /// Parses the text of a scenario file.
 ///
 /// # Errors
-/// A message that names the invalid key.
-pub fn parse(text: &str) -> Result<Scenario, String> {
+/// Names the invalid key.
+pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
     let mut map: std::collections::BTreeMap<String, serde_json::Value> = match text.trim() {
         "" => std::collections::BTreeMap::new(),
-        _ => serde_saphyr::from_str(text).map_err(|e| one_line(&e.to_string()))?,
+        _ => serde_saphyr::from_str(text).map_err(|e| ScenarioError::Syntax(one_line(&e)))?,
     };
-    let mut list = |key: &str| -> Result<Option<String>, String> {
+    let mut list = |key: &str| -> Result<Option<String>, ScenarioError> {
         let Some(value) = map.remove(key) else {
             return Ok(None);
         };
         let list: List = serde_json::from_value(value)
-            .map_err(|_| format!("key `{key}`: expected a text, a number or a list of them"))?;
+            .map_err(|_| invalid(key, &"expected a text, a number or a list of them"))?;
         Ok(Some(list.text()))
     };
     let policy = list("policy")?;
@@ -126,23 +162,18 @@ pub fn parse(text: &str) -> Result<Scenario, String> {
     }
     if let Some(key) = map.keys().find(|k| !known_keys().contains(k)) {
         let known = known_keys();
-        let near = nearest(key, known.iter().map(String::as_str));
-        let hint = if near.is_empty() {
-            String::new()
-        } else {
-            format!(", did you mean {}?", near.join(" or "))
-        };
-        return Err(format!(
-            "unknown key `{key}`{hint}; keys are the flags of the command without the dashes"
-        ));
+        let similar = nearest(key, known.iter().map(String::as_str));
+        return Err(ScenarioError::UnknownKey {
+            key: key.clone(),
+            similar: similar.into_iter().map(str::to_owned).collect(),
+        });
     }
     for (key, value) in &map {
         let alone = serde_json::json!({ key: value });
-        serde_json::from_value::<RunArgs>(alone)
-            .map_err(|e| format!("key `{key}`: {}", one_line(&e.to_string())))?;
+        serde_json::from_value::<RunArgs>(alone).map_err(|e| invalid(key, &e))?;
     }
     let rest = serde_json::Value::Object(map.into_iter().collect());
-    let run: RunArgs = serde_json::from_value(rest).map_err(|e| one_line(&e.to_string()))?;
+    let run: RunArgs = serde_json::from_value(rest).map_err(|e| ScenarioError::Syntax(one_line(&e)))?;
     Ok(Scenario {
         policy,
         policies,
@@ -152,7 +183,7 @@ pub fn parse(text: &str) -> Result<Scenario, String> {
     })
 }
 
-/// Every key a scenario file may have besides the lists.
+/// Returns all keys of a scenario file except the lists.
 fn known_keys() -> Vec<String> {
     let command = RunArgs::augment_args(clap::Command::new("scenario"));
     command
@@ -162,8 +193,22 @@ fn known_keys() -> Vec<String> {
         .collect()
 }
 
-fn one_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().trim().to_owned()
+fn invalid(key: &str, reason: &dyn Display) -> ScenarioError {
+    ScenarioError::InvalidValue {
+        key: key.to_owned(),
+        reason: one_line(reason),
+    }
+}
+
+/// Returns the first line of a message.
+fn one_line(message: &dyn Display) -> String {
+    message
+        .to_string()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -183,18 +228,25 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_key() {
         assert!(
             parse("clusters: 16x8")
                 .unwrap_err()
+                .to_string()
                 .contains("unknown key `clusters`, did you mean cluster?")
         );
         assert!(
             parse("jobs: many")
                 .unwrap_err()
+                .to_string()
                 .contains("key `jobs`: invalid type")
         );
-        assert!(parse("knowledge: all").unwrap_err().contains("expected one of"));
+        assert!(
+            parse("knowledge: all")
+                .unwrap_err()
+                .to_string()
+                .contains("expected one of")
+        );
         assert!(parse(": : :").is_err());
     }
 }

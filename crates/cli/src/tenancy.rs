@@ -18,9 +18,9 @@ pub fn resolve(overrides: &mut Overrides, workload: &Workload, config: &SimConfi
         return Ok(());
     };
     overrides.tenants = workload.names.tenants.values().cloned().collect();
-    if let Some(("quota", what)) = text.split_once(':') {
-        let shares = shares(what)?;
-        keepable(&shares, workload, config)?;
+    if let Some(("quota", value)) = text.split_once(':') {
+        let shares = shares(value)?;
+        check_shares(&shares, workload, config)?;
         overrides.tenancy = Some(format!("quota:{shares}"));
     } else if let Some(("cells", file)) = text.split_once(':') {
         overrides.cells = Some(cells(file, workload, config, &overrides.tenants)?);
@@ -28,7 +28,7 @@ pub fn resolve(overrides: &mut Overrides, workload: &Workload, config: &SimConfi
     Ok(())
 }
 
-/// The cells of a file, for the nodes of this cluster and the tenants of this workload.
+/// Reads the cells of a file, for the nodes of this cluster and the tenants of this workload.
 fn cells(
     file: &str,
     workload: &Workload,
@@ -37,11 +37,11 @@ fn cells(
 ) -> Result<SharedCells, Failure> {
     let (_, compiled) = dovetail_hived::read_config(Path::new(file)).or_request()?;
     let layout = compiled.layout;
-    let stranger = workload
+    let unknown = workload
         .jobs
         .iter()
         .find(|j| layout.vc_named(&workload.names.tenants[j.tenant]).is_none());
-    if let Some(job) = stranger {
+    if let Some(job) = unknown {
         let names: Vec<&str> = layout.vcs.iter().map(|vc| vc.name.as_str()).collect();
         return Err(Failure::request(format!(
             "--tenancy cells: tenant `{}` of the workload is not a virtual cluster of {file}: expected one of {}",
@@ -55,12 +55,12 @@ fn cells(
 }
 
 /// Returns the shares from the text, or from the file it names.
-fn shares(what: &str) -> Result<QuotaShares, Failure> {
-    if what.contains('=') {
-        return QuotaShares::parse(what).or_request();
+fn shares(value: &str) -> Result<QuotaShares, Failure> {
+    if value.contains('=') {
+        return QuotaShares::parse(value).or_request();
     }
     let mut shares = QuotaShares::default();
-    for (name, guaranteed, borrowed) in read_quota(Path::new(what)).or_request()? {
+    for (name, guaranteed, borrowed) in read_quota(Path::new(value)).or_request()? {
         let share = QuotaShare {
             guaranteed,
             borrowed: borrowed.unwrap_or(u32::MAX),
@@ -74,8 +74,8 @@ fn shares(what: &str) -> Result<QuotaShares, Failure> {
 }
 
 /// Checks that guarantees do not exceed the cluster, and that every tenant with jobs has a share.
-fn keepable(shares: &QuotaShares, workload: &Workload, config: &SimConfig) -> Result<(), Failure> {
-    let promised: u64 = shares.named.values().map(|s| u64::from(s.guaranteed)).sum();
+fn check_shares(shares: &QuotaShares, workload: &Workload, config: &SimConfig) -> Result<(), Failure> {
+    let guaranteed: u64 = shares.named.values().map(|s| u64::from(s.guaranteed)).sum();
     let others = |name: &String| !shares.named.contains_key(name);
     let has_jobs = |tenant: TenantId| workload.jobs.iter().any(|j| j.tenant == tenant);
     let others = workload.names.tenants.iter().filter(|(_, name)| others(name));
@@ -84,10 +84,10 @@ fn keepable(shares: &QuotaShares, workload: &Workload, config: &SimConfig) -> Re
         .map(|(_, name)| name)
         .collect();
     let each = shares.default.map_or(0, |s| u64::from(s.guaranteed));
-    let (promised, gpus) = (promised + each * others.len() as u64, config.cluster.gpus());
-    if promised > u64::from(gpus) {
+    let (guaranteed, gpus) = (guaranteed + each * others.len() as u64, config.cluster.gpus());
+    if guaranteed > u64::from(gpus) {
         return Err(Failure::request(format!(
-            "--tenancy quota: guarantees of {promised} GPUs exceed the {gpus} GPUs of the cluster"
+            "--tenancy quota: guarantees of {guaranteed} GPUs exceed the {gpus} GPUs of the cluster"
         )));
     }
     match shares.default {

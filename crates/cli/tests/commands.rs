@@ -1,4 +1,4 @@
-//! The other commands, as people see them.
+//! Output of `compare`, `report`, `trace`, `policies`, `reproduce` and `completions`.
 
 mod common;
 
@@ -57,7 +57,7 @@ fn compare_uses_one_workload_for_all_policies_whatever_the_threads() {
 }
 
 #[test]
-fn report_joins_runs() {
+fn report_combines_runs() {
     let dir = tempfile::tempdir().unwrap();
     for policy in ["fifo", "srsf"] {
         dovetail_in(
@@ -77,7 +77,7 @@ fn report_joins_runs() {
 }
 
 #[test]
-fn trace_info_convert_and_generate() {
+fn traces_are_generated_described_and_converted() {
     let dir = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| dovetail_in(dir.path(), args);
     let shown = [
@@ -105,7 +105,7 @@ fn policies_are_listed_with_key_and_knobs() {
 }
 
 #[test]
-fn reproduce_lists_and_says_what_it_needs() {
+fn reproduce_lists_experiments_and_reports_missing_data() {
     let shown = [
         dovetail(&["reproduce"]),
         dovetail(&["reproduce", "blox-fig7"]),
@@ -126,7 +126,7 @@ fn reproduce_runs_an_experiment() {
     assert!(dir.path().join("fig/data.json").is_file());
 }
 
-/// Muri's tables 3 and 4 with a trace of 48 jobs in place of its own: four models that get along, all at once.
+/// Muri's tables 3 and 4 with 48 jobs instead of its own trace: four models that share GPUs well, all submitted at once.
 #[test]
 fn reproduce_runs_muri_on_the_traces_it_finds() {
     let dir = tempfile::tempdir().unwrap();
@@ -157,10 +157,10 @@ fn reproduce_runs_muri_on_the_traces_it_finds() {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     assert!(dir.path().join("out/figures/average-jct-policies.svg").is_file());
-    let absent = run("muri-fig13");
+    let missing = run("muri-fig13");
     assert!(
-        absent.contains("job_type_") && absent.ends_with("exit code 2\n"),
-        "{absent}"
+        missing.contains("job_type_") && missing.ends_with("exit code 2\n"),
+        "{missing}"
     );
 }
 

@@ -1,4 +1,4 @@
-//! What people write by hand never makes the program panic: policies, spans, lists, scenarios, failure files.
+//! Text written by users never makes the program panic: policies, time spans, lists, scenarios, failure files.
 
 use dovetail::{scenario, setup};
 use dovetail_model::parse_span;
@@ -13,8 +13,8 @@ fn config() -> ProptestConfig {
     }
 }
 
-/// Text that looks a bit like what is expected.
-fn nearly(words: &'static [&'static str]) -> impl Strategy<Value = String> {
+/// Generates text that resembles valid input.
+fn almost_valid(words: &'static [&'static str]) -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         prop::sample::select(words).prop_map(str::to_owned),
         "[0-9.eE+-]{0,6}",
@@ -55,7 +55,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn policies(text in nearly(POLICY_WORDS)) {
+    fn invalid_policies_do_not_panic(text in almost_valid(POLICY_WORDS)) {
         let _ = text.parse::<PartSpec>();
         let over = Overrides { order: Some(text.clone()), placement: Some(text.clone()), ..Overrides::default() };
         let _ = build(&text, &Overrides::default());
@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn spans_seeds_and_loads(text in nearly(&["1", "..", "h", "ms", "30s", "inf", "1e999", "-1", "NaN"])) {
+    fn parsed_spans_seeds_and_loads_are_valid(text in almost_valid(&["1", "..", "h", "ms", "30s", "inf", "1e999", "-1", "NaN"])) {
         if let Some(span) = parse_span(&text) {
             prop_assert!(span.0 >= 0);
         }
@@ -75,12 +75,12 @@ proptest! {
     }
 
     #[test]
-    fn scenarios(text in nearly(SCENARIO_WORDS)) {
+    fn invalid_scenarios_do_not_panic(text in almost_valid(SCENARIO_WORDS)) {
         let _ = scenario::parse(&text);
     }
 
     #[test]
-    fn failure_files(text in nearly(FAILURE_WORDS)) {
+    fn parsed_failure_files_are_valid(text in almost_valid(FAILURE_WORDS)) {
         if let Ok(outages) = Failures::parse(&text, "f.csv", &["node-0".to_owned()]) {
             prop_assert!(outages.iter().all(|o| o.up.is_none_or(|up| up > o.down)));
         }

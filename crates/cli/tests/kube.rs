@@ -1,4 +1,4 @@
-//! `dovetail kube`: what a person sees of mistakes.
+//! `dovetail kube`: conversion, dry runs and error messages.
 
 mod common;
 
@@ -14,32 +14,32 @@ virtualClusters:
 ";
 
 #[test]
-fn an_extender_that_cannot_run_says_why() {
+fn an_extender_that_does_not_start_reports_why() {
     let folder = tempfile::tempdir().expect("a directory to run in");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
-    write("misspelt.yaml", &FILE.replace("webServer", "webServr"));
+    write("misspelled.yaml", &FILE.replace("webServer", "webServr"));
     write("short.yaml", &FILE.replace("cellNumber: 1}", "cellNumber: 2}"));
     write("hivedscheduler.yaml", FILE);
     let shown = |args: &[&str]| {
         let args = [&["kube", "extender"], args].concat();
         common::dovetail_in(folder.path(), &args)
     };
-    let misspelt = shown(&["--config", "misspelt.yaml"]);
-    assert!(misspelt.contains("misspelt.yaml: "), "{misspelt}");
+    let misspelled = shown(&["--config", "misspelled.yaml"]);
+    assert!(misspelled.contains("misspelled.yaml: "), "{misspelled}");
     assert!(
-        misspelt.contains("webServrAddress") && misspelt.contains("line 1"),
-        "{misspelt}"
+        misspelled.contains("webServrAddress") && misspelled.contains("line 1"),
+        "{misspelled}"
     );
-    assert!(misspelt.ends_with("exit code 2\n"), "{misspelt}");
+    assert!(misspelled.ends_with("exit code 2\n"), "{misspelled}");
     let short = shown(&["--config", "short.yaml"]);
     assert!(
         short.contains("short.yaml: ") && short.ends_with("exit code 2\n"),
         "{short}"
     );
-    let absent = common::dovetail(&["kube", "extender"]);
+    let missing = common::dovetail(&["kube", "extender"]);
     assert!(
-        absent.contains("hivedscheduler.yaml: ") && absent.ends_with("exit code 2\n"),
-        "{absent}"
+        missing.contains("hivedscheduler.yaml: ") && missing.ends_with("exit code 2\n"),
+        "{missing}"
     );
     let nowhere = shown(&["--kubeconfig", "nowhere"]);
     assert!(
@@ -49,24 +49,24 @@ fn an_extender_that_cannot_run_says_why() {
 }
 
 #[test]
-fn a_scheduler_that_cannot_run_says_why() {
+fn a_scheduler_that_does_not_start_reports_why() {
     let folder = tempfile::tempdir().expect("a directory to run in");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
     let kubeconfig = "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: ''}}]\n\
         clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n";
     write("kubeconfig", kubeconfig);
-    write("misspelt.yaml", "polcy: srsf\n");
+    write("misspelled.yaml", "polcy: srsf\n");
     write("lease.yaml", "lease: {duration: 5s, deadline: 9s}\n");
     let shown = |args: &[&str]| {
         let args = [&["kube", "scheduler", "--kubeconfig", "kubeconfig"], args].concat();
         common::dovetail_in(folder.path(), &args)
     };
-    let misspelt = shown(&["--config", "misspelt.yaml"]);
+    let misspelled = shown(&["--config", "misspelled.yaml"]);
     assert!(
-        misspelt.contains("misspelt.yaml: ") && misspelt.contains("polcy"),
-        "{misspelt}"
+        misspelled.contains("misspelled.yaml: ") && misspelled.contains("polcy"),
+        "{misspelled}"
     );
-    assert!(misspelt.ends_with("exit code 2\n"), "{misspelt}");
+    assert!(misspelled.ends_with("exit code 2\n"), "{misspelled}");
     let lease = shown(&["--config", "lease.yaml"]);
     assert!(lease.contains("period < deadline < duration"), "{lease}");
     let policy = shown(&["--policy", "srfs"]);
@@ -82,7 +82,7 @@ fn a_scheduler_that_cannot_run_says_why() {
 }
 
 #[test]
-fn a_file_of_hived_becomes_objects() {
+fn a_configuration_of_hived_becomes_objects() {
     let folder = tempfile::tempdir().expect("a directory to run in");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
     write("hived.yaml", FILE);
@@ -132,7 +132,7 @@ extras: {hivedScheduler: {jobPriorityClass: prod}}
 ";
 
 #[test]
-fn a_job_file_becomes_jobs() {
+fn a_job_file_becomes_kubernetes_jobs() {
     let folder = tempfile::tempdir().expect("a directory to run in");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
     write("pai.yaml", OPENPAI);

@@ -1,88 +1,84 @@
-//! The leader of three replicas is killed again and again while gangs come and go: what the API server has in the end, and at
-//! every moment before, is what one scheduler that never died could have done.
+//! The leader of three replicas is killed repeatedly while gangs are created and end: at every moment the state in the API server
+//! is one that a single scheduler without failures could have produced.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use dovetail_kubeapi::{Change, Pod, Watcher, parse_time};
-use dovetail_kubelab::{Behaviour, Kubelet, Lab, NodeShape, RUN_SECONDS, Settings};
+use dovetail_kubelab::{Behaviour, Kubelet, Lab, NodeShape, RUN_SECONDS, Settings, Subprocess};
 use serde_json::{Value, json};
 
-/// How often the leader is killed; `DOVETAIL_KILLS` says otherwise.
+/// Number of times the leader is killed, unless `DOVETAIL_KILLS` is set.
 const KILLS: u32 = 50;
 const REPLICAS: usize = 3;
 const LEASE: Duration = Duration::from_secs(2);
-/// Gangs that are not over yet, at most.
-const AT_ONCE: usize = 14;
+/// Maximum number of unfinished gangs.
+const UNFINISHED_GANGS: usize = 14;
 const LEASE_PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/dovetail-scheduler";
 
-/// A process, and when it said what.
+/// A scheduler process with the lines it has printed, and when.
 struct Replica {
-    child: Child,
-    said: Arc<Mutex<Vec<(String, SystemTime)>>>,
+    child: Subprocess,
+    printed: Arc<Mutex<Vec<(String, SystemTime)>>>,
 }
 
 impl Replica {
     fn start(folder: &Path, kubeconfig: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_dovetail"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dovetail"));
+        command
             .args(["kube", "scheduler", "--config", "kube.yaml", "--kubeconfig"])
             .arg(kubeconfig)
             .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let (theirs, lines) = (Arc::clone(&said), BufReader::new(child.stdout.take().unwrap()));
+            .stderr(Stdio::null());
+        let mut child = Subprocess::spawn(&mut command).unwrap();
+        let printed = Arc::new(Mutex::new(Vec::new()));
+        let (record, lines) = (Arc::clone(&printed), BufReader::new(child.stdout.take().unwrap()));
         std::thread::spawn(move || {
             for line in lines.lines().map_while(Result::ok) {
-                let mut said = theirs.lock().unwrap_or_else(PoisonError::into_inner);
-                said.push((line, SystemTime::now()));
+                let mut printed = record.lock().unwrap_or_else(PoisonError::into_inner);
+                printed.push((line, SystemTime::now()));
             }
         });
-        Self { child, said }
+        Self { child, printed }
     }
 
-    /// When it said this, if it did.
-    fn said(&self, what: &str) -> Option<SystemTime> {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.iter()
-            .find(|(line, _)| line.starts_with(what))
+    /// Returns when a line with this prefix was printed first.
+    fn printed_at(&self, prefix: &str) -> Option<SystemTime> {
+        let printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
+        printed
+            .iter()
+            .find(|(line, _)| line.starts_with(prefix))
             .map(|(_, at)| *at)
     }
 
-    fn lives(&mut self) -> bool {
+    fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 }
 
-impl Drop for Replica {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// All that ever happened to pods, as the API server tells it.
+/// History of all pods, as reported by the API server.
 #[derive(Debug, Default)]
 struct Record {
-    /// By uid: the name, the gang, and where it was bound to.
+    /// By UID: name, gang, and the node to which the pod is bound.
     pods: BTreeMap<String, (String, String, Option<String>)>,
-    over: BTreeSet<String>,
+    /// UIDs of pods that have ended.
+    ended: BTreeSet<String>,
+    /// UID of the holder of each GPU, by node and GPU.
     gpus: BTreeMap<(String, String), String>,
-    wrong: Vec<String>,
+    violations: Vec<String>,
 }
 
 impl Record {
-    fn hear(&mut self, change: Change<Pod>) {
+    fn apply(&mut self, change: Change<Pod>) {
         match change {
             Change::All(pods) => {
                 for pod in &pods {
@@ -90,8 +86,8 @@ impl Record {
                 }
             }
             Change::Put(pod) => self.put(&pod),
-            Change::Gone(pod) => self.wrong.push(format!("{} is gone", pod.metadata.name)),
-            Change::Trouble(error) => self.wrong.push(format!("nothing can be heard: {error}")),
+            Change::Gone(pod) => self.violations.push(format!("{} was deleted", pod.metadata.name)),
+            Change::Trouble(error) => self.violations.push(format!("the watch failed: {error}")),
         }
     }
 
@@ -105,16 +101,16 @@ impl Record {
         if let Some((name, _, before @ Some(_))) = known
             && before != node
         {
-            self.wrong
-                .push(format!("{name} was on {before:?} and is on {node:?}"));
+            self.violations
+                .push(format!("{name} moved from {before:?} to {node:?}"));
         }
         let Some(node) = node else { return };
         if matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") {
             self.gpus.retain(|_, holder| *holder != uid);
             if pod.status.phase == "Failed" {
-                self.wrong.push(format!("{} has failed", meta.name));
+                self.violations.push(format!("{} has failed", meta.name));
             }
-            self.over.insert(uid);
+            self.ended.insert(uid);
             return;
         }
         let gpus = meta
@@ -122,61 +118,65 @@ impl Record {
             .get("dovetail.io/gpus")
             .cloned()
             .unwrap_or_default();
-        let wanted = pod.spec.containers[0].resources.limits["nvidia.com/gpu"].clone();
-        if gpus.split(',').count().to_string() != wanted {
-            self.wrong
-                .push(format!("{} has GPUs {gpus:?} and asked for {wanted}", meta.name));
+        let requested = pod.spec.containers[0].resources.limits["nvidia.com/gpu"].clone();
+        if gpus.split(',').count().to_string() != requested {
+            self.violations.push(format!(
+                "{} has GPUs {gpus:?} and requested {requested}",
+                meta.name
+            ));
         }
         for gpu in gpus.split(',') {
-            let place = (node.clone(), gpu.to_owned());
-            let holder = self.gpus.entry(place).or_insert_with(|| uid.clone());
+            let key = (node.clone(), gpu.to_owned());
+            let holder = self.gpus.entry(key).or_insert_with(|| uid.clone());
             if *holder != uid {
                 let other = &self.pods[holder].0;
-                self.wrong.push(format!(
-                    "GPU {gpu} of {node} was given to {} and to {other}",
+                self.violations.push(format!(
+                    "GPU {gpu} of {node} is held by {} and {other}",
                     meta.name
                 ));
             }
         }
     }
 
-    /// Gangs of which not all pods are over: how many are bound, of how many.
-    fn open(&self) -> BTreeMap<&str, (usize, usize)> {
+    /// Returns the gangs with pods that have not ended: the number of bound pods, and of all.
+    fn unfinished(&self) -> BTreeMap<&str, (usize, usize)> {
         let mut gangs: BTreeMap<&str, (usize, usize, usize)> = BTreeMap::new();
         for (uid, (_, gang, node)) in &self.pods {
-            let (bound, over, all) = gangs.entry(gang).or_default();
+            let (bound, ended, all) = gangs.entry(gang).or_default();
             *bound += usize::from(node.is_some());
-            *over += usize::from(self.over.contains(uid));
+            *ended += usize::from(self.ended.contains(uid));
             *all += 1;
         }
-        let open = gangs.into_iter().filter(|(_, (_, over, all))| over < all);
-        open.map(|(gang, (bound, _, all))| (gang, (bound, all))).collect()
+        let unfinished = gangs.into_iter().filter(|(_, (_, ended, all))| ended < all);
+        unfinished
+            .map(|(gang, (bound, _, all))| (gang, (bound, all)))
+            .collect()
     }
 }
 
-/// Watches all pods from the beginning.
+/// Watches all pods in a thread, from the beginning.
 fn watch(lab: &Lab) -> Arc<Mutex<Record>> {
     let record = Arc::new(Mutex::new(Record::default()));
-    let (theirs, client) = (Arc::clone(&record), lab.client());
+    let (shared, client) = (Arc::clone(&record), lab.client());
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async move {
             let mut watcher = Watcher::<Pod>::new(&client, "/api/v1/pods", "");
-            // Until nobody is left who could look at it.
-            while Arc::strong_count(&theirs) > 1 {
+            // Until the test has dropped the record.
+            while Arc::strong_count(&shared) > 1 {
                 let change = watcher.next().await;
-                look(&theirs, |record| record.hear(change));
+                with(&shared, |record| record.apply(change));
             }
         });
     });
     record
 }
 
-fn look<T>(record: &Mutex<Record>, at: impl FnOnce(&mut Record) -> T) -> T {
-    at(&mut record.lock().unwrap_or_else(PoisonError::into_inner))
+fn with<T>(record: &Mutex<Record>, read: impl FnOnce(&mut Record) -> T) -> T {
+    read(&mut record.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The next number of a sequence that looks random and is the same every time.
+/// Returns the next number of a pseudo-random sequence.
 fn next(seed: &mut u64) -> u64 {
     *seed = seed
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -184,65 +184,67 @@ fn next(seed: &mut u64) -> u64 {
     *seed >> 33
 }
 
-/// Makes gangs of two to four pods of one or two GPUs, as long as few are open.
-fn keep_coming(lab: &Lab, space: &str, record: &Mutex<Record>, enough: &AtomicBool) -> usize {
-    let (mut seed, mut made) = (42, 0);
-    while !enough.load(Ordering::Relaxed) {
-        if look(record, |r| r.open().len()) >= AT_ONCE {
+/// Creates gangs of two to four pods with one or two GPUs each until `stop` is set, and returns their number.
+fn create_gangs(lab: &Lab, space: &str, record: &Mutex<Record>, stop: &AtomicBool) -> usize {
+    let (mut seed, mut created) = (42, 0);
+    while !stop.load(Ordering::Relaxed) {
+        if with(record, |r| r.unfinished().len()) >= UNFINISHED_GANGS {
             std::thread::sleep(Duration::from_millis(20));
             continue;
         }
         let (size, gpus) = (2 + next(&mut seed) % 3, 1 + next(&mut seed) % 2);
         for i in 0..size {
             let seconds = (next(&mut seed) % 20) as f64 / 10.0;
-            let annotations = json!({"dovetail.io/gang": format!("g{made}"), "dovetail.io/gang-size": size.to_string(),
+            let annotations = json!({"dovetail.io/gang": format!("g{created}"), "dovetail.io/gang-size": size.to_string(),
                 RUN_SECONDS: seconds.to_string()});
-            let pod = json!({"metadata": {"name": format!("g{made}-{i}"), "annotations": annotations},
+            let pod = json!({"metadata": {"name": format!("g{created}-{i}"), "annotations": annotations},
                 "spec": {"schedulerName": "dovetail", "restartPolicy": "Never", "containers": [{"name": "main",
                     "image": "none", "resources": {"limits": {"nvidia.com/gpu": gpus.to_string()}}}]}});
             let path = format!("/api/v1/namespaces/{space}/pods");
-            let answer = lab.request("POST", &path, Some(&pod)).unwrap();
-            assert_eq!(answer.status, 201, "{}", answer.body);
+            let response = lab.request("POST", &path, Some(&pod)).unwrap();
+            assert_eq!(response.status, 201, "{}", response.body);
         }
-        made += 1;
+        created += 1;
         std::thread::sleep(Duration::from_millis(30));
     }
-    made
+    created
 }
 
-/// Waits until a replica has said this after a moment; which one, and when. Replicas that ended by themselves are started anew.
-fn leader(
+/// Waits until a running replica has printed a line with this prefix after a point in time; returns its index and when. Replicas
+/// that have exited are started again.
+fn wait_for_line(
     replicas: &mut [Replica],
-    what: &str,
+    prefix: &str,
     after: SystemTime,
-    anew: &impl Fn() -> Replica,
+    start: &impl Fn() -> Replica,
 ) -> (usize, SystemTime) {
     let deadline = Instant::now() + Duration::from_secs(180);
     loop {
         for (at, replica) in replicas.iter_mut().enumerate() {
-            let said = replica.said(what).filter(|said| *said > after);
-            match (replica.lives(), said) {
-                (true, Some(said)) => return (at, said),
+            let printed = replica.printed_at(prefix).filter(|printed| *printed > after);
+            match (replica.is_running(), printed) {
+                (true, Some(printed)) => return (at, printed),
                 (true, None) => {}
-                (false, _) => *replica = anew(),
+                (false, _) => *replica = start(),
             }
         }
-        assert!(Instant::now() < deadline, "nobody says {what:?}");
+        assert!(Instant::now() < deadline, "timeout: no replica prints {prefix:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// When the lease runs out, as its last holder wrote it.
-fn runs_out(lab: &Lab) -> SystemTime {
+/// Returns when the lease expires, as its last holder wrote it.
+fn lease_expiry(lab: &Lab) -> SystemTime {
     let lease = lab.request("GET", LEASE_PATH, None).unwrap().body;
     let renewed = parse_time(lease["spec"]["renewTime"].as_str().unwrap_or_default()).unwrap();
     SystemTime::UNIX_EPOCH + Duration::from_micros(renewed.unsigned_abs()) + LEASE
 }
 
-fn spread(name: &str, mut spans: Vec<f64>) {
+/// Prints median, p90 and worst of these times in milliseconds.
+fn print_times(name: &str, mut spans: Vec<f64>) {
     spans.sort_by(f64::total_cmp);
     let at = |share: f64| spans[(share * (spans.len() - 1) as f64) as usize];
-    // Not with `println`: the runner keeps what a passing test says with it to itself.
+    // Not with `println`, whose output the test runner hides when the test passes.
     let _ = writeln!(
         std::io::stderr(),
         "{name}: {} times, median {:.0} ms, p90 {:.0} ms, worst {:.0} ms",
@@ -254,7 +256,7 @@ fn spread(name: &str, mut spans: Vec<f64>) {
 }
 
 #[test]
-fn a_leader_that_is_killed_under_load_leaves_nothing_half_done() {
+fn a_leader_killed_under_load_leaves_no_gang_half_started() {
     let Some(lab) = Lab::start_or_skip(&Settings::default()) else {
         return;
     };
@@ -268,67 +270,70 @@ fn a_leader_that_is_killed_under_load_leaves_nothing_half_done() {
     let _kubelet = Kubelet::start(lab.client(), Behaviour::default());
     let space = lab.namespace("team").unwrap();
     let record = watch(&lab);
-    let enough = AtomicBool::new(false);
-    let anew = || Replica::start(folder.path(), &kubeconfig);
-    let mut replicas: Vec<Replica> = (0..REPLICAS).map(|_| anew()).collect();
+    let stop = AtomicBool::new(false);
+    let start = || Replica::start(folder.path(), &kubeconfig);
+    let mut replicas: Vec<Replica> = (0..REPLICAS).map(|_| start()).collect();
     let (mut leads, mut decides) = (Vec::new(), Vec::new());
-    let made = std::thread::scope(|scope| {
-        let coming = scope.spawn(|| keep_coming(&lab, &space, &record, &enough));
+    let created = std::thread::scope(|scope| {
+        let creator = scope.spawn(|| create_gangs(&lab, &space, &record, &stop));
         let mut seed = 7;
         for _ in 0..kills {
-            let (at, _) = leader(
+            let (at, _) = wait_for_line(
                 &mut replicas,
                 "Nodes and pods listed",
                 SystemTime::UNIX_EPOCH,
-                &anew,
+                &start,
             );
             std::thread::sleep(Duration::from_millis(next(&mut seed) % 500));
             replicas[at].child.kill().unwrap();
             let killed = SystemTime::now();
-            let expired = runs_out(&lab);
-            replicas[at] = anew();
+            let expired = lease_expiry(&lab);
+            replicas[at] = start();
             let late = |at: SystemTime| match at.duration_since(expired) {
                 Ok(after) => after.as_secs_f64() * 1e3,
                 Err(before) => -before.duration().as_secs_f64() * 1e3,
             };
-            leads.push(late(leader(&mut replicas, "Leading", killed, &anew).1));
-            decides.push(late(leader(&mut replicas, "Nodes and pods", killed, &anew).1));
-            let wrong = look(&record, |r| std::mem::take(&mut r.wrong));
-            if !wrong.is_empty() {
-                enough.store(true, Ordering::Relaxed);
-                panic!("{wrong:#?}");
+            leads.push(late(wait_for_line(&mut replicas, "Leading", killed, &start).1));
+            decides.push(late(
+                wait_for_line(&mut replicas, "Nodes and pods", killed, &start).1,
+            ));
+            let violations = with(&record, |r| std::mem::take(&mut r.violations));
+            if !violations.is_empty() {
+                stop.store(true, Ordering::Relaxed);
+                panic!("{violations:#?}");
             }
         }
-        enough.store(true, Ordering::Relaxed);
-        coming.join().unwrap()
+        stop.store(true, Ordering::Relaxed);
+        creator.join().unwrap()
     });
     let deadline = Instant::now() + Duration::from_secs(120);
-    while look(&record, |r| !r.open().is_empty()) {
-        let stand = || look(&record, |r| format!("{:?}", r.open()));
+    while with(&record, |r| !r.unfinished().is_empty()) {
+        let unfinished = || with(&record, |r| format!("{:?}", r.unfinished()));
         assert!(
             Instant::now() < deadline,
-            "gangs that are not over, with pods bound and in all: {}",
-            stand()
+            "unfinished gangs, with the number of bound pods and of all: {}",
+            unfinished()
         );
         std::thread::sleep(Duration::from_millis(50));
     }
-    // Once more from what the server has now, without the watch.
+    // Compare the record of the watch with a list.
     let pods = lab
         .request("GET", &format!("/api/v1/namespaces/{space}/pods"), None)
         .unwrap();
     let pods: Vec<Value> = pods.body["items"].as_array().unwrap().clone();
-    let whole = |pod: &Value| pod["status"]["phase"] == "Succeeded" && pod["spec"]["nodeName"].is_string();
-    assert!(pods.iter().all(whole), "some pod was never bound");
-    let wrong = look(&record, |r| (std::mem::take(&mut r.wrong), r.pods.len()));
-    assert_eq!(wrong, (Vec::new(), pods.len()));
+    let has_succeeded =
+        |pod: &Value| pod["status"]["phase"] == "Succeeded" && pod["spec"]["nodeName"].is_string();
+    assert!(pods.iter().all(has_succeeded), "some pod was never bound");
+    let recorded = with(&record, |r| (std::mem::take(&mut r.violations), r.pods.len()));
+    assert_eq!(recorded, (Vec::new(), pods.len()));
     let _ = writeln!(
         std::io::stderr(),
-        "{kills} kills, {made} gangs, {} pods",
+        "{kills} kills, {created} gangs, {} pods",
         pods.len()
     );
-    spread("another leads, after the lease ran out", leads);
-    spread(
-        "it has listed everything and decides, after the lease ran out",
+    print_times("another replica leads, after the lease expired", leads);
+    print_times(
+        "the new leader has listed all objects, after the lease expired",
         decides,
     );
 }

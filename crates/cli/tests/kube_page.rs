@@ -1,5 +1,5 @@
-//! The page's API over a scheduler on Kubernetes: jobs that are sent become Jobs, logs come from the API server, whoever stops a
-//! job suspends its Jobs, and all of it is there after a restart.
+//! The page's API over a scheduler on Kubernetes: submitted jobs become Jobs, logs come from the API server, stopping a job
+//! suspends its Jobs, and the state survives a restart.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,18 +7,19 @@ mod kubernetes;
 
 use std::net::TcpListener;
 
-use kubernetes::{Cluster, dovetail, over};
+use kubernetes::{Cluster, dovetail, has_ended};
 use serde_json::Value;
 
+/// A user of the page's API.
 struct Page<'a> {
     cluster: &'a Cluster,
     folder: tempfile::TempDir,
 }
 
 impl<'a> Page<'a> {
-    /// A client's file with the token of the first user, as the Secret has it.
+    /// Writes a `client.yaml` with the token of the first user, which is in a Secret.
     fn of(cluster: &'a Cluster, port: u16) -> Self {
-        let held = |key: &str| {
+        let secret = |key: &str| {
             let part = format!("jsonpath={{.data.admin-{key}}}");
             let args = [
                 "-n",
@@ -32,22 +33,22 @@ impl<'a> Page<'a> {
             cluster.kubectl(&args).unwrap_or_default()
         };
         cluster.until("the Secret has a password and a token", || {
-            !held("password").is_empty() && !held("token").is_empty()
+            !secret("password").is_empty() && !secret("token").is_empty()
         });
         let decode = |text: &str| {
             use base64::Engine as _;
             let bytes = base64::engine::general_purpose::STANDARD.decode(text);
             String::from_utf8(bytes.unwrap()).unwrap()
         };
-        assert!(!decode(&held("password")).is_empty());
-        let token = decode(&held("token"));
+        assert!(!decode(&secret("password")).is_empty());
+        let token = decode(&secret("token"));
         let folder = tempfile::tempdir().unwrap();
         let file = format!("server: http://127.0.0.1:{port}\nca: ''\ntoken: {token}\n");
         std::fs::write(folder.path().join("client.yaml"), file).unwrap();
         Self { cluster, folder }
     }
 
-    /// A command of a person; what it prints.
+    /// Runs a command of a user and returns its standard output, or standard error if it fails.
     fn dovetail(&self, args: &[&str], input: &str) -> Result<String, String> {
         let file = self.folder.path().join("client.yaml");
         let mut all = args.to_vec();
@@ -55,26 +56,35 @@ impl<'a> Page<'a> {
         dovetail(&all, input)
     }
 
-    /// Sends a job; its number, or of several the first and the last.
+    /// Submits a job file and returns the ID of the job, or the first and the last of several.
     fn submit(&self, file: &str) -> String {
         self.dovetail(&["submit", "-"], file).unwrap().trim().to_owned()
     }
 
-    fn job(&self, number: &str) -> Value {
-        let shown = self.dovetail(&["job", "show", number, "-o", "json"], "").unwrap();
+    fn job(&self, id: &str) -> Value {
+        let shown = self.dovetail(&["job", "show", id, "-o", "json"], "").unwrap();
         serde_json::from_str(&shown).unwrap()
     }
 
-    fn until(&self, number: &str, state: &str) {
-        let what = format!("job {number} is {state}");
-        self.cluster.until(&what, || self.job(number)["state"] == state);
+    fn until(&self, id: &str, state: &str) {
+        let what = format!("job {id} is {state}");
+        self.cluster.until(&what, || self.job(id)["state"] == state);
     }
 
-    /// The name of a job's objects.
-    fn sent_as(&self, number: &str) -> String {
-        let label = format!("dovetail.io/number={number}");
+    /// Returns the name of the objects of a job.
+    fn objects_of(&self, id: &str) -> String {
+        let label = format!("dovetail.io/number={id}");
         let part = r"jsonpath={.items[0].metadata.labels.dovetail\.io/sent-as}";
-        let args = ["get", "jobs", "-l", &label, "-n", &self.cluster.space, "-o", part];
+        let args = [
+            "get",
+            "jobs",
+            "-l",
+            &label,
+            "-n",
+            &self.cluster.namespace,
+            "-o",
+            part,
+        ];
         self.cluster.kubectl(&args).unwrap()
     }
 }
@@ -88,16 +98,16 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn jobs_are_sent_shown_read_and_stopped_through_the_page_and_survive_a_restart() {
+fn jobs_are_submitted_shown_and_stopped_through_the_page_and_survive_a_restart() {
     let Some(mut cluster) = Cluster::of_lab6("lab6-config-B-one-vc.yaml") else {
         return;
     };
-    // With no more rights than what people install.
+    // With the rights that the manifests grant.
     cluster.scheduler = None;
     cluster.install(&["dovetail.yaml", "page.yaml"]);
     let port = free_port();
     let settings = tempfile::NamedTempFile::new().unwrap();
-    let (listen, space) = (format!("127.0.0.1:{port}"), cluster.space.clone());
+    let (listen, space) = (format!("127.0.0.1:{port}"), cluster.namespace.clone());
     let text =
         format!("page: {{listen: '{listen}', namespace: {space}}}\nlease: {{namespace: dovetail-system}}\n");
     std::fs::write(settings.path(), text).unwrap();
@@ -106,14 +116,14 @@ fn jobs_are_sent_shown_read_and_stopped_through_the_page_and_survive_a_restart()
     let page = Page::of(&cluster, port);
     cluster.until("the page answers", || page.dovetail(&["jobs"], "").is_ok());
 
-    // What can never run is refused before anything is made.
+    // A job that can never run is rejected before any object is created.
     let whole = cluster.file(6).replace("instances: 2", "instances: 4");
-    let refused = page.dovetail(&["submit", "-"], &whole).unwrap_err();
-    assert!(refused.contains("asks for 4 GPUs"), "{refused}");
-    let later = page
+    let rejected = page.dovetail(&["submit", "-"], &whole).unwrap_err();
+    assert!(rejected.contains("asks for 4 GPUs"), "{rejected}");
+    let held = page
         .dovetail(&["submit", "-"], "command: x\nhold: true\n")
         .unwrap_err();
-    assert!(later.contains("hold: "), "{later}");
+    assert!(held.contains("hold: "), "{held}");
     assert_eq!(cluster.get("/apis/batch/v1/jobs")["items"], serde_json::json!([]));
 
     let first = page.submit(&cluster.file(6));
@@ -123,17 +133,17 @@ fn jobs_are_sent_shown_read_and_stopped_through_the_page_and_survive_a_restart()
         (&job["user"], &job["name"]),
         (&"admin".into(), &"job-config-6".into())
     );
-    let name = page.sent_as(&first);
+    let name = page.objects_of(&first);
     assert_eq!(cluster.running(&name), ["hostname-carol", "hostname-dan"]);
 
-    // What its pods print comes from their kubelets, through the API server.
+    // The output of pods comes from their kubelets, through the API server.
     for pod in cluster.pods(&name) {
         let (pod, node) = (
             pod["metadata"]["name"].as_str().unwrap(),
             pod["spec"]["nodeName"].as_str().unwrap(),
         );
         cluster.node_api.print(
-            &cluster.space,
+            &cluster.namespace,
             pod,
             &format!("epoch 1 on {node}\nepoch 2 on {node}\n"),
         );
@@ -150,17 +160,20 @@ fn jobs_are_sent_shown_read_and_stopped_through_the_page_and_survive_a_restart()
         "{last}"
     );
 
-    // What others decide on Kubernetes is left to them.
+    // Nodes, policy and virtual clusters are managed through Kubernetes objects.
     for args in [
         &["node", "drain", "hostname-dan"][..],
         &["operate", "policy", "srsf"],
         &["vc", "remove", "default"],
     ] {
-        let said = page.dovetail(args, "").unwrap_err();
-        assert!(said.contains("not supported on Kubernetes; "), "{args:?}: {said}");
+        let error = page.dovetail(args, "").unwrap_err();
+        assert!(
+            error.contains("not supported on Kubernetes; "),
+            "{args:?}: {error}"
+        );
     }
 
-    // Another one waits; numbers, names and places are the same for the next scheduler.
+    // Another job is queued; IDs, names and placements are the same after a restart of the scheduler.
     let second = page.submit(&cluster.file(5));
     page.until(&second, "queued");
     drop(page);
@@ -178,35 +191,41 @@ fn jobs_are_sent_shown_read_and_stopped_through_the_page_and_survive_a_restart()
     );
     assert_eq!(before, cluster.pods(&name));
 
-    // Whoever stops a job has its Jobs suspended; the other one gets its place.
+    // Stopping a job suspends its Jobs, and the queued job gets its GPUs.
     page.dovetail(&["job", "stop", &first], "").unwrap();
     page.until(&first, "cancelled");
-    cluster.until("its pods are gone", || cluster.pods(&name).iter().all(over));
+    cluster.until("its pods have ended", || {
+        cluster.pods(&name).iter().all(has_ended)
+    });
     page.until(&second, "running");
-    let waits = page.submit(&cluster.file(6));
-    page.until(&waits, "queued");
-    let held = page.dovetail(&["job", "hold", &waits], "").unwrap_err();
+    let queued = page.submit(&cluster.file(6));
+    page.until(&queued, "queued");
+    let held = page.dovetail(&["job", "hold", &queued], "").unwrap_err();
     assert!(held.contains("not supported on Kubernetes"), "{held}");
-    page.dovetail(&["job", "stop", &waits], "").unwrap();
-    let waiting = page.sent_as(&waits);
-    cluster.until("what waited is gone too", || cluster.pods(&waiting).is_empty());
-    page.until(&waits, "cancelled");
+    page.dovetail(&["job", "stop", &queued], "").unwrap();
+    let objects = page.objects_of(&queued);
+    cluster.until("the queued pods are deleted", || {
+        cluster.pods(&objects).is_empty()
+    });
+    page.until(&queued, "cancelled");
 
-    // Instances that start on their own have numbers of their own; one success ends the others, as the file says.
-    cluster.finish(&page.sent_as(&second));
+    // Instances without a gang have an ID each; by this file one success ends the others.
+    cluster.finish(&page.objects_of(&second));
     page.until(&second, "completed");
     let range = page.submit(&cluster.file(7));
     let (zero, one) = range.split_once('-').unwrap();
     page.until(zero, "running");
     page.until(one, "running");
-    let name = page.sent_as(zero);
+    let name = page.objects_of(zero);
     cluster.finish_one(&name, 0);
     page.until(zero, "completed");
-    cluster.until("the other is ended", || !page.job(one)["ended"].is_null());
+    cluster.until("the other instance has ended", || {
+        !page.job(one)["ended"].is_null()
+    });
 
-    // Whoever leads next knows them all, and how they ended; and gives out no number again.
-    let all = [&first, &second, &waits, zero];
-    let ended = |page: &Page<'_>| all.map(|number| page.job(number));
+    // The next scheduler knows all jobs and how they ended, and uses no ID twice.
+    let all = [&first, &second, &queued, zero];
+    let ended = |page: &Page<'_>| all.map(|id| page.job(id));
     let before = ended(&page);
     drop(page);
     cluster.scheduler = None;
@@ -236,37 +255,40 @@ roles:
 ";
 
 #[test]
-fn a_role_that_is_done_ends_the_others() {
+fn a_completed_role_ends_the_others() {
     let Some(cluster) = Cluster::of_lab6("lab6-config-B-one-vc.yaml") else {
         return;
     };
     for (code, expected) in [(0, "Complete"), (3, "Failed")] {
         let job = cluster.submit("alice", ROLES);
-        cluster.until("all three run", || cluster.running(&job).len() == 3);
+        cluster.until("all three pods run", || cluster.running(&job).len() == 3);
         let pods = cluster.pods(&job);
         let workers = pods
             .iter()
             .filter(|pod| pod["metadata"]["labels"]["dovetail.io/role"] == "worker");
-        // One that fails is enough; of those that succeed it takes both.
+        // One failure ends the job; a success needs both workers.
         for pod in workers.take(if code == 0 { 2 } else { 1 }) {
             cluster.end_pod_with(pod, code);
         }
-        let ended =
-            |role: &str, how: &str| cluster.end_of(&format!("{job}-{role}")).contains(&how.to_owned());
-        cluster.until("the workers are done", || ended("worker", expected));
-        cluster.until("the others are not wanted any more", || ended("ps", "Suspended"));
-        cluster.until("nothing of it runs on", || cluster.pods(&job).iter().all(over));
+        let ended = |role: &str, how: &str| {
+            cluster
+                .job_conditions(&format!("{job}-{role}"))
+                .contains(&how.to_owned())
+        };
+        cluster.until("the Job of the workers has ended", || ended("worker", expected));
+        cluster.until("the Job of the server is suspended", || ended("ps", "Suspended"));
+        cluster.until("all pods have ended", || cluster.pods(&job).iter().all(has_ended));
     }
 }
 
 #[test]
-fn an_elastic_job_starts_with_its_least_grows_and_is_done_when_that_is() {
+fn an_elastic_job_starts_with_its_minimum_grows_and_completes_with_its_minimum() {
     let Some(cluster) = Cluster::of_lab6("lab6-config-B-one-vc.yaml") else {
         return;
     };
-    // Somebody has one of the two machines.
+    // Another job holds one of the two nodes.
     let other = cluster.submit("bob", &ROLES.replace("instances: 2", "instances: 1"));
-    cluster.until("somebody else runs", || cluster.running(&other).len() == 2);
+    cluster.until("the other job runs", || cluster.running(&other).len() == 2);
     let kubeconfig = cluster.kubeconfig.to_str().unwrap();
     let mut args = vec![
         "kube",
@@ -275,17 +297,17 @@ fn an_elastic_job_starts_with_its_least_grows_and_is_done_when_that_is() {
         "--kubeconfig",
         kubeconfig,
         "-n",
-        &cluster.space,
+        &cluster.namespace,
     ];
     args.extend(["--user", "alice", "--image", "train"]);
     let file = "name: elastic\ncommand: train\ngpus: 1\nmax_gpus: 2\n";
     let job = dovetail(&args, file).unwrap().trim().to_owned();
-    cluster.until("it starts with one pod", || cluster.running(&job).len() == 1);
-    let riders = || -> Vec<Value> {
-        let rides = |pod: &Value| !pod["metadata"]["annotations"]["dovetail.io/rides-on"].is_null();
-        cluster.pods(&job).into_iter().filter(rides).collect()
+    cluster.until("the job starts with one pod", || cluster.running(&job).len() == 1);
+    let elastic_pods = || -> Vec<Value> {
+        let is_elastic = |pod: &Value| !pod["metadata"]["annotations"]["dovetail.io/rides-on"].is_null();
+        cluster.pods(&job).into_iter().filter(is_elastic).collect()
     };
-    assert_eq!(riders(), Vec::<Value>::new());
+    assert_eq!(elastic_pods(), Vec::<Value>::new());
     cluster.end_pod_with(
         cluster
             .pods(&other)
@@ -294,16 +316,18 @@ fn an_elastic_job_starts_with_its_least_grows_and_is_done_when_that_is() {
             .unwrap(),
         0,
     );
-    cluster.until("it grows", || cluster.running(&job).len() == 2);
-    assert_eq!(riders().len(), 1);
+    cluster.until("the job grows", || cluster.running(&job).len() == 2);
+    assert_eq!(elastic_pods().len(), 1);
     let first = cluster
         .pods(&job)
         .into_iter()
-        .find(|pod| !riders().contains(pod))
+        .find(|pod| !elastic_pods().contains(pod))
         .unwrap();
     cluster.end_pod_with(&first, 0);
-    cluster.until("as many as it has to have are enough", || {
-        cluster.end_of(&job).contains(&"Complete".to_owned())
+    cluster.until("the job completes with its minimum", || {
+        cluster.job_conditions(&job).contains(&"Complete".to_owned())
     });
-    cluster.until("the other is ended", || cluster.pods(&job).iter().all(over));
+    cluster.until("the elastic pod has ended", || {
+        cluster.pods(&job).iter().all(has_ended)
+    });
 }

@@ -1,4 +1,4 @@
-//! What comes from and goes to Muri: its files, its averages, its model of sharing.
+//! Muri: its result files, its published averages, and its model of GPU sharing.
 
 mod common;
 
@@ -11,7 +11,7 @@ use insta::assert_snapshot;
 const TRACE: &str = "submit_s,duration_s,gpus,job_id\n0,100,4,a\n0,50.5,4,b\n10,20,8,c\n10,20,64,wide\n";
 
 #[test]
-fn emit_writes_the_files_of_muri_with_real_values() {
+fn emit_writes_result_files_of_muri() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("jobs.csv"), TRACE).unwrap();
     let args = [
@@ -54,7 +54,7 @@ fn emit_writes_the_files_of_muri_with_real_values() {
 }
 
 #[test]
-fn calc_reads_job_files_by_the_names_of_their_columns() {
+fn calc_finds_columns_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     write(
@@ -82,7 +82,7 @@ fn calc_reads_job_files_by_the_names_of_their_columns() {
     assert_snapshot!(shown.join("\n"));
 }
 
-/// File, average JCT, makespan and 99th percentile, rounded as published.
+/// Folder, average JCT, makespan and 99th percentile of the JCT, rounded as published.
 const TESTBED: [(&str, f64, f64, f64); 6] = [
     ("SRTF", 249_140.0, 4_156_633.0, 2_723_589.0),
     ("SRSF", 238_612.0, 4_223_122.0, 3_138_494.0),
@@ -115,7 +115,7 @@ fn check_averages(folder: &Path, expected: &[(&str, f64, f64, f64)], within: f64
             .split_once('\n')
             .and_then(|(_, rest)| rest.rsplit_once("exit code"))
             .map(|(json, _)| json)
-            .expect("there is something between the command and its exit code");
+            .expect("the JSON is between the command and its exit code");
         let value: serde_json::Value = serde_json::from_str(json).expect("calc prints JSON");
         for (key, figure) in [("avg_jct_s", jct), ("makespan_s", makespan), ("p99_jct_s", p99)] {
             let ours = value[0][key].as_f64().expect("figures are numbers");
@@ -128,7 +128,7 @@ fn check_averages(folder: &Path, expected: &[(&str, f64, f64, f64)], within: f64
 }
 
 #[test]
-fn calc_gives_the_published_averages() {
+fn calc_prints_the_published_averages() {
     if let Some(folder) = shared(env!("CARGO_MANIFEST_DIR"), "muri/published_testbed") {
         check_averages(&folder, &TESTBED, 0.5001);
     }
@@ -205,7 +205,7 @@ fn profile_shows_how_stages_interleave() {
 }
 
 #[test]
-fn turns_that_are_no_longer_than_a_restart_are_warned_of_once() {
+fn simulate_warns_once_if_a_time_slice_is_no_longer_than_a_restart() {
     let warnings = |policy: &str, cost: &str, more: &[&str]| {
         let args = [
             "simulate",
@@ -229,9 +229,9 @@ fn turns_that_are_no_longer_than_a_restart_are_warned_of_once() {
     assert_eq!(
         warnings("las:quantum=30s", "1m", &[]),
         [
-            "! warning: las:quantum=30s: a job on 1 GPU has turns of 30.0 s, and starting again takes 60.0 s: 60 of 60 jobs may make no \
-             progress once they have been stopped. Longer turns (quantum of las, first limit of tiresias) or a lower \
-             --restart-cost help"
+            "! warning: las:quantum=30s: the time slice of a job on 1 GPU is 30.0 s, and a restart takes 60.0 s: 60 of 60 jobs may \
+             make no progress once they have been stopped; use a longer time slice (quantum of las, first limit of tiresias) or a \
+             lower --restart-cost"
         ]
     );
     assert_eq!(warnings("tiresias:limits=60/600", "1m", &[]).len(), 1);

@@ -5,13 +5,13 @@ mod common;
 use common::{dovetail, dovetail_in};
 use serde_json::Value;
 
-/// Two processes that compute and say when they have done a piece of it.
+/// Two processes that compute and print a line for each unit of work.
 const BURN: &str = "work() { while :; do i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; echo piece; done; }
 work & work & wait";
-/// One step every twentieth of a second, told on standard error, whatever there are of CPUs.
+/// Five steps every 50 ms, printed to standard error, independent of the number of CPUs.
 const STEPS: &str = "i=100; while :; do i=$((i+5)); echo \"epoch 1 step $i of many\" >&2; sleep 0.05; done";
 
-/// The JSON a successful run prints, without what it says on standard error.
+/// Returns the JSON that a successful run prints, without standard error.
 fn json_of(shown: &str) -> Value {
     assert!(shown.contains("exit code 0"), "{shown}");
     let lines = shown.lines().skip_while(|l| *l != "{");
@@ -33,13 +33,13 @@ fn rates(json: &Value) -> Vec<(u64, f64)> {
 }
 
 #[test]
-fn two_processes_that_compute_are_about_twice_as_fast_on_two_cpus() {
+fn two_busy_processes_are_about_twice_as_fast_on_two_cpus() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         eprintln!("SKIPPED: this machine has one CPU");
         return;
     }
-    // Other work on the machine can hide it once, hardly five times.
-    let mut seen = Vec::new();
+    // Other processes on the machine may distort a measurement, but hardly five in a row.
+    let mut ratios = Vec::new();
     for _ in 0..5 {
         let args = [
             "profile",
@@ -63,13 +63,13 @@ fn two_processes_that_compute_are_about_twice_as_fast_on_two_cpus() {
         if (1.3..3.5).contains(&(two / one)) {
             return;
         }
-        seen.push(two / one);
+        ratios.push(two / one);
     }
-    panic!("two CPUs over one: {seen:?}");
+    panic!("speedups by a second CPU: {ratios:?}");
 }
 
 #[test]
-fn progress_in_numbers_that_does_not_depend_on_cpus_is_a_flat_curve() {
+fn progress_that_does_not_depend_on_cpus_has_a_flat_curve() {
     let args = [
         "profile",
         "run",
@@ -87,13 +87,13 @@ fn progress_in_numbers_that_does_not_depend_on_cpus_is_a_flat_curve() {
     ];
     let json = json_of(&dovetail(&args));
     let (_, rate) = rates(&json)[0];
-    // Five at once, at most twenty times a second.
+    // Five steps, at most twenty times a second.
     assert!(rate > 5.0 && rate < 101.0, "{json}");
     assert_eq!(json["points"][0]["speed"], 1.0);
 }
 
 #[test]
-fn a_table_is_written_added_to_and_accepted_by_simulate() {
+fn a_table_is_written_extended_and_read_by_simulate() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let count = "i=0; while :; do i=$((i+1)); echo $i > done.txt; sleep 0.02; done";
@@ -168,14 +168,14 @@ fn a_table_is_written_added_to_and_accepted_by_simulate() {
     );
     let other = measure("gnmt", "60", &[]);
     assert!(other.contains("exit code 2"), "{other}");
-    let told =
+    let error =
         "! error: mine.yaml: speed is 1 at 1 CPU and 50.0 GB per GPU there, but at 1 CPU and 60.0 GB here";
-    assert!(other.contains(told), "{other}");
+    assert!(other.contains(error), "{other}");
 }
 
 #[test]
-fn what_cannot_be_measured_says_why() {
-    let first_words = |args: &[&str]| -> (String, String) {
+fn a_failed_measurement_reports_why() {
+    let first_line = |args: &[&str]| -> (String, String) {
         let shown = dovetail(&[&["profile", "run", "--quiet", "--cpus", "1"][..], args].concat());
         let line = shown
             .lines()
@@ -185,12 +185,12 @@ fn what_cannot_be_measured_says_why() {
         (line, shown.lines().last().unwrap_or_default().to_owned())
     };
     let work = |args: &[&str]| {
-        let (line, code) = first_words(args);
+        let (line, code) = first_line(args);
         assert_eq!(code, "exit code 1", "{line}");
         line
     };
     let request = |args: &[&str]| {
-        let (line, code) = first_words(args);
+        let (line, code) = first_line(args);
         assert_eq!(code, "exit code 2", "{line}");
         line
     };

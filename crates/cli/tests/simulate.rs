@@ -1,4 +1,4 @@
-//! `dovetail simulate`, as people see it.
+//! Output and error messages of `dovetail simulate`.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{dovetail, dovetail_in};
 use insta::assert_snapshot;
 
 #[test]
-fn json_has_the_figures_scripts_rely_on() {
+fn json_has_the_keys_of_the_interface() {
     let shown = dovetail(&[
         "simulate",
         "--jobs",
@@ -46,7 +46,7 @@ fn json_has_the_figures_scripts_rely_on() {
 }
 
 #[test]
-fn out_writes_the_files_scripts_rely_on() {
+fn out_writes_the_files_of_the_interface() {
     let dir = tempfile::tempdir().unwrap();
     let trace = "submit_s,duration_s,gpus,job_id,tenant\n0,100,4,a,red\n0,50.5,4,b,blue\n10,20,8,c,red\n";
     std::fs::write(dir.path().join("jobs.csv"), trace).unwrap();
@@ -77,7 +77,7 @@ fn out_writes_the_files_scripts_rely_on() {
 }
 
 #[test]
-fn a_scenario_file_holds_flags_and_flags_win() {
+fn flags_take_precedence_over_a_scenario_file() {
     let dir = tempfile::tempdir().unwrap();
     let scenario = "policy: las:quantum=10m\ncluster: 2x8\njobs: 60\nload: 1.2\nrestart-cost: 30s\nseed: 7\n";
     std::fs::write(dir.path().join("s.yaml"), scenario).unwrap();
@@ -88,7 +88,7 @@ fn a_scenario_file_holds_flags_and_flags_win() {
 }
 
 #[test]
-fn failures_and_rounds_run_through_with_every_check_on() {
+fn a_run_with_failures_and_rounds_passes_all_checks() {
     let shown = dovetail(&[
         "simulate",
         "--jobs",
@@ -166,7 +166,7 @@ fn what_is_wrong_is_named() {
     assert_snapshot!(shown.join("\n"));
 }
 
-/// Four jobs, then a week in which the cluster is empty, then two more.
+/// Four jobs, then a week without jobs, then two more.
 const GAP: &str = "0,alexnet,0,3349,4\n1,gnmt,.286,26435,1\n2,res18,30.5,9000,2\n3,m5,44,2000,8\n\
                    4,transformer,700000,500,1\n5,lstm,700100.25,90000,8\n";
 
@@ -204,7 +204,7 @@ fn a_replay_of_a_record_gives_the_same_jobs_across_gaps() {
         assert_eq!(
             first.lines().count(),
             7,
-            "all jobs finish, those after the gap too:\n{first}"
+            "all jobs finish, also those after the gap:\n{first}"
         );
         let recorded = std::fs::read_to_string(dir.path().join("again.csv")).unwrap();
         assert_eq!(recorded.lines().next(), Some("0,alexnet,0,3349,4"));
@@ -213,7 +213,7 @@ fn a_replay_of_a_record_gives_the_same_jobs_across_gaps() {
 }
 
 #[test]
-fn a_record_of_generated_jobs_can_be_replayed_and_what_it_lacks_is_said() {
+fn a_recorded_workload_is_replayed_and_missing_columns_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let args = [
         "simulate",
@@ -228,7 +228,7 @@ fn a_record_of_generated_jobs_can_be_replayed_and_what_it_lacks_is_said() {
     ];
     let shown = dovetail_in(dir.path(), &args);
     assert!(
-        shown.contains("! note: r.csv.gz does not hold: model of 30 jobs"),
+        shown.contains("! note: r.csv.gz cannot represent: model of 30 jobs"),
         "{shown}"
     );
     let again = replay(dir.path(), "r.csv.gz", "b", &[]);
@@ -236,7 +236,7 @@ fn a_record_of_generated_jobs_can_be_replayed_and_what_it_lacks_is_said() {
 }
 
 #[test]
-fn a_model_nobody_knows_is_an_error_with_its_line() {
+fn an_unknown_model_is_reported_with_its_line() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("t.csv"), "0,alexnet,0,10,1\n1,alexnetz,0,10,1\n").unwrap();
     let shown = dovetail_in(
@@ -252,7 +252,7 @@ fn a_model_nobody_knows_is_an_error_with_its_line() {
 }
 
 #[test]
-fn a_quota_comes_from_the_command_line_or_a_file() {
+fn quotas_are_read_from_the_command_line_or_a_file() {
     let dir = tempfile::tempdir().unwrap();
     let trace = "submit_s,duration_s,gpus,job_id,tenant,priority\n0,100,8,a,red,-1\n10,50,4,b,blue,0\n20,10,6,c,red,0\n";
     std::fs::write(dir.path().join("jobs.csv"), trace).unwrap();
@@ -298,7 +298,7 @@ fn a_quota_comes_from_the_command_line_or_a_file() {
 }
 
 #[test]
-fn virtual_clusters_come_from_a_file_of_hived() {
+fn virtual_clusters_are_read_from_a_configuration_of_hived() {
     let dir = tempfile::tempdir().unwrap();
     let cells = "physicalCluster:
   cellTypes:
@@ -332,14 +332,14 @@ virtualClusters:
     ];
     let trace = trace.replace("c,red", "c,blue").replace("10,6,c", "10,3,c");
     std::fs::write(dir.path().join("jobs.csv"), &trace).unwrap();
-    let asked = ["simulate", "--trace", "jobs.csv", "--cluster", "cells.yaml"];
-    let asked = [
-        &asked[..],
+    let args = ["simulate", "--trace", "jobs.csv", "--cluster", "cells.yaml"];
+    let args = [
+        &args[..],
         &["--tenancy", "cells:cells.yaml", "--explain", "c", "--explain"],
     ]
     .concat();
-    shown.push(dovetail_in(dir.path(), &[&asked[..], &["a"]].concat()));
-    shown.push(dovetail_in(dir.path(), &[&asked[..], &["z"]].concat()));
+    shown.push(dovetail_in(dir.path(), &[&args[..], &["a"]].concat()));
+    shown.push(dovetail_in(dir.path(), &[&args[..], &["z"]].concat()));
     std::fs::write(dir.path().join("jobs.csv"), trace.replace("blue", "green")).unwrap();
     shown.push(run("cells.yaml", "srsf"));
     assert_snapshot!(shown.join("\n"));

@@ -1,4 +1,4 @@
-//! `dovetail vc`: what a person sees.
+//! Output of `dovetail vc`.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn pod(name: &str, vc: &str, size: u32) -> String {
     )
 }
 
-/// A folder with two configurations and a scenario.
+/// Creates a folder with two configurations and a scenario.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a directory to run in");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");

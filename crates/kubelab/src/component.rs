@@ -90,7 +90,6 @@ impl ComponentProcess {
         let _ = writeln!(log, "$ {}", self.command.join(" "));
         let other = log.try_clone().map_err(LabError::file(&self.log))?;
         // The component ends when its standard input does, that is when this process has ended for any reason.
-        // `PR_SET_PDEATHSIG` is no alternative: it fires when the starting thread ends, and test threads end early.
         let child = Command::new(&self.command[0])
             .args(&self.command[1..])
             .env("KUBELAB_FOLDER", &self.folder)

@@ -26,6 +26,7 @@ mod pods;
 mod ports;
 mod proxy;
 mod settings;
+mod subprocess;
 mod tools;
 
 pub use binary::{binary, binary_or_skip};
@@ -41,4 +42,5 @@ pub use nodes::{NodeShape, create_nodes, set_ready};
 pub use pods::Behaviour;
 pub use proxy::Proxy;
 pub use settings::{Scheduler, Settings};
+pub use subprocess::Subprocess;
 pub use tools::helm;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use rustls::{ServerConnection, StreamOwned};
 use serde_json::{Value, json};
+
+use crate::Subprocess;
 
 type Stream = BufReader<StreamOwned<ServerConnection, TcpStream>>;
 
@@ -82,7 +84,7 @@ enum ProcessOutput {
 
 /// A running command with its standard streams.
 struct Process {
-    child: Child,
+    child: Subprocess,
     stdin: Option<Input>,
     output: mpsc::Receiver<ProcessOutput>,
     /// Number of outputs that have not ended.
@@ -133,7 +135,7 @@ impl Process {
             let path = name.to_string_lossy().into_owned();
             let side = || File::options().read(true).write(true).open(&path);
             command.stdin(side()?).stdout(side()?).stderr(side()?);
-            let child = command.spawn()?;
+            let child = Subprocess::spawn(&mut command)?;
             // Closes our copies of the terminal, so that it ends with the process.
             drop(command);
             let terminal = File::from(master);
@@ -151,11 +153,8 @@ impl Process {
         } else {
             Stdio::null()
         };
-        let mut child = command
-            .stdin(input)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
+        let streams = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Subprocess::spawn(streams)?;
         if let Some(out) = child.stdout.take() {
             forward(Channel::Stdout, out, sender.clone());
         }

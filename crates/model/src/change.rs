@@ -1,4 +1,4 @@
-//! What would let a job start.
+//! Changes that would let a job start.
 
 use serde::{Deserialize, Serialize};
 

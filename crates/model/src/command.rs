@@ -1,4 +1,4 @@
-//! Commands: what the engine wants done. Each command names an attempt, so a late or repeated answer is harmless.
+//! Commands of the engine to its driver. Each command names an attempt, so a late or repeated answer is harmless.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub enum StopReason {
     Cancelled,
 }
 
-/// What the engine wants done.
+/// A command of the engine to its driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Start the job on these GPUs, which are free now.
@@ -59,7 +59,7 @@ pub enum Command {
     Reject {
         /// The job.
         job: JobKey,
-        /// Why it will not.
+        /// Why it will never run.
         reason: Reason,
     },
 }

@@ -104,7 +104,7 @@ pub enum Event {
     NodeUp {
         /// Its id; the next free one for a new node.
         node: NodeId,
-        /// What it has.
+        /// Its resources and position in the topology.
         spec: NodeSpec,
     },
     /// A node was lost, with everything on it.

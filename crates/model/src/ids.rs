@@ -46,7 +46,7 @@ id!(
     NodeId
 );
 id!(
-    /// A place above the nodes in the topology: a rack, a switch, a group of racks.
+    /// A zone above the nodes in the topology: a rack, a switch, a group of racks.
     ZoneId
 );
 id!(

@@ -26,7 +26,7 @@ impl Resource {
     /// All resources, in the order of an iteration.
     pub const ALL: [Resource; 4] = [Resource::Storage, Resource::Cpu, Resource::Gpu, Resource::Network];
 
-    /// Returns its name.
+    /// Returns the name of the resource.
     pub fn name(self) -> &'static str {
         match self {
             Self::Storage => "storage",
@@ -99,9 +99,9 @@ pub fn layout(members: &[Stages], ordering: Ordering) -> Layout {
         Interleaving::Turns => by_turns(members, &order),
         Interleaving::FourPhases => by_four_phases(members, &order),
     };
-    for one in &mut uses {
-        one.start_us = (one.start_us - from).max(0.0);
-        one.end_us = (one.end_us - from).min(steady_us);
+    for resource_use in &mut uses {
+        resource_use.start_us = (resource_use.start_us - from).max(0.0);
+        resource_use.end_us = (resource_use.end_us - from).min(steady_us);
     }
     uses.retain(|u| u.end_us > u.start_us);
     uses.sort_by(|a, b| {

@@ -125,10 +125,10 @@ pub enum SensitivityError {
         expected: usize,
     },
     /// A larger amount has a lower speed.
-    #[error("speed must not decrease with more {what}, at {cpu_milli} milli-cores and {memory_mib} MiB")]
-    Falls {
+    #[error("speed must not decrease with more {resource}, at {cpu_milli} milli-cores and {memory_mib} MiB")]
+    Decreases {
         /// CPU or memory.
-        what: &'static str,
+        resource: &'static str,
         /// CPU of the point, in milli-cores.
         cpu_milli: u32,
         /// Memory of the point, in MiB.
@@ -162,16 +162,16 @@ impl TryFrom<Points> for Sensitivity {
         for row in 0..rows {
             for column in 0..columns {
                 let here = points.at(row, column);
-                let falls = |what| SensitivityError::Falls {
-                    what,
+                let decreases = |resource| SensitivityError::Decreases {
+                    resource,
                     cpu_milli: points.cpu_milli[row],
                     memory_mib: points.memory_mib[column],
                 };
                 if row > 0 && points.at(row - 1, column) > here {
-                    return Err(falls("CPU"));
+                    return Err(decreases("CPU"));
                 }
                 if column > 0 && points.at(row, column - 1) > here {
-                    return Err(falls("memory"));
+                    return Err(decreases("memory"));
                 }
             }
         }
@@ -230,14 +230,14 @@ impl Points {
 
 /// The position of an amount on an axis: the point below (none for the origin), the point above, and the fraction between
 /// them.
-struct Between {
+struct AxisPosition {
     below: Option<usize>,
     above: usize,
     part: u64,
     whole: u64,
 }
 
-impl Between {
+impl AxisPosition {
     /// Interpolates between two values at this position, rounded down.
     fn mix(&self, low: u64, high: u64) -> u64 {
         if self.part == self.whole {
@@ -247,12 +247,12 @@ impl Between {
     }
 }
 
-fn between<T: Copy + Into<u64>>(axis: &[T], amount: T) -> Between {
+fn position<T: Copy + Into<u64>>(axis: &[T], amount: T) -> AxisPosition {
     let amount = amount.into();
     let above = axis.partition_point(|a| (*a).into() < amount).min(axis.len() - 1);
     let below = above.checked_sub(1);
     let (low, high) = (below.map_or(0, |i| axis[i].into()), axis[above].into());
-    Between {
+    AxisPosition {
         below,
         above,
         part: amount.min(high) - low,
@@ -263,8 +263,8 @@ fn between<T: Copy + Into<u64>>(axis: &[T], amount: T) -> Between {
 impl Sensitivity {
     /// Returns the speed with this share per GPU. It never decreases with more CPU or memory.
     pub fn rate(&self, share: Share) -> Rate {
-        let cpu = between(&self.points.cpu_milli, share.cpu_milli);
-        let memory = between(&self.points.memory_mib, share.memory_mib);
+        let cpu = position(&self.points.cpu_milli, share.cpu_milli);
+        let memory = position(&self.points.memory_mib, share.memory_mib);
         let at = |row: Option<usize>, column: Option<usize>| match (row, column) {
             (Some(row), Some(column)) => u64::from(self.points.at(row, column).0),
             _ => 0,
@@ -463,9 +463,9 @@ mod tests {
             expected: 2,
         };
         assert_eq!(points(&[1, 2], &[1.0]), Err(few));
-        let falls = points(&[1, 2], &[1.0, 0.9]).unwrap_err();
+        let error = points(&[1, 2], &[1.0, 0.9]).unwrap_err();
         assert_eq!(
-            falls.to_string(),
+            error.to_string(),
             "speed must not decrease with more CPU, at 2 milli-cores and 1000 MiB"
         );
     }

@@ -1,4 +1,4 @@
-//! The cluster: nodes, what they have, and their place in the topology.
+//! The cluster: nodes, their resources, and their position in the topology.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::sensitivity::Share;
 /// A place above the nodes: a rack, a switch, a row. Zones form a tree of any depth.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Zone {
-    /// Its name ("rack-3").
+    /// Name of the zone ("rack-3").
     pub name: String,
     /// The zone that contains it; none at the top.
     pub parent: Option<ZoneId>,
@@ -18,7 +18,7 @@ pub struct Zone {
 /// A node as it joins the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSpec {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// The rack or switch it is connected to.
     pub zone: ZoneId,

@@ -40,8 +40,11 @@ pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), P
             suitable(own, &*sizing_part, &*grouping_part, companions)?
         }
     };
-    let mut suiting = registry::companions(registry::SIZINGS, &sizing, Kind::Placement);
-    let placement = pick(&overrides.placement, suiting.next().unwrap_or(DEFAULT_PLACEMENT));
+    let mut companions = registry::companions(registry::SIZINGS, &sizing, Kind::Placement);
+    let placement = pick(
+        &overrides.placement,
+        companions.next().unwrap_or(DEFAULT_PLACEMENT),
+    );
     let policy = Policy {
         name: format!("{text}{}", overrides.suffix()),
         admission: registry::build(Kind::Admission, registry::ADMISSIONS, &admission)?,
@@ -71,11 +74,11 @@ pub fn check(policy: &Policy) -> Result<(), PolicyError> {
     }
 }
 
-/// The discipline to use instead of the preset's where owners must get GPUs back that others borrow; `None` where the
-/// preset's own one preempts, or does not work with tenancies at all.
+/// Returns the discipline to use instead of the preset's where owners must get back GPUs that others borrow; `None` if the
+/// preset's own discipline preempts, or does not work with tenancies at all.
 ///
 /// # Errors
-/// Names the nearest presets if there is no such one.
+/// Names the nearest presets if the preset does not exist.
 pub fn reclaiming_discipline(policy: &str) -> Result<Option<&'static str>, PolicyError> {
     let spec: PartSpec = policy.parse()?;
     let own = registry::build(
@@ -87,8 +90,8 @@ pub fn reclaiming_discipline(policy: &str) -> Result<Option<&'static str>, Polic
     Ok(keeps_borrowers.then_some(RECLAIMING_DISCIPLINE))
 }
 
-/// The preset's own discipline if it does what sizing and grouping require; else the first of their companions that does
-/// and preempts if and only if the preset's own one does, or at least the first one.
+/// Returns the preset's own discipline if it provides what sizing and grouping require; else the first of their companions
+/// that preempts if and only if the preset's own discipline does, or simply the first one.
 fn suitable(
     own: Box<dyn Discipline>,
     sizing: &dyn Sizing,

@@ -1,4 +1,4 @@
-//! What can be wrong with a policy that a user asked for.
+//! Errors in the policy that a user asked for.
 
 use dovetail_engine::{Feature, UnmetRequirement};
 use thiserror::Error;
@@ -9,7 +9,7 @@ pub enum PolicyError {
     /// No policy or part has this name.
     #[error("unknown {kind} `{name}`{}; `dovetail policies` lists all of them", did_you_mean(.near))]
     Unknown {
-        /// What was looked for ("policy", "placement").
+        /// Kind of the name ("policy", "placement").
         kind: &'static str,
         /// The name that was given.
         name: String,
@@ -41,7 +41,7 @@ pub enum PolicyError {
         knob: String,
         /// The value that was given.
         value: String,
-        /// What is accepted.
+        /// Values that are accepted.
         expected: String,
     },
     /// The text is not of the form `name:key=value,...`.

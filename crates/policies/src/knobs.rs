@@ -11,9 +11,9 @@ use crate::error::PolicyError;
 /// A setting of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Knob {
-    /// Its name.
+    /// Name of the knob.
     pub name: &'static str,
-    /// Its value unless the user sets it.
+    /// Value unless the user sets one.
     pub default: &'static str,
     /// What it does, and which values are accepted.
     pub what: &'static str,
@@ -22,7 +22,7 @@ pub struct Knob {
 /// A part's name and the knobs that were set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PartSpec {
-    /// The name.
+    /// Name of the part.
     pub name: String,
     /// A value without a key, for the part's first knob.
     pub positional: Option<String>,

@@ -14,7 +14,7 @@ use crate::registry::{Entry, Kind, ORDERS};
 /// A named policy: four of its parts; the others have their defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preset {
-    /// Its name.
+    /// Name of the preset.
     pub name: &'static str,
     /// What it does, in one sentence.
     pub what: &'static str,

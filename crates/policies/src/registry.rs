@@ -42,7 +42,7 @@ impl Kind {
         Self::Tenancy,
     ];
 
-    /// Its name in flags and errors.
+    /// Name of the kind in flags and errors.
     pub fn name(self) -> &'static str {
         match self {
             Self::Admission => "admission",
@@ -62,7 +62,7 @@ pub type Build<T> = fn(&Knobs) -> Result<Box<T>, PolicyError>;
 /// A part in the registry.
 #[derive(Debug)]
 pub struct Entry<T: ?Sized> {
-    /// Its name.
+    /// Name of the part.
     pub name: &'static str,
     /// What it does, in one sentence.
     pub what: &'static str,
@@ -70,21 +70,21 @@ pub struct Entry<T: ?Sized> {
     pub source: &'static str,
     /// For an order: the sort key, smaller first. For other parts: the rule in short.
     pub key: &'static str,
-    /// Parts that it is combined with unless the user names others. Of several of one kind the first is taken that
+    /// Parts that it is combined with unless the user names others. Of several of one kind, the first one is used that
     /// preempts if and only if the preset does.
     pub companions: &'static [(Kind, &'static str)],
     /// Its knobs, the most useful one first.
     pub knobs: &'static [Knob],
-    /// Builds it.
+    /// Builds the part.
     pub build: Build<T>,
 }
 
 /// An [`Entry`] without its builder, for lists of parts of all kinds.
 #[derive(Debug, Clone, Copy)]
 pub struct Listing {
-    /// The kind.
+    /// Kind of the part.
     pub kind: Kind,
-    /// Its name.
+    /// Name of the part.
     pub name: &'static str,
     /// What it does, in one sentence.
     pub what: &'static str,

@@ -1,4 +1,4 @@
-//! The tables of docs/policies/README.md list what is registered. `UPDATE_DOCS=1` writes them.
+//! Checks that the tables of docs/policies/README.md list what is registered. `UPDATE_DOCS=1` writes them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Synergy's own programs, first phase, through our solver and through HiGHS: `make test-highs`.
+//! Solves Synergy's own programs, first phase, with our solver and with HiGHS: `make test-highs`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ const TRACES: [&str; 3] = [
     "outputs/phM32_FIFO_greedy.jobs.csv",
 ];
 
-/// What counts of a job here.
+/// The properties of a job that the program depends on.
 fn spec(job: &TraceJob) -> JobSpec {
     JobSpec {
         sensitivity: job.sensitivity.clone(),
@@ -28,7 +28,7 @@ fn spec(job: &TraceJob) -> JobSpec {
     }
 }
 
-/// Jobs one after the other from `first` on, as many as have GPUs.
+/// Takes jobs from `first` on, wrapping around, as far as the GPUs suffice.
 fn fitting(jobs: &[JobSpec], first: usize, mut gpus: u32) -> Vec<&JobSpec> {
     let fits = |job: &&JobSpec| {
         let fits = job.gpus <= gpus;
@@ -44,7 +44,7 @@ fn fitting(jobs: &[JobSpec], first: usize, mut gpus: u32) -> Vec<&JobSpec> {
 }
 
 #[test]
-fn synergys_programs_have_the_optimum_that_highs_finds() {
+fn the_solver_and_highs_agree_on_the_optimum_of_synergys_programs() {
     let Some(folder) = shared(env!("CARGO_MANIFEST_DIR"), "synergy") else {
         return;
     };

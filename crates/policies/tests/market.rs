@@ -1,4 +1,4 @@
-//! The auction's market against trying everything.
+//! The auction's market, checked against exhaustive search.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,7 +6,7 @@ use dovetail_policies::discipline::auction::{Bid, hold};
 use dovetail_testkit::any::cases;
 use proptest::prelude::*;
 
-/// The largest product of all values that some set of winners gives, by trying every set.
+/// The largest product of all values over every set of winners.
 fn best_product(bids: &[Bid], gpus: u32) -> f64 {
     let product = |set: u32| {
         let wins = |i: &usize| set & (1 << i) != 0;
@@ -17,7 +17,7 @@ fn best_product(bids: &[Bid], gpus: u32) -> f64 {
     (0..1u32 << bids.len()).filter_map(product).fold(0.0, f64::max)
 }
 
-/// Everyone's value under the awards, before anyone pays.
+/// The value of every bidder under the awards, before payments.
 fn values(bids: &[Bid], gpus: u32) -> Vec<f64> {
     let mut values: Vec<f64> = bids.iter().map(|b| b.without).collect();
     hold(bids, gpus)
@@ -26,9 +26,9 @@ fn values(bids: &[Bid], gpus: u32) -> Vec<f64> {
     values
 }
 
-/// What bidder `i` has in the end: the part it keeps of its true value, or what it has without a gang.
-fn outcome(truth: &[Bid], told: &[Bid], i: usize, gpus: u32) -> f64 {
-    let won = hold(told, gpus).into_iter().find(|award| award.bid == i);
+/// The final value of bidder `i`: the part it keeps of its true value, or its value without a gang.
+fn outcome(truth: &[Bid], submitted: &[Bid], i: usize, gpus: u32) -> f64 {
+    let won = hold(submitted, gpus).into_iter().find(|award| award.bid == i);
     won.map_or(truth[i].without, |award| award.kept * truth[i].with)
 }
 
@@ -45,7 +45,7 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn winners_make_the_product_of_all_values_the_largest(bids in bids(), gpus in 1u32..20) {
+    fn winners_maximize_the_product_of_all_values(bids in bids(), gpus in 1u32..20) {
         let product: f64 = values(&bids, gpus).iter().product();
         prop_assert!((product / best_product(&bids, gpus) - 1.0).abs() < 1e-6);
         let used: u32 = hold(&bids, gpus).iter().map(|a| bids[a.bid].gpus).sum();
@@ -61,19 +61,19 @@ proptest! {
             let beside: f64 = (0..bids.len()).filter(|i| *i != award.bid).map(|i| with[i]).product();
             let expected = beside / best_product(&others, gpus);
             prop_assert!((award.kept / expected - 1.0).abs() < 1e-6, "{} and {}", award.kept, expected);
-            // Nobody pays so much that it had better not have won.
+            // No winner pays so much that losing would have been better.
             prop_assert!(award.kept * bids[award.bid].with >= bids[award.bid].without * (1.0 - 1e-6));
         }
     }
 
     #[test]
-    fn nobody_gains_by_bidding_more_or_less_than_the_truth(
-        bids in bids(), gpus in 1u32..20, who: prop::sample::Index, factor in 0.05f64..20.0,
+    fn no_bidder_gains_by_bidding_more_or_less_than_the_truth(
+        bids in bids(), gpus in 1u32..20, bidder: prop::sample::Index, factor in 0.05f64..20.0,
     ) {
-        let i = who.index(bids.len());
-        let mut told = bids.clone();
-        told[i].with = (bids[i].with * factor).max(bids[i].without);
-        let (honest, lied) = (outcome(&bids, &bids, i, gpus), outcome(&bids, &told, i, gpus));
-        prop_assert!(lied <= honest * (1.0 + 1e-6), "{} instead of {}", lied, honest);
+        let i = bidder.index(bids.len());
+        let mut submitted = bids.clone();
+        submitted[i].with = (bids[i].with * factor).max(bids[i].without);
+        let (honest, untruthful) = (outcome(&bids, &bids, i, gpus), outcome(&bids, &submitted, i, gpus));
+        prop_assert!(untruthful <= honest * (1.0 + 1e-6), "{} instead of {}", untruthful, honest);
     }
 }

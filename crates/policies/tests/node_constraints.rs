@@ -1,5 +1,5 @@
-//! Jobs that are confined to some of the nodes: under every policy they run there and nowhere else, and whoever fits
-//! there gets his turn.
+//! Jobs with a node constraint: under every policy they run only on its nodes, and every job that fits on them
+//! eventually runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +11,15 @@ use dovetail_model::{
 use dovetail_policies::{Overrides, build, presets};
 use proptest::prelude::*;
 
-/// Fences that are used.
-const FENCES: u32 = 3;
+/// Number of constraints in a case.
+const CONSTRAINTS: u32 = 3;
 
 #[derive(Debug, Clone)]
 struct Case {
     nodes: Vec<u32>,
-    /// For each fence, the nodes within it at first and later on.
+    /// For each constraint, its nodes at first and later on.
     constraints: Vec<[BTreeSet<u32>; 2]>,
-    /// GPUs, fence and seconds of work.
+    /// GPUs, constraint and seconds of work.
     jobs: Vec<(u32, Option<u32>, u64)>,
 }
 
@@ -28,8 +28,8 @@ fn case() -> impl Strategy<Value = Case> {
     nodes.prop_flat_map(|nodes| {
         let count = nodes.len() as u32;
         let set = || prop::collection::btree_set(0..count, 0..=nodes.len());
-        let constraints = prop::collection::vec([set(), set()], FENCES as usize);
-        let job = (1..=8u32, prop::option::weighted(0.7, 0..FENCES), 1..500u64);
+        let constraints = prop::collection::vec([set(), set()], CONSTRAINTS as usize);
+        let job = (1..=8u32, prop::option::weighted(0.7, 0..CONSTRAINTS), 1..500u64);
         let jobs = prop::collection::vec(job, 1..16);
         (Just(nodes.clone()), constraints, jobs).prop_map(|(nodes, constraints, jobs)| Case {
             nodes,
@@ -39,7 +39,7 @@ fn case() -> impl Strategy<Value = Case> {
     })
 }
 
-struct Play {
+struct Run {
     policy: String,
     engine: Engine,
     now: Time,
@@ -49,7 +49,7 @@ struct Play {
     done: BTreeSet<JobKey>,
 }
 
-impl Play {
+impl Run {
     fn new(case: &Case, name: &str) -> Self {
         let (policy, _) = build(name, &Overrides::default()).expect("a preset");
         let mut cluster = ClusterSpec::uniform(0, 1);
@@ -66,14 +66,14 @@ impl Play {
             policy: name.to_owned(),
             engine: Engine::with_cluster(policy, Clock::rounds(Time::from_secs(60)), &cluster),
             now: Time::ZERO,
-            within: vec![BTreeSet::new(); FENCES as usize],
+            within: vec![BTreeSet::new(); CONSTRAINTS as usize],
             specs: case.jobs.iter().enumerate().map(spec).collect(),
             running: BTreeMap::new(),
             done: BTreeSet::new(),
         }
     }
 
-    fn set_fences(&mut self, case: &Case, which: usize) {
+    fn set_constraints(&mut self, case: &Case, which: usize) {
         for (i, constraint) in case.constraints.iter().enumerate() {
             let nodes: BTreeSet<NodeId> = constraint[which].iter().map(|n| NodeId(*n)).collect();
             self.within[i].clone_from(&nodes);
@@ -85,7 +85,7 @@ impl Play {
         }
     }
 
-    /// Carries out whatever the engine wants, and looks at every launch.
+    /// Carries out all commands of the engine, and checks every launch.
     fn carry_out(&mut self) {
         self.engine.handle(self.now, Event::Wake);
         while let Some(command) = self.engine.poll() {
@@ -100,7 +100,7 @@ impl Play {
                         let outside = allocation.shares.iter().find(|s| !within.contains(&s.node));
                         assert!(
                             outside.is_none(),
-                            "{}: job {job} is started outside its fence: {allocation:?}",
+                            "{}: job {job} is started outside its node constraint: {allocation:?}",
                             self.policy
                         );
                     }
@@ -119,7 +119,7 @@ impl Play {
                 Command::Resize { .. } => {}
             }
         }
-        self.engine.check().expect("the engine's books agree");
+        self.engine.check().expect("the engine's state is consistent");
     }
 
     fn end_one(&mut self, pick: usize) {
@@ -140,51 +140,51 @@ impl Play {
     }
 }
 
-fn play(case: &Case, policy: &str) {
-    let mut play = Play::new(case, policy);
-    play.set_fences(case, 0);
-    for spec in play.specs.clone() {
-        play.engine.handle(play.now, Event::Submitted(spec));
+fn check(case: &Case, policy: &str) {
+    let mut run = Run::new(case, policy);
+    run.set_constraints(case, 0);
+    for spec in run.specs.clone() {
+        run.engine.handle(run.now, Event::Submitted(spec));
     }
-    play.carry_out();
+    run.carry_out();
     for step in 0..3 {
-        play.now += Time::from_secs(60);
-        play.end_one(step);
-        play.carry_out();
+        run.now += Time::from_secs(60);
+        run.end_one(step);
+        run.carry_out();
     }
-    play.set_fences(case, 1);
-    // Everyone in turn, as long as there is someone.
+    run.set_constraints(case, 1);
+    // Ends one job after the other until none is left.
     let mut idle = 0;
     while idle < 40 {
-        play.now += Time::from_secs(60);
-        idle = if play.running.is_empty() { idle + 1 } else { 0 };
-        play.end_one(play.done.len());
-        play.carry_out();
+        run.now += Time::from_secs(60);
+        idle = if run.running.is_empty() { idle + 1 } else { 0 };
+        run.end_one(run.done.len());
+        run.carry_out();
     }
-    // Who can never start may keep others waiting, under some policies for ever.
+    // Under some policies a job that can never start keeps others waiting forever.
     let fits = |spec: &&JobSpec| {
         let within = |n: &u32| {
             spec.constraint
-                .is_none_or(|f| play.within[f.0 as usize].contains(&NodeId(*n)))
+                .is_none_or(|f| run.within[f.0 as usize].contains(&NodeId(*n)))
         };
         let nodes = (0..case.nodes.len() as u32).filter(within);
         nodes
             .map(|n| case.nodes[n as usize])
             .any(|gpus| gpus >= spec.gpus)
     };
-    let left: Vec<&JobSpec> = play
+    let left: Vec<&JobSpec> = run
         .specs
         .iter()
-        .filter(|spec| !play.done.contains(&spec.id))
+        .filter(|spec| !run.done.contains(&spec.id))
         .collect();
     if left.iter().all(fits) {
-        let why: Vec<String> = left
+        let explanations: Vec<String> = left
             .iter()
-            .map(|spec| format!("{:?}", play.engine.explain(spec.id)))
+            .map(|spec| format!("{:?}", run.engine.explain(spec.id)))
             .collect();
         assert!(
             left.is_empty(),
-            "{policy}: jobs never start though the cluster is empty: {left:?}: {why:?}"
+            "{policy}: jobs never start though the cluster is empty: {left:?}: {explanations:?}"
         );
     }
 }
@@ -193,15 +193,15 @@ proptest! {
     #![proptest_config(dovetail_testkit::any::cases(400))]
 
     #[test]
-    fn whoever_is_confined_runs_there_and_nowhere_else(case in case()) {
+    fn jobs_run_only_on_nodes_of_their_constraint_and_all_that_fit_run(case in case()) {
         for preset in presets() {
-            play(&case, preset.name);
+            check(&case, preset.name);
         }
     }
 }
 
 #[test]
-fn why_a_confined_job_waits_is_said_in_words() {
+fn the_waiting_reason_of_a_constrained_job_names_nodes_and_free_gpus() {
     let (policy, _) = build("fifo", &Overrides::default()).expect("a preset");
     let mut engine = Engine::with_cluster(policy, Clock::Events, &ClusterSpec::uniform(2, 8));
     let now = Time::ZERO;
@@ -221,11 +221,11 @@ fn why_a_confined_job_waits_is_said_in_words() {
     engine.handle(now, Event::Submitted(job(1, 4)));
     while engine.poll().is_some() {}
     let Explanation::Waiting { reasons, .. } = engine.explain(JobKey(1)) else {
-        panic!("it runs");
+        panic!("the job is not queued");
     };
-    let said: String = reasons.iter().map(|r| format!("{r}; ")).collect();
+    let text: String = reasons.iter().map(|r| format!("{r}; ")).collect();
     assert!(
-        said.contains("allows 1 node") && said.contains("2 GPUs are free"),
-        "{said}"
+        text.contains("allows 1 node") && text.contains("2 GPUs are free"),
+        "{text}"
     );
 }

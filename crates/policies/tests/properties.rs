@@ -1,4 +1,4 @@
-//! Promises of the disciplines, against walks that are too simple to be wrong.
+//! Guarantees of the disciplines, checked against simple reference implementations.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -34,26 +34,26 @@ fn steady_orders() -> impl Strategy<Value = String> {
     orders().prop_filter("keys change with what is free", |order| order != "tetris")
 }
 
-/// Jobs a walk over the empty pool would choose: best first, passing over what does not fit.
+/// Jobs that a walk over the empty pool would choose: best first, passing over jobs that do not fit.
 fn greedy(world: &World) -> Vec<JobKey> {
     let (engine, now) = (&world.engine, world.now());
-    let place = |job: &Job| {
-        let line = engine.policy().order.key_under_load(job, &engine.load(), now);
+    let rank = |job: &Job| {
+        let key = engine.policy().order.key_under_load(job, &engine.load(), now);
         Rank {
-            band: line.band,
-            value: line.value(now),
+            band: key.band,
+            value: key.value(now),
             job: job.spec.id,
         }
     };
-    let mut line: Vec<(Rank, u32)> = engine
+    let mut queue: Vec<(Rank, u32)> = engine
         .jobs()
         .filter(|j| j.stage == Stage::Admitted)
-        .map(|j| (place(j), j.spec.gpus))
+        .map(|j| (rank(j), j.spec.gpus))
         .collect();
-    line.sort_unstable();
+    queue.sort_unstable();
     let mut free = world.scenario().cluster.gpus();
     let mut chosen = Vec::new();
-    for (rank, gpus) in line {
+    for (rank, gpus) in queue {
         if gpus <= free {
             free -= gpus;
             chosen.push(rank.job);
@@ -63,17 +63,14 @@ fn greedy(world: &World) -> Vec<JobKey> {
     chosen
 }
 
-/// When the first job in line can start at the latest, from the exact ends of what ran before this moment or stands
-/// ahead of it: whatever passed it just now must not count.
+/// The latest time at which the head of the queue can start, from the exact ends of the jobs that ran before this moment or
+/// are ahead of it. Jobs that passed it just now must not count.
 fn reservation(world: &World) -> Option<(JobKey, Time)> {
     let (engine, now) = (&world.engine, world.now());
     let waiting = engine.jobs().filter(|j| j.is_queued());
     let head = waiting.min_by_key(|j| (j.sort_key.value(now), j.spec.id))?;
-    let came_first = |j: &&Job| j.held_since < now || j.spec.id < head.spec.id;
-    let running = engine
-        .jobs()
-        .filter(|j| j.allocation.is_some())
-        .filter(came_first);
+    let is_ahead = |j: &&Job| j.held_since < now || j.spec.id < head.spec.id;
+    let running = engine.jobs().filter(|j| j.allocation.is_some()).filter(is_ahead);
     let mut ends: Vec<(Time, u32)> = running
         .map(|j| (j.expected_end(now).unwrap(), j.width()))
         .collect();
@@ -94,7 +91,7 @@ const LEASES: &[&str] = &[
     "themis:lease=30s,gather=false",
 ];
 
-/// Who holds GPUs under a lease until when, and where.
+/// The end of every lease, and the allocation that its holder has.
 fn leases(world: &World) -> BTreeMap<JobKey, (Time, Option<Allocation>)> {
     let saved = world.engine.policy().discipline.save();
     let ends: BTreeMap<JobKey, Time> = serde_json::from_value(saved["leases"].clone()).unwrap();
@@ -102,7 +99,7 @@ fn leases(world: &World) -> BTreeMap<JobKey, (Time, Option<Allocation>)> {
     ends.into_iter().filter_map(held).collect()
 }
 
-/// Jobs that ask for GPUs alone, on one pool.
+/// Jobs that ask for GPUs only, no CPU or memory, on one pool.
 fn scenarios(policy: impl Strategy<Value = PolicyText>) -> impl Strategy<Value = Scenario> {
     plain(pools(), policy, 40, false).prop_map(|mut scenario| {
         for story in &mut scenario.jobs {
@@ -116,7 +113,7 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn preemption_runs_what_a_walk_over_the_empty_pool_would_choose(
+    fn preemption_runs_the_jobs_a_walk_over_the_empty_pool_would_choose(
         scenario in scenarios(steady_orders().prop_map(|o| with("srsf", Some(o), None))),
     ) {
         let mut world = World::new(&scenario);
@@ -130,20 +127,17 @@ proptest! {
     }
 
     #[test]
-    fn the_engine_wakes_when_a_line_runs_out(
+    fn the_engine_wakes_when_a_sort_key_expires(
         scenario in scenarios(steady_orders().prop_map(|o| with("srsf", Some(o), None))),
     ) {
         let mut world = World::new(&scenario);
         while world.step() {
             let (engine, now) = (&world.engine, world.now());
-            // While nobody waits, who would be served next does not matter.
+            // While no job waits, the order of the queue does not matter.
             if engine.idle().0 == 0 {
                 continue;
             }
             let queued = engine.jobs().filter(|j| j.stage == Stage::Admitted && (j.holds_gpus() || j.is_queued()));
-            if engine.idle().0 == 0 {
-                continue;
-            }
             if let Some(until) = queued.filter_map(|j| engine.policy().order.key(j, now).until).min() {
                 let in_time = engine.wake_at().is_some_and(|at| at <= until);
                 prop_assert!(in_time, "{:?} after {:?} at {:?}", engine.wake_at(), until, now);
@@ -171,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn without_preemption_nothing_is_stopped(
+    fn without_preemption_no_job_is_stopped(
         scenario in (orders(), prop::sample::select(&["strict", "backfill", "backfill:patience=30s", "easy"][..]))
             .prop_flat_map(|(order, discipline)| scenarios(Just(with("fifo", Some(order), Some(discipline))))),
     ) {
@@ -181,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_is_stopped_inside_a_lease(
+    fn no_job_is_stopped_during_its_lease(
         scenario in scenarios(prop::sample::select(LEASES).prop_map(PolicyText::preset)),
     ) {
         let mut world = World::new(&scenario);
@@ -197,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn strict_starts_jobs_in_the_order_they_came(scenario in scenarios(Just(PolicyText::preset("fifo")))) {
+    fn strict_starts_jobs_in_order_of_submission(scenario in scenarios(Just(PolicyText::preset("fifo")))) {
         let mut world = World::new(&scenario);
         world.run();
         let trace = world.trace();

@@ -1,4 +1,4 @@
-//! What a measurement can fail with.
+//! Errors of measurements.
 
 use std::io;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub enum ProfilerError {
     InvalidPattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong in it.
+        /// The error of the parser.
         source: regex_lite::Error,
     },
     /// A cached share is not a percentage.
@@ -113,7 +113,7 @@ pub enum ProfilerError {
         program: String,
         /// Number of reports.
         reports: usize,
-        /// What was expected of the command.
+        /// What the command was expected to print.
         expected: String,
         /// Its last lines on standard error, if any.
         output: String,

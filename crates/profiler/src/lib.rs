@@ -1,4 +1,4 @@
-//! Measures how fast a command runs with how many CPUs (`dovetail profile run`).
+//! Measures the speed of a command by number of CPUs (`dovetail profile run`).
 //!
 //! The command runs at a few numbers of CPUs ([`Trial`]); how its speed depends on memory is computed from the size
 //! of its data set. The result is a row of a sensitivity table, which simulations read with `--sensitivity`.

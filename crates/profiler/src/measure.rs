@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use dovetail_console as console;
-use dovetail_workload::profiling::Walk;
+use dovetail_workload::profiling::CpuWalk;
 
 use crate::{IterationSource, Machine, Observation, Options, ProfilerError, Trial};
 
 /// Rates at several numbers of CPUs.
 pub(crate) struct Measurements {
-    /// Numbers of CPUs with what was observed, from the most downwards.
+    /// Observations by number of CPUs, from the largest downwards.
     pub(crate) points: Vec<(u32, Observation)>,
     /// Why no more points were measured.
     pub(crate) ended: String,
@@ -30,7 +30,7 @@ pub(crate) fn measure(
     let mut requested = options.cpus.clone();
     requested.sort_unstable_by(|a, b| b.cmp(a));
     requested.dedup();
-    let mut walk = Walk::new(machine.cpus(), options.gpus);
+    let mut walk = CpuWalk::new(machine.cpus(), options.gpus);
     let mut points: Vec<(u32, Observation)> = Vec::new();
     let bar = console::progress_bar(0, "measuring", options.quiet);
     loop {

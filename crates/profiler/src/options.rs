@@ -1,8 +1,8 @@
-//! Options of a measurement.
+//! The options of `dovetail profile run`.
 
 use std::path::PathBuf;
 
-/// What is measured, and how.
+/// Options of a measurement.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Command and arguments.

@@ -13,10 +13,10 @@ use crate::measure::Measurements;
 use crate::result::ProfileResult;
 use crate::{IterationSource, Machine, Options, ProfilerError, memory_gbps};
 
-/// Memory of a command where none could be measured, in GB.
+/// Memory of a command if it could not be measured, in GB.
 const LEAST_MEMORY_GB: f64 = 0.01;
 
-/// What is measured and computed, after the options have been checked.
+/// The validated options of a measurement.
 pub(crate) struct Plan {
     iterations: IterationSource,
     model: String,

@@ -12,10 +12,10 @@ use crate::{Observation, Options};
 /// Width of the longest bar, in columns.
 const BAR_WIDTH: f64 = 40.0;
 
-/// What was measured, and what was computed from it.
+/// The measured points and the computed profile.
 pub(crate) struct ProfileResult {
     profile: SensitivityProfile,
-    /// Numbers of CPUs with what was observed, from the most downwards.
+    /// Observations by number of CPUs, from the largest downwards.
     pub(crate) points: Vec<(u32, Observation)>,
     pub(crate) curve: Curve,
     /// Iterations per second at speed 1.

@@ -5,12 +5,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use dovetail_model::CpuSet;
-use dovetail_workload::profiling::Measured;
+use dovetail_workload::profiling::Measurement;
 
 use crate::iterations::{IterationSource, OutputLine, Stream, send_lines};
 use crate::{ProfilerError, machine, process_tree};
 
-/// Interval between looks at the progress file and at the state of the command.
+/// Interval at which the progress file and the state of the command are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Lines of standard error that are kept for messages.
 const KEPT_LINES: usize = 3;
@@ -28,18 +28,18 @@ pub struct Trial<'a> {
     pub patience: Duration,
 }
 
-/// What one run of the command showed.
+/// The result of one run of the command.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     /// Its rate.
-    pub measured: Measured,
+    pub measured: Measurement,
     /// Sum of the peak memory of its processes, in GB.
     pub memory_gb: f64,
     /// Whether it ended before the measurement did.
     pub ended_early: bool,
 }
 
-/// What a command printed until the measurement ended.
+/// The output of a command until the measurement ended.
 struct Progress {
     /// Seconds since the start, and the number of iterations done by then.
     samples: Vec<(f64, f64)>,
@@ -60,7 +60,7 @@ impl Trial<'_> {
         let memory_gb = process_tree::peak_memory_gb(child.id());
         process_tree::terminate(&mut child);
         let progress = watched?;
-        let measured = Measured::of(&progress.samples).ok_or_else(|| ProfilerError::TooFewIterations {
+        let measured = Measurement::of(&progress.samples).ok_or_else(|| ProfilerError::TooFewIterations {
             program: self.program(),
             reports: progress.samples.len(),
             expected: self.iterations.expected(),

@@ -1,4 +1,4 @@
-//! Fabricates a few runs with a toy queue and writes every figure and page, to look at them.
+//! Generates a few runs with a toy queue and writes every figure and page for inspection.
 //!
 //! `cargo run -p dovetail-report --example gallery -- DIR [JOBS]`
 #![allow(clippy::print_stdout)]
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             figure.svg().as_bytes(),
         )?);
     }
-    let page = html_with(&records[..2], "Published figures beside ours", &figures);
+    let page = html_with(&records[..2], "Published figures next to ours", &figures);
     files.push(dovetail_report::files::write_file(
         &dir.join("reproduction.html"),
         page.as_bytes(),
@@ -63,7 +63,7 @@ fn reproduction() -> Vec<dovetail_report::Figure> {
     let chart = LineChart {
         name: "load",
         title: "Average JCT against load",
-        caption: "Eight jobs an hour keep all GPUs busy.",
+        caption: "Eight jobs per hour keep all GPUs busy.",
         x_label: "jobs per hour",
         y_label: "average JCT (h)",
         ..LineChart::default()
@@ -112,7 +112,7 @@ struct Job {
     tenant: usize,
 }
 
-/// A small generator, enough for a picture.
+/// A small random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -146,7 +146,7 @@ fn workload(jobs: usize) -> Vec<Job> {
         .collect()
 }
 
-/// A queue that starts whatever fits, in the given order, without preemption.
+/// Simulates a queue that starts all jobs that fit, in the given order, without preemption.
 fn simulate(policy: &str, workload: &[Job], order: Order) -> RunRecord {
     let mut free_at = vec![[0i64; SLOTS]; NODES];
     let mut ends: BTreeMap<(i64, usize), ()> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Errors in files, with what is needed to fix them.
+//! Errors in files, with the information needed to fix them.
 
 use std::path::{Path, PathBuf};
 

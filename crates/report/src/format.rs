@@ -1,4 +1,4 @@
-//! Numbers and spans of time as people read them.
+//! Formats numbers and spans of time for people.
 
 use dovetail_model::Time;
 use dovetail_model::units::MICROS_PER_SECOND;
@@ -6,11 +6,11 @@ use dovetail_model::units::MICROS_PER_SECOND;
 /// A unit of time for an axis or a table column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimeUnit {
-    /// Its symbol.
+    /// Symbol of the unit.
     pub name: &'static str,
-    /// Its length.
+    /// Length of the unit, in seconds.
     pub seconds: f64,
-    /// Steps between marks that look round in this unit.
+    /// Round steps between marks in this unit.
     pub steps: &'static [f64],
 }
 
@@ -35,7 +35,7 @@ const DAY: TimeUnit = TimeUnit {
     steps: &[1.0, 2.0, 5.0, 10.0, 20.0, 30.0],
 };
 
-/// The unit in which a span of so many seconds reads best.
+/// Returns the unit that fits a span of this many seconds.
 pub fn unit_for(seconds: f64) -> TimeUnit {
     match seconds.abs() {
         s if s < 180.0 => SECOND,
@@ -46,7 +46,7 @@ pub fn unit_for(seconds: f64) -> TimeUnit {
     }
 }
 
-/// A span with its unit: `48.2 s`, `12.5 min`, `3.1 h`, `9.4 d`.
+/// Formats a span with its unit: `48.2 s`, `12.5 min`, `3.1 h`, `9.4 d`.
 pub fn span(seconds: f64) -> String {
     if !seconds.is_finite() {
         return "–".into();
@@ -55,7 +55,7 @@ pub fn span(seconds: f64) -> String {
     format!("{} {}", significant(seconds / unit.seconds), unit.name)
 }
 
-/// Three significant digits, or all digits before the point.
+/// Formats a number with three significant digits, or all digits before the point.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
         return "–".into();
@@ -70,7 +70,7 @@ pub fn significant(value: f64) -> String {
     }
 }
 
-/// For axis marks: grouped up to a million, then with a power of ten.
+/// Formats an axis mark: grouped up to a million, then with a power of ten.
 pub fn short(value: f64) -> String {
     match value.abs() {
         v if v == 0.0 || (1e-4..1e7).contains(&v) => {
@@ -85,12 +85,12 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// A whole number with separators: `20,000`.
+/// Formats a whole number with separators: `20,000`.
 pub fn count(value: u64) -> String {
     group_digits(&value.to_string())
 }
 
-/// Fixed decimals, with separators before the point.
+/// Formats a number with fixed decimals and separators before the point.
 pub fn grouped(value: f64, decimals: usize) -> String {
     if !value.is_finite() {
         return "–".into();
@@ -119,7 +119,7 @@ fn group_digits(digits: &str) -> String {
     out
 }
 
-/// Seconds for a file, exact to the microsecond, without trailing zeros: `300`, `0.5`, `-1.000001`.
+/// Formats seconds for a file, exact to the microsecond, without trailing zeros: `300`, `0.5`, `-1.000001`.
 pub fn exact_seconds(time: Time) -> String {
     let sign = if time.0 < 0 { "-" } else { "" };
     let micros = time.0.unsigned_abs();
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_take_the_unit_that_suits() {
+    fn spans_have_a_fitting_unit() {
         let shown: Vec<String> = [0.0, 0.25, 59.0, 600.0, 7200.0, 40_000.0, 900_000.0, f64::NAN]
             .map(span)
             .into();

@@ -1,14 +1,14 @@
-//! The little arithmetic the figures need.
+//! Statistics for the figures.
 
 use dovetail_model::run::{JobRow, RunRecord, TimelinePoint};
 
-/// Completion time in seconds; none if the job did not finish.
+/// Returns the completion time in seconds; `None` if the job did not finish.
 pub fn jct_s(row: &JobRow) -> Option<f64> {
     row.finish
         .map(|finish| finish.as_secs_f64() - row.submit.as_secs_f64())
 }
 
-/// Time without GPUs in seconds, never negative; none if the job did not finish.
+/// Returns the time without GPUs in seconds, never negative; `None` if the job did not finish.
 pub fn wait_s(row: &JobRow) -> Option<f64> {
     jct_s(row).map(|jct| (jct - row.held.as_secs_f64()).max(0.0))
 }
@@ -16,33 +16,33 @@ pub fn wait_s(row: &JobRow) -> Option<f64> {
 /// A distribution as a figure draws it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cdf {
-    /// `(value, share of all with at most this value)`, in rising order.
+    /// `(value, share of all with at most this value)`, ascending.
     pub points: Vec<(f64, f64)>,
     /// The smallest value above zero.
     pub least_positive: Option<f64>,
-    /// Values there were, infinite ones not counted.
+    /// Number of finite values.
     pub finite: usize,
 }
 
-/// Most points of a drawn distribution.
+/// Maximum number of points of a drawn distribution.
 const CDF_POINTS: usize = 360;
 /// Ranks at each end that are always kept, so that thinning never hides a tail.
 const CDF_TAIL: usize = 20;
 
-/// The distribution of `values` among `total`, thinned to about 400 points with both tails whole.
+/// Returns the distribution of `values` among `total`, thinned to about 400 points with complete tails.
 pub fn cdf(values: impl IntoIterator<Item = f64>, total: usize) -> Cdf {
     let mut sorted: Vec<f64> = values.into_iter().filter(|v| v.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len();
     let total = total.max(n).max(1) as f64;
-    let wanted = |rank: usize| {
+    let is_kept = |rank: usize| {
         n <= CDF_POINTS + 2 * CDF_TAIL
             || rank < CDF_TAIL
             || rank >= n - CDF_TAIL
             || rank * CDF_POINTS / n != (rank - 1) * CDF_POINTS / n
     };
     let mut points: Vec<(f64, f64)> = vec![];
-    for rank in (0..n).filter(|rank| wanted(*rank)) {
+    for rank in (0..n).filter(|rank| is_kept(*rank)) {
         let with_equals = sorted.partition_point(|v| *v <= sorted[rank]);
         let point = (sorted[rank], with_equals as f64 / total);
         if points.last().is_none_or(|last| last.0 != point.0) {
@@ -56,7 +56,7 @@ pub fn cdf(values: impl IntoIterator<Item = f64>, total: usize) -> Cdf {
     }
 }
 
-/// The value below which a share `q` of `sorted` lies, interpolated between neighbours; none of nothing.
+/// Returns the value below which a share `q` of `sorted` lies, interpolated between neighbours; `None` without values.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let at = q.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
     let (low, high) = (at.floor() as usize, at.ceil() as usize);
@@ -66,15 +66,15 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
 /// One value of the timeline over `[start, end)`, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// From when.
+    /// Start, in seconds.
     pub start: f64,
-    /// Until when.
+    /// End, in seconds.
     pub end: f64,
-    /// The mean over that time.
+    /// Mean over that time.
     pub value: f64,
 }
 
-/// A timeline as steps: as it is when short, otherwise averaged over at most `bins` equal spans.
+/// Returns a timeline as steps: unchanged if it is short, otherwise averaged over at most `bins` equal spans.
 pub fn steps(timeline: &[TimelinePoint], bins: usize, value: impl Fn(&TimelinePoint) -> f64) -> Vec<Step> {
     let exact: Vec<Step> = timeline
         .iter()
@@ -115,7 +115,7 @@ pub fn steps(timeline: &[TimelinePoint], bins: usize, value: impl Fn(&TimelinePo
         .collect()
 }
 
-/// The mean of steps over time; zero of nothing.
+/// Returns the mean of steps over time; zero without steps.
 pub fn mean(steps: &[Step]) -> f64 {
     let (sum, time) = steps.iter().fold((0.0, 0.0), |(sum, time), s| {
         (sum + s.value * (s.end - s.start), time + s.end - s.start)
@@ -123,7 +123,7 @@ pub fn mean(steps: &[Step]) -> f64 {
     if time > 0.0 { sum / time } else { 0.0 }
 }
 
-/// The first moment a run speaks of, in seconds: figures count from it.
+/// Returns the first moment of a run, in seconds. Figures count time from it.
 pub fn origin_s(record: &RunRecord) -> f64 {
     let timeline = record.timeline.iter().map(|p| p.start);
     let rows = record.rows.iter().map(|row| row.submit);

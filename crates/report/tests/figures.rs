@@ -1,4 +1,4 @@
-//! Figures and pages: well-formed for every input, the same bytes every time, nothing from the network.
+//! Figures and pages are well-formed for every input, deterministic, and do not refer to the network.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn all_figures(records: &[&RunRecord]) -> Vec<Figure> {
 }
 
 #[test]
-fn a_tiny_figure() {
+fn a_small_figure_is_drawn_as_expected() {
     let bars = [
         BarSeries::published("published", [Some(2.0)]),
         BarSeries::ours("ours", [Some(1.0)]),
@@ -52,7 +52,7 @@ fn a_tiny_figure() {
 }
 
 #[test]
-fn no_runs_at_all_still_give_figures_and_a_page() {
+fn figures_and_pages_without_runs_are_valid() {
     for figure in all_figures(&[]) {
         assert_well_formed(&figure.svg());
     }
@@ -78,7 +78,11 @@ fn the_best_of_a_column_is_marked() {
     let page = html(&[tiny(), better], "Two runs");
     assert!(page.contains("<td class=\"best\" data-v=\"420\">7.00</td>"));
     assert!(page.contains("<td data-v=\"450\">7.50</td>"));
-    assert!(page.contains("<b>srtf</b> has the lowest average job completion time: 7.00 min, 1.05× a bound"));
+    assert!(
+        page.contains(
+            "<b>srtf</b> has the lowest average job completion time: 7.00 min, 1.05× the lower bound"
+        )
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Directories: what is written can be read, and what cannot be read is explained.
+//! Written directories are read back, and errors name the place and the accepted values.
 
 mod common;
 
@@ -12,7 +12,7 @@ use dovetail_report::{html, read_run, read_runs, write_comparison, write_run};
 use proptest::prelude::*;
 
 #[test]
-fn jobs_csv_is_what_scripts_expect() {
+fn jobs_csv_has_the_documented_columns() {
     let dir = tempfile::tempdir().unwrap();
     write_run(dir.path(), &tiny()).unwrap();
     insta::assert_snapshot!(fs::read_to_string(dir.path().join("jobs.csv")).unwrap(), @r#"
@@ -24,7 +24,7 @@ fn jobs_csv_is_what_scripts_expect() {
 }
 
 #[test]
-fn a_run_is_read_as_it_was_written() {
+fn a_written_run_is_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let written = write_run(&dir.path().join("new/run"), &tiny()).unwrap();
     assert_eq!(read_run(&dir.path().join("new/run")).unwrap(), tiny());
@@ -72,7 +72,7 @@ fn a_comparison_is_read_in_its_order() {
 }
 
 #[test]
-fn errors_name_the_place_the_value_and_what_is_accepted() {
+fn errors_name_the_place_the_value_and_the_accepted_values() {
     let check = |file: &str, content: &str, expected: &str| {
         let dir = tempfile::tempdir().unwrap();
         write_run(dir.path(), &tiny()).unwrap();
@@ -112,7 +112,7 @@ fn errors_name_the_place_the_value_and_what_is_accepted() {
     check(
         "nodes.csv",
         "node,gpus\n1,4\n",
-        "nodes.csv:2: column node: found \"1\", expected 0, as nodes go up by one",
+        "nodes.csv:2: column node: found \"1\", expected 0, as nodes are numbered in order",
     );
 }
 

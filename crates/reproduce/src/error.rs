@@ -1,4 +1,4 @@
-//! What an experiment can fail with.
+//! Errors of experiments.
 
 use std::io;
 use std::path::PathBuf;

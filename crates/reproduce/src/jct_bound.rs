@@ -22,7 +22,7 @@ const TOLERANCE: f64 = 0.01;
 
 /// One row of the table: a trace on a number of GPUs.
 #[derive(Debug, Clone, Serialize)]
-struct Row {
+struct TraceRow {
     trace: String,
     gpus: u32,
     bound_published_s: f64,
@@ -38,7 +38,7 @@ struct PolicyJct {
     ours_s: f64,
 }
 
-impl Row {
+impl TraceRow {
     fn name(&self) -> String {
         format!("{} {}", self.trace, self.gpus)
     }
@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, ReproduceError> {
     let folder = data_folder(options, "jct-bound")?;
     let published = PublishedTable::read(&folder.join("expected.csv"))?.rows()?;
     let bar = options.progress_bar(published.len(), "jct-bound");
-    let rows: Vec<Row> = published
+    let rows: Vec<TraceRow> = published
         .into_par_iter()
         .map(|row| {
             let measured = measure(&folder, row);
@@ -113,7 +113,7 @@ impl<'a> PublishedTable<'a> {
     }
 
     /// Returns the published numbers; ours are still zero.
-    fn rows(&self) -> Result<Vec<Row>, ReproduceError> {
+    fn rows(&self) -> Result<Vec<TraceRow>, ReproduceError> {
         let (trace, gpus, bound) = (self.column("trace")?, self.column("gpus")?, self.column("bound")?);
         for (_, column) in POLICIES {
             self.column(column)?;
@@ -127,7 +127,7 @@ impl<'a> PublishedTable<'a> {
                     ours_s: 0.0,
                 })
             });
-            Ok(Row {
+            Ok(TraceRow {
                 trace: self.lines[line].get(trace).cloned().unwrap_or_default(),
                 gpus: self.number(line, gpus)? as u32,
                 bound_published_s: self.number(line, bound)?,
@@ -143,7 +143,7 @@ impl<'a> PublishedTable<'a> {
 }
 
 /// Fills in our numbers of one row.
-fn measure(folder: &Path, mut row: Row) -> Result<Row, ReproduceError> {
+fn measure(folder: &Path, mut row: TraceRow) -> Result<TraceRow, ReproduceError> {
     let workload = read_trace(folder, &row.trace, Format::Native)?;
     let mut config = SimConfig::new(parse_cluster(&format!("pool:{}", row.gpus))?);
     config.segments = 0;
@@ -156,8 +156,8 @@ fn measure(folder: &Path, mut row: Row) -> Result<Row, ReproduceError> {
     Ok(row)
 }
 
-fn report(rows: &[Row]) -> Report {
-    let worst = rows.iter().map(Row::worst_difference).fold(0.0, f64::max);
+fn report(rows: &[TraceRow]) -> Report {
+    let worst = rows.iter().map(TraceRow::worst_difference).fold(0.0, f64::max);
     let statement = format!(
         "every number is within 1 % of the reference (worst: {:.3} %)",
         worst * 100.0
@@ -171,7 +171,7 @@ fn report(rows: &[Row]) -> Report {
     }
 }
 
-fn table(rows: &[Row]) -> Table {
+fn table(rows: &[TraceRow]) -> Table {
     let seconds = |value: f64| format!("{} s", count(value.round() as u64));
     let mut table = console::table(&[
         "trace, GPUs",
@@ -195,8 +195,8 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-fn figure(rows: &[Row]) -> Figure {
-    let names: Vec<String> = rows.iter().map(Row::name).collect();
+fn figure(rows: &[TraceRow]) -> Figure {
+    let names: Vec<String> = rows.iter().map(TraceRow::name).collect();
     let groups: Vec<&str> = names.iter().map(String::as_str).collect();
     let over_bound = |srsf_s: fn(&PolicyJct) -> f64| {
         rows.iter()

@@ -14,9 +14,9 @@ use crate::ReproduceError;
 pub struct Report {
     /// The numbers, as a table.
     pub table: Table,
-    /// What was published, and whether our runs agree.
+    /// Published statements, and whether our runs agree.
     pub statements: Vec<Statement>,
-    /// Remarks about the runs: what was left out, and how they were made.
+    /// Remarks about the runs: what was skipped, and how they were configured.
     pub notes: Vec<String>,
     /// Figures for `--out`.
     pub figures: Vec<Figure>,

@@ -34,7 +34,7 @@ impl Anomaly {
     }
 
     /// Returns whether there is an anomaly: jobs wait longer by more than their preemptions cost, or do not finish.
-    pub fn is_one(&self, restart_cost: Time) -> bool {
+    pub fn is_anomalous(&self, restart_cost: Time) -> bool {
         self.lost > 0 || self.extra_s() > self.preemptions_per_job * restart_cost.as_secs_f64()
     }
 }
@@ -56,7 +56,7 @@ pub fn sharing_anomaly(
         tenant: tenant.to_owned(),
         ..Anomaly::default()
     };
-    let (mut own, mut ours, mut stopped) = (0, 0, 0);
+    let (mut private_us, mut shared_us, mut preemptions) = (0, 0, 0);
     for (name, alone) in by_name(private) {
         let Some(before) = delay(&alone) else { continue };
         let Some((row, wait)) = shared.get(&name).and_then(|r| Some((r, delay(r)?))) else {
@@ -66,13 +66,13 @@ pub fn sharing_anomaly(
         anomaly.jobs += 1;
         anomaly.later += u64::from(wait > before);
         anomaly.worst_job_s = anomaly.worst_job_s.max((wait - before).as_secs_f64());
-        own += i128::from(before.0);
-        ours += i128::from(wait.0);
-        stopped += u64::from(row.preemptions);
+        private_us += i128::from(before.0);
+        shared_us += i128::from(wait.0);
+        preemptions += u64::from(row.preemptions);
     }
     let mean = |sum: i128| sum as f64 / 1e6 / anomaly.jobs.max(1) as f64;
-    (anomaly.private_wait_s, anomaly.shared_wait_s) = (mean(own), mean(ours));
-    anomaly.preemptions_per_job = stopped as f64 / anomaly.jobs.max(1) as f64;
+    (anomaly.private_wait_s, anomaly.shared_wait_s) = (mean(private_us), mean(shared_us));
+    anomaly.preemptions_per_job = preemptions as f64 / anomaly.jobs.max(1) as f64;
     anomaly
 }
 
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!((found.jobs, found.later, found.lost), (2, 1, 0));
         assert_eq!((found.private_wait_s, found.shared_wait_s), (15.0, 16.5));
         assert_eq!((found.extra_s(), found.worst_job_s), (1.5, 5.0));
-        assert!(found.is_one(Time(1_000_000)) && !found.is_one(Time(2_000_000)));
+        assert!(found.is_anomalous(Time(1_000_000)) && !found.is_anomalous(Time(2_000_000)));
     }
 
     #[test]
@@ -133,6 +133,6 @@ mod tests {
         let (private, shared) = (record(&[("a", Some(10))]), record(&[("a", None)]));
         let found = sharing_anomaly("t", &shared, &private, &|_| true);
         assert_eq!((found.jobs, found.lost), (0, 1));
-        assert!(found.is_one(Time(i64::MAX / 2)));
+        assert!(found.is_anomalous(Time(i64::MAX / 2)));
     }
 }

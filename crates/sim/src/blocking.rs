@@ -37,7 +37,7 @@ impl Blocking {
         self.ratios += growth;
     }
 
-    /// A job starts waiting that has been without GPUs for `waited` in total, and has `left` to do.
+    /// Adds a queued job that has been without GPUs for `waited` in total and has `left` to do.
     pub(crate) fn enter(&mut self, waited: Time, left: Work) {
         let slope = slope(left);
         self.jobs += 1;
@@ -45,7 +45,7 @@ impl Blocking {
         self.ratios += slope * i128::from(waited.0);
     }
 
-    /// The job stops waiting; `waited` has grown by the time in between.
+    /// Removes a job that is no longer queued; `waited` includes the time since it was added.
     pub(crate) fn leave(&mut self, waited: Time, left: Work) {
         let slope = slope(left);
         self.jobs -= 1;

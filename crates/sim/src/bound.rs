@@ -42,7 +42,7 @@ pub fn lower_bound_avg_jct(jobs: &[BoundJob], gpus: u32) -> f64 {
     (alone + more) / jobs.len() as f64
 }
 
-/// Serves one busy period that starts with job `first`, adds what it proves beyond run times, and returns the first
+/// Serves one busy period that starts with job `first`, adds the bound it gives beyond run times, and returns the first
 /// job after it.
 fn busy_period(jobs: &[BoundJob], first: usize, speed: f64, more: &mut f64) -> usize {
     // (area, index), smallest area first; the bits of a positive float sort like the float.

@@ -126,7 +126,7 @@ impl SimConfig {
     }
 }
 
-/// Why a run could not be made, or broke an invariant.
+/// Why a run could not be configured, or failed.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum SimError {
     /// The policy needs more knowledge than the run gives.
@@ -142,13 +142,13 @@ pub enum SimError {
     /// The workload has no jobs, or none inside `--track`.
     #[error("{0}")]
     Empty(String),
-    /// The engine broke an invariant.
-    #[error("invariant broken at {at_s:.6} s: {what}")]
+    /// The engine violated an invariant.
+    #[error("invariant violated at {at_s:.6} s: {violation}")]
     Invariant {
         /// Simulated time, in seconds.
         at_s: f64,
         /// The violation.
-        what: String,
+        violation: String,
     },
     /// A policy asked to be woken at the same moment repeatedly.
     #[error(

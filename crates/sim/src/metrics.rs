@@ -127,13 +127,13 @@ fn fill_times(summary: &mut Summary, rows: &[JobRow]) {
         summary.p95_slowdown,
         summary.p99_slowdown,
     ] = quantiles(&mut slowdown);
-    let began = rows.iter().map(|r| r.submit).min().unwrap_or_default();
-    let ended = rows.iter().filter_map(|r| r.finish).max().unwrap_or(began);
-    summary.makespan_s = (ended - began).as_secs_f64();
+    let first_submit = rows.iter().map(|r| r.submit).min().unwrap_or_default();
+    let last_finish = rows.iter().filter_map(|r| r.finish).max().unwrap_or(first_submit);
+    summary.makespan_s = (last_finish - first_submit).as_secs_f64();
     summary.preemptions = rows.iter().map(|r| u64::from(r.preemptions)).sum();
 }
 
-/// Returns finish-time fairness over all jobs that finished.
+/// Fills in finish-time fairness over all jobs that finished.
 fn fill_fairness(summary: &mut Summary, rows: &[JobRow]) {
     let mut rho: Vec<f64> = rows.iter().filter_map(|r| r.rho).collect();
     summary.worst_ftf = rho.iter().copied().fold(0.0, f64::max);

@@ -21,7 +21,7 @@ use crate::failures::Process;
 use crate::metrics;
 use crate::sharing::Sharing;
 use crate::timeline::{Levels, Timeline};
-use crate::truth::{Doing, KnowledgeFilter, Truth};
+use crate::truth::{KnowledgeFilter, Phase, Truth};
 use leases::Leases;
 use steps::Steps;
 
@@ -50,7 +50,7 @@ enum ScheduledEvent {
 /// Runs the workload under the policy, which needs at least `needs` of remaining work.
 ///
 /// # Errors
-/// If the configuration is not supported, or the engine broke an invariant.
+/// If the configuration is not supported, or the engine violated an invariant.
 pub fn simulate(
     workload: &Workload,
     policy: Policy,
@@ -63,7 +63,7 @@ pub fn simulate(
 /// Like [`simulate`], recording a journal if one is given, and reporting the number of finished jobs from time to time.
 ///
 /// # Errors
-/// If the configuration is not supported, or the engine broke an invariant.
+/// If the configuration is not supported, or the engine violated an invariant.
 pub fn simulate_with(
     workload: &Workload,
     policy: Policy,
@@ -72,7 +72,7 @@ pub fn simulate_with(
     journal: Option<&mut Journal>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<RunRecord, SimError> {
-    let began = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let knowledge = knowledge_for(&policy.name, needs, config)?;
     if workload.jobs.is_empty() {
         return Err(SimError::Empty(format!("{}: no jobs to run", workload.source)));
@@ -81,7 +81,7 @@ pub fn simulate_with(
     run.run_to_end(progress)?;
     let mut record = metrics::record(&run.finish(), workload, config)?;
     record.summary.knowledge = knowledge_name(knowledge).to_owned();
-    record.summary.wall_ms = began.elapsed().as_secs_f64() * 1000.0;
+    record.summary.wall_ms = started.elapsed().as_secs_f64() * 1000.0;
     Ok(record)
 }
 
@@ -233,9 +233,9 @@ impl<'a> Run<'a> {
             }
             self.record_explanations();
             if self.config.check {
-                self.engine.check().map_err(|what| SimError::Invariant {
+                self.engine.check().map_err(|violation| SimError::Invariant {
                     at_s: self.now.as_secs_f64(),
-                    what: what.to_string(),
+                    violation: violation.to_string(),
                 })?;
             }
             if self.events.trailing_zeros() >= 13 {
@@ -345,7 +345,7 @@ impl<'a> Run<'a> {
                     self.blocking
                         .leave(self.waited(job), self.truths[job.0 as usize].left);
                     let truth = &mut self.truths[job.0 as usize];
-                    (truth.rejected, truth.doing) = (true, Doing::Done);
+                    (truth.rejected, truth.phase) = (true, Phase::Done);
                     self.remove_job(job);
                 }
             }

@@ -91,19 +91,22 @@ impl Sharing {
             let guests: Vec<Guest> = here.iter().map(|id| guest(*id)).collect();
             rule.kept(&guests)
         };
-        let companies = touched.iter().filter_map(|slot| self.slots.get(slot));
+        let shared_slots = touched.iter().filter_map(|slot| self.slots.get(slot));
         if !self.terms.overlap {
-            return companies
+            return shared_slots
                 .flat_map(|here| here.iter().copied().zip(rates(here)))
                 .collect();
         }
-        let jobs: BTreeSet<JobKey> = companies.flatten().copied().collect();
+        let jobs: BTreeSet<JobKey> = shared_slots.flatten().copied().collect();
         let slowest = |job: JobKey| {
             let mut least = Rate::FULL;
             let mut last: Option<&Vec<JobKey>> = None;
             for here in self.places[&job].iter().map(|slot| &self.slots[slot]) {
                 if last != Some(here) {
-                    let position = here.iter().position(|j| *j == job).expect("it is on its GPUs");
+                    let position = here
+                        .iter()
+                        .position(|j| *j == job)
+                        .expect("the job is on its GPUs");
                     least = least.min(rates(here)[position]);
                     last = Some(here);
                 }
@@ -120,7 +123,7 @@ pub(crate) fn slot(allocation: &Allocation) -> SlotId {
     (first.node, first.gpus.iter().next().unwrap_or(0))
 }
 
-/// What determines a job's speed on shared GPUs.
+/// The properties of a job that determine its speed on shared GPUs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guest {
     pub(crate) member: Member,

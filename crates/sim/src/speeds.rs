@@ -17,7 +17,7 @@ use crate::run::Journal;
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Speeds {
     /// The achieved sum.
-    pub had: f64,
+    pub achieved: f64,
     /// Upper bound over all divisions of CPU and memory among the same jobs at the same moments.
     pub bound: f64,
 }
@@ -26,7 +26,7 @@ impl Speeds {
     /// Returns the missing fraction of the bound.
     pub fn missing(&self) -> f64 {
         if self.bound > 0.0 {
-            1.0 - self.had / self.bound
+            1.0 - self.achieved / self.bound
         } else {
             0.0
         }
@@ -45,42 +45,43 @@ pub fn speeds(workload: &Workload, cluster: &ClusterSpec, journal: &Journal) -> 
     for (now, change) in changes(journal) {
         if now > since && !held.is_empty() {
             let hours = now.since(since).as_secs_f64() / 3600.0 / f64::from(Rate::FULL.0);
-            sum.had += hours * had(workload, cluster, &held) as f64;
+            sum.achieved += hours * achieved(workload, cluster, &held) as f64;
             sum.bound += hours * bound(workload, cluster, &held, &mut known) as f64;
         }
         since = now;
         match change {
-            Change::Has(job, allocation) => drop(held.insert(job, allocation.clone())),
-            Change::Gone(job) => drop(held.remove(&job)),
+            HolderChange::Holds(job, allocation) => drop(held.insert(job, allocation.clone())),
+            HolderChange::Stopped(job) => drop(held.remove(&job)),
         }
     }
     sum
 }
 
-enum Change<'a> {
-    Has(JobKey, &'a Allocation),
-    Gone(JobKey),
+/// A change of the allocation of a job.
+enum HolderChange<'a> {
+    Holds(JobKey, &'a Allocation),
+    Stopped(JobKey),
 }
 
 /// Returns which job has which allocation from when on, in order of time; at one moment ends come first.
-fn changes(journal: &Journal) -> Vec<(Time, Change<'_>)> {
+fn changes(journal: &Journal) -> Vec<(Time, HolderChange<'_>)> {
     let ends = journal.events.iter().filter_map(|(at, event)| match event {
-        Event::Exited { job, .. } => Some((*at, Change::Gone(*job))),
+        Event::Exited { job, .. } => Some((*at, HolderChange::Stopped(*job))),
         _ => None,
     });
-    let orders = journal.commands.iter().filter_map(|(at, command)| match command {
+    let commands = journal.commands.iter().filter_map(|(at, command)| match command {
         Command::Launch { job, allocation, .. } | Command::Resize { job, allocation, .. } => {
-            Some((*at, Change::Has(*job, allocation)))
+            Some((*at, HolderChange::Holds(*job, allocation)))
         }
-        Command::Stop { job, .. } => Some((*at, Change::Gone(*job))),
+        Command::Stop { job, .. } => Some((*at, HolderChange::Stopped(*job))),
         Command::Reject { .. } => None,
     });
-    let mut all: Vec<_> = ends.chain(orders).collect();
+    let mut all: Vec<_> = ends.chain(commands).collect();
     all.sort_by_key(|(at, _)| *at);
     all
 }
 
-fn had(workload: &Workload, cluster: &ClusterSpec, held: &BTreeMap<JobKey, Allocation>) -> u64 {
+fn achieved(workload: &Workload, cluster: &ClusterSpec, held: &BTreeMap<JobKey, Allocation>) -> u64 {
     let fair = |node: NodeId| cluster.nodes[node].proportional();
     let speed = |(id, allocation): (&JobKey, &Allocation)| {
         let curve = &workload.jobs[id.0 as usize].sensitivity;

@@ -48,7 +48,7 @@ impl Sums {
 }
 
 /// Maximum number of intervals.
-const MOST: usize = 1024;
+const MAX_INTERVALS: usize = 1024;
 
 /// Integrates levels over time.
 #[derive(Debug, Clone)]
@@ -92,7 +92,7 @@ impl Timeline {
 
     fn close_interval(&mut self) {
         self.intervals.push(std::mem::take(&mut self.current));
-        if self.intervals.len() == MOST {
+        if self.intervals.len() == MAX_INTERVALS {
             self.intervals = self
                 .intervals
                 .chunks(2)
@@ -161,19 +161,19 @@ mod tests {
 
     #[test]
     fn merging_keeps_the_integral() {
-        let mut line = Timeline::new(Time::ZERO);
+        let mut timeline = Timeline::new(Time::ZERO);
         let levels = |busy_gpus| Levels {
             busy_gpus,
             up_gpus: 4,
             ..Levels::default()
         };
-        line.advance(Time::from_secs(100_000), &levels(2));
-        line.advance(Time::from_secs(300_000), &levels(1));
-        let (busy, up, _) = line.totals();
+        timeline.advance(Time::from_secs(100_000), &levels(2));
+        timeline.advance(Time::from_secs(300_000), &levels(1));
+        let (busy, up, _) = timeline.totals();
         assert_eq!(busy, 400_000_000_000);
         assert_eq!(up, 1_200_000_000_000);
-        let points = line.points();
-        assert!(points.len() <= MOST);
+        let points = timeline.points();
+        assert!(points.len() <= MAX_INTERVALS);
         let sum: f64 = points
             .iter()
             .map(|p| p.busy_gpus * (p.end - p.start).as_secs_f64())
@@ -184,14 +184,14 @@ mod tests {
 
     #[test]
     fn the_queue_length_is_a_mean_over_time_and_ignores_instants() {
-        let mut line = Timeline::new(Time::ZERO);
+        let mut timeline = Timeline::new(Time::ZERO);
         let levels = |waiting| Levels {
             waiting,
             ..Levels::default()
         };
-        line.advance(Time::from_secs(30), &levels(4));
-        line.advance(Time::from_secs(30), &levels(9));
-        line.advance(Time::from_secs(120), &levels(0));
-        assert_eq!(line.queue(), (1.0, 4));
+        timeline.advance(Time::from_secs(30), &levels(4));
+        timeline.advance(Time::from_secs(30), &levels(9));
+        timeline.advance(Time::from_secs(120), &levels(0));
+        assert_eq!(timeline.queue(), (1.0, 4));
     }
 }

@@ -10,10 +10,10 @@ use dovetail_workload::{TraceJob, Workload};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// What a job is currently doing.
+/// The phase of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Doing {
-    Nothing,
+pub(crate) enum Phase {
+    Idle,
     Starting,
     Running,
     Done,
@@ -23,7 +23,7 @@ pub(crate) enum Doing {
 #[derive(Debug, Clone)]
 pub(crate) struct Truth {
     pub(crate) left: Work,
-    pub(crate) doing: Doing,
+    pub(crate) phase: Phase,
     pub(crate) attempt: AttemptKey,
     pub(crate) rate: Rate,
     /// Its speed with exclusive use of its GPUs.
@@ -55,7 +55,7 @@ impl Truth {
     pub(crate) fn new(work: Work, contention: f64) -> Self {
         Self {
             left: work,
-            doing: Doing::Nothing,
+            phase: Phase::Idle,
             attempt: AttemptKey(0),
             rate: Rate::FULL,
             alone: Rate::FULL,
@@ -78,7 +78,7 @@ impl Truth {
 
     /// Counts the progress up to `now`. If the job was lost, only whole checkpoint intervals count.
     pub(crate) fn stop(&mut self, now: Time, lost_since_checkpoint: Option<Time>) {
-        if self.doing == Doing::Running {
+        if self.phase == Phase::Running {
             let ran = now.since(self.since);
             let kept = match lost_since_checkpoint {
                 Some(interval) if interval > Time::ZERO => Time(ran.0 / interval.0 * interval.0),
@@ -89,11 +89,11 @@ impl Truth {
         let span = now.since(self.launched);
         self.held += span;
         self.gpu_time += i128::from(span.0) * i128::from(self.width);
-        self.doing = Doing::Nothing;
+        self.phase = Phase::Idle;
     }
 }
 
-/// Turns trace jobs into what the engine may know, revealing as much as the run's knowledge allows.
+/// Converts trace jobs to specs for the engine, with as much of the truth as the run's knowledge allows.
 #[derive(Debug)]
 pub(crate) struct KnowledgeFilter {
     knowledge: Knowledge,
@@ -158,7 +158,7 @@ impl KnowledgeFilter {
                     .and_then(|m| self.gpu_memory.get(m))
                     .copied()
                     .unwrap_or(0),
-                said => said,
+                stated => stated,
             },
             model: job.model,
             stages: self.stages(job),

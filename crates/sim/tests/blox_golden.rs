@@ -45,7 +45,7 @@ fn check(set: &str, policy: &str, admission: Option<&str>) -> Option<(usize, f64
 }
 
 #[test]
-fn every_golden_file_is_met_job_by_job() {
+fn every_job_finishes_when_the_golden_files_state() {
     check("S_small_single_load40", "fifo", None);
     check("S_small_single_load40", "las", None);
     check("S_small_single_load40", "srtf", None);
@@ -58,7 +58,7 @@ fn every_golden_file_is_met_job_by_job() {
 }
 
 #[test]
-fn averages_of_runs_without_a_golden_file_are_met_too() {
+fn averages_match_for_runs_without_a_golden_file() {
     let near = |a: f64, b: f64| (a - b).abs() < 0.01;
     if let Some((_, avg, preemptions)) = check("M_small_multi_load16", "las", None) {
         assert!(

@@ -152,7 +152,7 @@ fn muri_ends_every_job_when_the_reference_does() {
     }
 }
 
-/// Guaranteed and opportunistic jobs share some of their GPUs; no invariant of the engine is broken by that.
+/// Guaranteed and opportunistic jobs share some of their GPUs, which violates no invariant of the engine.
 #[test]
 fn antman_keeps_every_invariant() {
     let Some(folder) = shared(env!("CARGO_MANIFEST_DIR"), "muri") else {
@@ -168,7 +168,7 @@ fn antman_keeps_every_invariant() {
 
 /// One grouping of the reference: jobs of one width, in queue order, and which of them share.
 #[derive(serde::Deserialize)]
-struct Grouped {
+struct GoldenGrouping {
     num_gpu: u32,
     models: Vec<String>,
     cluster_gpu: u32,
@@ -181,7 +181,7 @@ fn groupings_are_as_good_as_those_the_reference_finds() {
         return;
     };
     let text = std::fs::read_to_string(folder.join("blossom_same_grouping.json")).unwrap();
-    let golden: Vec<Grouped> = serde_json::from_str(&text).unwrap();
+    let golden: Vec<GoldenGrouping> = serde_json::from_str(&text).unwrap();
     let profiles = StageTable::default();
     assert_eq!(golden.len(), 120);
     let mut pairs = 0;
@@ -199,8 +199,8 @@ fn groupings_are_as_good_as_those_the_reference_finds() {
             spec.stages = Some(profiles.find(model, case.num_gpu).unwrap().stages);
             engine.handle(Time::ZERO, Event::Submitted(spec));
         }
-        let line: Vec<_> = engine.jobs().map(|job| (job, case.num_gpu)).collect();
-        let claims = grouping.group(&line, case.cluster_gpu, Time::ZERO);
+        let queue: Vec<_> = engine.jobs().map(|job| (job, case.num_gpu)).collect();
+        let claims = grouping.group(&queue, case.cluster_gpu, Time::ZERO);
         let ours: Vec<Vec<u32>> = claims
             .into_iter()
             .map(|c| c.members.iter().map(|m| m.0).collect())

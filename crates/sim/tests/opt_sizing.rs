@@ -102,7 +102,7 @@ fn the_bound_of_a_cluster_is_reached_with_a_single_node() {
 }
 
 #[test]
-fn every_order_can_have_it() {
+fn opt_shortens_completion_times_under_every_order() {
     let mut lines = String::new();
     for i in 0..40u32 {
         let (model, seconds) = MODELS[(i * 7 % 10) as usize];

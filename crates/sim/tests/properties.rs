@@ -52,7 +52,7 @@ impl Account {
 
 /// Adds up the progress of every job; `lose` is called for each stopped attempt with the job, the reason, and the lost work.
 fn accounts(journal: &Journal, mut lose: impl FnMut(JobKey, StopReason, Work)) -> BTreeMap<JobKey, Account> {
-    let why = |job, attempt| {
+    let stop_reason = |job, attempt| {
         let stop = journal.commands.iter().find_map(|(_, command)| match command {
             Command::Stop {
                 job: j,
@@ -79,7 +79,7 @@ fn accounts(journal: &Journal, mut lose: impl FnMut(JobKey, StopReason, Work)) -
                 let lost = account.up_to(*now).minus(done);
                 account.lost += lost;
                 (account.done, account.running) = (done, None);
-                lose(job, why(job, attempt), lost);
+                lose(job, stop_reason(job, attempt), lost);
             }
             Event::Exited { job, .. } => {
                 let account = accounts.entry(job).or_default();
@@ -158,15 +158,15 @@ proptest! {
             config.checkpoint = checkpoint;
         });
         let mut losses = Vec::new();
-        let accounts = accounts(&journal, |job, why, lost| losses.push((job, why, lost)));
-        for (job, why, lost) in losses {
+        let accounts = accounts(&journal, |job, reason, lost| losses.push((job, reason, lost)));
+        for (job, reason, lost) in losses {
             let truth = &scenario.jobs[job.0 as usize].job;
             let fastest = truth.scaling.rate(truth.max_gpus, truth.gpus);
-            let most = match (why, checkpoint) {
+            let most = match (reason, checkpoint) {
                 (StopReason::NodeLost(_), Some(interval)) => fastest.work_in(interval),
                 _ => Work(0),
             };
-            prop_assert!(lost <= most, "job {} lost {:?} by {:?}, at most {:?}", job, lost, why, most);
+            prop_assert!(lost <= most, "job {} lost {:?} by {:?}, at most {:?}", job, lost, reason, most);
         }
         for row in &record.rows {
             prop_assert!(row.finish.is_some() && accounts[&row.job].done >= row.work, "job {} never ends", row.job);
@@ -201,7 +201,7 @@ proptest! {
             config.checkpoint = checkpoint.map(Time::from_secs);
             config.clock = clock;
         });
-        prop_assert_eq!(again(&scenario, clock, &journal), journal.commands);
+        prop_assert_eq!(replay(&scenario, clock, &journal), journal.commands);
     }
 
     #[test]
@@ -241,9 +241,9 @@ fn with_names(scenario: &Scenario) -> Scenario {
     named
 }
 
-/// Replays the journal's events in a new engine. At each moment facts are handled until one answers a command that was not
+/// Replays the journal's events in a new engine. At each moment events are handled until one answers a command that was not
 /// given yet; then the engine is polled for the next command.
-fn again(scenario: &Scenario, clock: Clock, journal: &Journal) -> Vec<(Time, Command)> {
+fn replay(scenario: &Scenario, clock: Clock, journal: &Journal) -> Vec<(Time, Command)> {
     let mut engine = dovetail_engine::Engine::new(scenario.policy.build().0, clock);
     engine.set_zones(scenario.cluster.zones.clone());
     let mut commands: Vec<(Time, Command)> = Vec::new();
@@ -260,7 +260,7 @@ fn again(scenario: &Scenario, clock: Clock, journal: &Journal) -> Vec<(Time, Com
     };
     let mut given = Default::default();
     for (i, (now, event)) in journal.events.iter().enumerate() {
-        // Speeds change when everything at a moment is decided.
+        // Speeds change after all decisions of a moment.
         if matches!(event, Event::Progressed { .. }) {
             while let Some(command) = engine.poll() {
                 given = note(*now, command, &mut commands);

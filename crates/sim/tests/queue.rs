@@ -19,8 +19,8 @@ fn held(record: &RunRecord) -> BTreeMap<u32, BTreeSet<(i64, i64)>> {
     held
 }
 
-/// Mean number of queued jobs, their maximum, and the blocking index.
-fn by_hand(record: &RunRecord) -> (f64, u64, f64) {
+/// Returns the mean and maximum number of queued jobs, and the blocking index.
+fn summed(record: &RunRecord) -> (f64, u64, f64) {
     // From, to, time without GPUs at `from`, work left.
     let mut waits: Vec<(i64, i64, f64, f64)> = Vec::new();
     let held = held(record);
@@ -34,20 +34,20 @@ fn by_hand(record: &RunRecord) -> (f64, u64, f64) {
         }
     }
     waits.retain(|(from, to, ..)| to > from);
-    let began = record
+    let first_submit = record
         .rows
         .iter()
         .map(|r| r.submit.0)
         .min()
         .expect("there are jobs");
-    let ended = record
+    let last_finish = record
         .rows
         .iter()
         .filter_map(|r| r.finish)
         .max()
-        .expect("some end")
+        .expect("some jobs finish")
         .0;
-    let mut times: BTreeSet<i64> = BTreeSet::from([began, ended]);
+    let mut times: BTreeSet<i64> = BTreeSet::from([first_submit, last_finish]);
     times.extend(waits.iter().flat_map(|w| [w.0, w.1]));
     let times: Vec<i64> = times.into_iter().collect();
     let (mut length, mut most, mut index) = (0.0, 0, 0.0);
@@ -63,7 +63,7 @@ fn by_hand(record: &RunRecord) -> (f64, u64, f64) {
         most = most.max(ratios.len() as u64);
         index += ratios.iter().sum::<f64>() / ratios.len().max(1) as f64 * span;
     }
-    let span = (ended - began) as f64;
+    let span = (last_finish - first_submit) as f64;
     (length / span, most, index / span)
 }
 
@@ -82,7 +82,7 @@ fn queue_length_and_blocking_index_equal_a_sum_over_queued_jobs() {
         config.moments = true;
         let (built, needs) = build(policy, &Overrides::default()).unwrap();
         let record = simulate(&generate(&spec).unwrap(), built, needs, &config).unwrap();
-        let (length, most, index) = by_hand(&record);
+        let (length, most, index) = summed(&record);
         let s = &record.summary;
         let near = |a: f64, b: f64| (a - b).abs() <= 1e-6 * b.abs().max(1.0);
         assert!(

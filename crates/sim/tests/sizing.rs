@@ -23,9 +23,9 @@ fn cluster(nodes: u32, mixed: bool) -> ClusterSpec {
 }
 
 /// A job: its model, GPUs, seconds after the one before it, and seconds of work.
-type Drawn = (usize, u32, u32, u32);
+type JobDraw = (usize, u32, u32, u32);
 
-fn workload(jobs: &[Drawn]) -> Workload {
+fn workload(jobs: &[JobDraw]) -> Workload {
     let table = SensitivityTable::builtin("synergy-3").unwrap();
     let mut workload = Workload::default();
     let mut submit = Time::ZERO;
@@ -41,13 +41,13 @@ fn workload(jobs: &[Drawn]) -> Workload {
     workload
 }
 
-fn jobs() -> impl Strategy<Value = Vec<Drawn>> {
+fn jobs() -> impl Strategy<Value = Vec<JobDraw>> {
     let gpus = prop_oneof![4 => Just(1_u32), 2 => Just(2), 2 => Just(4), 1 => Just(8), 1 => Just(12)];
     prop::collection::vec((0_usize..13, gpus, 0_u32..400, 1_u32..4000), 1..50)
 }
 
 /// Runs with all checks after every step, and returns the journal.
-fn journal(jobs: &[Drawn], preset: &str, sizing: &str, cluster: &ClusterSpec, clock: Clock) -> Journal {
+fn journal(jobs: &[JobDraw], preset: &str, sizing: &str, cluster: &ClusterSpec, clock: Clock) -> Journal {
     let overrides = Overrides {
         sizing: Some(sizing.to_owned()),
         ..Overrides::default()
@@ -68,8 +68,8 @@ fn journal(jobs: &[Drawn], preset: &str, sizing: &str, cluster: &ClusterSpec, cl
     journal
 }
 
-/// Calls `look` with all allocations after the commands of each moment.
-fn moments(journal: &Journal, mut look: impl FnMut(Time, &BTreeMap<JobKey, Allocation>)) {
+/// Calls `check` with all allocations after the commands of each moment.
+fn moments(journal: &Journal, mut check: impl FnMut(Time, &BTreeMap<JobKey, Allocation>)) {
     let mut held: BTreeMap<JobKey, Allocation> = BTreeMap::new();
     let ended: BTreeMap<JobKey, Time> = journal
         .events
@@ -89,7 +89,7 @@ fn moments(journal: &Journal, mut look: impl FnMut(Time, &BTreeMap<JobKey, Alloc
         }
         if journal.commands.get(i + 1).is_none_or(|(next, _)| next > now) {
             held.retain(|job, _| ended.get(job).is_none_or(|at| at > now));
-            look(*now, &held);
+            check(*now, &held);
         }
     }
 }
@@ -98,7 +98,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn no_node_grants_more_than_it_has(
+    fn no_node_is_overallocated(
         jobs in jobs(), nodes in 2_u32..5, mixed: bool, sizing in 0_usize..3, preset in 0_usize..4, rounds: bool
     ) {
         let cluster = cluster(nodes, mixed);
@@ -114,9 +114,9 @@ proptest! {
                 used.1 = used.1.plus(Share::new(part.cpu_milli, part.memory_mib));
             }
             for (node, (gpus, share)) in used {
-                let has = &cluster.nodes[node];
-                let all = Share::new(has.cpu_milli, has.memory_mib);
-                assert!(gpus <= has.gpus && all.covers(share), "node {node} at {now:?}: {gpus} GPUs, {share:?}");
+                let node_spec = &cluster.nodes[node];
+                let all = Share::new(node_spec.cpu_milli, node_spec.memory_mib);
+                assert!(gpus <= node_spec.gpus && all.covers(share), "node {node} at {now:?}: {gpus} GPUs, {share:?}");
             }
         });
     }
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn under_tune_nothing_is_left_unused_that_would_speed_up_a_job(
+    fn under_tune_no_resource_is_left_unused_that_would_speed_up_a_job(
         jobs in jobs(), nodes in 1_u32..4, preset in 0_usize..3
     ) {
         let cluster = cluster(nodes, false);
@@ -209,5 +209,5 @@ fn a_running_job_gets_more_and_less_cpu_without_being_stopped() {
     let reported = journal.events.iter().any(|(_, event)| {
         matches!(event, dovetail_model::Event::Progressed { job: JobKey(0), rate, .. } if *rate != Rate::FULL)
     });
-    assert!(reported, "the engine is reported the new speed");
+    assert!(reported, "the new speed is reported to the engine");
 }

@@ -68,7 +68,7 @@ fn every_job(path: &Path, order: &str, sizing: &str) -> Result<usize, String> {
 }
 
 #[test]
-fn every_golden_file_is_met_job_by_job() {
+fn every_job_finishes_when_the_golden_files_state() {
     let Some(folder) = shared(env!("CARGO_MANIFEST_DIR"), "synergy") else {
         return;
     };
@@ -94,7 +94,7 @@ fn every_golden_file_is_met_job_by_job() {
         };
         match every_job(&path, &order.to_lowercase(), sizing) {
             Ok(met) => (runs, jobs) = (runs + 1, jobs + met),
-            Err(what) => wrong.push(what),
+            Err(difference) => wrong.push(difference),
         }
     }
     assert!(

@@ -1,4 +1,4 @@
-//! What the matching algorithms cost and what the inexact ones lose, in CPU time of one thread.
+//! Measures the CPU time of the matching algorithms on one thread, and the loss of the inexact ones.
 //!
 //! `cargo run --release -p dovetail-solve --example matching_speed`
 
@@ -21,21 +21,21 @@ fn main() {
         compare(n, &|u, v| weights[u as usize][v as usize], "");
     }
     println!(
-        "\ncomplete graphs, weights from a table of {MODELS} x {SIZES} types (same size only: the rest is worth nothing)"
+        "\ncomplete graphs, weights from a table of {MODELS} x {SIZES} types (positive between types of the same size only)"
     );
     header("n  exact  pruned(10)  rounds  greedy  greedy/optimum  pruned/optimum  by_type");
     for n in [100, 200, 500, 1000, 2000] {
         typed(n, true);
     }
     println!(
-        "\nthe same with all {} types worth something to each other",
+        "\nthe same with positive weights between all {} types",
         MODELS * SIZES
     );
     header("n  exact  pruned(10)  rounds  greedy  greedy/optimum  pruned/optimum  by_type");
     for n in [100, 200, 500, 1000, 2000] {
         typed(n, false);
     }
-    println!("\nby type alone, mean of 200 instances");
+    println!("\nby_type only, mean of 200 instances");
     header("types  n  same size only  all with all");
     for n in [1000, 10_000, 100_000] {
         let mean = |blocks| {
@@ -49,7 +49,7 @@ fn main() {
             mean(false)
         );
     }
-    println!("\npruned alone, weights uniform in 1..=1,000,000 from a hash of the pair");
+    println!("\npruned only, weights uniform in 1..=1,000,000 from a hash of the pair");
     header("n  pruned(10)  rounds  certified");
     for n in [5000u32, 10_000] {
         let (ms, found) = time(|| pruned(n as usize, hashed, Pruning::default()));
@@ -70,7 +70,7 @@ fn typed(n: usize, blocks: bool) {
     assert_eq!(found, best, "by type must be exact");
 }
 
-/// One line of a table; the optimum.
+/// Prints one line of a table and returns the optimum.
 fn compare(n: usize, weight: &dyn Fn(u32, u32) -> i64, more: &str) -> i64 {
     let mut edges = Vec::new();
     for u in 0..n as u32 {
@@ -130,7 +130,7 @@ fn symmetric(n: usize, mut draw: impl FnMut() -> i64) -> Vec<Vec<i64>> {
         .collect()
 }
 
-/// A small generator, the same everywhere.
+/// A small seeded generator.
 struct Draw(u64);
 
 impl Draw {
@@ -150,7 +150,7 @@ fn hashed(u: u32, v: u32) -> i64 {
     (mix(u64::from(u) << 32 | u64::from(v)) % 1_000_000) as i64 + 1
 }
 
-/// The CPU milliseconds of one run and its result; short runs are repeated, as the clock of the kernel is coarse.
+/// Returns the CPU milliseconds of one run and its result. Short runs are repeated, as the clock of the kernel is coarse.
 fn time<T>(run: impl Fn() -> T) -> (f64, T) {
     let start = cpu_ms();
     let mut runs = 0.0;
@@ -164,11 +164,11 @@ fn time<T>(run: impl Fn() -> T) -> (f64, T) {
     }
 }
 
-/// The CPU time of this thread where the system tells, else the time on the wall.
+/// Returns the CPU time of this thread if the system reports it, else wall-clock time.
 fn cpu_ms() -> f64 {
     thread_local!(static START: Instant = Instant::now());
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanos = told.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanos = schedstat.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
     nanos.map_or_else(
         || START.with(|start| start.elapsed().as_secs_f64() * 1e3),
         |nanos| nanos / 1e6,

@@ -1,9 +1,9 @@
-//! Matching by type against the exact solver on the explicit graph.
+//! Checks matching by type against the exact solver on the explicit graph.
 
 use dovetail_solve::matching::{TypeMatching, by_type, maximum_weight};
 use proptest::prelude::*;
 
-/// Counts and a symmetric table.
+/// Generates counts and a symmetric table of weights.
 fn instance(
     types: std::ops::RangeInclusive<usize>,
     most: u32,
@@ -22,7 +22,7 @@ fn instance(
     })
 }
 
-/// The explicit graph: its vertices type by type.
+/// Returns the explicit graph, with its vertices type by type.
 fn explicit(counts: &[u32], table: &[Vec<i64>]) -> (usize, Vec<(u32, u32, i64)>) {
     let each = counts
         .iter()
@@ -47,7 +47,7 @@ fn check(counts: &[u32], table: &[Vec<i64>], found: &TypeMatching) {
     }
     assert!(
         given.iter().zip(counts).all(|(given, count)| given <= count),
-        "more are given than there are"
+        "pairs use more vertices of a type than exist"
     );
     assert_eq!(weight, found.weight);
     let (n, edges) = explicit(counts, table);
@@ -70,7 +70,7 @@ proptest! {
     #![proptest_config(cases(4000))]
 
     #[test]
-    fn few_of_few_types((counts, table) in instance(0..=6, 5)) {
+    fn few_vertices_of_few_types_match_the_exact_solver((counts, table) in instance(0..=6, 5)) {
         check(&counts, &table, &by_type(&counts, &table));
     }
 }
@@ -79,23 +79,23 @@ proptest! {
     #![proptest_config(cases(600))]
 
     #[test]
-    fn some_of_many_types((counts, table) in instance(6..=20, 4)) {
+    fn some_vertices_of_many_types_match_the_exact_solver((counts, table) in instance(6..=20, 4)) {
         check(&counts, &table, &by_type(&counts, &table));
     }
 
     #[test]
-    fn many_of_few_types((counts, table) in instance(2..=7, 20)) {
+    fn many_vertices_of_few_types_match_the_exact_solver((counts, table) in instance(2..=7, 20)) {
         check(&counts, &table, &by_type(&counts, &table));
     }
 }
 
 #[test]
-fn odd_types_that_need_each_other() {
-    // Three types that only fit each other, an odd number in all: one stays single, whatever the counts.
+fn odd_numbers_of_a_type_leave_one_vertex_single() {
+    // Three types with weight only to each other and an odd total: one vertex stays single, whatever the counts.
     let ring = vec![vec![0, 10, 10], vec![10, 0, 10], vec![10, 10, 0]];
     assert_eq!(by_type(&[101, 101, 101], &ring).weight, 1510);
     assert_eq!(by_type(&[10_001, 10_001, 10_001], &ring).weight, 150_010);
-    // Alone, an odd type leaves one out; two odd types share the two that are left.
+    // Alone, an odd type leaves one vertex single; two odd types pair their remaining ones.
     assert_eq!(by_type(&[10_001], &[vec![7]]).weight, 35_000);
     assert_eq!(
         by_type(&[10_001, 9_999], &[vec![7, 3], vec![3, 5]]).weight,

@@ -1,4 +1,4 @@
-//! The multiple-choice knapsack against trying everything.
+//! Checks the multiple-choice knapsack against brute force.
 
 mod programs;
 
@@ -7,8 +7,8 @@ use dovetail_solve::choice::{BUDGET, Choice, Kind, Point, choose};
 use programs::{capacities, filled, kinds};
 use proptest::prelude::*;
 
-/// The largest gain, by trying every point for every item.
-fn by_force(kinds: &[Kind], capacity: [u64; 2]) -> u64 {
+/// The largest gain over all points of all items.
+fn brute_force(kinds: &[Kind], capacity: [u64; 2]) -> u64 {
     let items: Vec<&Kind> = kinds
         .iter()
         .flat_map(|k| std::iter::repeat_n(k, k.count as usize))
@@ -29,7 +29,7 @@ fn by_force(kinds: &[Kind], capacity: [u64; 2]) -> u64 {
     go(&items, capacity).expect("the floors fit")
 }
 
-fn is_sound(kinds: &[Kind], capacity: [u64; 2], choice: &Choice) {
+fn assert_valid(kinds: &[Kind], capacity: [u64; 2], choice: &Choice) {
     for (kind, chosen) in kinds.iter().zip(&choice.chosen) {
         assert_eq!(chosen.iter().sum::<u32>(), kind.count, "every item has one point");
     }
@@ -52,22 +52,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn as_good_as_trying_everything(kinds in kinds(9, 4, 2), extra in [0..25u64, 0..25u64]) {
+    fn matches_brute_force(kinds in kinds(9, 4, 2), extra in [0..25u64, 0..25u64]) {
         let capacity = capacities(&kinds, extra);
         let choice = choose(&kinds, capacity, BUDGET).expect("the floors fit");
-        is_sound(&kinds, capacity, &choice);
-        let best = by_force(&kinds, capacity);
+        assert_valid(&kinds, capacity, &choice);
+        let best = brute_force(&kinds, capacity);
         prop_assert!(choice.exact);
         prop_assert_eq!(choice.gain, best);
     }
 
     #[test]
-    fn with_no_budget_still_sound_and_bounded(kinds in kinds(1000, 12, 30), extra in [0..9000u64, 0..9000u64]) {
+    fn without_a_budget_the_choice_is_valid_and_bounded(kinds in kinds(1000, 12, 30), extra in [0..9000u64, 0..9000u64]) {
         let capacity = capacities(&kinds, extra);
         let poor = choose(&kinds, capacity, 0).expect("the floors fit");
-        is_sound(&kinds, capacity, &poor);
+        assert_valid(&kinds, capacity, &poor);
         let rich = choose(&kinds, capacity, 1 << 14).expect("the floors fit");
-        is_sound(&kinds, capacity, &rich);
+        assert_valid(&kinds, capacity, &rich);
         prop_assert_eq!(poor.bound, rich.bound);
         prop_assert!(rich.gain >= poor.gain || !poor.exact);
         if poor.exact && rich.exact {
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn none_where_the_floors_do_not_fit(kinds in kinds(9, 3, 3)) {
+    fn no_choice_if_the_floors_do_not_fit(kinds in kinds(9, 3, 3)) {
         let capacity = capacities(&kinds, [0, 0]);
         prop_assert!(choose(&kinds, capacity, BUDGET).is_some());
         if capacity[0] > 0 {
@@ -86,8 +86,8 @@ proptest! {
 }
 
 #[test]
-fn nothing_to_choose_is_an_answer() {
-    let choice = choose(&[], [0, 0], BUDGET).expect("nothing fits");
+fn an_empty_program_has_an_empty_choice() {
+    let choice = choose(&[], [0, 0], BUDGET).expect("an empty program fits");
     assert!(choice.exact && choice.gain == 0 && choice.chosen.is_empty());
 }
 
@@ -95,7 +95,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn bins_are_never_overfull_and_nobody_is_below_the_floor(
+    fn bins_stay_within_capacity_and_items_at_or_above_their_floor(
         bins in 1..12u32,
         seed in prop::collection::vec((any::<u8>(), any::<u8>()), 1..30),
     ) {

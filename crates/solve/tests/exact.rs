@@ -1,25 +1,25 @@
-//! The exact solver against brute force, and on larger graphs against the proof it gives, which is checked on its own.
+//! Checks the exact solver against brute force, and on larger graphs by its proof, which is verified independently.
 
 mod graphs;
 
 use dovetail_solve::matching::{Matching, greedy, maximum_weight, verify};
-use graphs::{brute, cases, complete, ears, graph};
+use graphs::{brute_force, cases, complete, ears, graph};
 use proptest::prelude::*;
 
 proptest! {
     #![proptest_config(cases(4000))]
 
     #[test]
-    fn as_good_as_trying_everything((n, edges) in graph(0..=10)) {
+    fn matches_brute_force((n, edges) in graph(0..=10)) {
         let found = maximum_weight(n, &edges);
-        prop_assert_eq!(found.weight, brute(n, &edges));
+        prop_assert_eq!(found.weight, brute_force(n, &edges));
         prop_assert_eq!(verify(&edges, &found), Ok(()));
     }
 
     #[test]
-    fn nested_rings_as_good_as_trying_everything((n, edges) in ears(13)) {
+    fn nested_rings_match_brute_force((n, edges) in ears(13)) {
         let found = maximum_weight(n, &edges);
-        prop_assert_eq!(found.weight, brute(n, &edges));
+        prop_assert_eq!(found.weight, brute_force(n, &edges));
         prop_assert_eq!(verify(&edges, &found), Ok(()));
     }
 }
@@ -28,19 +28,19 @@ proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn proven_on_larger_graphs((n, edges) in graph(11..=60)) {
+    fn larger_graphs_are_certified((n, edges) in graph(11..=60)) {
         let found = maximum_weight(n, &edges);
         prop_assert_eq!(verify(&edges, &found), Ok(()));
     }
 
     #[test]
-    fn nested_rings_are_proven((n, edges) in ears(60)) {
+    fn nested_rings_are_certified((n, edges) in ears(60)) {
         let found = maximum_weight(n, &edges);
         prop_assert_eq!(verify(&edges, &found), Ok(()));
     }
 
     #[test]
-    fn the_same_every_time_and_greedy_is_half_as_good((n, edges) in graph(2..=60)) {
+    fn results_are_deterministic_and_greedy_is_at_least_half_as_good((n, edges) in graph(2..=60)) {
         let found = maximum_weight(n, &edges);
         prop_assert_eq!(&found, &maximum_weight(n, &edges));
         let quick = greedy(n, &edges);
@@ -49,29 +49,27 @@ proptest! {
     }
 
     #[test]
-    fn a_tampered_result_is_refused((n, edges) in graph(4..=30), at in any::<prop::sample::Index>()) {
+    fn a_tampered_result_is_rejected((n, edges) in graph(4..=30), at in any::<prop::sample::Index>()) {
         let found = maximum_weight(n, &edges);
-        for (what, tampered) in tampered(&found, at.index(n)) {
-            prop_assert!(verify(&edges, &tampered).is_err(), "{} was accepted", what);
+        for (change, tampered) in tampered(&found, at.index(n)) {
+            prop_assert!(verify(&edges, &tampered).is_err(), "{} was accepted", change);
         }
     }
 }
 
-/// Some ways to be wrong about a vertex.
+/// Returns matchings or proofs that are wrong about a vertex.
 fn tampered(found: &Matching, v: usize) -> Vec<(&'static str, Matching)> {
     let mut all = Vec::new();
-    let mut add = |what, change: &dyn Fn(&mut Matching)| {
+    let mut add = |name, change: &dyn Fn(&mut Matching)| {
         let mut copy = found.clone();
         change(&mut copy);
-        all.push((what, copy));
+        all.push((name, copy));
     };
     add("another weight", &|m| m.weight += 1);
     add("a higher price", &|m| m.duals.vertex[v] += 1);
     add("a lower price", &|m| m.duals.vertex[v] -= 1);
     add("a missing price", &|m| m.duals.vertex.truncate(v));
-    add("a partner that is not there", &|m| {
-        m.mate[v] = Some(m.mate.len() as u32)
-    });
+    add("an unknown partner", &|m| m.mate[v] = Some(m.mate.len() as u32));
     add("a vertex as its own partner", &|m| m.mate[v] = Some(v as u32));
     if let Some(partner) = found.mate[v] {
         add("a one-sided pair", &|m| m.mate[v] = None);
@@ -82,7 +80,7 @@ fn tampered(found: &Matching, v: usize) -> Vec<(&'static str, Matching)> {
         let other = (0..found.mate.len())
             .find(|&u| u != v && u != partner as usize)
             .expect("there are more than two");
-        add("a price paid by the wrong one", &|m| {
+        add("a price moved to another vertex", &|m| {
             m.duals.vertex[v] -= 1;
             m.duals.vertex[other] += 1;
         });
@@ -107,7 +105,7 @@ fn tampered(found: &Matching, v: usize) -> Vec<(&'static str, Matching)> {
 }
 
 #[test]
-fn small_graphs_by_hand() {
+fn small_graphs_have_the_expected_weight() {
     let weight = |n, edges: &[(u32, u32, i64)]| {
         let found = maximum_weight(n, edges);
         assert_eq!(verify(edges, &found), Ok(()));
@@ -117,20 +115,20 @@ fn small_graphs_by_hand() {
     assert_eq!(
         weight(3, &[(0, 1, -5), (1, 2, 0)]),
         0,
-        "edges that are worth nothing are not used"
+        "edges without positive weight are not used"
     );
     assert_eq!(
         weight(2, &[(0, 0, 9), (0, 1, 2), (1, 0, 3)]),
         3,
-        "a loop is no pair, the heaviest of two counts"
+        "loops are ignored, and of repeated edges the heaviest counts"
     );
     assert_eq!(
         weight(4, &[(0, 1, 6), (1, 2, 10), (2, 3, 5)]),
         11,
-        "two good pairs beat the best one"
+        "two pairs are better than the heaviest one"
     );
     assert_eq!(weight(3, &[(0, 1, 7), (1, 2, 7), (2, 0, 7)]), 7);
-    // A blossom that becomes inner and has to be taken apart again.
+    // A blossom that becomes inner and must be expanded again.
     let edges = [
         (4, 5, 5),
         (5, 6, 5),
@@ -143,7 +141,7 @@ fn small_graphs_by_hand() {
     ];
     let more = [(8, 0, 1), (0, 1, 1), (1, 2, 1), (2, 3, 2), (3, 4, 1)];
     let edges = [&edges[..], &more[..]].concat();
-    assert_eq!(weight(11, &edges), brute(11, &edges));
+    assert_eq!(weight(11, &edges), brute_force(11, &edges));
 }
 
 #[test]

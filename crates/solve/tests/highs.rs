@@ -1,4 +1,4 @@
-//! The multiple-choice knapsack and its bins against HiGHS: `make test-highs`.
+//! Checks the multiple-choice knapsack and its bins against HiGHS: `make test-highs`.
 
 #[path = "programs/highs.rs"]
 mod highs;
@@ -14,7 +14,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use tally::Tally;
 
-/// So many values, the same in every run.
+/// Draws `count` values, the same in every run.
 fn drawn<S: Strategy>(count: usize, of: &S) -> Vec<S::Value> {
     let mut runner = TestRunner::deterministic();
     let one = |_| of.new_tree(&mut runner).expect("nothing is filtered").current();
@@ -22,8 +22,8 @@ fn drawn<S: Strategy>(count: usize, of: &S) -> Vec<S::Value> {
 }
 
 #[test]
-fn random_programs_have_the_optimum_that_highs_finds() {
-    for (what, count, strategy, extra) in [
+fn the_solver_and_highs_agree_on_random_programs() {
+    for (name, count, strategy, extra) in [
         ("small", 400, kinds(9, 4, 2).boxed(), 25_u64),
         ("one item of each kind", 200, kinds(1000, 8, 1).boxed(), 900),
         ("many items", 200, kinds(1000, 12, 30).boxed(), 9000),
@@ -32,14 +32,14 @@ fn random_programs_have_the_optimum_that_highs_finds() {
         for (kinds, extra) in drawn(count, &(strategy, [0..extra, 0..extra])) {
             tally.check(&kinds, capacities(&kinds, extra), BUDGET);
         }
-        tally.report(&format!("random, {what}"));
+        tally.report(&format!("random, {name}"));
     }
 }
 
 #[test]
-fn what_we_put_whole_into_bins_synergys_second_phase_can_put_there_in_parts() {
+fn choices_that_fit_whole_into_bins_also_fit_in_parts() {
     let mut tally = Tally::default();
-    let (mut kept, mut spread) = (0, 0);
+    let (mut whole_count, mut part_count) = (0, 0);
     let seeds = (
         1..12_u32,
         prop::collection::vec((any::<u8>(), any::<u8>()), 1..30),
@@ -53,14 +53,14 @@ fn what_we_put_whole_into_bins_synergys_second_phase_can_put_there_in_parts() {
         let whole = gain(&kinds, &packed) == choice.gain && packed.iter().all(|p| p.bins.len() == 1);
         let parts = highs::spreads(&kinds, &slots, &choice, &bins);
         assert!(parts || !whole, "{packed:?}");
-        kept += u32::from(whole);
-        spread += u32::from(parts);
+        whole_count += u32::from(whole);
+        part_count += u32::from(parts);
     }
     tally.report("full clusters");
-    #[allow(clippy::print_stdout, reason = "a figure, as those of the tally")]
+    #[allow(clippy::print_stdout, reason = "`make test-highs` prints this figure")]
     {
         println!(
-            "full clusters: of {} choices {kept} go whole into bins as they are, {spread} in parts",
+            "full clusters: {} choices, of which {whole_count} fit whole into bins and {part_count} in parts",
             all.len()
         );
     }

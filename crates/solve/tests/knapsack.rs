@@ -1,10 +1,10 @@
-//! The knapsack against trying everything.
+//! Checks the knapsack against brute force.
 
 use dovetail_solve::knapsack::{Item, Packing, pack, pack_within};
 use proptest::prelude::*;
 
-/// The most that items can bring, by trying every subset.
-fn brute(items: &[Item], capacity: u32) -> u64 {
+/// The largest gain over all subsets of items.
+fn brute_force(items: &[Item], capacity: u32) -> u64 {
     let value = |set: u32| {
         let chosen = (0..items.len()).filter(|i| set & (1 << i) != 0);
         let (weight, gain) = chosen.fold((0u64, 0), |(w, g), i| {
@@ -20,8 +20,8 @@ fn without(items: &[Item], i: usize) -> Vec<Item> {
     others.map(|(_, item)| *item).collect()
 }
 
-/// What is chosen fits, and brings what is said.
-fn assert_sound(items: &[Item], capacity: u32, packing: &Packing) {
+/// Checks that the chosen items fit and have the stated gain.
+fn assert_valid(items: &[Item], capacity: u32, packing: &Packing) {
     let weight: u64 = packing.chosen.iter().map(|i| u64::from(items[*i].weight)).sum();
     let gain: u64 = packing.chosen.iter().map(|i| items[*i].gain).sum();
     assert!(weight <= u64::from(capacity));
@@ -42,26 +42,26 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn as_good_as_trying_everything(items in items(), capacity in 0u32..30) {
+    fn matches_brute_force(items in items(), capacity in 0u32..30) {
         let packing = pack(&items, capacity);
-        assert_sound(&items, capacity, &packing);
+        assert_valid(&items, capacity, &packing);
         prop_assert!(packing.exact);
-        prop_assert_eq!(packing.gain, brute(&items, capacity));
+        prop_assert_eq!(packing.gain, brute_force(&items, capacity));
         for (i, most) in packing.chosen.iter().zip(&packing.without) {
-            prop_assert_eq!(*most, brute(&without(&items, *i), capacity));
+            prop_assert_eq!(*most, brute_force(&without(&items, *i), capacity));
         }
     }
 
     #[test]
-    fn greedy_has_half_of_the_best(items in items(), capacity in 0u32..30) {
+    fn greedy_gains_at_least_half_of_the_optimum(items in items(), capacity in 0u32..30) {
         let packing = pack_within(&items, capacity, 0);
-        assert_sound(&items, capacity, &packing);
-        prop_assert!(2 * packing.gain >= brute(&items, capacity));
+        assert_valid(&items, capacity, &packing);
+        prop_assert!(2 * packing.gain >= brute_force(&items, capacity));
     }
 }
 
 #[test]
-fn what_weighs_and_brings_nothing_does_not_mix_up_the_others() {
+fn items_without_weight_and_gain_do_not_affect_others() {
     let item = |weight, gain| Item { weight, gain };
     let items = [
         item(3, 0),
@@ -75,7 +75,7 @@ fn what_weighs_and_brings_nothing_does_not_mix_up_the_others() {
 }
 
 #[test]
-fn among_equals_the_earlier_are_taken() {
+fn ties_go_to_earlier_items() {
     let same = [Item { weight: 2, gain: 5 }; 4];
     let packing = pack(&same, 5);
     assert_eq!((packing.chosen, packing.without), (vec![0, 1], vec![10, 10]));

@@ -1,8 +1,8 @@
-//! Dates of traces (`2017-10-09 07:01:55`) to seconds and back, in the proleptic Gregorian calendar without time zones.
+//! Converts dates of traces (`2017-10-09 07:01:55`) to seconds and back, in the proleptic Gregorian calendar without time zones.
 
 use dovetail_model::Time;
 
-/// Days from 1970-01-01 to a date, by counting in years that begin in March so that the leap day comes last.
+/// Returns the days from 1970-01-01 to a date. Years are counted from March so that the leap day is the last one.
 fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let month_from_march = (month + 9) % 12;
@@ -11,7 +11,7 @@ fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
     year * 365 + leap_days + days_before_month + day - 1 - 719_468
 }
 
-/// The date of a day counted from 1970-01-01.
+/// Returns the date of a day counted from 1970-01-01.
 fn date_of_day(days: i64) -> (i64, i64, i64) {
     // The year is off by at most one from this estimate.
     let mut year = 1970 + days.div_euclid(366);
@@ -34,7 +34,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     days_from_epoch(next_year, next_month, 1) - days_from_epoch(year, month, 1)
 }
 
-/// `YYYY-MM-DD HH:MM:SS`, also with `T` between, a fraction of a second, and `Z` or `+00:00` behind.
+/// Parses `YYYY-MM-DD HH:MM:SS`, also with a `T` in between, a fraction of a second, and `Z` or `+00:00` at the end.
 pub(crate) fn parse_date(text: &str) -> Option<Time> {
     let text = text.trim();
     let text = text
@@ -64,7 +64,7 @@ pub(crate) fn parse_date(text: &str) -> Option<Time> {
     Some(Time(seconds * 1_000_000 + micros))
 }
 
-/// A moment after 1970 as `YYYY-MM-DD HH:MM:SS`, with a fraction only where there is one.
+/// Formats a moment after 1970 as `YYYY-MM-DD HH:MM:SS`, with a fraction if there is one.
 pub(crate) fn date_text(time: Time) -> String {
     let (seconds, micros) = (time.0.div_euclid(1_000_000), time.0.rem_euclid(1_000_000));
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_for_two_centuries_is_written_as_it_is_read() {
+    fn every_day_of_two_centuries_is_formatted_and_parsed_back() {
         let mut last = None;
         for day in 0..80_000 {
             let time = Time(day * 86_400_000_000 + day);

@@ -1,6 +1,6 @@
-//! Exact decimal numbers, so that a time in a file and the microseconds in memory are the same figure.
+//! Exact decimal numbers, so that a time in a file and the microseconds in memory are equal.
 //!
-//! A float would turn `709.000001` seconds into one microsecond more or less, depending on the way it is rounded.
+//! A float could turn `709.000001` seconds into a microsecond more or less, depending on rounding.
 
 use dovetail_model::{Time, Work};
 
@@ -8,7 +8,7 @@ use dovetail_model::{Time, Work};
 const MICROS: i128 = 1_000_000;
 /// The longest time in a file, in seconds: more than three hundred years.
 pub(crate) const MAX_SECONDS: i128 = 10_000_000_000;
-/// Digits kept of a number.
+/// Number of digits kept.
 const DIGITS: u32 = 18;
 
 /// `mantissa / 10^scale`.
@@ -25,7 +25,7 @@ impl Decimal {
         scale: 0,
     };
 
-    /// A plain or scientific decimal number; none for anything else, `NaN` and `inf` included.
+    /// Parses a plain or scientific decimal number; `None` for anything else, including `NaN` and `inf`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let (text, negative) = match text.strip_prefix('-') {
@@ -65,7 +65,7 @@ impl Decimal {
         })
     }
 
-    /// Moves the decimal point; a number too small to tell from nothing becomes zero, one too large none.
+    /// Moves the decimal point. A number that is too small becomes zero; `None` if it is too large.
     fn shift(&mut self, exponent: i32) -> Option<()> {
         if self.mantissa == 0 || exponent == 0 {
             return Some(());
@@ -87,7 +87,7 @@ impl Decimal {
         Some(())
     }
 
-    /// The product of two numbers, exact.
+    /// Returns the exact product of two numbers; `None` on overflow.
     pub(crate) fn times(self, other: Decimal) -> Option<Decimal> {
         Some(Self {
             mantissa: self.mantissa.checked_mul(other.mantissa)?,
@@ -95,7 +95,7 @@ impl Decimal {
         })
     }
 
-    /// The number a thousand times smaller: milliseconds to seconds.
+    /// Returns a thousandth of the number: converts milliseconds to seconds.
     pub(crate) fn thousandth(self) -> Decimal {
         Self {
             mantissa: self.mantissa,
@@ -113,23 +113,23 @@ impl Decimal {
         self.mantissa > 0
     }
 
-    /// The number as an integer, `None` if it has a fraction.
+    /// Returns the number as an integer; `None` if it has a fraction.
     pub(crate) fn whole(self) -> Option<i128> {
         let power = 10i128.checked_pow(self.scale)?;
         (self.mantissa % power == 0).then_some(self.mantissa / power)
     }
 
-    /// The nearest integer.
+    /// Returns the nearest integer.
     pub(crate) fn rounded(self) -> i128 {
         self.scaled_to(0, false)
     }
 
-    /// As a float.
+    /// Converts to a float.
     pub(crate) fn to_f64(self) -> f64 {
         self.mantissa as f64 / libm::pow(10.0, f64::from(self.scale))
     }
 
-    /// The number times `10^digits` as an integer, rounded up or to the nearest. Saturates.
+    /// Returns the number times `10^digits` as an integer, rounded up or to the nearest. Saturates.
     pub(crate) fn scaled_to(self, digits: u32, up: bool) -> i128 {
         if self.scale <= digits {
             let power = 10i128.pow((digits - self.scale).min(30));
@@ -140,13 +140,13 @@ impl Decimal {
         self.mantissa.saturating_add(add).div_euclid(power)
     }
 
-    /// Seconds to a moment, to the nearest microsecond; `None` if out of range.
+    /// Converts seconds to a moment, to the nearest microsecond; `None` if out of range.
     pub(crate) fn seconds(self) -> Option<Time> {
         let micros = self.scaled_to(6, false);
         (micros.abs() <= MAX_SECONDS * MICROS).then_some(Time(micros as i64))
     }
 
-    /// Seconds to work, rounded up so that none is lost; `None` if negative or out of range.
+    /// Converts seconds to work, rounded up so that none is lost; `None` if negative or out of range.
     pub(crate) fn work(self) -> Option<Work> {
         let micros = self.scaled_to(6, true);
         (0..=MAX_SECONDS * MICROS)
@@ -155,7 +155,7 @@ impl Decimal {
     }
 }
 
-/// Microseconds as seconds with as many decimals as needed and no more.
+/// Formats microseconds as seconds, with as many decimals as needed.
 pub(crate) fn seconds_text(micros: i64) -> String {
     let sign = if micros < 0 { "-" } else { "" };
     let (whole, rest) = (
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_taken_to_the_microsecond() {
+    fn numbers_are_exact_to_the_microsecond() {
         assert_eq!(work("709.000001"), Some(709_000_001));
         assert_eq!(work("709.0000001"), Some(709_000_001), "work is rounded up");
         assert_eq!(work("13353.188732650655"), Some(13_353_188_733));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_written_as_they_are_read() {
+    fn seconds_are_formatted_and_parsed_back() {
         for micros in [0, 1, 999_999, 1_000_000, 1_500_000, 123_456_789_012, -2_500_000] {
             let text = seconds_text(micros);
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Errors in traces, with what is needed to fix them.
+//! Errors in traces, with the information needed to fix them.
 
 use std::fmt;
 
@@ -62,7 +62,7 @@ pub enum TraceError {
     },
     /// The format is not recognised.
     #[error(
-        "{file}: cannot tell the format: {seen}; name one of these formats, or give the columns one of them has: {}",
+        "{file}: cannot detect the format: {seen}; name one of these formats, or use the columns of one: {}",
         Format::names()
     )]
     UnknownFormat {
@@ -72,12 +72,12 @@ pub enum TraceError {
         seen: String,
     },
     /// The format is known, but lacks what a simulation needs.
-    #[error("{file}: {what}")]
+    #[error("{file}: {problem}")]
     Unsupported {
         /// The file.
         file: String,
-        /// What it is, what it lacks and how to fix it.
-        what: String,
+        /// What the file is, what it lacks and how to fix it.
+        problem: String,
     },
     /// A column is missing.
     #[error("{0}")]
@@ -188,10 +188,10 @@ impl fmt::Display for MissingColumn {
             found,
             required,
         } = self;
-        write!(f, "{file}:{place}: there is no column {missing:?}")?;
+        write!(f, "{file}:{place}: missing column {missing:?}")?;
         let unused = found.iter().filter(|c| !required.contains(c));
         if let Some(near) = dovetail_model::suggest::nearest(missing, unused.map(String::as_str)).first() {
-            write!(f, " (is it {near:?}?)")?;
+            write!(f, " (did you mean {near:?}?)")?;
         }
         let found: Vec<_> = found.iter().map(|c| shorten(c)).collect();
         write!(

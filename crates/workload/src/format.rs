@@ -11,9 +11,9 @@ use crate::error::{TraceError, shorten};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// Our own: CSV with `submit_s, duration_s, gpus` and more. JSON lines are accepted under this name too.
+    /// The native format: CSV with `submit_s, duration_s, gpus` and more. JSON lines are accepted under this name too.
     Native,
-    /// Our own as JSON lines.
+    /// The native format as JSON lines.
     NativeJsonl,
     /// Microsoft's Philly `cluster_job_log`: a JSON array of jobs with attempts.
     Philly,
@@ -21,7 +21,7 @@ pub enum Format {
     Muri,
     /// Synergy's replay file without a header, or its per-job results with one.
     Synergy,
-    /// A workload as Blox saw it: arrivals, iterations and time per iteration.
+    /// Blox's workload: arrivals, iterations and time per iteration.
     Blox,
     /// Microsoft ITP clusters, as published with ElasticFlow.
     Itp,
@@ -84,7 +84,7 @@ impl Format {
         Self::Tiresias,
     ];
 
-    /// Returns its name on the command line.
+    /// Returns the name of the format on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
@@ -107,7 +107,7 @@ impl Format {
         Self::ALL.map(Self::name).join(", ")
     }
 
-    /// The format of a file that begins with `head`, by its first bytes, its header or the shape of its first line.
+    /// Detects the format of a file that begins with `head`, by its first bytes, its header or the shape of its first line.
     pub fn detect(file: &str, head: &[u8]) -> Result<Format, TraceError> {
         let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
         let Some(first) = head.iter().find(|b| !b.is_ascii_whitespace()) else {
@@ -128,10 +128,10 @@ impl Format {
         let fields: Vec<&str> = line.split(',').map(|f| f.trim().trim_matches('"')).collect();
         by_header(&fields)
             .or_else(|| by_shape(&fields))
-            .or_else(|| nearly(&fields))
+            .or_else(|| by_partial_header(&fields))
             .ok_or_else(|| TraceError::UnknownFormat {
                 file: file.to_owned(),
-                seen: format!("it begins with {:?}", shorten(line)),
+                seen: format!("the file begins with {:?}", shorten(line)),
             })
     }
 }
@@ -144,18 +144,18 @@ fn by_header(fields: &[&str]) -> Option<Format> {
         .map(|(format, _)| *format)
 }
 
-/// Synergy's replay files have no header: id, model, arrival, iterations, GPUs.
+/// Recognises Synergy's replay files, which have no header: id, model, arrival, iterations, GPUs.
 fn by_shape(fields: &[&str]) -> Option<Format> {
     let number = |i: usize| fields[i].parse::<f64>().is_ok();
     (fields.len() == 5 && number(0) && !number(1) && number(2) && number(3) && number(4))
         .then_some(Format::Synergy)
 }
 
-/// A header that lacks a column or two of a format; the reader reports which.
-fn nearly(fields: &[&str]) -> Option<Format> {
+/// Returns the format of a header that lacks some of its columns; the reader reports which.
+fn by_partial_header(fields: &[&str]) -> Option<Format> {
     let share = |columns: &[&str]| {
-        let there = columns.iter().filter(|c| fields.contains(c)).count();
-        there * 1000 / columns.len()
+        let present = columns.iter().filter(|c| fields.contains(c)).count();
+        present * 1000 / columns.len()
     };
     let (best, format) = HEADERS
         .iter()
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_back() {
+    fn names_are_parsed_back() {
         for format in Format::ALL {
             assert_eq!(format.name().parse(), Ok(format));
         }

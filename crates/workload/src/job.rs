@@ -1,4 +1,4 @@
-//! A workload in memory: jobs in order of submission, and the names their ids stand for.
+//! A workload in memory: jobs in order of submission, and the names of their ids.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub enum JobLabel {
 }
 
 impl JobLabel {
-    /// A number where the text is one written plainly (`7`, not `007`), else the text itself.
+    /// Returns a number if the text is one in plain form (`7`, not `007`), else the text itself.
     pub fn from_text(text: &str) -> Self {
         let plain = !text.is_empty() && (text == "0" || !text.starts_with('0'));
         let digits = plain && text.bytes().all(|b| b.is_ascii_digit());
@@ -40,7 +40,7 @@ impl std::fmt::Display for JobLabel {
 /// One job of a trace, including its true run time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceJob {
-    /// Its id in the trace.
+    /// Id of the job in the trace.
     pub label: JobLabel,
     /// The tenant (virtual cluster).
     pub tenant: TenantId,
@@ -75,21 +75,21 @@ pub struct TraceJob {
     pub gpu_memory_mib: u64,
     /// Deadline.
     pub deadline: Option<Time>,
-    /// How often it writes a checkpoint while it runs; none keeps all work.
+    /// Interval between checkpoints; `None` keeps all work.
     pub checkpoint: Option<Time>,
-    /// Iterations in all, where the trace counts them.
+    /// Total number of iterations, if the trace has it.
     pub iterations: Option<u64>,
-    /// How fast it runs with how much CPU and memory, where its model was measured.
+    /// Speed as a function of CPU and memory, if its model was measured.
     #[serde(skip)]
     pub sensitivity: Option<Arc<Sensitivity>>,
-    /// What the trace says beyond the fields above: one text for each of [`Workload::extra_columns`], empty where it
-    /// says nothing. None where all are empty.
+    /// Values of the other columns of the trace: one text for each of [`Workload::extra_columns`], empty if it has no value.
+    /// `None` if all are empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Box<[Box<str>]>>,
 }
 
 impl TraceJob {
-    /// A rigid job with nothing but a size.
+    /// Returns a rigid job with a size only.
     pub fn new(label: JobLabel, submit: Time, work: Work, gpus: u32) -> Self {
         Self {
             label,
@@ -118,7 +118,7 @@ impl TraceJob {
 }
 
 impl TraceJob {
-    /// The text in a kept column, none where the trace says nothing.
+    /// Returns the text in an extra column; `None` if it is empty.
     pub fn extra_text(&self, column: usize) -> Option<&str> {
         self.extra
             .as_deref()?
@@ -128,7 +128,7 @@ impl TraceJob {
     }
 }
 
-/// The names behind a workload's ids. The first tenant and user stand for "not said".
+/// Names of the ids of a workload. The first tenant and user stand for "unspecified".
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
     /// Tenants.
@@ -155,26 +155,26 @@ impl Default for Names {
 /// A workload: jobs sorted by submission, ties in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Workload {
-    /// Where it came from, for people ("philly.csv.gz", "philly-like, seed 1").
+    /// Name of the source, for messages ("philly.csv.gz", "philly-like, seed 1").
     pub source: String,
     /// The jobs.
     pub jobs: Vec<TraceJob>,
-    /// The names their ids stand for.
+    /// Names of their ids.
     pub names: Names,
-    /// Names of the columns that no field stands for and that jobs keep as text in [`TraceJob::extra`].
+    /// Names of the columns without a field of their own, which jobs keep as text in [`TraceJob::extra`].
     #[serde(default)]
     pub extra_columns: Vec<String>,
-    /// What a reader wants to be known: columns it kept aside, rows it left out and why.
+    /// Notes of the reader for the user: columns kept as text, rows that were skipped and why.
     pub notes: Vec<String>,
 }
 
 impl Workload {
-    /// The position of a kept column in [`TraceJob::extra`].
+    /// Returns the position of a column in [`TraceJob::extra`].
     pub fn extra_column(&self, name: &str) -> Option<usize> {
         self.extra_columns.iter().position(|c| c == name)
     }
 
-    /// The number in a kept column of a job ("resource_time_0" of a Muri trace), where there is one.
+    /// Returns the number in an extra column of a job ("resource_time_0" of a Muri trace), if there is one.
     pub fn extra_f64(&self, job: &TraceJob, column: &str) -> Option<f64> {
         job.extra_text(self.extra_column(column)?)?.trim().parse().ok()
     }

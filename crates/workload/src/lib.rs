@@ -1,8 +1,8 @@
 //! Workloads: trace readers and writers, generators, model profiles and cluster files.
 //!
-//! [`read()`] takes any of the public traces in [`Format`] and gives a [`Workload`]; [`parse_cluster`] takes `32x4` or a
-//! file and gives a `ClusterSpec`. Every mistake in a file is an error that names the place, what was found and what
-//! would be accepted; what a reader decides on its own, such as rows it leaves out, is in [`Workload::notes`].
+//! [`read()`] reads any of the public traces in [`Format`] into a [`Workload`]; [`parse_cluster`] parses `32x4` or a file
+//! into a `ClusterSpec`. An error in a file names the place, the value found and the accepted values. Choices of a reader,
+//! such as rows that it skips, are in [`Workload::notes`].
 
 mod date;
 mod decimal;

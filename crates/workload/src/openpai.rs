@@ -1,7 +1,7 @@
-//! OpenPAI jobs, protocol version 2: as much of them as a simulation has to know.
+//! OpenPAI jobs, protocol version 2: the part that a simulation needs.
 //!
-//! A file has one job, or a list of them, read by `dovetail-openpai`. What says nothing about scheduling (images, ports,
-//! plugins) is not here.
+//! A file has one job or a list of jobs, parsed by `dovetail-openpai`. Everything that does not affect scheduling (images,
+//! ports, plugins) is dropped.
 
 use std::path::Path;
 
@@ -21,19 +21,19 @@ pub enum OpenPaiError {
     Protocol {
         /// The file.
         file: String,
-        /// Everything that is wrong with it.
+        /// All errors in it.
         faults: Faults,
     },
 }
 
-/// A job.
+/// An OpenPAI job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PaiJob {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// The virtual cluster it goes to.
+    /// Virtual cluster of the job.
     pub virtual_cluster: String,
-    /// Its priority: −1 borrows.
+    /// Priority; −1 is opportunistic.
     pub priority: i32,
     /// Whether all instances start together or not at all.
     pub gang: bool,
@@ -41,29 +41,29 @@ pub struct PaiJob {
     pub roles: Vec<PaiRole>,
 }
 
-/// Instances that do the same.
+/// A task role: instances that run the same commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PaiRole {
-    /// Its name.
+    /// Name of the role.
     pub name: String,
-    /// How many instances there are.
+    /// Number of instances.
     pub instances: u32,
-    /// GPUs for each.
+    /// GPUs per instance.
     pub gpu: u32,
-    /// CPU for each, in milli-cores.
+    /// CPU per instance, in milli-cores.
     pub cpu_milli: u32,
-    /// Memory for each, in MiB.
+    /// Memory per instance, in MiB.
     pub memory_mib: u64,
-    /// The SKU it insists on.
+    /// Required SKU.
     pub sku: Option<String>,
-    /// The pinned cell it insists on.
+    /// Required pinned cell.
     pub pinned: Option<String>,
-    /// What each instance runs, line by line.
+    /// Commands of each instance.
     pub commands: Vec<String>,
 }
 
 impl PaiJob {
-    /// The name of its priority class.
+    /// Returns the name of its priority class.
     pub fn class(&self) -> &'static str {
         let class = PriorityClass::ALL
             .into_iter()
@@ -100,7 +100,7 @@ impl From<&Role> for PaiRole {
 }
 
 impl PaiRole {
-    /// Leaf cells one instance takes if a leaf brings so much; `None` if it asks for something a leaf has nothing of.
+    /// Returns the number of leaf cells that one instance takes; `None` if it requests a resource that a leaf does not have.
     pub fn leaves(&self, leaf: &Sku) -> Option<u32> {
         let needed = |asked: u64, each: u64| match (asked, each) {
             (0, _) => Some(0),
@@ -113,14 +113,14 @@ impl PaiRole {
         u32::try_from(gpu.max(cpu).max(memory).max(1)).ok()
     }
 
-    /// Seconds its commands sleep, as `sleep 5m` says.
+    /// Returns how long its commands sleep (`sleep 5m`), in seconds.
     pub fn sleeps_s(&self) -> u64 {
         let lines = self.commands.iter().flat_map(|c| c.lines());
         lines.filter_map(sleep_s).sum()
     }
 }
 
-/// Seconds a command sleeps; nothing for other commands.
+/// Returns the seconds a command sleeps; `None` for other commands.
 fn sleep_s(command: &str) -> Option<u64> {
     let time = command.trim().strip_prefix("sleep ")?.trim();
     let (number, unit) = match time.strip_suffix(['s', 'm', 'h', 'd']) {
@@ -149,7 +149,7 @@ pub fn read_openpai(path: &Path) -> Result<Vec<PaiJob>, OpenPaiError> {
     parse_openpai(&text, &file)
 }
 
-/// The jobs in a text, YAML or JSON; `file` is its name in errors.
+/// Parses the jobs in a text, YAML or JSON; `file` is its name in errors.
 ///
 /// # Errors
 /// Names every error by its path.
@@ -183,7 +183,7 @@ extras:
 ";
 
     #[test]
-    fn a_job_is_read() {
+    fn a_job_is_parsed() {
         let jobs = parse_openpai(JOB, "job.yaml").unwrap();
         let [job] = &jobs[..] else { panic!("{jobs:?}") };
         assert_eq!(
@@ -215,7 +215,7 @@ extras:
     }
 
     #[test]
-    fn mistakes_are_named_with_the_file() {
+    fn errors_name_the_file_and_the_path() {
         let text = JOB
             .replace("instances: 2", "instances: 0")
             .replace("cpu: 3", "cpu: many");

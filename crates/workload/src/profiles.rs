@@ -1,19 +1,19 @@
-//! What is known of models: how they bear being spread over machines, how they scale, how fast other GPUs run them.
+//! Profiles of models: speed when spread over machines, scaling, and speed by GPU type.
 //!
-//! The figures are data, in `profiles.yaml` beside this file; users give their own in the same shape:
+//! The figures are data, in `profiles.yaml` next to this file; users provide their own in the same form:
 //!
 //! ```yaml
 //! default: {spread: 0.9, parallel: 0.95}   # for models without a profile
 //! models:
 //!   resnet50:
-//!     also: [res50]                # other names it goes by
+//!     also: [res50]                # other names of the model
 //!     spread: 0.9                  # throughput left when the job spans machines
 //!     parallel: 0.97               # the part of an iteration that runs in parallel
 //!     speed: {V100: 1, P100: 0.63} # relative speed by GPU type
-//!     gpu_memory_mib: 6432         # memory it fills on each GPU; counts where the cluster says what its GPUs have
+//!     gpu_memory_mib: 6432         # memory used on each GPU; matters if the cluster states the memory of its GPUs
 //! slowdown:                        # measured: how many times longer an iteration takes
 //!   resnet50:                      # of this model
-//!     vgg16: {1: [1.6, 1.3]}       # beside that one, on this many GPUs: plain, with MPS
+//!     vgg16: {1: [1.6, 1.3]}       # next to this one, on this many GPUs: plain, with MPS
 //! ```
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ const BUILTIN: &str = include_str!("profiles.yaml");
 /// The profile of one model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelProfile {
-    /// Its name.
+    /// Name of the model.
     pub name: String,
     /// Throughput left when a job spans machines.
     pub spread: Rate,
@@ -38,12 +38,12 @@ pub struct ModelProfile {
     pub scaling: Scaling,
     /// Relative speed by GPU type, names in lower case.
     pub speed: BTreeMap<String, Rate>,
-    /// Memory it fills on each GPU, in MiB, where that is known.
+    /// Memory used on each GPU, in MiB, if known.
     pub gpu_memory_mib: Option<u64>,
 }
 
 impl ModelProfile {
-    /// The relative speed on a GPU type; full where nothing is known.
+    /// Returns the relative speed on a GPU type; full speed if unknown.
     pub fn speed_on(&self, gpu_type: &str) -> Rate {
         self.speed
             .get(&gpu_type.to_lowercase())
@@ -57,10 +57,10 @@ impl ModelProfile {
 pub struct Profiles {
     default: ModelProfile,
     models: Vec<ModelProfile>,
-    /// All names, in the form [`plain_name`] gives, to positions in `models`.
+    /// Positions in `models` by all names, as normalized by [`plain_name`].
     names: BTreeMap<String, usize>,
-    /// Slowdowns in millionths, plain and with MPS, by position in `models`: of the first beside the second on so many
-    /// GPUs.
+    /// Slowdowns in millionths, plain and with MPS, by positions in `models` and number of GPUs: of the first model next to
+    /// the second.
     slowdowns: BTreeMap<(usize, usize, u32), (u32, u32)>,
 }
 
@@ -75,24 +75,24 @@ pub enum ProfileError {
         /// The system's error.
         reason: std::io::Error,
     },
-    /// It says something that is not understood.
+    /// The YAML is invalid.
     #[error(transparent)]
     Yaml(#[from] YamlError),
 }
 
 impl Default for Profiles {
-    /// The built-in table.
+    /// Returns the built-in table.
     fn default() -> Self {
         let mut profiles = Self::empty();
         profiles
             .add_yaml(BUILTIN, "profiles.yaml")
-            .expect("the table that comes with the program is in order");
+            .expect("the built-in table is valid");
         profiles
     }
 }
 
 impl Profiles {
-    /// A table that knows nothing: every model runs at full speed everywhere.
+    /// Returns an empty table: every model runs at full speed everywhere.
     pub fn empty() -> Self {
         let default = ModelProfile {
             name: "default".to_owned(),
@@ -109,7 +109,7 @@ impl Profiles {
         }
     }
 
-    /// The built-in table, with what a file adds to it.
+    /// Reads a file into the built-in table.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ProfileError> {
         let file = path.as_ref().display().to_string();
         let text = std::fs::read_to_string(&path).map_err(|reason| ProfileError::Open {
@@ -121,35 +121,35 @@ impl Profiles {
         Ok(profiles)
     }
 
-    /// The profile of a model by any of its names, or none.
+    /// Returns the profile of a model by any of its names.
     pub fn get(&self, model: &str) -> Option<&ModelProfile> {
         self.names.get(&plain_name(model)).map(|i| &self.models[*i])
     }
 
-    /// The profile of a model, that of an unknown one where it has none.
+    /// Returns the profile of a model, or the default profile.
     pub fn get_or_default(&self, model: &str) -> &ModelProfile {
         self.get(model).unwrap_or(&self.default)
     }
 
-    /// All models with a profile.
+    /// Returns all models with a profile.
     pub fn iter(&self) -> impl Iterator<Item = &ModelProfile> {
         self.models.iter()
     }
 
-    /// Adds what a YAML text says; what it says of a model that is known replaces only that.
+    /// Adds the profiles of a YAML text. For a known model only the given keys are replaced.
     pub fn add_yaml(&mut self, text: &str, file: &str) -> Result<(), YamlError> {
         let value = parse(text, file)?;
         let top = Entry::top(file, &value);
         top.entries(&["default", "models", "slowdown"])?;
         if let Some(default) = top.get("default")? {
             default.entries(&["spread", "parallel", "speed"])?;
-            change(&mut self.default, &default)?;
+            update(&mut self.default, &default)?;
         }
         let models = top.get("models")?.map(|models| models.all_entries());
         for (name, entry) in models.transpose()?.unwrap_or_default() {
             entry.entries(&["also", "spread", "parallel", "speed", "gpu_memory_mib"])?;
             let position = self.position(name);
-            change(&mut self.models[position], &entry)?;
+            update(&mut self.models[position], &entry)?;
             for other in other_names(&entry)? {
                 self.names.insert(plain_name(&other), position);
             }
@@ -160,7 +160,7 @@ impl Profiles {
         }
     }
 
-    /// Where the model is, added if it is new.
+    /// Returns the position of a model, which is added if it is new.
     fn position(&mut self, name: &str) -> usize {
         let plain = plain_name(name);
         if let Some(known) = self.names.get(&plain) {
@@ -193,7 +193,7 @@ impl Profiles {
         Ok(())
     }
 
-    /// What was measured of pairs of these models.
+    /// Returns the measured slowdowns of pairs of these models.
     pub fn slowdowns(&self, models: &IdVec<ModelId, String>) -> Slowdowns {
         let mut ids: BTreeMap<usize, Vec<ModelId>> = BTreeMap::new();
         for (id, name) in models.iter() {
@@ -226,7 +226,7 @@ fn other_names(model: &Entry<'_>) -> Result<Vec<String>, YamlError> {
     names.iter().map(Entry::text).collect()
 }
 
-fn change(profile: &mut ModelProfile, entry: &Entry<'_>) -> Result<(), YamlError> {
+fn update(profile: &mut ModelProfile, entry: &Entry<'_>) -> Result<(), YamlError> {
     if let Some(spread) = entry.get("spread")? {
         profile.spread = Rate::from_factor(spread.amount(0.001, 1.0)?);
     }
@@ -248,7 +248,7 @@ fn change(profile: &mut ModelProfile, entry: &Entry<'_>) -> Result<(), YamlError
     Ok(())
 }
 
-/// A name without what traces add to it: `ResNet-18 (batch size 16)` and `resnet_18` are both `resnet18`.
+/// Normalizes a name: `ResNet-18 (batch size 16)` and `resnet_18` are both `resnet18`.
 pub(crate) fn plain_name(name: &str) -> String {
     let name = name.split(" (").next().unwrap_or(name);
     name.chars()
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_those_of_the_table() {
+    fn the_built_in_figures_are_those_of_the_table() {
         let profiles = Profiles::default();
         let alexnet = profiles.get("alexnet").unwrap();
         assert_eq!(alexnet.spread, Rate::from_factor(0.6));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_adds_to_the_table_and_its_mistakes_are_explained() {
+    fn a_file_extends_the_table_and_errors_name_the_key() {
         let mut profiles = Profiles::default();
         profiles
             .add_yaml(
@@ -335,8 +335,8 @@ mod tests {
         let expected = [row(1, 1_500_000, 1_200_000), row(4, 2_000_000, 1_700_000)];
         assert_eq!(profiles.slowdowns(&models), expected.into_iter().collect());
         let mut wrong = |text: &str| profiles.add_yaml(text, "mine.yaml").unwrap_err();
-        insta::assert_snapshot!(wrong("model: {}"), @"mine.yaml: model: unknown key (did you mean models?); known are default, models, slowdown");
-        insta::assert_snapshot!(wrong("models: {a: {spred: 1}}"), @"mine.yaml: models.a.spred: unknown key (did you mean speed?); known are also, spread, parallel, speed, gpu_memory_mib");
+        insta::assert_snapshot!(wrong("model: {}"), @"mine.yaml: model: unknown key (did you mean models?); expected one of default, models, slowdown");
+        insta::assert_snapshot!(wrong("models: {a: {spred: 1}}"), @"mine.yaml: models.a.spred: unknown key (did you mean speed?); expected one of also, spread, parallel, speed, gpu_memory_mib");
         insta::assert_snapshot!(wrong("models: {a: {spread: 1.5}}"), @"mine.yaml: models.a.spread: found 1.5, expected a number from 0.001 to 1");
         insta::assert_snapshot!(wrong("slowdown: {a: {b: {1: 2}}}"), @"mine.yaml: slowdown.a.b.1: found 2, expected two numbers, plain and with MPS, such as [1.6, 1.3]");
         insta::assert_snapshot!(wrong("slowdown: {a: {b: {x: [1, 1]}}}"), @"mine.yaml: slowdown.a.b.x: expected a number of GPUs as the key");

@@ -1,39 +1,39 @@
-//! Optimistic profiling: few measurements, the rest by arithmetic (Synergy, OSDI'22).
+//! Optimistic profiling: few measurements, the rest is computed (Synergy, OSDI'22).
 //!
-//! Only CPU is measured, from the most downwards ([`Walk`]). How speed depends on memory follows from what memory is
-//! for, a cache of the data set: what is not in it comes from disk in every epoch ([`DataSet`]).
+//! Only CPU is measured, from the largest number downwards ([`CpuWalk`]). The effect of memory is computed: it caches the
+//! data set, and what is not cached is read from disk in every epoch ([`DataSet`]).
 
 use dovetail_model::sensitivity::{Points, SensitivityError};
 use dovetail_model::{Rate, Sensitivity};
 
-/// Speeds that differ by less than this are the same: measuring between them adds nothing.
-const SAME: f64 = 0.10;
-/// The same for speeds in proportion to CPUs.
+/// Speeds that differ by less than this count as equal: measuring between them adds nothing.
+const EQUAL: f64 = 0.10;
+/// Tolerance for speeds in proportion to CPUs.
 const PROPORTIONAL: f64 = 0.05;
 
-/// A measured rate with its 95 % confidence interval, in iterations a second.
+/// A measured rate with its 95 % confidence interval, in iterations per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
+pub struct Measurement {
     /// The mean.
     pub rate: f64,
-    /// Half the width of the interval; the mean is not known better than this.
+    /// Half the width of the interval.
     pub plus_minus: f64,
-    /// Iterations that were counted.
+    /// Number of iterations counted.
     pub iterations: f64,
-    /// Seconds they took.
+    /// Duration of these iterations, in seconds.
     pub seconds: f64,
 }
 
-impl Measured {
-    /// From moments (in seconds) with the number of iterations done by then. The time up to the first is start-up and
-    /// does not count. None for fewer than two moments, or when nothing was done.
+impl Measurement {
+    /// Computes the rate from moments (in seconds) with the number of iterations done by then. The time before the first
+    /// moment is start-up and does not count. `None` for fewer than two moments, or without progress.
     pub fn of(moments: &[(f64, f64)]) -> Option<Self> {
         let (first, last) = (moments.first()?, moments.last()?);
         let (seconds, iterations) = (last.0 - first.0, last.1 - first.1);
         if seconds <= 0.0 || iterations <= 0.0 {
             return None;
         }
-        // Slices of equal time: iterations side by side are alike, slices hardly.
+        // Slices of equal time, because neighbouring iterations are correlated and slices hardly are.
         let slices = ((moments.len() - 1) / 4).clamp(1, 10);
         let each = seconds / slices as f64;
         let done_by = |time: f64| {
@@ -59,7 +59,7 @@ impl Measured {
     }
 }
 
-/// Half the width of the 95 % confidence interval of a mean; none for fewer than two values.
+/// Returns half the width of the 95 % confidence interval of a mean; `None` for fewer than two values.
 fn half_width(values: &[f64]) -> Option<f64> {
     /// Student's t for 1 to 9 degrees of freedom.
     const T: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
@@ -70,22 +70,21 @@ fn half_width(values: &[f64]) -> Option<f64> {
     Some(t * (variance / n).sqrt())
 }
 
-/// The next number of CPUs to measure at, from the most downwards.
+/// Selects the numbers of CPUs to measure, from the largest downwards.
 #[derive(Debug, Clone)]
-pub struct Walk {
+pub struct CpuWalk {
     step: u32,
     last: Option<(u32, f64)>,
     next: Option<u32>,
     /// The number of CPUs to continue at after measuring the knee.
     after_knee: Option<Option<u32>>,
-    /// Why there is no next one.
+    /// Why the walk ended.
     pub ended: &'static str,
 }
 
-impl Walk {
-    /// Starts with the most CPUs. Each step takes away `step` of them (one per GPU), or half of all where the last
-    /// step made no difference. Where halving went too far, the number at which speed should begin to fall is measured
-    /// too.
+impl CpuWalk {
+    /// Starts with the most CPUs. Each step removes `step` of them (one per GPU), or half of all if the last step made no
+    /// difference. If halving went too far, the number at which speed should begin to decrease is measured too.
     pub fn new(most: u32, step: u32) -> Self {
         Self {
             step: step.max(1),
@@ -96,12 +95,12 @@ impl Walk {
         }
     }
 
-    /// Where to measure next; none when more points would add nothing.
+    /// Returns the number of CPUs to measure next; `None` when more points would add nothing.
     pub fn next(&self) -> Option<u32> {
         self.next
     }
 
-    /// Takes in what was measured there.
+    /// Records the rate measured with this number of CPUs.
     pub fn measured(&mut self, cpus: u32, rate: f64) {
         if let Some(next) = self.after_knee.take() {
             self.next = next;
@@ -111,18 +110,18 @@ impl Walk {
         let less = |n: u32| cpus.checked_sub(n).filter(|left| *left > 0);
         self.next = match before {
             None => less(self.step),
-            Some((_, r)) if rate >= r * (1.0 - SAME) => less(cpus.div_ceil(2)),
+            Some((_, r)) if rate >= r * (1.0 - EQUAL) => less(cpus.div_ceil(2)),
             Some((c, r)) => {
                 let expected = r * f64::from(cpus) / f64::from(c);
                 if (rate - expected).abs() <= expected * PROPORTIONAL && cpus > self.step {
-                    self.ended = "speed is in proportion to CPUs from here down";
+                    self.ended = "speed is proportional to CPUs from here down";
                     None
                 } else {
                     less(self.step)
                 }
             }
         };
-        if let Some((c, r)) = before.filter(|(c, r)| c - cpus > self.step && rate < r * (1.0 - SAME)) {
+        if let Some((c, r)) = before.filter(|(c, r)| c - cpus > self.step && rate < r * (1.0 - EQUAL)) {
             let knee = (f64::from(cpus) * r / rate).ceil() as u32;
             if knee > cpus && knee < c {
                 self.after_knee = Some(self.next);
@@ -130,15 +129,15 @@ impl Walk {
             }
         }
         if self.next.or(self.after_knee.flatten()).is_none() && self.ended.is_empty() {
-            self.ended = "down to the fewest CPUs";
+            self.ended = "reached the fewest CPUs";
         }
     }
 }
 
-/// The data a job goes through in each epoch, and what it is read from.
+/// The data that a job reads in each epoch, and the bandwidths of disk and cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DataSet {
-    /// Its size, in GB.
+    /// Size, in GB.
     pub gb: f64,
     /// Iterations in which all of it is read once.
     pub epoch_iterations: f64,
@@ -149,7 +148,7 @@ pub struct DataSet {
 }
 
 impl DataSet {
-    /// Iterations a second with so much of the data cached, when computing alone would allow `compute` of them.
+    /// Returns the iterations per second with `cached_gb` of the data cached, if computing alone would allow `compute`.
     pub fn rate(&self, compute: f64, cached_gb: f64) -> f64 {
         let cached = cached_gb.clamp(0.0, self.gb);
         let from_cache = cached / self.memory_gbps;
@@ -159,24 +158,24 @@ impl DataSet {
     }
 }
 
-/// What was measured of a job: iterations a second at numbers of CPUs, and what it reads.
+/// Measurements of a job: iterations per second by number of CPUs, and the data it reads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    /// GPUs it ran on; amounts in the result are for each.
+    /// GPUs it ran on; amounts in the result are per GPU.
     pub gpus: u32,
-    /// CPUs and iterations a second, in any order.
+    /// CPUs and iterations per second, in any order.
     pub rates: Vec<(u32, f64)>,
     /// Memory it needs for itself, in GB.
     pub working_gb: f64,
-    /// The data; `None` where it is small or generated, and memory beyond that does not matter.
+    /// The data; `None` if it is small or generated, so that more memory does not matter.
     pub data: Option<DataSet>,
     /// Shares of the data set that a cache could hold, ascending from 0 to 1.
     pub cached: Vec<f64>,
 }
 
 impl Curve {
-    /// Rates by CPUs, ascending; what a larger number of CPUs fell behind a smaller one is noise and is lifted.
-    fn rising(&self) -> Vec<(u32, f64)> {
+    /// Returns rates by CPUs, ascending. A lower rate with more CPUs is noise and is raised.
+    fn monotone(&self) -> Vec<(u32, f64)> {
         let mut rates = self.rates.clone();
         rates.sort_by_key(|(cpus, _)| *cpus);
         rates.dedup_by_key(|(cpus, _)| *cpus);
@@ -188,7 +187,7 @@ impl Curve {
         rates
     }
 
-    /// Amounts of memory in the result, in GB, with how much of them is a cache.
+    /// Returns the amounts of memory in the result, in GB, and how much of each is cache.
     fn memory_axis(&self) -> Vec<(f64, f64)> {
         match &self.data {
             None => vec![(self.working_gb, 0.0)],
@@ -199,7 +198,7 @@ impl Curve {
         }
     }
 
-    /// Iterations a second with so many CPUs and so much memory: measured along CPU, counted along memory.
+    /// Returns iterations per second by CPUs and memory: measured along CPUs, computed along memory.
     pub fn grid(&self) -> Vec<(u32, Vec<(f64, f64)>)> {
         let row = |compute: f64| {
             let cell = |(memory, cached): (f64, f64)| {
@@ -208,16 +207,16 @@ impl Curve {
             };
             self.memory_axis().into_iter().map(cell).collect()
         };
-        self.rising()
+        self.monotone()
             .into_iter()
             .map(|(cpus, rate)| (cpus, row(rate)))
             .collect()
     }
 
-    /// The same as speeds over the rate `full`, per GPU.
+    /// Returns the speeds relative to the rate `full`, per GPU.
     ///
     /// # Errors
-    /// When there are no points.
+    /// If there are no points.
     pub fn sensitivity(&self, full: f64) -> Result<Sensitivity, SensitivityError> {
         let gpus = f64::from(self.gpus.max(1));
         let grid = self.grid();
@@ -242,7 +241,7 @@ mod tests {
     use super::*;
 
     fn walk(most: u32, step: u32, rate: impl Fn(u32) -> f64) -> (Vec<u32>, &'static str) {
-        let mut walk = Walk::new(most, step);
+        let mut walk = CpuWalk::new(most, step);
         let mut visited = Vec::new();
         while let Some(cpus) = walk.next() {
             visited.push(cpus);
@@ -252,12 +251,12 @@ mod tests {
     }
 
     #[test]
-    fn where_cpus_make_no_difference_they_are_halved() {
+    fn cpus_are_halved_while_they_make_no_difference() {
         assert_eq!(walk(24, 1, |_| 5.0).0, [24, 23, 11, 5, 2, 1]);
         let saturated = |cpus: u32| f64::from(cpus.min(6));
         let (visited, ended) = walk(24, 1, saturated);
         assert_eq!(visited, [24, 23, 11, 5, 6, 4]);
-        assert_eq!(ended, "speed is in proportion to CPUs from here down");
+        assert_eq!(ended, "speed is proportional to CPUs from here down");
     }
 
     #[test]
@@ -274,7 +273,7 @@ mod tests {
         let steady: Vec<(f64, f64)> = (0..100)
             .map(|i| (f64::from(i) * 0.1 + 7.0, f64::from(i)))
             .collect();
-        let found = Measured::of(&steady).unwrap();
+        let found = Measurement::of(&steady).unwrap();
         assert!(
             (found.rate - 10.0).abs() < 1e-9 && found.plus_minus < 1e-6,
             "{found:?}"
@@ -282,11 +281,11 @@ mod tests {
         let uneven: Vec<(f64, f64)> = (0..100)
             .map(|i| (f64::from(i).powi(2) * 1e-3, f64::from(i)))
             .collect();
-        let found = Measured::of(&uneven).unwrap();
+        let found = Measurement::of(&uneven).unwrap();
         assert!(found.plus_minus > 0.2 * found.rate, "{found:?}");
-        assert_eq!(Measured::of(&[(0.0, 1.0)]), None);
-        assert_eq!(Measured::of(&[(0.0, 1.0), (1.0, 1.0)]), None);
-        let two = Measured::of(&[(0.0, 1.0), (0.5, 2.0)]).unwrap();
+        assert_eq!(Measurement::of(&[(0.0, 1.0)]), None);
+        assert_eq!(Measurement::of(&[(0.0, 1.0), (1.0, 1.0)]), None);
+        let two = Measurement::of(&[(0.0, 1.0), (0.5, 2.0)]).unwrap();
         assert_eq!((two.rate, two.plus_minus), (2.0, 2.0));
     }
 
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_becomes_speeds_that_rise() {
+    fn a_curve_is_converted_to_monotone_speeds() {
         let curve = Curve {
             gpus: 2,
             rates: vec![(8, 99.0), (4, 100.0), (2, 50.0)],

@@ -1,8 +1,8 @@
-//! A file that says how many GPUs each tenant is guaranteed.
+//! Quota files: the GPUs that each tenant is guaranteed.
 //!
 //! ```yaml
 //! tenants:
-//!   vision: 8                              # may borrow whatever is idle
+//!   vision: 8                              # may borrow all idle GPUs
 //!   speech: {guaranteed: 16, borrow: 4}    # at most four more
 //! default: 0                               # every other tenant
 //! ```
@@ -13,7 +13,7 @@ use crate::error::TraceError;
 use dovetail_yaml::{Entry, YamlError, parse as parse_yaml};
 
 /// GPUs guaranteed to a tenant (or to every other one, under the name `default`), and the most it may borrow.
-pub type TenantShare = (String, u32, Option<u32>);
+pub type TenantQuota = (String, u32, Option<u32>);
 
 /// An invalid file of shares.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ pub enum QuotaError {
 ///
 /// # Errors
 /// Names the file, the path in it and the error.
-pub fn read_quota(path: &Path) -> Result<Vec<TenantShare>, QuotaError> {
+pub fn read_quota(path: &Path) -> Result<Vec<TenantQuota>, QuotaError> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|reason| TraceError::Open {
         file: file.clone(),
@@ -39,11 +39,11 @@ pub fn read_quota(path: &Path) -> Result<Vec<TenantShare>, QuotaError> {
     Ok(parse_quota(&text, &file)?)
 }
 
-/// The shares in a text; `file` is its name in errors.
+/// Parses the shares in a text; `file` is its name in errors.
 ///
 /// # Errors
 /// Names the error and its path.
-pub fn parse_quota(text: &str, file: &str) -> Result<Vec<TenantShare>, YamlError> {
+pub fn parse_quota(text: &str, file: &str) -> Result<Vec<TenantQuota>, YamlError> {
     let value = parse_yaml(text, file)?;
     let top = Entry::top(file, &value);
     let mut shares = Vec::new();
@@ -55,7 +55,7 @@ pub fn parse_quota(text: &str, file: &str) -> Result<Vec<TenantShare>, YamlError
         for (name, entry) in entry.all_entries()? {
             if name.is_empty() || name == "default" || name.contains([',', '=']) {
                 return Err(entry.wrong(
-                    "this is no name of a tenant; expected one without `,` and `=`, and `default` beside `tenants`",
+                    "invalid tenant name: expected a name without `,` and `=`; `default` belongs next to `tenants`",
                 ));
             }
             shares.push(share(name, &entry)?);
@@ -63,13 +63,13 @@ pub fn parse_quota(text: &str, file: &str) -> Result<Vec<TenantShare>, YamlError
     }
     match shares.is_empty() {
         false => Ok(shares),
-        true => Err(top.wrong("it names no tenant; expected `tenants: {NAME: GPUS}`")),
+        true => Err(top.wrong("no tenants: expected `tenants: {NAME: GPUS}`")),
     }
 }
 
-fn share(name: &str, entry: &Entry<'_>) -> Result<TenantShare, YamlError> {
-    const MOST: u64 = 1 << 30;
-    if let Ok(gpus) = entry.whole(0, MOST) {
+fn share(name: &str, entry: &Entry<'_>) -> Result<TenantQuota, YamlError> {
+    const MAX_GPUS: u64 = 1 << 30;
+    if let Ok(gpus) = entry.whole(0, MAX_GPUS) {
         return Ok((name.to_owned(), gpus as u32, None));
     }
     let Ok(parts) = entry.entries(&["guaranteed", "borrow"]) else {
@@ -77,14 +77,14 @@ fn share(name: &str, entry: &Entry<'_>) -> Result<TenantShare, YamlError> {
     };
     let (mut guaranteed, mut borrow) = (None, None);
     for (key, part) in parts {
-        let gpus = Some(part.whole(0, MOST)? as u32);
+        let gpus = Some(part.whole(0, MAX_GPUS)? as u32);
         match key {
             "guaranteed" => guaranteed = gpus,
             _ => borrow = gpus,
         }
     }
     let Some(guaranteed) = guaranteed else {
-        return Err(entry.wrong("it does not say how many GPUs are `guaranteed`"));
+        return Err(entry.wrong("missing key `guaranteed`"));
     };
     Ok((name.to_owned(), guaranteed, borrow))
 }
@@ -102,17 +102,20 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_key() {
         for (text, part) in [
             ("tenants: {a: many}", "a number of GPUs"),
-            ("tenants: {a: {borrow: 4}}", "does not say how many GPUs"),
+            ("tenants: {a: {borrow: 4}}", "missing key `guaranteed`"),
             ("tenants: {a: {guaranteed: -1}}", "tenants.a.guaranteed"),
-            ("tenants: {default: 4}", "no name of a tenant"),
-            ("tenants: {}", "names no tenant"),
+            ("tenants: {default: 4}", "invalid tenant name"),
+            ("tenants: {}", "no tenants"),
             ("tenant: {a: 1}", "tenants"),
         ] {
-            let said = parse_quota(text, "q.yaml").unwrap_err().to_string();
-            assert!(said.contains(part) && said.contains("q.yaml"), "{text}: {said}");
+            let error = parse_quota(text, "q.yaml").unwrap_err().to_string();
+            assert!(
+                error.contains(part) && error.contains("q.yaml"),
+                "{text}: {error}"
+            );
         }
     }
 }

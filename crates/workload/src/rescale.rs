@@ -1,49 +1,47 @@
-//! Changing a workload as a whole: denser or sparser arrivals, fewer jobs.
+//! Changes to a whole workload: denser or sparser arrivals, fewer jobs.
 
 use dovetail_model::Time;
 
 use crate::job::{TraceJob, Workload};
 
-/// A workload that cannot be brought to what is asked for.
+/// A workload that cannot be rescaled as requested.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RescaleError {
-    /// The target makes no sense.
-    #[error("{what}: found {found}, expected a number above 0")]
+    /// The target is not a positive number.
+    #[error("{target}: found {found}, expected a number above 0")]
     Target {
-        /// What was set.
-        what: &'static str,
-        /// To what.
+        /// The target.
+        target: &'static str,
+        /// Its value.
         found: f64,
     },
-    /// All jobs arrive at once, so there is nothing to stretch.
-    #[error(
-        "{source_name}: all {jobs} jobs come in at the same time, so arrivals cannot be made denser or sparser"
-    )]
+    /// All jobs arrive at once.
+    #[error("{source_name}: cannot rescale arrivals: all {jobs} jobs arrive at the same time")]
     NoSpan {
         /// The workload.
         source_name: String,
-        /// Its jobs.
+        /// Number of its jobs.
         jobs: usize,
     },
-    /// The stretched times do not fit.
+    /// The stretched times are out of range.
     #[error("{source_name}: stretched by {factor:e}, submit times are out of range")]
     TooLong {
         /// The workload.
         source_name: String,
-        /// How far it would have been stretched.
+        /// Factor by which it would have been stretched.
         factor: f64,
     },
 }
 
 impl TraceJob {
-    /// Run time times GPUs.
+    /// Returns run time times GPUs.
     pub fn gpu_seconds(&self) -> f64 {
         self.work.as_secs_f64() * f64::from(self.gpus) * f64::from(self.gpu_milli) / 1000.0
     }
 }
 
 impl Workload {
-    /// From the first submission to the last.
+    /// Returns the time from the first submission to the last.
     pub fn span(&self) -> Time {
         match (self.jobs.first(), self.jobs.last()) {
             (Some(first), Some(last)) => last.submit.since(first.submit),
@@ -51,7 +49,7 @@ impl Workload {
         }
     }
 
-    /// Run time times GPUs of all jobs.
+    /// Returns run time times GPUs of all jobs.
     pub fn gpu_seconds(&self) -> f64 {
         self.jobs.iter().map(TraceJob::gpu_seconds).sum()
     }
@@ -68,7 +66,7 @@ impl Workload {
         self.stretch(self.jobs.len().saturating_sub(1) as f64 * 3600.0 / rate)
     }
 
-    /// Keeps the first so many jobs in order of submission.
+    /// Keeps the first `jobs` jobs in order of submission.
     pub fn truncate(&mut self, jobs: usize) {
         if jobs < self.jobs.len() {
             self.notes
@@ -77,8 +75,8 @@ impl Workload {
         }
     }
 
-    /// Stretches the time between arrivals until they span so many seconds. The first job stays where it is, and
-    /// deadlines keep their distance from the submission.
+    /// Stretches the time between arrivals so that they span `span_s` seconds. The submission of the first job and the
+    /// distances of deadlines from submissions do not change.
     fn stretch(&mut self, span_s: f64) -> Result<(), RescaleError> {
         let (source_name, jobs) = (self.source.clone(), self.jobs.len());
         let span = self.span();
@@ -103,10 +101,10 @@ impl Workload {
     }
 }
 
-fn positive(what: &'static str, found: f64) -> Result<f64, RescaleError> {
+fn positive(target: &'static str, found: f64) -> Result<f64, RescaleError> {
     if found.is_finite() && found > 0.0 {
         Ok(found)
     } else {
-        Err(RescaleError::Target { what, found })
+        Err(RescaleError::Target { target, found })
     }
 }

@@ -1,8 +1,8 @@
 //! Measured stages of models, by the number of GPUs they run on.
 //!
-//! The built-in table is Muri's (SIGCOMM'22, V100 GPUs), in `stages.csv` beside this file. Users give
+//! The built-in table is Muri's (SIGCOMM'22, V100 GPUs), in `stages.csv` next to this file. Users provide
 //! their own with the same columns: `model,gpus,iteration_ms,data_ms,gpu_ms,network_ms`, or `storage_ms,cpu_ms` instead of
-//! `data_ms` where the two were told apart; `batch_size` may be there. A trace with stage columns does as well.
+//! `data_ms` if the two were measured separately; `batch_size` is optional. A trace with stage columns also works.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,14 +18,14 @@ use crate::read::{Cell, Table, open, read};
 /// The built-in table.
 const BUILTIN: &str = include_str!("stages.csv");
 
-/// The stages of one model on this many GPUs.
+/// The stages of one model on one number of GPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageProfile {
     /// The model.
     pub model: String,
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// Samples in a batch, where that is known.
+    /// Samples in a batch, if known.
     pub batch_size: Option<u64>,
     /// Times of an iteration.
     pub stages: Stages,
@@ -34,37 +34,37 @@ pub struct StageProfile {
 /// Stages of several models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageTable {
-    /// Where they come from, for people.
+    /// Name of the source, for messages.
     pub source: String,
     /// One row for each model and number of GPUs.
     pub rows: Vec<StageProfile>,
 }
 
-/// A model or a width that a table does not have.
+/// A model or number of GPUs that a table does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StageLookupError {
-    /// The model is not there.
-    #[error("no stages of model `{model}` in {source_name}{}; it has {}", .near.iter().map(|n| format!(", did you mean {n}?")).collect::<String>(), .known.join(", "))]
+    /// The table does not have the model.
+    #[error("unknown model `{model}` in {source_name}{}; it has {}", .near.iter().map(|n| format!(" (did you mean {n}?)")).collect::<String>(), .known.join(", "))]
     Model {
-        /// What was asked for.
+        /// The requested model.
         model: String,
         /// The table.
         source_name: String,
-        /// What comes near, joined with "or".
+        /// Similar names, joined with "or".
         near: Option<String>,
         /// All models.
         known: Vec<String>,
     },
-    /// The model is there, but not on this many GPUs.
+    /// The table has the model, but not on this many GPUs.
     #[error("no stages of `{model}` on {gpus} GPUs in {source_name}; it was measured on {}", list(.known))]
     Gpus {
         /// The model.
         model: String,
-        /// What was asked for.
+        /// The requested number of GPUs.
         gpus: u32,
         /// The table.
         source_name: String,
-        /// The widths there are.
+        /// Numbers of GPUs it was measured on.
         known: Vec<u32>,
     },
 }
@@ -75,17 +75,16 @@ fn list(numbers: &[u32]) -> String {
 }
 
 impl Default for StageTable {
-    /// The built-in table.
+    /// Returns the built-in table.
     fn default() -> Self {
-        let mut table = Self::parse(BUILTIN.as_bytes(), "stages.csv")
-            .expect("the table that comes with the program is in order");
+        let mut table = Self::parse(BUILTIN.as_bytes(), "stages.csv").expect("the built-in table is valid");
         table.source = "the built-in table".to_owned();
         table
     }
 }
 
 impl StageTable {
-    /// Reads a table from a CSV file, `.gz` and `.zst` as they are.
+    /// Reads a table from a CSV file, which may be compressed (`.gz`, `.zst`).
     ///
     /// # Errors
     /// Names the file, the line and the column that is wrong, and the accepted values.
@@ -98,10 +97,10 @@ impl StageTable {
         Self::parse(file, &name)
     }
 
-    /// The stages in a trace: for each model and width those that most of its jobs have.
+    /// Returns the stages in a trace: for each model and number of GPUs those that most of its jobs have.
     ///
     /// # Errors
-    /// When the trace cannot be read or has no stages.
+    /// If the trace cannot be read or has no stages.
     pub fn of_trace(path: impl AsRef<Path>) -> Result<Self, TraceError> {
         let name = path.as_ref().display().to_string();
         let workload = read(path, None)?;
@@ -109,7 +108,7 @@ impl StageTable {
         if table.rows.is_empty() {
             return Err(TraceError::Unsupported {
                 file: name,
-                what:
+                problem:
                     "no job has a model, iterations and stages; expected a trace with the columns of Muri's, \
                        resource_time_0, resource_time_1 and resource_time_2 among them"
                         .to_owned(),
@@ -118,7 +117,7 @@ impl StageTable {
         Ok(table)
     }
 
-    /// The stages in a workload; no rows where it has none.
+    /// Returns the stages in a workload; no rows if it has none.
     pub fn of_workload(workload: &Workload) -> Self {
         let columns = workload.stage_columns();
         let mut seen: BTreeMap<(&str, u32), BTreeMap<Stages, usize>> = BTreeMap::new();
@@ -195,7 +194,7 @@ impl StageTable {
         })
     }
 
-    /// The models, each once, in the order of the table.
+    /// Returns the models, each once, in the order of the table.
     pub fn models(&self) -> Vec<&str> {
         let mut models: Vec<&str> = Vec::new();
         for row in &self.rows {
@@ -206,10 +205,10 @@ impl StageTable {
         models
     }
 
-    /// The row of a model, by any name it goes by, on this many GPUs.
+    /// Returns the row of a model, by any of its names, on this many GPUs.
     ///
     /// # Errors
-    /// Names what is not there and what is.
+    /// Names the model or number of GPUs that is missing, and the available ones.
     pub fn find(&self, model: &str, gpus: u32) -> Result<&StageProfile, StageLookupError> {
         let names = Profiles::default();
         let canonical = |name: &str| {
@@ -240,7 +239,7 @@ impl StageTable {
     }
 }
 
-/// Milliseconds as microseconds.
+/// Parses milliseconds as microseconds.
 fn micros(cell: &Cell<'_>) -> Result<u32, TraceError> {
     let most = i128::from(u32::MAX);
     let micros = cell.scaled(3, most, "a time of at least 0 and at most 4,294,967 milliseconds")?;
@@ -261,12 +260,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named_with_what_is() {
+    fn errors_name_the_available_models_and_widths() {
         let table = StageTable::default();
         let wrong = |model, gpus| table.find(model, gpus).unwrap_err().to_string();
         assert_eq!(
             wrong("resnet81", 1),
-            "no stages of model `resnet81` in the built-in table, did you mean resnet18?; it has vgg16, vgg19, resnet18, \
+            "unknown model `resnet81` in the built-in table (did you mean resnet18?); it has vgg16, vgg19, resnet18, \
              shufflenet_v2_x1_0, bert, gpt2, a2c, dqn"
         );
         assert_eq!(
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn own_tables_may_tell_storage_from_cpu_and_mistakes_are_explained() {
+    fn user_tables_may_separate_storage_and_cpu_and_errors_name_the_field() {
         let parse = |text: &str| StageTable::parse(text.as_bytes(), "mine.csv");
         let mine =
             parse("model,gpus,iteration_ms,storage_ms,cpu_ms,gpu_ms,network_ms\nllama,8,10,1,2,3,4.5\n")

@@ -1,17 +1,17 @@
-//! Stages of an iteration, from the columns a trace keeps for them.
+//! Stages of an iteration, from the extra columns of a trace.
 
 use dovetail_model::Stages;
 
 use crate::job::{TraceJob, Workload};
 
-/// Where a workload keeps stage times: Muri's `resource_time_0`, `resource_time_1`, ... in milliseconds.
+/// The columns with stage times: Muri's `resource_time_0`, `resource_time_1`, ... in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageColumns {
     columns: Vec<usize>,
 }
 
 impl Workload {
-    /// The columns with stage times: three (data, GPU, network) or four (storage, CPU, GPU, network); none otherwise.
+    /// Returns the columns with stage times: three (data, GPU, network) or four (storage, CPU, GPU, network); `None` otherwise.
     pub fn stage_columns(&self) -> Option<StageColumns> {
         let columns: Vec<usize> = (0..4)
             .map_while(|i| self.extra_column(&format!("resource_time_{i}")))
@@ -21,7 +21,7 @@ impl Workload {
 }
 
 impl StageColumns {
-    /// The stages of one job; `None` where a number is missing or iterations are not counted.
+    /// Returns the stages of one job; `None` if a number or the count of iterations is missing.
     pub fn stages(&self, job: &TraceJob) -> Option<Stages> {
         let mut times_us = [0; 4];
         for (time, column) in times_us.iter_mut().zip(&self.columns) {
@@ -37,7 +37,7 @@ impl StageColumns {
     }
 }
 
-/// Milliseconds as text to microseconds.
+/// Converts milliseconds as text to microseconds.
 fn micros(text: &str) -> Option<u32> {
     let millis: f64 = text.trim().parse().ok()?;
     let micros = (millis * 1000.0).round();

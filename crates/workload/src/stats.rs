@@ -6,35 +6,35 @@ use serde::Serialize;
 
 use crate::job::Workload;
 
-/// What `trace info` shows.
+/// The statistics that `trace info` shows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkloadStats {
-    /// Jobs.
+    /// Number of jobs.
     pub jobs: usize,
-    /// First submission.
+    /// Time of the first submission, in seconds.
     pub first_submit_s: f64,
-    /// From the first submission to the last.
+    /// Time from the first submission to the last, in seconds.
     pub span_s: f64,
-    /// Jobs an hour over the span; zero where all arrive at once.
+    /// Jobs per hour over the span; zero if all arrive at once.
     pub jobs_per_hour: f64,
     /// GPU-hours of all jobs.
     pub gpu_hours: f64,
-    /// GPU time asked for, divided by the span: the GPUs that would be busy on average if no job waited. Zero where all
+    /// GPU time requested, divided by the span: the GPUs that would be busy on average if no job waited. Zero if all
     /// arrive at once.
     pub mean_demand_gpus: f64,
-    /// The widest gang.
+    /// GPUs of the widest gang.
     pub max_gpus: u32,
-    /// By number of GPUs.
+    /// Shares of jobs by number of GPUs.
     pub by_gpus: Vec<GpuShare>,
-    /// Run times alone at full speed.
+    /// Run times alone at full speed, in seconds.
     pub duration_s: Quantiles,
     /// Arrivals in each hour of the day, as a multiple of the mean; the day begins at time zero.
     pub arrivals_by_hour: [f64; 24],
-    /// Tenants that have jobs.
+    /// Number of tenants that have jobs.
     pub tenants: usize,
-    /// Users that have jobs.
+    /// Number of users that have jobs.
     pub users: usize,
-    /// Models that jobs name.
+    /// Number of models that jobs name.
     pub models: usize,
     /// Tenants by GPU time, the largest first, at most twenty.
     pub top_tenants: Vec<TenantShare>,
@@ -43,9 +43,9 @@ pub struct WorkloadStats {
 /// The jobs of one width.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GpuShare {
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// Jobs that ask for so many.
+    /// Number of jobs that request this many.
     pub jobs: usize,
     /// Their share of all jobs.
     pub share: f64,
@@ -56,9 +56,9 @@ pub struct GpuShare {
 /// The jobs of one tenant.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TenantShare {
-    /// Its name.
+    /// Name of the tenant.
     pub name: String,
-    /// Its jobs.
+    /// Number of its jobs.
     pub jobs: usize,
     /// Their share of all GPU time.
     pub gpu_time_share: f64,
@@ -71,26 +71,26 @@ pub struct Quantiles {
     pub mean: f64,
     /// The smallest.
     pub min: f64,
-    /// A tenth is below.
+    /// 10th percentile.
     pub p10: f64,
-    /// A quarter is below.
+    /// 25th percentile.
     pub p25: f64,
-    /// Half is below.
+    /// Median.
     pub p50: f64,
-    /// Three quarters are below.
+    /// 75th percentile.
     pub p75: f64,
-    /// Nine tenths are below.
+    /// 90th percentile.
     pub p90: f64,
-    /// 95 of a hundred are below.
+    /// 95th percentile.
     pub p95: f64,
-    /// 99 of a hundred are below.
+    /// 99th percentile.
     pub p99: f64,
     /// The largest.
     pub max: f64,
 }
 
 impl Quantiles {
-    /// The quantiles of values in order; all zero without values.
+    /// Returns the quantiles of sorted values; all zero without values.
     fn of_sorted(values: &[f64]) -> Self {
         let at = |level: f64| {
             let position = level * values.len().saturating_sub(1) as f64;
@@ -114,7 +114,7 @@ impl Quantiles {
 }
 
 impl Workload {
-    /// The statistics of this workload.
+    /// Returns the statistics of this workload.
     pub fn stats(&self) -> WorkloadStats {
         let jobs = &self.jobs;
         let gpu_seconds = self.gpu_seconds();

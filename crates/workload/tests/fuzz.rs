@@ -1,8 +1,8 @@
-//! Whatever a file holds, readers answer with a workload or an error, and soon.
+//! Readers return a workload or an error in bounded time, whatever a file contains.
 
 use std::time::{Duration, Instant};
 
-use dovetail_workload::cluster::{Described, describe_bytes};
+use dovetail_workload::cluster::{ClusterDescription, describe_bytes};
 use dovetail_workload::{Format, Workload, parse_cluster, read_from};
 use proptest::prelude::*;
 
@@ -91,8 +91,8 @@ const CLUSTERS: [(&str, &str); 7] = [
     ),
 ];
 
-/// Bytes that matter to some reader, to put where they do not belong.
-const SPICE: [&[u8]; 24] = [
+/// Bytes with a meaning to some reader, to be inserted at random.
+const SPECIAL: [&[u8]; 24] = [
     b"\"",
     b",",
     b"\n",
@@ -119,7 +119,7 @@ const SPICE: [&[u8]; 24] = [
     b"00000000000",
 ];
 
-/// How often each property is tried; PROPTEST_CASES asks for more.
+/// Number of cases of each property; set by PROPTEST_CASES.
 fn cases(default: u32) -> u32 {
     std::env::var("PROPTEST_CASES")
         .ok()
@@ -160,9 +160,9 @@ fn changed(text: &str, changes: &[Change]) -> Vec<u8> {
             a.min(b)..a.max(b)
         };
         match change {
-            Change::Insert(at, what) => {
+            Change::Insert(at, special) => {
                 let at = at.index(size);
-                bytes.splice(at..at, SPICE[what.index(SPICE.len())].iter().copied());
+                bytes.splice(at..at, SPECIAL[special.index(SPECIAL.len())].iter().copied());
             }
             Change::Replace(at, byte) => bytes[at.index(size)] = *byte,
             Change::Delete(a, b) => {
@@ -178,7 +178,7 @@ fn changed(text: &str, changes: &[Change]) -> Vec<u8> {
     bytes
 }
 
-/// What every workload keeps, whatever it was read from.
+/// Checks the invariants of every workload.
 fn check(workload: &Workload) {
     assert!(!workload.jobs.is_empty() && workload.jobs.is_sorted_by_key(|j| j.submit));
     for job in &workload.jobs {
@@ -209,7 +209,7 @@ fn read_all(bytes: &[u8]) {
 fn read_clusters(bytes: &[u8]) {
     let start = Instant::now();
     for name in ["c.yaml", "c.csv", "c.ini", "c", "c.csv.gz"] {
-        if let Ok(Described { cluster, .. }) = describe_bytes(bytes, name) {
+        if let Ok(ClusterDescription { cluster, .. }) = describe_bytes(bytes, name) {
             assert!(!cluster.nodes.is_empty() && cluster.nodes.values().all(|n| n.gpus >= 1));
             assert!(
                 cluster
@@ -217,7 +217,7 @@ fn read_clusters(bytes: &[u8]) {
                     .values()
                     .all(|n| cluster.zones.get(n.zone).is_some())
             );
-            // Unequal nodes are few: a description repeats, and looking at a million of them takes long.
+            // A few nodes are enough: descriptions repeat nodes, and checking a million of them takes long.
             for node in cluster.nodes.values().take(10) {
                 let domains = node.numa_domains();
                 let cpus: u32 = domains.iter().map(|d| d.cpus.count()).sum();
@@ -236,7 +236,7 @@ fn read_clusters(bytes: &[u8]) {
 }
 
 #[test]
-fn the_files_to_be_damaged_are_valid() {
+fn the_undamaged_files_are_valid() {
     for (format, text) in VALID {
         check(&read_from(text.as_bytes(), "valid", Some(format)).unwrap_or_else(|e| panic!("{e}")));
         read_from(text.as_bytes(), "valid", None).unwrap_or_else(|e| panic!("{e}"));
@@ -250,26 +250,26 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(300), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn random_bytes_do_not_crash_readers(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         read_all(&bytes);
         read_clusters(&bytes);
     }
 
     #[test]
-    fn random_bytes_behind_a_compressed_beginning(bytes in prop::collection::vec(any::<u8>(), 0..300), zstd in any::<bool>()) {
+    fn random_bytes_after_a_compression_header_do_not_crash_readers(bytes in prop::collection::vec(any::<u8>(), 0..300), zstd in any::<bool>()) {
         let magic: &[u8] = if zstd { b"\x28\xb5\x2f\xfd" } else { b"\x1f\x8b\x08\x00" };
         read_all(&[magic, &bytes].concat());
     }
 
     #[test]
-    fn random_text(text in "[-0-9a-zA-Z,.\"\n\t{}\\[\\]: ]{0,200}") {
+    fn random_text_does_not_crash_readers(text in "[-0-9a-zA-Z,.\"\n\t{}\\[\\]: ]{0,200}") {
         read_all(text.as_bytes());
         read_clusters(text.as_bytes());
         let _ = parse_cluster(&text);
     }
 
     #[test]
-    fn cluster_shapes(spec in "(pool:)?[0-9]{0,12}x?[0-9]{0,12}") {
+    fn random_cluster_shapes_do_not_crash_the_parser(spec in "(pool:)?[0-9]{0,12}x?[0-9]{0,12}") {
         let start = Instant::now();
         if let Ok(cluster) = parse_cluster(&spec) {
             prop_assert!(cluster.gpus() >= 1);
@@ -282,12 +282,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(1000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn damaged_files(file in 0..VALID.len(), changes in prop::collection::vec(change(), 1..6)) {
+    fn damaged_files_do_not_crash_readers(file in 0..VALID.len(), changes in prop::collection::vec(change(), 1..6)) {
         read_all(&changed(VALID[file].1, &changes));
     }
 
     #[test]
-    fn damaged_clusters(file in 0..CLUSTERS.len(), changes in prop::collection::vec(change(), 1..6)) {
+    fn damaged_clusters_do_not_crash_the_parser(file in 0..CLUSTERS.len(), changes in prop::collection::vec(change(), 1..6)) {
         read_clusters(&changed(CLUSTERS[file].1, &changes));
     }
 }

@@ -1,4 +1,4 @@
-//! Generated workloads have the statistics they promise, and the same seed gives the same jobs.
+//! Generated workloads have the documented statistics, and the same seed gives the same jobs.
 
 mod shared;
 
@@ -11,15 +11,15 @@ fn philly_like(seed: u64) -> Workload {
         seed,
         ..GenerateSpec::default()
     })
-    .expect("the spec is in order")
+    .expect("the spec is valid")
 }
 
 #[track_caller]
-fn near(what: &str, found: f64, expected: f64, tolerance: f64) {
+fn near(name: &str, found: f64, expected: f64, tolerance: f64) {
     let off = found / expected - 1.0;
     assert!(
         off.abs() <= tolerance,
-        "{what}: found {found}, expected {expected} ± {} %",
+        "{name}: found {found}, expected {expected} ± {} %",
         tolerance * 100.0
     );
 }
@@ -58,7 +58,7 @@ fn philly_like_has_the_documented_statistics() {
 }
 
 #[test]
-fn philly_like_is_like_philly() {
+fn philly_like_matches_the_philly_trace() {
     let Some(path) = shared::data("traces/philly-pollux/philly.csv.gz") else {
         return;
     };
@@ -99,7 +99,7 @@ fn philly_like_is_like_philly() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_jobs_and_another_gives_others() {
+fn the_same_seed_gives_the_same_jobs_and_another_one_different_jobs() {
     assert_eq!(philly_like(7), philly_like(7));
     assert_ne!(philly_like(7).jobs, philly_like(8).jobs);
     let spec = GenerateSpec {
@@ -129,7 +129,7 @@ fn the_same_seed_gives_the_same_jobs_and_another_gives_others() {
 }
 
 #[test]
-fn another_rate_leaves_the_jobs_as_they_are() {
+fn another_rate_does_not_change_the_jobs() {
     let at = |jobs_per_hour| {
         let spec = GenerateSpec {
             jobs: 20_000,
@@ -150,7 +150,7 @@ fn another_rate_leaves_the_jobs_as_they_are() {
 }
 
 #[test]
-fn a_load_is_met_for_every_kind_of_arrival() {
+fn every_kind_of_arrival_reaches_the_requested_load() {
     for arrivals in [
         "poisson",
         "diurnal:amplitude=0.8",
@@ -217,7 +217,7 @@ fn dispersion(workload: &Workload) -> f64 {
 }
 
 #[test]
-fn durations_have_the_means_the_papers_give() {
+fn durations_have_the_published_means() {
     let stats = |durations: &str| {
         let durations: Durations = durations.parse().unwrap();
         let spec = GenerateSpec {
@@ -271,7 +271,7 @@ fn tenants_and_users_are_skewed() {
 }
 
 #[test]
-fn parts_are_written_as_they_are_read_and_kept_in_yaml() {
+fn parts_are_formatted_and_parsed_back() {
     let spec = GenerateSpec {
         arrivals: "bursty:factor=3".parse().unwrap(),
         durations: "lognormal:median_s=60,sigma=1.5".parse().unwrap(),
@@ -297,7 +297,7 @@ fn parts_are_written_as_they_are_read_and_kept_in_yaml() {
 }
 
 #[test]
-fn bad_settings_are_explained() {
+fn errors_name_the_setting_and_accepted_values() {
     let mut errors = vec![
         "poison".parse::<Arrivals>().unwrap_err(),
         "diurnal:amplitude=2".parse::<Arrivals>().unwrap_err(),
@@ -354,17 +354,17 @@ fn bad_settings_are_explained() {
     arrivals: found "poison", expected one of poisson, diurnal, hourly, bursty, at-once, philly (did you mean poisson?)
     arrivals: found "diurnal:amplitude=2", expected amplitude to be a number from 0 to 1
     arrivals: found "bursty:on=2", expected only these keys: on_hours, off_hours, factor
-    arrivals: found "1/2/3", expected 24 numbers of at least 0, not all 0, with slashes between
+    arrivals: found "1/2/3", expected 24 numbers of at least 0, not all 0, separated by slashes
     durations: found "fixed", expected seconds to be a number from 0.001 to 1000000000
-    durations: found "philly:3", expected nothing behind philly
+    durations: found "philly:3", expected no settings of philly
     gpus: found "1:x", expected philly, default, or widths and weights such as 1:0.7,2:0.1,4:0.15,8:0.05
     gpus: found "0:1", expected philly, default, or widths and weights such as 1:0.7,2:0.1,4:0.15,8:0.05
     tenants: found "many", expected one of philly, a number from 1 to 1000000 such as 8 or 8:skew=1
     generator: found "phily-like", expected one of philly-like, blox, blox-small (did you mean philly-like?)
     jobs: found 0, expected a whole number from 1 to 50000000
-    jobs_per_hour: found -1, expected a number above 0 and up to a thousand million
-    jobs_per_hour: found NaN, expected a number above 0 and up to a thousand million
-    jobs_per_hour: found 1e-8, expected a rate at which 1000 jobs come in within 10000000000 seconds
+    jobs_per_hour: found -1, expected a number above 0 and at most 1000000000
+    jobs_per_hour: found NaN, expected a number above 0 and at most 1000000000
+    jobs_per_hour: found 1e-8, expected a rate at which 1000 jobs arrive within 10000000000 seconds
     cluster_gpus: found nothing, expected the number of GPUs the load refers to
     load: found a load and jobs_per_hour, expected one of the two
     user_skew: found inf, expected a number from 0 to 20
@@ -373,7 +373,7 @@ fn bad_settings_are_explained() {
 }
 
 #[test]
-fn rescaling_meets_its_target_and_keeps_the_first_job() {
+fn rescaling_reaches_its_target_and_keeps_the_first_job() {
     let mut made = philly_like(1);
     let first = made.jobs[0].submit;
     made.rescale_load(0.7, 512).unwrap();
@@ -396,7 +396,7 @@ fn rescaling_meets_its_target_and_keeps_the_first_job() {
         made.rescale_rate(1e-12).unwrap_err(),
     ];
     insta::assert_snapshot!(errors.map(|e| e.to_string()).join("\n"), @r"
-    philly-like, seed 1: all 1000 jobs come in at the same time, so arrivals cannot be made denser or sparser
+    philly-like, seed 1: cannot rescale arrivals: all 1000 jobs arrive at the same time
     load: found 0, expected a number above 0
     GPUs of the cluster: found 0, expected a number above 0
     philly-like, seed 1: stretched by 1.6653426087838375e13, submit times are out of range

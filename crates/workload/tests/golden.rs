@@ -1,4 +1,4 @@
-//! Every public trace gives the jobs it holds. The figures were counted from the files by other means.
+//! The jobs of every public trace. The expected figures were computed from the files independently.
 
 mod shared;
 
@@ -32,7 +32,7 @@ fn check(path: &str, format: Format, expected: Figures) -> Option<Workload> {
     let workload = read(&path, None).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(figures(&workload), expected, "{}", path.display());
     assert_eq!(
-        read(&path, Some(format)).expect("it has been read before"),
+        read(&path, Some(format)).expect("the file was read before"),
         workload,
         "the format is detected"
     );
@@ -267,11 +267,11 @@ fn philly_logs() {
     let Some(log) = check("blox/cluster_job_log.json.gz", Format::Philly, expected) else {
         return;
     };
+    assert_eq!(log.notes[0], "skipped 58 jobs: never had a GPU");
     assert_eq!(
-        log.notes[0],
-        "left out 30 jobs: has no attempt with a start and a later end"
+        log.notes[1],
+        "skipped 30 jobs: no attempt with a start and a later end"
     );
-    assert_eq!(log.notes[1], "left out 58 jobs: was never given a GPU");
     assert_eq!(
         log.jobs[0].label,
         JobLabel::Text("application_0000000042_00000".into())
@@ -300,7 +300,7 @@ fn openb_pods() {
     ) else {
         return;
     };
-    assert_eq!(default.notes[1], "left out 1088 jobs: asks for no GPU");
+    assert_eq!(default.notes[1], "skipped 1088 jobs: no GPU requested");
     assert_eq!(
         (default.jobs[1].gpu_milli, default.jobs[1].cpu_milli_per_gpu),
         (460, 6000)
@@ -442,7 +442,7 @@ fn cluster_files() {
 }
 
 #[test]
-fn the_configurations_synergy_came_with() {
+fn configurations_of_synergy_are_parsed() {
     let Some(folder) = shared::data("synergy/inputs/configs") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! What is written is read back: everything in the native formats, and in the others what they have a place for.
+//! Written workloads are read back: completely in the native formats, and as far as they can represent them in the others.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn resolved(workload: &Workload) -> Vec<(TraceJob, Vec<String>, BTreeMap<String,
     workload.jobs.iter().map(resolve).collect()
 }
 
-fn there_and_back(workload: &Workload, format: Format) -> (Workload, Vec<String>) {
+fn write_and_read(workload: &Workload, format: Format) -> (Workload, Vec<String>) {
     let mut bytes = Vec::new();
     let lost = write(workload, format, &mut bytes).expect("the format can be written");
     let back = read_from(&bytes[..], "back", Some(format))
@@ -63,7 +63,7 @@ fn job() -> impl Strategy<Value = TraceJob> {
         1u64..10_000_000_000_000,
         1u32..200,
     );
-    let who = (
+    let owner = (
         0u32..9,
         0u32..9,
         -5i32..5,
@@ -84,13 +84,13 @@ fn job() -> impl Strategy<Value = TraceJob> {
         prop::option::of(1u64..10_000_000),
     );
     let extra = prop::option::of(prop::collection::vec(0usize..9, 2));
-    (size, who, shape, rest, extra).prop_map(|((label, submit, work, gpus), who, shape, rest, extra)| {
+    (size, owner, shape, rest, extra).prop_map(|((label, submit, work, gpus), owner, shape, rest, extra)| {
         let mut job = TraceJob::new(label, Time(submit), Work(work), gpus);
-        job.tenant.0 = who.0;
-        job.user.0 = who.1;
-        job.priority = who.2;
-        job.model = who.3.map(dovetail_model::ModelId);
-        job.gpu_type = who.4.map(dovetail_model::GpuTypeId);
+        job.tenant.0 = owner.0;
+        job.user.0 = owner.1;
+        job.priority = owner.2;
+        job.model = owner.3.map(dovetail_model::ModelId);
+        job.gpu_type = owner.4.map(dovetail_model::GpuTypeId);
         job.min_gpus = gpus.saturating_sub(shape.0).max(1);
         job.max_gpus = gpus + shape.1;
         job.scaling = shape
@@ -136,30 +136,30 @@ proptest! {
     #[test]
     fn native_formats_keep_everything(workload in workload()) {
         for format in [Format::Native, Format::NativeJsonl] {
-            let (back, lost) = there_and_back(&workload, format);
+            let (back, lost) = write_and_read(&workload, format);
             prop_assert_eq!(resolved(&back), resolved(&workload), "{}", format);
             prop_assert!(lost.is_empty());
-            let (again, _) = there_and_back(&back, format);
+            let (again, _) = write_and_read(&back, format);
             prop_assert_eq!(again, back, "a workload that was read is written and read as it is");
         }
     }
 
     #[test]
-    fn other_formats_keep_what_they_have_a_place_for(workload in workload()) {
+    fn other_formats_keep_the_fields_they_have(workload in workload()) {
         let core = |w: &Workload| -> Vec<(Time, Work, u32)> { w.jobs.iter().map(|j| (j.submit, j.work, j.gpus)).collect() };
         let labels = |w: &Workload| -> Vec<JobLabel> { w.jobs.iter().map(|j| j.label.clone()).collect() };
         for format in [Format::Muri, Format::Blox, Format::Itp, Format::Helios, Format::Tiresias] {
-            let (back, _) = there_and_back(&workload, format);
+            let (back, _) = write_and_read(&workload, format);
             prop_assert_eq!(core(&back), core(&workload), "{}", format);
             prop_assert_eq!(labels(&back), labels(&workload));
         }
-        let (muri, _) = there_and_back(&workload, Format::Muri);
+        let (muri, _) = write_and_read(&workload, Format::Muri);
         for (ours, theirs) in muri.jobs.iter().zip(&workload.jobs) {
             prop_assert!(theirs.iterations.is_none() || theirs.iterations > Some(theirs.work.0 * 1000) || ours.iterations == theirs.iterations);
             prop_assert_eq!(ours.model.map(|m| &muri.names.models[m]), theirs.model.map(|m| &workload.names.models[m]));
         }
 
-        let (pollux, lost) = there_and_back(&workload, Format::Pollux);
+        let (pollux, lost) = write_and_read(&workload, Format::Pollux);
         let first = workload.jobs[0].submit;
         for (ours, theirs) in pollux.jobs.iter().zip(&workload.jobs) {
             prop_assert_eq!((ours.submit, ours.work, ours.gpus), (theirs.submit - first, theirs.work, theirs.gpus));
@@ -167,7 +167,7 @@ proptest! {
         }
         prop_assert!(lost.contains(&"job ids".to_owned()));
 
-        let (synergy, _) = there_and_back(&workload, Format::Synergy);
+        let (synergy, _) = write_and_read(&workload, Format::Synergy);
         for (ours, theirs) in synergy.jobs.iter().zip(&workload.jobs) {
             prop_assert_eq!((ours.submit, ours.gpus, &ours.label), (theirs.submit, theirs.gpus, &theirs.label));
             prop_assert!(ours.work.0.abs_diff(theirs.work.0) <= 11_000, "within an iteration");
@@ -176,25 +176,25 @@ proptest! {
 }
 
 #[test]
-fn what_is_lost_is_said() {
+fn losses_are_reported() {
     let text =
         "submit_s,duration_s,gpus,tenant,deadline_s,priority,colour\n0.5,60,1,a,100,3,red\n1,60,2,,,,\n";
     let workload = read_from(text.as_bytes(), "jobs.csv", None).unwrap();
-    let lost = |format| there_and_back(&workload, format).1.join("; ");
+    let lost = |format| write_and_read(&workload, format).1.join("; ");
     insta::assert_snapshot!(lost(Format::Native), @"");
     insta::assert_snapshot!(lost(Format::Itp), @"tenant of 1 job; priority of 1 job; deadline_s of 1 job; column colour");
-    insta::assert_snapshot!(lost(Format::Muri), @"tenant of 1 job; deadline_s of 1 job; column colour; priority of 1 job (Muri has two, here 0 and -1)");
+    insta::assert_snapshot!(lost(Format::Muri), @"tenant of 1 job; deadline_s of 1 job; column colour; priority of 1 job (Muri has only 0 and -1)");
     insta::assert_snapshot!(lost(Format::Pollux), @"priority of 1 job; deadline_s of 1 job; column colour; job ids; the time before the first job (dates begin with it)");
-    insta::assert_snapshot!(lost(Format::Synergy), @"tenant of 1 job; priority of 1 job; deadline_s of 1 job; column colour; model of 2 jobs (Synergy does not know it; written as lstm); less than one iteration of the run time of 2 jobs");
+    insta::assert_snapshot!(lost(Format::Synergy), @"tenant of 1 job; priority of 1 job; deadline_s of 1 job; column colour; model of 2 jobs (unknown to Synergy; written as lstm); less than one iteration of the run time of 2 jobs");
     let error = write(&workload, Format::Gavel, Vec::new()).unwrap_err();
-    insta::assert_snapshot!(error, @"a workload cannot be written as gavel: it names a command and steps of one of its job types for each job; expected one of native, native-jsonl, muri, synergy, blox, itp, pollux, helios, tiresias");
+    insta::assert_snapshot!(error, @"cannot write a workload as gavel: every job needs a command and steps of a known job type; expected one of native, native-jsonl, muri, synergy, blox, itp, pollux, helios, tiresias");
 }
 
 #[test]
-fn columns_are_written_only_where_they_say_something() {
+fn only_columns_with_values_are_written() {
     let text = "{\"gpus\":2,\"submit_s\":0.25,\"duration_s\":1e2,\"tags\":[1, 2],\"name\":\"x\",\"ok\":true}\n\n{\"submit_s\":3,\"duration_s\":9,\"gpus\":1,\"job_id\":\"b\",\"tenant\":null}";
     let workload = read_from(text.as_bytes(), "jobs.jsonl", None).unwrap();
-    assert_eq!(workload.notes, ["kept columns that are not known: tags, ok"]);
+    assert_eq!(workload.notes, ["kept unknown columns: tags, ok"]);
     let written = |format| {
         let mut bytes = Vec::new();
         write(&workload, format, &mut bytes).unwrap();
@@ -221,7 +221,7 @@ fn columns_are_written_only_where_they_say_something() {
 }
 
 #[test]
-fn compressed_files_are_read_as_they_are() {
+fn compressed_files_are_decompressed() {
     use std::io::Write;
     let text = "submit_s,duration_s,gpus\n0,60,1\n";
     let plain = read_from(text.as_bytes(), "x.csv", None).unwrap();

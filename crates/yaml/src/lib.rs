@@ -116,7 +116,7 @@ impl<'a> Entry<'a> {
                 .first()
                 .map(|n| format!(" (did you mean {n}?)"))
                 .unwrap_or_default();
-            return Err(entry.wrong(format!("unknown key{hint}; known are {}", known.join(", "))));
+            return Err(entry.wrong(format!("unknown key{hint}; expected one of {}", known.join(", "))));
         }
         Ok(entries)
     }

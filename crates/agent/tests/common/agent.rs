@@ -1,8 +1,9 @@
 //! An agent that runs as a process of its own.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use dovetail_kubelab::Subprocess;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
@@ -12,7 +13,7 @@ pub(crate) struct Agent {
     pub(crate) node: String,
     pub(crate) folder: PathBuf,
     settings: serde_json::Value,
-    child: Child,
+    child: Subprocess,
     _dir: Option<tempfile::TempDir>,
 }
 
@@ -124,7 +125,7 @@ fn kill_group(pid: i64) {
 }
 
 /// Starts an agent, in a mount namespace with its own small disk if a size is given.
-fn spawn(folder: &Path, disk_kib: Option<u64>) -> Child {
+fn spawn(folder: &Path, disk_kib: Option<u64>) -> Subprocess {
     let harness = env!("CARGO_BIN_EXE_dovetail-agent-harness");
     let settings = folder.join("settings.json");
     let mut command = match disk_kib {
@@ -145,7 +146,6 @@ fn spawn(folder: &Path, disk_kib: Option<u64>) -> Child {
         .arg("agent")
         .arg(settings)
         .env("DOVETAIL_JOIN_TOKEN", "not for tasks")
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .stderr(Stdio::piped());
+    Subprocess::spawn(&mut command).unwrap()
 }

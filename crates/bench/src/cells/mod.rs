@@ -1,8 +1,8 @@
-//! `dovetail bench cells`: what decisions about cells cost, beside what they cost HiveD.
+//! `dovetail bench cells`: the cost of decisions about cells, compared with HiveD.
 //!
 //! Rows, topologies and workloads are those HiveD was measured with: machines with eight GPUs (2-4-8), flat (`pool`) or
 //! in racks of ten (`rack`), and five virtual clusters that own all of them. HiveD's figures are CPU time of its
-//! algorithm on a two-core machine, or wall time of single calls where nothing else is known. Ours are medians of the
+//! algorithm on a two-core machine, or wall time of single calls if no other figure is known. Ours are medians of the
 //! wall time of single calls, CPU time for the churn. A row covers a whole group: deciding and committing.
 
 mod churn;

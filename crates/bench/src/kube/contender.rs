@@ -16,7 +16,7 @@ use super::testbed::{GPUS_PER_NODE, Testbed};
 use crate::BenchError;
 use crate::error::StepResult;
 
-/// What binds the pods in a measurement.
+/// The program that binds the pods in a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Contender {

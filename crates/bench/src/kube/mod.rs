@@ -23,7 +23,7 @@ use crate::{BenchError, Options};
 use dovetail_console as console;
 use dovetail_report::format::count;
 
-/// Longer than anything that is measured here takes.
+/// Timeout; longer than every measurement here.
 const TIMEOUT: Duration = Duration::from_secs(600);
 /// Numbers of nodes and pods to drain.
 const SIZES: [(usize, usize); 2] = [(1_000, 2_000), (1_250, 10_000)];

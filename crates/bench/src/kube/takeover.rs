@@ -14,7 +14,7 @@ use crate::measurement::{GoalMeasurement, median};
 const PODS: usize = 10_000;
 /// A few more nodes than the running pods need, for the pods that are measured.
 const NODES: usize = PODS / GPUS_PER_NODE + 8;
-/// In whole seconds, because a lease has no others.
+/// Duration of the lease, in whole seconds as in Kubernetes.
 const LEASE: Duration = Duration::from_secs(2);
 const SETTINGS: &str = "events: none\n";
 

@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Measures submissions without agents, agents that join and run the queued jobs, and jobs with agents connected.
 pub(super) async fn measure() -> Result<Vec<GoalMeasurement>, BenchError> {
-    let server = Server::start().await?;
+    let server = InProcessServer::start().await?;
     let submissions = server.submit_without_agents().await?;
     let (agents, join_and_run) = server.join_and_run().await?;
     let throughput = server.submit_and_run(&agents).await?;
@@ -40,7 +40,7 @@ pub(super) async fn measure() -> Result<Vec<GoalMeasurement>, BenchError> {
 }
 
 /// A server in this process.
-struct Server {
+struct InProcessServer {
     authority: Arc<Authority>,
     handle: Handle,
     port: u16,
@@ -49,7 +49,7 @@ struct Server {
     _folder: ScratchFolder,
 }
 
-impl Server {
+impl InProcessServer {
     async fn start() -> Result<Self, BenchError> {
         let folder = ScratchFolder::new("bench-live")?;
         let authority = Arc::new(Authority::open(&folder.path().join("pki"))?);
@@ -152,9 +152,9 @@ async fn submit(handle: &Handle, jobs: usize) -> Result<(), BenchError> {
     submitting.await.step("submit jobs")
 }
 
-async fn wait_until(expected: &str, is_so: impl Fn() -> bool) -> Result<(), BenchError> {
+async fn wait_until(expected: &str, condition: impl Fn() -> bool) -> Result<(), BenchError> {
     let start = Instant::now();
-    while !is_so() {
+    while !condition() {
         if start.elapsed() > TIMEOUT {
             return Err(BenchError::Timeout {
                 expected: expected.to_owned(),

@@ -18,9 +18,9 @@ use crate::measurement::{GoalMeasurement, median, percentile};
 const JOBS: usize = 101;
 
 /// A running `dovetail up`. It is killed when the value is dropped.
-struct Server(Child);
+struct ServerProcess(Child);
 
-impl Server {
+impl ServerProcess {
     /// Starts it, and waits until it prints its address.
     fn start(folder: &Path) -> Result<Self, BenchError> {
         let step = "start `dovetail up`";
@@ -42,7 +42,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -52,7 +52,7 @@ impl Drop for Server {
 /// Measures the time from the request to the running process, on an idle node.
 pub(super) fn measure() -> Result<Vec<GoalMeasurement>, BenchError> {
     let folder = ScratchFolder::new("bench-start")?;
-    let server = Server::start(folder.path())?;
+    let server = ServerProcess::start(folder.path())?;
     let client = Client::open(Some(&folder.path().join("client.yaml")))?;
     let times = block_on(start_times(&client))?;
     drop(server);

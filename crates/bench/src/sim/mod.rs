@@ -1,4 +1,4 @@
-//! `dovetail bench sim`: what replays and decisions cost.
+//! `dovetail bench sim`: the cost of replays and decisions.
 
 mod decisions;
 mod replay;

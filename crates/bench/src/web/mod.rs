@@ -6,7 +6,7 @@ mod server;
 mod watchers;
 
 use self::http::HttpClient;
-use self::server::{LOG_BYTES, Server, TASKS};
+use self::server::{LOG_BYTES, TASKS, WebServer};
 use crate::live::runtime;
 use crate::measurement::GoalMeasurement;
 use crate::{BenchError, Options};
@@ -29,7 +29,7 @@ const LISTS: [(&str, &str); 7] = [
 pub(crate) fn measure(options: &Options) -> Result<Vec<GoalMeasurement>, BenchError> {
     let jobs = if options.short { JOBS / 10 } else { JOBS };
     runtime()?.block_on(async {
-        let server = Server::start(jobs).await?;
+        let server = WebServer::start(jobs).await?;
         let admin = server.client("bench", true)?;
         let mut measurements = lists(&server, &admin, jobs).await?;
         measurements.extend(wide_job(&server, &admin).await?);
@@ -40,7 +40,11 @@ pub(crate) fn measure(options: &Options) -> Result<Vec<GoalMeasurement>, BenchEr
 }
 
 /// Measures lists of jobs, for an administrator and for a user.
-async fn lists(server: &Server, admin: &HttpClient, jobs: usize) -> Result<Vec<GoalMeasurement>, BenchError> {
+async fn lists(
+    server: &WebServer,
+    admin: &HttpClient,
+    jobs: usize,
+) -> Result<Vec<GoalMeasurement>, BenchError> {
     let mut measurements = Vec::new();
     for (name, query) in LISTS {
         let seconds = admin
@@ -57,7 +61,7 @@ async fn lists(server: &Server, admin: &HttpClient, jobs: usize) -> Result<Vec<G
 }
 
 /// Measures the page of a job with many tasks, and the end of its log.
-async fn wide_job(server: &Server, admin: &HttpClient) -> Result<Vec<GoalMeasurement>, BenchError> {
+async fn wide_job(server: &WebServer, admin: &HttpClient) -> Result<Vec<GoalMeasurement>, BenchError> {
     let id = server.wide_job()?;
     let job_s = admin
         .median_seconds(&format!("/api/v1/jobs/{id}"), REQUESTS)

@@ -67,7 +67,7 @@ impl Nodes for SharedLog {
 }
 
 /// A server in this process.
-pub(super) struct Server {
+pub(super) struct WebServer {
     handle: Handle,
     users: Arc<Users>,
     port: u16,
@@ -76,7 +76,7 @@ pub(super) struct Server {
     _folder: ScratchFolder,
 }
 
-impl Server {
+impl WebServer {
     /// Starts a server with this many past jobs.
     pub(super) async fn start(jobs: usize) -> Result<Self, BenchError> {
         let folder = ScratchFolder::new("bench-web")?;

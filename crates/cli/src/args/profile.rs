@@ -62,7 +62,7 @@ pub struct ProfileRunArgs {
     /// [default: every line of standard output is an iteration]
     #[arg(long, value_name = "REGEX", conflicts_with = "progress")]
     pub pattern: Option<String>,
-    /// File that the command keeps its number of iterations in
+    /// File in which the command keeps its number of iterations
     #[arg(long, value_name = "FILE")]
     pub progress: Option<PathBuf>,
     /// Size of the data set that each epoch reads; without it, speed is assumed not to depend on memory
@@ -143,7 +143,7 @@ pub struct ProfileShowArgs {
     /// One to four models; a model can be repeated
     #[arg(required = true, value_name = "MODEL")]
     pub models: Vec<String>,
-    /// GPUs that they share
+    /// Number of GPUs that the models share
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub gpus: u32,
     /// Order of the group's members

@@ -85,7 +85,7 @@ pub struct RunArgs {
         help = part_help("Which GPUs a job gets", Kind::Placement), value_parser = PartNames(Kind::Placement), hide_possible_values = true)]
     #[allow(missing_docs, reason = "the help text is computed")]
     pub placement: Option<String>,
-    /// What each tenant may use: none, quota:a=8,b=16+4 (guaranteed GPUs + most borrowed GPUs), quota:FILE, or cells:FILE (virtual clusters)
+    /// What each tenant may use: none, quota:a=8,b=16+4 (guaranteed GPUs + maximum of borrowed GPUs), quota:FILE, or cells:FILE (virtual clusters)
     #[arg(long, value_name = "PART", help_heading = "Parts of the policy",
         value_parser = PartNames(Kind::Tenancy), hide_possible_values = true)]
     pub tenancy: Option<String>,

@@ -23,7 +23,7 @@ pub struct SimulateArgs {
     /// Write the workload of this run as a Synergy replay file, for `--trace FILE --trace-format synergy`
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Print the state of this job, and why it waits, whenever that changes; can be repeated
+    /// Print the state of this job, with the reason, whenever it changes; can be repeated
     #[arg(long, value_name = "JOB", conflicts_with = "json")]
     pub explain: Vec<String>,
     /// Flags of every simulation.

@@ -15,7 +15,7 @@ pub struct TraceArgs {
 /// Commands on traces.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Summarise a trace: jobs, GPUs per job, run times, arrivals, tenants
+    /// Summarize a trace: jobs, GPUs per job, run times, arrivals, tenants
     Info {
         /// The trace
         file: PathBuf,

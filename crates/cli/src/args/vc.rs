@@ -25,7 +25,7 @@ pub enum VcCommand {
         /// The configuration
         #[arg(value_name = "FILE")]
         config: PathBuf,
-        /// Draw all cells, however many there are
+        /// Draw all cells
         #[arg(long)]
         all: bool,
         /// Print JSON
@@ -110,7 +110,7 @@ pub enum VcCommand {
         /// Directory of the configurations [default: configs beside the folder of each scenario]
         #[arg(long, value_name = "DIR")]
         configs: Option<PathBuf>,
-        /// Explain for each waiting pod why it waits, and what would let it start
+        /// Print for each pending pod the reason, and what would let it start
         #[arg(long)]
         explain: bool,
         /// Print JSON

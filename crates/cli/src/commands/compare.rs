@@ -14,7 +14,7 @@ use crate::args::{CompareArgs, RunArgs};
 use crate::comparison::comparison_table;
 use crate::{scenario, setup};
 
-/// The policies when none are given.
+/// Policies if none are given.
 const DEFAULT_POLICIES: &str = "fifo,fifo-backfill,fifo-easy,sjf,srtf,srsf,las,tiresias,gittins";
 
 /// One run of the grid.
@@ -89,7 +89,7 @@ fn check_policies(
     for policy in policies {
         let mut config = setup::config(args, cluster.clone(), 1)?;
         let (policy, _) = setup::policy(policy, args, workload, &mut config)?;
-        if let (Some(warning), false) = (setup::short_turns(&policy, workload, &config), args.quiet) {
+        if let (Some(warning), false) = (setup::short_time_slices(&policy, workload, &config), args.quiet) {
             eprintln!("warning: {warning}");
         }
     }
@@ -150,7 +150,7 @@ fn run_grid(
                 bar.inc(done - seen);
                 seen = done;
             });
-            let mut record = result.map_err(super::simulate::blame)?;
+            let mut record = result.map_err(super::simulate::run_failure)?;
             if loads.len() > 1 {
                 record.summary.policy = format!(
                     "{} at load {}",

@@ -31,7 +31,7 @@ fn pai(args: &ConvertPaiArgs) -> Result<(), Failure> {
         Failure::request(lines.join("\n"))
     })?;
     if !args.quiet {
-        tell(&file.ignored);
+        print_remarks(&file.ignored);
     }
     let keys = file.keys();
     console::print(match args.output {
@@ -41,8 +41,8 @@ fn pai(args: &ConvertPaiArgs) -> Result<(), Failure> {
     })
 }
 
-/// Prints what was left out of a file or differs, one line each.
-pub fn tell(remarks: &[Remark]) {
+/// Prints the remarks about a job file, one per line.
+pub fn print_remarks(remarks: &[Remark]) {
     for remark in remarks {
         eprintln!("note: {remark}");
     }

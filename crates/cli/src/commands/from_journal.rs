@@ -12,11 +12,11 @@ use dovetail_sim::simulate_with;
 use dovetail_workload::{Format, Workload, read};
 use serde::Serialize;
 
-use super::simulate::blame;
+use super::simulate::run_failure;
 use crate::args::{FromJournalArgs, RunArgs};
 use crate::setup;
 
-/// Difference between the simulator and what happened.
+/// Difference between simulated and live completion times.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Fidelity {
     policy: String,
@@ -51,7 +51,7 @@ pub fn run(args: &FromJournalArgs) -> Result<(), Failure> {
         std::fs::write(out, &text)
             .with_context(|| format!("{}", out.display()))
             .or_work()?;
-        let left_out = match history.others {
+        let skipped = match history.others {
             0 => String::new(),
             n => format!(
                 "; {} skipped that never ran or have not finished",
@@ -59,7 +59,7 @@ pub fn run(args: &FromJournalArgs) -> Result<(), Failure> {
             ),
         };
         console::print(format!(
-            "{}: {} jobs{left_out}",
+            "{}: {} jobs{skipped}",
             out.display(),
             count(history.jobs.len() as u64)
         ))?;
@@ -134,7 +134,7 @@ fn cluster_file(history: &History) -> String {
     text
 }
 
-/// Replays the trace and compares it with what happened.
+/// Replays the trace and compares completion times with the live ones.
 fn compare(history: &History, text: &str, folder: &Path) -> Result<Fidelity, Failure> {
     let (trace, nodes) = (folder.join("past.csv"), folder.join("nodes.yaml"));
     std::fs::write(&trace, text).or_work()?;
@@ -162,7 +162,7 @@ fn compare(history: &History, text: &str, folder: &Path) -> Result<Fidelity, Fai
     let mut config = setup::config(&args, cluster, 1)?;
     let (policy, needs) = setup::policy(&history.policy.policy, &args, &workload, &mut config)?;
     let name = policy.name.clone();
-    let record = simulate_with(&workload, policy, needs, &config, None, &mut |_| {}).map_err(blame)?;
+    let record = simulate_with(&workload, policy, needs, &config, None, &mut |_| {}).map_err(run_failure)?;
     let mut errors: Vec<(f64, u64)> = Vec::new();
     let (mut live_sum, mut simulated_sum) = (0.0, 0.0);
     for (row, label) in record.rows.iter().zip(&record.job_names) {

@@ -12,7 +12,7 @@ use super::trace;
 use crate::args::{EmitArg, SimulateArgs};
 use crate::{explain, scenario, setup};
 
-/// The policy when none is given.
+/// Policy if none is given.
 const DEFAULT_POLICY: &str = "fifo-backfill";
 
 /// Runs the workload and shows the result.
@@ -24,7 +24,7 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
         scenario,
         policy,
         record,
-        explain: asked,
+        explain: explained_jobs,
         run,
     } = *args;
     let file = scenario
@@ -47,7 +47,7 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
     let (policy, needs) = setup::policy(&name, &args, &workload, &mut config)?;
     if !args.quiet {
         workload.notes.iter().for_each(|note| eprintln!("note: {note}"));
-        if let Some(warning) = setup::short_turns(&policy, &workload, &config) {
+        if let Some(warning) = setup::short_time_slices(&policy, &workload, &config) {
             eprintln!("warning: {warning}");
         }
     }
@@ -55,20 +55,20 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
         let lost = trace::save_as(&workload, path, Format::Synergy)?;
         if !args.quiet {
             lost.iter()
-                .for_each(|what| eprintln!("note: {} does not hold: {what}", path.display()));
+                .for_each(|what| eprintln!("note: {} cannot represent: {what}", path.display()));
         }
     }
     let bar = console::progress_bar(workload.jobs.len() as u64, &policy.name, args.quiet);
     let mut journal = Journal {
-        followed: explain::jobs(&asked, &workload)?,
+        followed: explain::jobs(&explained_jobs, &workload)?,
         ..Journal::default()
     };
-    let wanted = (!asked.is_empty()).then_some(&mut journal);
-    let result = simulate_with(&workload, policy, needs, &config, wanted, &mut |done| {
+    let recorded = (!explained_jobs.is_empty()).then_some(&mut journal);
+    let result = simulate_with(&workload, policy, needs, &config, recorded, &mut |done| {
         bar.set_position(done)
     });
     bar.finish_and_clear();
-    let record = result.map_err(blame)?;
+    let record = result.map_err(run_failure)?;
     if let Some(dir) = &args.out {
         dovetail_report::write_run(dir, &record).or_work()?;
         emit(dir, args.emit, &record)?;
@@ -77,7 +77,7 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
         return console::print(serde_json::to_string_pretty(&record.summary).or_work()?);
     }
     console::print(summary_table(&record))?;
-    if !asked.is_empty() {
+    if !explained_jobs.is_empty() {
         console::print(explain::table(&journal, &workload, &config))?;
     }
     if let (Some(dir), false) = (&args.out, args.quiet) {
@@ -97,8 +97,8 @@ pub fn emit(dir: &Path, system: Option<EmitArg>, record: &RunRecord) -> Result<(
     }
 }
 
-/// Returns whether the run or the request caused the error.
-pub fn blame(error: dovetail_sim::SimError) -> Failure {
+/// Returns the failure of the request or of the work, depending on what caused the error.
+pub fn run_failure(error: dovetail_sim::SimError) -> Failure {
     use dovetail_sim::SimError;
     match error {
         SimError::Invariant { .. } | SimError::Stuck { .. } => Failure::Work(error.into()),
@@ -109,7 +109,7 @@ pub fn blame(error: dovetail_sim::SimError) -> Failure {
 }
 
 /// Returns the number of integer programs, and how far the results are from the optimum.
-fn solved(solved: &SolverStats) -> String {
+fn solver_text(solved: &SolverStats) -> String {
     let open = solved.programs - solved.exact;
     if open == 0 {
         return format!("{}, all results proven optimal", count(solved.programs));
@@ -173,7 +173,7 @@ fn summary_table(record: &RunRecord) -> comfy_table::Table {
     );
     row("Jain index", format!("{:.3}", s.jain_index));
     if !s.solved.is_empty() {
-        row("integer programs", solved(&s.solved));
+        row("integer programs", solver_text(&s.solved));
     }
     let (events, decisions) = (count(s.events), count(s.rounds));
     row(

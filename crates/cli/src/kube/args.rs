@@ -84,13 +84,13 @@ pub struct SubmitArgs {
         default_value = "nobody"
     )]
     pub user: String,
-    /// Container image of roles that name none
+    /// Container image of roles without one
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
     /// Name of the GPU resource; none if no device plugin advertises GPUs
     #[arg(long, value_name = "NAME", default_value = "nvidia.com/gpu")]
     pub gpu_resource: String,
-    /// Most GPUs per pod of a job without roles
+    /// Maximum number of GPUs per pod of a job without roles
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..))]
     pub gpus_per_pod: u32,
     /// schedulerName of the pods

@@ -21,11 +21,11 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     let mut inner = text.clone();
     if object.get("kind").and_then(Value::as_str) == Some("ConfigMap") {
         let data = object.get("data").and_then(Value::as_object);
-        let held = data.into_iter().flatten().filter_map(|(_, value)| value.as_str());
-        inner = held
+        let values = data.into_iter().flatten().filter_map(|(_, value)| value.as_str());
+        inner = values
             .into_iter()
             .find(|text| text.contains("physicalCluster"))
-            .ok_or_else(|| wrong("data: none of its values has a physicalCluster".to_owned()))?
+            .ok_or_else(|| wrong("data: missing a value with a physicalCluster".to_owned()))?
             .to_owned();
         object = parse(&inner)?;
     }
@@ -41,10 +41,10 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     })];
     let clusters = object.get("virtualClusters").and_then(Value::as_object);
     for (name, owns) in clusters.into_iter().flatten() {
-        let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let is_valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if name.is_empty()
             || name.len() > 63
-            || !name.chars().all(fine)
+            || !name.chars().all(is_valid)
             || name.starts_with('-')
             || name.ends_with('-')
         {
@@ -62,8 +62,8 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
             .find(|k| !known.contains(&k.as_str()))
         {
             return Err(wrong(format!(
-                "virtualClusters.{name}.{key}: a VirtualCluster has no such field; it has virtualCells and pinnedCells, and \
-                 userCapGpus for what one user may have"
+                "virtualClusters.{name}.{key}: unknown field: expected virtualCells or pinnedCells; the limit of one user is \
+                 userCapGpus"
             )));
         }
         documents.push(json!({

@@ -22,7 +22,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
     let ended = runtime.block_on(async {
         let pods = pods_in(&client, &namespace).await.or_work()?;
         let place = place(&pods, &args.name, args.task.as_ref(), args.container.as_deref());
-        let place = place.map_err(|why| Failure::request(format!("namespace {namespace}: {why}")))?;
+        let place = place.map_err(|error| Failure::request(format!("namespace {namespace}: {error}")))?;
         if place.among > 1 {
             eprintln!(
                 "note: using pod {}, the first of {} running; choose another with --task",
@@ -43,7 +43,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
     match ended {
         // Exit codes end at 255; a negative one means that it is unknown.
         Ended::Code(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
-        Ended::Failed(why) => Err(Failure::Work(anyhow::anyhow!("{}: {why}", args.name))),
+        Ended::Failed(reason) => Err(Failure::work(format!("{}: {reason}", args.name))),
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
 async fn follow(mut exec: Exec, request: &ExecRequest) -> Result<Ended, Failure> {
     let _terminal = terminal::Terminal::begin(request, exec.input());
     if request.stdin {
-        tokio::spawn(pass_on(exec.input()));
+        tokio::spawn(forward_stdin(exec.input()));
     }
     loop {
         match exec.next().await.or_work()? {
@@ -67,13 +67,13 @@ fn print(to: &mut impl Write, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 /// Forwards standard input.
-async fn pass_on(input: Input) {
-    let (tell, mut pieces) = mpsc::channel::<Vec<u8>>(4);
+async fn forward_stdin(input: Input) {
+    let (sender, mut pieces) = mpsc::channel::<Vec<u8>>(4);
     // On its own thread, because a blocking read cannot be interrupted; it ends with the process.
     std::thread::spawn(move || {
         let mut bytes = vec![0; 8192];
         while let Ok(count @ 1..) = std::io::stdin().lock().read(&mut bytes) {
-            if tell.blocking_send(bytes[..count].to_vec()).is_err() {
+            if sender.blocking_send(bytes[..count].to_vec()).is_err() {
                 return;
             }
         }
@@ -90,7 +90,7 @@ async fn pass_on(input: Input) {
     }
 }
 
-/// Our own terminal, while the command has one.
+/// The local terminal, while the command has one.
 #[cfg(target_os = "linux")]
 mod terminal {
     use std::io::{IsTerminal, stdin};
@@ -109,7 +109,7 @@ mod terminal {
             if !request.tty {
                 return Self { before: None };
             }
-            tokio::spawn(tell_size(input));
+            tokio::spawn(send_size(input));
             let before = tcgetattr(stdin())
                 .ok()
                 .filter(|_| request.stdin && stdin().is_terminal());
@@ -130,7 +130,7 @@ mod terminal {
     }
 
     /// Sends the terminal size, and again whenever it changes.
-    async fn tell_size(input: Input) {
+    async fn send_size(input: Input) {
         let Ok(mut changes) = signal(SignalKind::window_change()) else {
             return;
         };

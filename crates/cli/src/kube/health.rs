@@ -5,10 +5,18 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+/// Answer to `/readyz`.
+pub(super) enum Readiness {
+    /// The service works, in this role.
+    Ready(&'static str),
+    /// The service does not work yet, for this reason.
+    NotReady(&'static str),
+}
+
 /// Source of the answers.
 pub(super) trait Answers: Send + Sync + 'static {
-    /// Returns the reason if the service is unhealthy.
-    fn health(&self) -> Result<String, String>;
+    /// Returns whether the service is ready.
+    fn readiness(&self) -> Readiness;
     /// Returns metrics for Prometheus.
     fn metrics(&self) -> String;
 }
@@ -22,17 +30,17 @@ pub(super) async fn serve(listener: TcpListener, answers: Arc<dyn Answers>) {
         let answers = Arc::clone(&answers);
         tokio::spawn(async move {
             let mut request = vec![0; 2048];
-            let patience = std::time::Duration::from_secs(5);
-            let Ok(Ok(length)) = tokio::time::timeout(patience, stream.read(&mut request)).await else {
+            let timeout = std::time::Duration::from_secs(5);
+            let Ok(Ok(length)) = tokio::time::timeout(timeout, stream.read(&mut request)).await else {
                 return;
             };
             let text = String::from_utf8_lossy(&request[..length]);
             let path = text.split_whitespace().nth(1).unwrap_or("/");
             let (status, body) = match path {
                 "/healthz" | "/livez" => ("200 OK", "ok\n".to_owned()),
-                "/readyz" => match answers.health() {
-                    Ok(how) => ("200 OK", format!("{how}\n")),
-                    Err(why) => ("503 Service Unavailable", format!("{why}\n")),
+                "/readyz" => match answers.readiness() {
+                    Readiness::Ready(role) => ("200 OK", format!("{role}\n")),
+                    Readiness::NotReady(reason) => ("503 Service Unavailable", format!("{reason}\n")),
                 },
                 "/metrics" => ("200 OK", answers.metrics()),
                 _ => (

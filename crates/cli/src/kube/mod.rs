@@ -20,12 +20,12 @@ use args::{Kube, KubeArgs};
 /// # Errors
 /// The error of the command.
 pub fn run(args: &KubeArgs) -> Result<ExitCode, Failure> {
-    let done = match &args.command {
+    let result = match &args.command {
         Kube::Scheduler(args) => scheduler::run(args),
         Kube::Extender(args) => extender::run(args),
         Kube::Submit(args) => submit::run(args),
         Kube::Convert(args) => convert::run(args),
         Kube::Exec(args) => return exec::run(args),
     };
-    done.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }

@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::args::SchedulerArgs;
-use super::health::{self, Answers};
+use super::health::{self, Answers, Readiness};
 use super::settings::KubeSettings;
 
 /// Runs the scheduler until a signal arrives or the lease is lost; pods continue.
@@ -49,11 +49,11 @@ struct State {
 }
 
 impl Answers for State {
-    fn health(&self) -> Result<String, String> {
+    fn readiness(&self) -> Readiness {
         match (self.leadership.holds(), *self.ready.borrow()) {
-            (false, _) => Ok("standing by".to_owned()),
-            (true, true) => Ok("leading".to_owned()),
-            (true, false) => Err("nodes and pods have not been listed yet".to_owned()),
+            (false, _) => Readiness::Ready("standing by"),
+            (true, true) => Readiness::Ready("leading"),
+            (true, false) => Readiness::NotReady("nodes and pods have not been listed yet"),
         }
     }
 
@@ -64,12 +64,12 @@ impl Answers for State {
             .unwrap_or_else(PoisonError::into_inner)
             .counts();
         let (running, waiting) = self.handle.read(|state| {
-            let up = state.unfinished_jobs().filter(|j| j.state.holds_gpus()).count();
+            let running = state.unfinished_jobs().filter(|j| j.state.holds_gpus()).count();
             let queued = state
                 .unfinished_jobs()
                 .filter(|j| j.state == JobState::Queued)
                 .count();
-            (up, queued)
+            (running, queued)
         });
         let mut text = String::new();
         let leads = u64::from(self.leadership.holds());

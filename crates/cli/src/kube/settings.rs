@@ -67,10 +67,10 @@ impl KubeSettings {
             None => File::default(),
             Some(path) => read(path)?,
         };
-        let (usual, reconciler) = (SchedulerSettings::default(), Settings::default());
-        let duration = |text: &Option<String>, key: &str, usual: Duration| match text {
+        let (defaults, reconciler) = (SchedulerSettings::default(), Settings::default());
+        let duration = |text: &Option<String>, key: &str, default: Duration| match text {
             Some(text) => span(text, key).map(|span| Duration::from_secs_f64(span.as_secs_f64())),
-            None => Ok(usual),
+            None => Ok(default),
         };
         let mut scheduler = SchedulerSettings {
             reconciler: Settings {
@@ -79,12 +79,16 @@ impl KubeSettings {
                 device_classes: file.device_classes.unwrap_or(reconciler.device_classes),
             },
             policy: PolicyText {
-                policy: args.policy.clone().or(file.policy).unwrap_or(usual.policy.policy),
+                policy: args
+                    .policy
+                    .clone()
+                    .or(file.policy)
+                    .unwrap_or(defaults.policy.policy),
                 parts: file.parts,
             },
-            at_once: file.at_once.unwrap_or(usual.at_once),
-            events: file.events.unwrap_or(usual.events),
-            lost_after: duration(&file.lost_after, "lost_after", usual.lost_after)?,
+            at_once: file.at_once.unwrap_or(defaults.at_once),
+            events: file.events.unwrap_or(defaults.events),
+            lost_after: duration(&file.lost_after, "lost_after", defaults.lost_after)?,
             ..SchedulerSettings::default()
         };
         let host = host_name().unwrap_or_else(|| "dovetail".to_owned());

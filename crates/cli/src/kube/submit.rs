@@ -13,17 +13,17 @@ use crate::commands::convert;
 pub(super) fn run(args: &SubmitArgs) -> Result<(), Failure> {
     let (text, file) = convert::read(&args.file)?;
     let JobFile { job, array, ignored } = JobFile::parse(&text, &file).or_request()?;
-    // Pods run images.
+    // On Kubernetes images are always used.
     let (_, ignored): (Vec<_>, Vec<_>) =
         (ignored.into_iter()).partition(|r| r.path.ends_with(".dockerImage"));
-    convert::tell(&ignored);
-    // Without a namespace a dry run needs no cluster.
+    convert::print_remarks(&ignored);
+    // A dry run with a namespace needs no cluster.
     let config = match (&args.namespace, args.dry_run) {
         (Some(_), true) => None,
         _ => Some(Config::find(args.kubeconfig.as_deref(), args.context.as_deref()).or_request()?),
     };
-    let usual = config.as_ref().map(|c| c.namespace.clone());
-    let namespace = args.namespace.clone().or(usual).unwrap_or_default();
+    let default = config.as_ref().map(|c| c.namespace.clone());
+    let namespace = args.namespace.clone().or(default).unwrap_or_default();
     let name = match (&args.name, args.dry_run) {
         (Some(name), _) if object_name(name) != *name => {
             return Err(Failure::request(format!(
@@ -46,11 +46,11 @@ pub(super) fn run(args: &SubmitArgs) -> Result<(), Failure> {
         indices: &array.indices,
         at_most: array.at_most,
     });
-    let made = manifest(&job, several, &sender).map_err(|wrong| {
-        let lines: Vec<String> = wrong.iter().map(|what| format!("{file}: {what}")).collect();
+    let manifest = manifest(&job, several, &sender).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(|error| format!("{file}: {error}")).collect();
         Failure::request(lines.join("\n"))
     })?;
-    for remark in &made.remarks {
+    for remark in &manifest.remarks {
         eprintln!("note: {remark}");
     }
     match (args.dry_run, config) {
@@ -60,26 +60,28 @@ pub(super) fn run(args: &SubmitArgs) -> Result<(), Failure> {
                 .build()
                 .or_work()?;
             let client = Client::new(config);
-            runtime.block_on(dovetail_kube::send(&client, &made)).or_work()?;
+            runtime
+                .block_on(dovetail_kube::send(&client, &manifest))
+                .or_work()?;
             match args.output {
                 None => console::print(&name),
-                Some(form) => print(&made, form),
+                Some(form) => print(&manifest, form),
             }
         }
-        _ => print(&made, args.output.unwrap_or(ObjectForm::Yaml)),
+        _ => print(&manifest, args.output.unwrap_or(ObjectForm::Yaml)),
     }
 }
 
-fn print(made: &Manifest, form: ObjectForm) -> Result<(), Failure> {
+fn print(manifest: &Manifest, form: ObjectForm) -> Result<(), Failure> {
     match form {
         ObjectForm::Json => {
-            let items: Vec<&Value> = made.objects().collect();
+            let items: Vec<&Value> = manifest.objects().collect();
             let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
             console::print(serde_json::to_string_pretty(&list).or_work()?)
         }
         ObjectForm::Yaml => {
             let mut out = String::new();
-            for object in made.objects() {
+            for object in manifest.objects() {
                 out.push_str("---\n");
                 out.push_str(&serde_saphyr::to_string(object).or_work()?);
             }

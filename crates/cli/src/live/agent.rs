@@ -12,14 +12,17 @@ use crate::live::args::AgentArgs;
 use crate::live::settings::host_name;
 
 /// Parses `KEY=VALUE` pairs.
-pub fn pairs(given: &[String], flag: &str) -> Result<BTreeMap<String, String>, Failure> {
+///
+/// # Errors
+/// Names the flag and the invalid value.
+pub fn pairs(texts: &[String], flag: &str) -> Result<BTreeMap<String, String>, Failure> {
     let pair = |text: &String| match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(Failure::request(format!(
             "{flag}: invalid value {text:?}: expected KEY=VALUE"
         ))),
     };
-    given.iter().map(pair).collect()
+    texts.iter().map(pair).collect()
 }
 
 /// Runs the agent until a signal arrives; its tasks continue.

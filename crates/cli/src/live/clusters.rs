@@ -163,16 +163,17 @@ fn print(diff: &VcDiff, dry_run: bool, output: &OutputArgs) -> Result<(), Failur
     let text = match output.form() {
         Output::Json => serde_json::to_string_pretty(diff).or_work()?,
         Output::Yaml => serde_saphyr::to_string(diff).or_work()?,
-        Output::Table | Output::Wide | Output::Csv => words(diff, dry_run),
+        Output::Table | Output::Wide | Output::Csv => diff_text(diff, dry_run),
     };
     console::print(text)?;
     match &diff.refused {
-        Some(why) => Err(Failure::request(format!("the change is not possible: {why}"))),
+        Some(reason) => Err(Failure::request(format!("the change was rejected: {reason}"))),
         None => Ok(()),
     }
 }
 
-fn words(diff: &VcDiff, dry_run: bool) -> String {
+/// Returns the changes, their effects, and whether they were applied, one per line.
+fn diff_text(diff: &VcDiff, dry_run: bool) -> String {
     let mut lines = Vec::new();
     for change in &diff.changes {
         let vc = if change.vc.is_empty() { "all" } else { &change.vc };

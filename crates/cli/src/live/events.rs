@@ -16,11 +16,11 @@ pub fn run(args: &EventsArgs) -> Result<(), Failure> {
     let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
         let mut path = format!("/api/v1/events?since={}&follow={}", args.since, args.follow);
-        if let Some(word) = &args.job {
-            let ids = jobs::select(&client, word).await?;
+        if let Some(selector) = &args.job {
+            let ids = jobs::select(&client, selector).await?;
             let [id] = ids.as_slice() else {
                 return Err(Failure::request(format!(
-                    "--job: {word} selects several jobs: expected one"
+                    "--job: {selector} selects several jobs: expected one"
                 )));
             };
             path += &format!("&job={id}");

@@ -4,6 +4,7 @@ pub mod agent;
 pub mod args;
 pub mod clusters;
 pub mod events;
+pub mod job_text;
 pub mod jobs;
 pub mod nodes;
 pub mod notify;
@@ -48,7 +49,7 @@ pub enum LiveCommand {
     Usage(args::UsageArgs),
     /// Show the cluster on one screen, live
     Top(args::TopArgs),
-    /// Change the policy and rounds of a running scheduler, pause it
+    /// Change the policy and rounds of a running scheduler, or pause it
     Operate(args::OperateArgs),
     /// Manage users
     User(args::UserArgs),
@@ -61,7 +62,7 @@ pub enum LiveCommand {
 /// # Errors
 /// The command's failure.
 pub fn run(command: &LiveCommand) -> Result<ExitCode, Failure> {
-    let done = match command {
+    let result = match command {
         LiveCommand::Run(args) => return submit::run(args),
         LiveCommand::Submit(args) => return submit::submit(args),
         LiveCommand::Up(args) => server::up(args),
@@ -78,5 +79,5 @@ pub fn run(command: &LiveCommand) -> Result<ExitCode, Failure> {
         LiveCommand::User(args) => users::run(&args.command),
         LiveCommand::Notify(args) => notify::run(&args.command),
     };
-    done.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }

@@ -34,18 +34,18 @@ pub fn run(command: &NotifyCommand) -> Result<(), Failure> {
             let client = Client::open(client.config.as_deref())?;
             let tried: NotifyTest = block_on(client.post("/api/v1/me/notify/test", &json!({})))?;
             let ways = [("webhook", &tried.webhook), ("mail", &tried.email)];
-            let said: Vec<(&str, &DeliveryResult)> = ways
+            let results: Vec<(&str, &DeliveryResult)> = ways
                 .iter()
                 .filter_map(|(way, t)| t.as_ref().map(|t| (*way, t)))
                 .collect();
-            for (way, tried) in &said {
+            for (way, tried) in &results {
                 match tried.ok {
                     true => console::print(format!("{way}: delivered"))?,
                     false => console::print(format!("{way}: {}", tried.detail))?,
                 }
             }
-            match said.iter().all(|(_, t)| t.ok) {
-                true if said.is_empty() => {
+            match results.iter().all(|(_, t)| t.ok) {
+                true if results.is_empty() => {
                     console::print("Notifications are off: set --email or --webhook first.")
                 }
                 true => Ok(()),

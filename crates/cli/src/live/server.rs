@@ -24,9 +24,9 @@ use crate::live::args::{ServerArgs, UpArgs};
 use crate::live::settings::{Settings, host_name, user_name};
 
 /// The API's access to agents.
-struct OverHub(Hub);
+struct HubNodes(Hub);
 
-impl Nodes for OverHub {
+impl Nodes for HubNodes {
     fn is_connected(&self, node: NodeId) -> bool {
         self.0.is_connected(node)
     }
@@ -109,11 +109,11 @@ struct LocalAgent {
     images: Images,
 }
 
-/// Creates a folder that only its owner can access.
+/// Creates a folder that only its owner can list and change.
 fn private_folder(path: &Path) -> Result<(), Failure> {
-    let made =
+    let result =
         fs::create_dir_all(path).and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o711)));
-    made.with_context(|| format!("{}", path.display())).or_work()
+    result.with_context(|| format!("{}", path.display())).or_work()
 }
 
 fn run(settings: Settings, agents: impl FnOnce() -> Vec<LocalAgent>) -> Result<(), Failure> {
@@ -135,10 +135,11 @@ fn run(settings: Settings, agents: impl FnOnce() -> Vec<LocalAgent>) -> Result<(
     runtime.block_on(serve(settings, agents()))
 }
 
-/// `DOVETAIL_LOG`: error, warn, info or debug.
+/// Returns the log level in `DOVETAIL_LOG`: error, warn, info or debug.
 fn log_level() -> tracing::Level {
-    let said = std::env::var("DOVETAIL_LOG").ok();
-    said.and_then(|level| level.parse().ok())
+    let level = std::env::var("DOVETAIL_LOG").ok();
+    level
+        .and_then(|level| level.parse().ok())
         .unwrap_or(tracing::Level::WARN)
 }
 
@@ -243,7 +244,7 @@ async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failur
         notifier: Some(Arc::clone(&notifier)),
         workloads: None,
     };
-    let (nodes, users) = (Arc::new(OverHub(hub.clone())), Arc::new(users));
+    let (nodes, users) = (Arc::new(HubNodes(hub.clone())), Arc::new(users));
     let router = dovetail_web::router(
         handle.clone(),
         Arc::clone(&nodes) as Arc<dyn Nodes>,
@@ -262,7 +263,7 @@ async fn serve(settings: Settings, agents: Vec<LocalAgent>) -> Result<(), Failur
         let config = agent.config(&reach(grpc_at), &authority)?;
         local.spawn(dovetail_agent::run(config, until()));
     }
-    // The process that started the server may not read this.
+    // A failure to print is ignored: standard output may be closed.
     let again = start.records > 0 || start.snapshot;
     let _ = announce(&settings, &url, grpc_at, again, first.as_ref());
 
@@ -342,7 +343,7 @@ fn announce(
     first: Option<&(String, String)>,
 ) -> Result<(), Failure> {
     let data = settings.data.display();
-    let word = if again {
+    let headline = if again {
         "Dovetail restarted; state restored."
     } else {
         "Dovetail is running."
@@ -352,7 +353,7 @@ fn announce(
         None => String::new(),
     };
     console::print(format!(
-        "{word}\n  page    {url}/{sign_in}\n  API     {url}/api/v1\n  agents  {grpc}\n  data    {data}\n  client  {data}/client.yaml\n\
+        "{headline}\n  page    {url}/{sign_in}\n  API     {url}/api/v1\n  agents  {grpc}\n  data    {data}\n  client  {data}/client.yaml\n\
          Try:  dovetail run --gpus 1 -- echo hello\n\
          More nodes:  dovetail agent --server HOST:{} --token-file {data}/join-token",
         grpc.port()

@@ -114,9 +114,8 @@ impl ServerFile {
             .with_context(|| format!("{}", path.display()))
             .or_request()?;
         serde_saphyr::from_str(&text).map_err(|e| {
-            let what = e.to_string();
-            let lines: Vec<&str> = what.lines().take(1).collect();
-            Failure::request(format!("{}: {}", path.display(), lines.join(" ")))
+            let first = e.to_string().lines().next().unwrap_or_default().to_owned();
+            Failure::request(format!("{}: {first}", path.display()))
         })
     }
 }
@@ -160,9 +159,9 @@ impl Settings {
             )));
         }
         let names = certificate_names(file.names, [http, grpc]);
-        let seconds = |text: Option<String>, key: &str, usual: f64| match text {
+        let seconds = |text: Option<String>, key: &str, default: f64| match text {
             Some(text) => span(&text, key).map(|span| Duration::from_secs_f64(span.as_secs_f64())),
-            None => Ok(Duration::from_secs_f64(usual)),
+            None => Ok(Duration::from_secs_f64(default)),
         };
         let heartbeat = seconds(file.heartbeat, "heartbeat", 2.0)?;
         let lease = seconds(file.lease, "lease", 60.0)?;

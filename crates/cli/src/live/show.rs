@@ -72,7 +72,7 @@ pub fn now() -> Time {
     Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// A span: `5s`, `3m12s`, `2h04m`, `3d07h`.
+/// Returns a span of time as text: `5s`, `3m12s`, `2h04m`, `3d07h`.
 pub fn span(time: Time) -> String {
     let s = time.0.max(0) / 1_000_000;
     match s {
@@ -83,7 +83,7 @@ pub fn span(time: Time) -> String {
     }
 }
 
-/// The time of a day, in UTC: `14:02:59`; with the day where that is not today.
+/// Returns the time of day in UTC: `14:02:59`.
 pub fn clock(at: Time) -> String {
     let s = at.0.div_euclid(1_000_000);
     let of_day = s.rem_euclid(86_400);
@@ -95,10 +95,10 @@ pub fn clock(at: Time) -> String {
     )
 }
 
-/// Prints once, or every second.
+/// Prints a text once, or every second on a cleared screen.
 ///
 /// # Errors
-/// The error of `make`.
+/// The error of `text`.
 pub async fn watch<F>(again: bool, mut text: impl FnMut() -> F) -> Result<(), Failure>
 where
     F: Future<Output = Result<String, Failure>>,

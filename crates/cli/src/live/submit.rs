@@ -16,8 +16,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::commands::convert;
 use crate::live::agent::pairs;
 use crate::live::args::{JobArgs, Output, RunJobArgs, SubmitArgs};
+use crate::live::job_text::explanation_text;
 
-/// A job out of flags.
+/// Creates a job from flags.
 fn request(args: &JobArgs, command: &[String]) -> Result<JobFile, Failure> {
     let mut keys: Map<String, Value> = Map::new();
     let mut set = |key: &str, value: Value| {
@@ -67,7 +68,7 @@ fn request(args: &JobArgs, command: &[String]) -> Result<JobFile, Failure> {
             None => {
                 let value = std::env::var(variable).map_err(|_| {
                     Failure::request(format!(
-                        "--env {variable}: is not set in this shell; expected KEY=VALUE"
+                        "--env {variable}: not set in this shell; expected KEY=VALUE"
                     ))
                 })?;
                 (variable.clone(), value)
@@ -80,10 +81,10 @@ fn request(args: &JobArgs, command: &[String]) -> Result<JobFile, Failure> {
     JobFile::from_keys(keys).or_request()
 }
 
-/// Runs `dovetail run`; the exit code is the job's.
+/// Runs `dovetail run` and returns the exit code of the job.
 ///
 /// # Errors
-/// When the job is refused, or the scheduler cannot be reached.
+/// If the job is rejected, or the scheduler is unreachable.
 pub fn run(args: &RunJobArgs) -> Result<ExitCode, Failure> {
     let submission = Submission::new(request(&args.job, &args.command)?, args.dry_run);
     let client = Client::open(args.client.config.as_deref())?;
@@ -108,7 +109,7 @@ pub fn run(args: &RunJobArgs) -> Result<ExitCode, Failure> {
 /// Runs `dovetail submit`.
 ///
 /// # Errors
-/// When the file is wrong, the job is refused, or the scheduler cannot be reached.
+/// If the file is invalid, the job is rejected, or the scheduler is unreachable.
 pub fn submit(args: &SubmitArgs) -> Result<ExitCode, Failure> {
     if args.schema {
         console::print(SCHEMA.trim_end())?;
@@ -116,7 +117,7 @@ pub fn submit(args: &SubmitArgs) -> Result<ExitCode, Failure> {
     }
     let (text, name) = convert::read(&args.file.clone().unwrap_or_default())?;
     let file = JobFile::parse(&text, &name).or_request()?;
-    convert::tell(&file.ignored);
+    convert::print_remarks(&file.ignored);
     let submission = Submission::new(file, args.dry_run);
     let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
@@ -148,7 +149,7 @@ pub fn submit(args: &SubmitArgs) -> Result<ExitCode, Failure> {
         }
         let mut worst = 0;
         for id in id..=submitted.last.unwrap_or(id) {
-            let job = until_over(&client, id).await?;
+            let job = wait_for_end(&client, id).await?;
             let code = job.exit_code.unwrap_or(1);
             worst = if worst == 0 { code } else { worst };
         }
@@ -160,8 +161,8 @@ fn exit_code(code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-/// Waits until the job is over.
-async fn until_over(client: &Client, id: JobId) -> Result<JobView, Failure> {
+/// Waits until the job has ended.
+async fn wait_for_end(client: &Client, id: JobId) -> Result<JobView, Failure> {
     let mut events = client
         .lines(&format!("/api/v1/events?since=0&job={id}&follow=true"))
         .await?;
@@ -179,7 +180,7 @@ async fn until_over(client: &Client, id: JobId) -> Result<JobView, Failure> {
     }
 }
 
-/// What would happen, in words.
+/// Returns the result of a dry run as text.
 fn preview_text(submission: &Submission, preview: &SubmissionPreview) -> String {
     let placement: Vec<String> = preview
         .placement
@@ -187,19 +188,19 @@ fn preview_text(submission: &Submission, preview: &SubmissionPreview) -> String 
         .map(|s| format!("{} (GPU {})", s.node, list(&s.gpus)))
         .collect();
     let mut text = match preview.starts_now {
-        true => format!("It would start now, on {}.", placement.join(", ")),
+        true => format!("Would start now, on {}.", placement.join(", ")),
         false if !placement.is_empty() => format!(
-            "It would start on {}, once their GPUs are free.",
+            "Would start on {}, once their GPUs are free.",
             placement.join(", ")
         ),
-        false => why_text(&preview.explanation, "It would wait"),
+        false => explanation_text(&preview.explanation, "Would be queued"),
     };
     if !preview.preempts.is_empty() {
         let jobs: Vec<String> = preview.preempts.iter().map(ToString::to_string).collect();
-        text += &format!("\nIt would preempt job {}, which resumes later.", jobs.join(", "));
+        text += &format!("\nWould preempt job {}, which resumes later.", jobs.join(", "));
     }
     if let Some(array) = &submission.array {
-        text += &format!("\nThat is the first of {} jobs of an array.", array.indices.len());
+        text += &format!("\nThis is the first of {} jobs of an array.", array.indices.len());
     }
     text
 }
@@ -212,28 +213,10 @@ fn list(slots: &[u32]) -> String {
         .join(",")
 }
 
-/// Why something waits, in words.
-pub fn why_text(why: &JobExplanation, begin: &str) -> String {
-    let mut text = match why.reasons.first() {
-        Some(first) => format!("{begin}: {first}"),
-        None if why.sentence.is_empty() => begin.to_owned(),
-        None => format!("{begin}: {}", why.sentence),
-    };
-    for reason in why.reasons.iter().skip(1) {
-        text += &format!("; {reason}");
-    }
-    match why.ahead {
-        0 => {}
-        1 => text += "; 1 job ahead of it in the queue",
-        n => text += &format!("; {n} jobs ahead of it in the queue"),
-    }
-    text
-}
-
-/// Prints what the job prints until it is over. The first interrupt stops the job, the second one only this.
+/// Prints the output of the job until it has ended. The first interrupt stops the job, the second one only this command.
 async fn follow(client: &Client, id: JobId, quiet: bool) -> Result<ExitCode, Failure> {
     let mut interrupt = signal(SignalKind::interrupt()).or_work()?;
-    let say = |text: String| {
+    let report = |text: String| {
         if !quiet {
             eprintln!("{}", faint(&format!("[{id}] {text}")));
         }
@@ -246,15 +229,15 @@ async fn follow(client: &Client, id: JobId, quiet: bool) -> Result<ExitCode, Fai
         .await?;
     let (mut log, mut events) = (Printer::new(log), events);
     let mut stopping = false;
-    let (mut log_open, mut events_open, mut over) = (true, true, false);
-    while log_open || !over {
+    let (mut log_open, mut events_open, mut ended) = (true, true, false);
+    while log_open || !ended {
         tokio::select! {
             line = log.print(), if log_open => log_open = line?,
-            event = events.event::<EventView>(), if events_open && !over => match event? {
+            event = events.event::<EventView>(), if events_open && !ended => match event? {
                 Some(event) => {
-                    over |= ["completed", "failed", "cancelled", "time-limit", "rejected", "dependency-failed"]
+                    ended |= ["completed", "failed", "cancelled", "time-limit", "rejected", "dependency-failed"]
                         .contains(&event.kind.as_str());
-                    narrate(client, id, &event, &say).await;
+                    report_event(client, id, &event, &report).await;
                 }
                 None => events_open = false,
             },
@@ -263,7 +246,7 @@ async fn follow(client: &Client, id: JobId, quiet: bool) -> Result<ExitCode, Fai
                     return Ok(ExitCode::from(130));
                 }
                 stopping = true;
-                say("stopping it; press Ctrl-C again to leave it alone".to_owned());
+                report("stopping the job; press Ctrl-C again to exit without waiting for it".to_owned());
                 let _: Result<JobView, ClientError> = client.post(&format!("/api/v1/jobs/{id}/stop"), &json!({})).await;
             }
         }
@@ -271,37 +254,37 @@ async fn follow(client: &Client, id: JobId, quiet: bool) -> Result<ExitCode, Fai
             break;
         }
     }
-    let job = until_over(client, id).await?;
+    let job = wait_for_end(client, id).await?;
     match job.exit_code {
         Some(0) => {}
-        _ => say(format!("{}: {}", job.state_text(), job.detail)),
+        _ => report(format!("{}: {}", job.state_text(), job.detail)),
     }
     Ok(exit_code(job.exit_code.unwrap_or(1)))
 }
 
-/// Tells what becomes of the job, where that is not plain from what it prints.
-async fn narrate(client: &Client, id: JobId, event: &EventView, say: &impl Fn(String)) {
+/// Reports a change of state that the output of the job does not show.
+async fn report_event(client: &Client, id: JobId, event: &EventView, report: &impl Fn(String)) {
     match event.kind.as_str() {
         "queued" => {
-            // It may have started meanwhile: then there is nothing to say.
+            // The job may have started in the meantime.
             let job: Result<JobView, ClientError> = client.get(&format!("/api/v1/jobs/{id}")).await;
-            let why: Result<JobExplanation, ClientError> =
+            let explanation: Result<JobExplanation, ClientError> =
                 client.get(&format!("/api/v1/jobs/{id}/explain")).await;
-            if let (Ok(job), Ok(why)) = (job, why)
+            if let (Ok(job), Ok(explanation)) = (job, explanation)
                 && job.state == "queued"
             {
-                say(why_text(&why, "waits"));
+                report(explanation_text(&explanation, "queued"));
             }
         }
-        "starting" => say(format!("starts on {}", event.text)),
-        "held" => say(format!("waits: {}", event.text)),
-        "stopping" => say(format!("stops: {}", event.text)),
-        "requeued" => say(format!("queued again: {}", event.text)),
+        "starting" => report(format!("starting on {}", event.text)),
+        "held" => report(format!("held: {}", event.text)),
+        "stopping" => report(format!("stopping: {}", event.text)),
+        "requeued" => report(format!("queued again: {}", event.text)),
         _ => {}
     }
 }
 
-/// Grey, where that is welcome.
+/// Returns grey text where standard error may be coloured.
 fn faint(text: &str) -> String {
     let plain =
         !std::io::stderr().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
@@ -312,7 +295,7 @@ fn faint(text: &str) -> String {
     }
 }
 
-/// Prints a log; lines begin with the node where there are several.
+/// Prints a log. With several nodes, each line begins with the name of its node.
 pub struct Printer {
     lines: dovetail_client::Lines,
     nodes: Vec<String>,
@@ -320,7 +303,7 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Of these lines.
+    /// Creates a printer of these lines.
     pub fn new(lines: dovetail_client::Lines) -> Self {
         Self {
             lines,
@@ -329,10 +312,10 @@ impl Printer {
         }
     }
 
-    /// Prints the next piece; whether there may be more.
+    /// Prints the next piece and returns whether there may be more.
     ///
     /// # Errors
-    /// When the connection breaks, or the log cannot be read.
+    /// If the connection breaks, or the log is not readable.
     pub async fn print(&mut self) -> Result<bool, Failure> {
         let Some(line) = self.lines.next().await? else {
             return Ok(false);

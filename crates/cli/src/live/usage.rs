@@ -16,10 +16,10 @@ use crate::live::show::Listing;
 pub fn run(args: &UsageArgs) -> Result<(), Failure> {
     let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
-        let mut wanted = Vec::new();
-        wanted.extend(args.from.as_ref().map(|d| format!("from={}", percent_encode(d))));
-        wanted.extend(args.to.as_ref().map(|d| format!("to={}", percent_encode(d))));
-        let rows: Vec<UsageRow> = client.get(&format!("/api/v1/usage?{}", wanted.join("&"))).await?;
+        let mut query = Vec::new();
+        query.extend(args.from.as_ref().map(|d| format!("from={}", percent_encode(d))));
+        query.extend(args.to.as_ref().map(|d| format!("to={}", percent_encode(d))));
+        let rows: Vec<UsageRow> = client.get(&format!("/api/v1/usage?{}", query.join("&"))).await?;
         let key = |row: &UsageRow| match args.by {
             UsageBy::User => vec![row.user.clone()],
             UsageBy::Tenant => vec![row.tenant.clone()],

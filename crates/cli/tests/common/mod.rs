@@ -1,9 +1,9 @@
-//! Runs the real binary and gives back everything a person would see.
+//! Runs the real binary and returns everything that it prints.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Exit code, standard output and standard error of a run in `dir`, without colours and timings.
+/// Returns exit code, standard output and standard error of a run in `dir`, without colours and wall-clock times.
 pub(crate) fn dovetail_in(dir: &Path, args: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_dovetail"))
         .args(args)
@@ -25,12 +25,12 @@ pub(crate) fn dovetail_in(dir: &Path, args: &[&str]) -> String {
     hide_timings(&shown)
 }
 
-/// The same, in a directory with nothing in it.
+/// Runs a command in an empty directory.
 pub(crate) fn dovetail(args: &[&str]) -> String {
     dovetail_in(tempfile::tempdir().expect("a directory to run in").path(), args)
 }
 
-/// Wall times differ from run to run: lines that hold one are left out.
+/// Removes lines with wall-clock times, which differ from run to run.
 fn hide_timings(text: &str) -> String {
     let timed = |line: &&str| line.contains("\"wall_ms\"") || line.contains(" decisions in ");
     text.lines()

@@ -1,39 +1,32 @@
-//! A real control plane with two machines that are only objects, and the real binary in front of it.
+//! A real control plane with two nodes that are only objects, and the real binary.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dovetail_kubeapi::{Client, Patch};
-use dovetail_kubelab::{Behaviour, EXIT_CODE, Kubelet, Lab, Machine, NodeApi, NodeShape, Settings};
+use dovetail_kubelab::{
+    Behaviour, EXIT_CODE, Kubelet, Lab, Machine, NodeApi, NodeShape, Settings, Subprocess,
+};
 use serde_json::{Value, json};
 
-/// One control plane at a time: two cores are not many.
+/// Lets tests run one after the other: a control plane takes most of two cores.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A process that ends with the value.
-pub(crate) struct Running(pub(crate) Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A control plane, kubelets that are played, and the scheduler as a process.
+/// A control plane, simulated or real kubelets, and the scheduler as a process. All of them end when the value is dropped or
+/// the test is killed.
 pub(crate) struct Cluster {
-    pub(crate) scheduler: Option<Running>,
+    pub(crate) scheduler: Option<Subprocess>,
     kubelet: Option<Kubelet>,
     pub(crate) machines: Vec<Machine>,
     pub(crate) node_api: NodeApi,
     pub(crate) lab: Lab,
     pub(crate) kubeconfig: PathBuf,
     scheduler_kubeconfig: PathBuf,
-    pub(crate) space: String,
+    pub(crate) namespace: String,
     shared: PathBuf,
     runtime: tokio::runtime::Runtime,
     _turn: MutexGuard<'static, ()>,
@@ -53,15 +46,15 @@ pub(crate) fn documents(text: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The binary; what it prints.
+/// Runs the binary and returns its standard output, or standard error if it fails.
 pub(crate) fn dovetail(args: &[&str], input: &str) -> Result<String, String> {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_dovetail"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dovetail"));
+    command
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stderr(Stdio::piped());
+    let mut child = Subprocess::spawn(&mut command).unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -71,32 +64,33 @@ pub(crate) fn dovetail(args: &[&str], input: &str) -> Result<String, String> {
     }
 }
 
-/// Why a pod waits.
-pub(crate) fn why(pod: &Value) -> String {
+/// Returns the reason why a pod is pending, or an empty text.
+pub(crate) fn pending_reason(pod: &Value) -> String {
     let conditions = pod["status"]["conditions"]
         .as_array()
         .cloned()
         .unwrap_or_default();
-    let said = conditions
+    let condition = conditions
         .iter()
         .find(|c| c["type"] == "PodScheduled" && c["status"] == "False");
-    said.map(|c| text_of(c, "/message").to_owned())
+    condition
+        .map(|c| text_of(c, "/message").to_owned())
         .unwrap_or_default()
 }
 
-/// Whether a pod is over.
-pub(crate) fn over(pod: &Value) -> bool {
+/// Returns whether a pod has ended.
+pub(crate) fn has_ended(pod: &Value) -> bool {
     matches!(text_of(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
-/// The nodes pods are or were on.
-pub(crate) fn ran_on(pods: &[Value]) -> Vec<String> {
+/// Returns the nodes to which pods are or were bound.
+pub(crate) fn nodes_of(pods: &[Value]) -> Vec<String> {
     let nodes = pods.iter().map(|p| text_of(p, "/spec/nodeName").to_owned());
     nodes.filter(|n| !n.is_empty()).collect()
 }
 
 impl Cluster {
-    /// The two machines of Lab 6 with one of its configurations; none where the files or a control plane are not to be had.
+    /// Starts the two nodes of Lab 6 with one of its configurations; `None` if its files or a control plane are not available.
     pub(crate) fn of_lab6(config: &str) -> Option<Self> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = dovetail_testkit::shared(env!("CARGO_MANIFEST_DIR"), "hived")?
@@ -109,13 +103,13 @@ impl Cluster {
         };
         cluster.kubelet = Some(Kubelet::start(cluster.lab.client(), behaviour));
         cluster.shared = shared;
-        cluster.make_nodes();
+        cluster.create_nodes();
         let config = cluster.shared.join("hived/configs").join(config);
         let objects = dovetail(&["kube", "convert", config.to_str().unwrap()], "").unwrap();
-        // As people do it, once the server knows the kinds.
+        // With `kubectl`, like a user. The server needs a moment to serve new kinds.
         let file = cluster.lab.folder().join("converted.yaml");
         std::fs::write(&file, objects).unwrap();
-        cluster.until("kubectl applies it", || {
+        cluster.until("kubectl applies the objects", || {
             cluster.kubectl(&["apply", "-f", file.to_str().unwrap()]).is_ok()
         });
         cluster.schedule(&[]);
@@ -127,8 +121,8 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// Real nodes, each with a kubelet with these feature gates, a containerd and so many GPUs that nobody looks for, and this
-    /// policy; none where this machine or a control plane cannot have them.
+    /// Starts real nodes with these names and kubelet feature gates, a number of GPUs that exist only as a resource, and a
+    /// policy; `None` if this machine does not support real nodes or a control plane is not available.
     pub(crate) fn of_machines(nodes: &[(&str, &str)], gpus: u32, policy: &Value) -> Option<Self> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut cluster = Self::bare(turn, "real")?;
@@ -144,7 +138,7 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// A control plane that knows our kinds, without nodes.
+    /// Starts a control plane with Dovetail's kinds, without nodes.
     fn bare(turn: MutexGuard<'static, ()>, space: &str) -> Option<Self> {
         let controllers = ["job-controller", "garbage-collector-controller"];
         let lab = Lab::start_or_skip(&Settings::default().with_controllers(&controllers))?;
@@ -154,7 +148,7 @@ impl Cluster {
             kubelet: None,
             machines: Vec::new(),
             node_api: NodeApi::start(&lab.authority().server().unwrap()).unwrap(),
-            space: lab.namespace(space).unwrap(),
+            namespace: lab.namespace(space).unwrap(),
             lab,
             scheduler_kubeconfig: kubeconfig.clone(),
             kubeconfig,
@@ -168,7 +162,7 @@ impl Cluster {
         Some(cluster)
     }
 
-    fn make_nodes(&self) {
+    fn create_nodes(&self) {
         let nodes = ["hostname-carol", "hostname-dan"].map(|name| {
             (
                 name.to_owned(),
@@ -181,7 +175,7 @@ impl Cluster {
             .unwrap();
     }
 
-    /// From now on the scheduler has the rights of the account in these files, with jobs in the namespace of the test.
+    /// Gives the scheduler the rights of the service account in these files, with jobs in the namespace of the test.
     pub(crate) fn install(&mut self, files: &[&str]) {
         const ACCOUNT: &str = "system:serviceaccount:dovetail-system:dovetail";
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes");
@@ -194,7 +188,7 @@ impl Cluster {
         ];
         for file in files {
             let text = std::fs::read_to_string(folder.join(file)).unwrap();
-            let text = text.replace("namespace: training", &format!("namespace: {}", self.space));
+            let text = text.replace("namespace: training", &format!("namespace: {}", self.namespace));
             let mut objects = documents(&text);
             objects.retain(|object| rights.contains(&text_of(object, "/kind")));
             self.apply(&objects);
@@ -219,24 +213,23 @@ impl Cluster {
         }
     }
 
-    /// Starts the scheduler, or another one in its place.
+    /// Starts the scheduler with further arguments, and stops the previous one.
     pub(crate) fn schedule(&mut self, more: &[&str]) {
         self.scheduler = None;
-        let child = Command::new(env!("CARGO_BIN_EXE_dovetail"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dovetail"));
+        command
             .args(["kube", "scheduler", "--alone", "--kubeconfig"])
             .arg(&self.scheduler_kubeconfig)
             .args(more)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        self.scheduler = Some(Running(child));
+            .stdout(Stdio::null());
+        self.scheduler = Some(Subprocess::spawn(&mut command).unwrap());
     }
 
     pub(crate) fn client(&self) -> Client {
         self.lab.client()
     }
 
-    /// Makes objects as they are to be, once the server knows their kinds.
+    /// Applies objects, once the server serves their kinds.
     pub(crate) fn apply(&self, objects: &[Value]) {
         let client = self.client();
         for object in objects {
@@ -252,14 +245,14 @@ impl Cluster {
                 space => format!("namespaces/{space}/"),
             };
             let path = format!("{top}/{version}/{space}{plural}/{name}");
-            self.until("the server takes an object", || {
+            self.until("the server accepts the object", || {
                 let done = client.apply::<Value>(&path, "test", object);
                 self.runtime.block_on(done).is_ok()
             });
         }
     }
 
-    /// What `kubectl` prints.
+    /// Runs `kubectl` and returns its standard output, or standard error if it fails.
     pub(crate) fn kubectl(&self, args: &[&str]) -> Result<String, String> {
         let output = self.lab.kubectl(args).unwrap();
         let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -275,13 +268,13 @@ impl Cluster {
         answer.body
     }
 
-    /// A job file of the lab.
+    /// Returns a job file of the lab.
     pub(crate) fn file(&self, number: u32) -> String {
         let path = self.shared.join(format!("pai/lab6/job-config-{number}.yaml"));
         std::fs::read_to_string(path).unwrap()
     }
 
-    /// Sends a job file; the name of the job.
+    /// Submits a job file and returns the name of the job.
     pub(crate) fn submit(&self, user: &str, file: &str) -> String {
         let kubeconfig = self.kubeconfig.to_str().unwrap();
         let args = [
@@ -291,18 +284,18 @@ impl Cluster {
             "--kubeconfig",
             kubeconfig,
             "-n",
-            &self.space,
+            &self.namespace,
             "--user",
             user,
         ];
         dovetail(&args, file).unwrap().trim().to_owned()
     }
 
-    /// Pods of a job, by name.
+    /// Returns the pods of a job that are not being deleted, sorted by name.
     pub(crate) fn pods(&self, job: &str) -> Vec<Value> {
         let path = format!(
             "/api/v1/namespaces/{}/pods?labelSelector=dovetail.io/sent-as={job}",
-            self.space
+            self.namespace
         );
         let mut pods = self.get(&path)["items"].as_array().cloned().unwrap_or_default();
         pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null());
@@ -310,53 +303,56 @@ impl Cluster {
         pods
     }
 
-    /// The nodes on which pods of a job run, in order.
+    /// Returns the nodes on which pods of a job run, sorted.
     pub(crate) fn running(&self, job: &str) -> Vec<String> {
         let mut pods = self.pods(job);
         pods.retain(|pod| pod["status"]["phase"] == "Running");
-        let mut nodes = ran_on(&pods);
+        let mut nodes = nodes_of(&pods);
         nodes.sort();
         nodes
     }
 
-    /// The nodes pods of a job hold, in order.
+    /// Returns the nodes of the pods of a job that are bound and have not ended.
     pub(crate) fn bound(&self, job: &str) -> Vec<String> {
         let mut pods = self.pods(job);
-        pods.retain(|pod| !over(pod));
-        ran_on(&pods)
+        pods.retain(|pod| !has_ended(pod));
+        nodes_of(&pods)
     }
 
-    /// What pods of a job that wait are told.
-    pub(crate) fn why(&self, job: &str) -> String {
+    /// Returns the reason why a pod of a job is pending, or an empty text.
+    pub(crate) fn pending_reason(&self, job: &str) -> String {
         let pods = self.pods(job);
         pods.iter()
-            .map(why)
-            .find(|said| !said.is_empty())
+            .map(pending_reason)
+            .find(|reason| !reason.is_empty())
             .unwrap_or_default()
     }
 
     pub(crate) fn events(&self) -> Vec<String> {
-        let list = self.get(&format!("/api/v1/namespaces/{}/events", self.space));
+        let list = self.get(&format!("/api/v1/namespaces/{}/events", self.namespace));
         let items = list["items"].as_array().cloned().unwrap_or_default();
         items.iter().map(|e| text_of(e, "/message").to_owned()).collect()
     }
 
-    /// What the Job of this name has come to, such as `Complete`.
-    pub(crate) fn end_of(&self, name: &str) -> Vec<String> {
-        let job = self.get(&format!("/apis/batch/v1/namespaces/{}/jobs/{name}", self.space));
+    /// Returns the conditions of the Job of this name that are true, such as `Complete`.
+    pub(crate) fn job_conditions(&self, name: &str) -> Vec<String> {
+        let job = self.get(&format!(
+            "/apis/batch/v1/namespaces/{}/jobs/{name}",
+            self.namespace
+        ));
         let conditions = job["status"]["conditions"]
             .as_array()
             .cloned()
             .unwrap_or_default();
-        let so = conditions.iter().filter(|c| c["status"] == "True");
-        so.map(|c| text_of(c, "/type").to_owned()).collect()
+        let holding = conditions.iter().filter(|c| c["status"] == "True");
+        holding.map(|c| text_of(c, "/type").to_owned()).collect()
     }
 
-    /// Whether all Jobs of a job are complete.
+    /// Returns whether all Jobs of a job are complete.
     pub(crate) fn is_complete(&self, job: &str) -> bool {
         let path = format!(
             "/apis/batch/v1/namespaces/{}/jobs?labelSelector=dovetail.io/sent-as={job}",
-            self.space
+            self.namespace
         );
         let jobs = self.get(&path)["items"].as_array().cloned().unwrap_or_default();
         let complete = |job: &Value| {
@@ -371,16 +367,16 @@ impl Cluster {
         !jobs.is_empty() && jobs.iter().all(complete)
     }
 
-    /// Lets a pod end well.
+    /// Ends a pod with exit code 0.
     pub(crate) fn end_pod(&self, pod: &Value) {
         self.end_pod_with(pod, 0);
     }
 
-    /// Lets a pod end with this code.
+    /// Ends a pod with this exit code.
     pub(crate) fn end_pod_with(&self, pod: &Value, code: i32) {
         let path = format!(
             "/api/v1/namespaces/{}/pods/{}",
-            self.space,
+            self.namespace,
             text_of(pod, "/metadata/name")
         );
         let patch = json!({"metadata": {"annotations": {EXIT_CODE: code.to_string()}}});
@@ -390,33 +386,38 @@ impl Cluster {
             .unwrap();
     }
 
-    /// Lets a pod of a job end well.
+    /// Ends one pod of a job with exit code 0.
     pub(crate) fn finish_one(&self, job: &str, index: usize) {
         self.end_pod(&self.pods(job)[index]);
     }
 
-    /// Lets all pods of a job end well.
+    /// Ends all pods of a job with exit code 0.
     pub(crate) fn finish(&self, job: &str) {
-        for pod in self.pods(job).iter().filter(|pod| !over(pod)) {
+        for pod in self.pods(job).iter().filter(|pod| !has_ended(pod)) {
             self.end_pod(pod);
         }
     }
 
-    pub(crate) fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+    /// Waits until a condition holds; panics with the state of all pods if it takes too long.
+    pub(crate) fn until(&self, what: &str, holds: impl Fn() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(90);
-        while !is_so() {
-            assert!(Instant::now() < deadline, "never: {what}\n{}", self.picture());
+        while !holds() {
+            assert!(
+                Instant::now() < deadline,
+                "timeout: {what}\n{}",
+                self.describe_pods()
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// How pods stand, for a test that fails.
-    fn picture(&self) -> String {
-        let list = self.get(&format!("/api/v1/namespaces/{}/pods", self.space));
+    /// Describes all pods, for the message of a failing test.
+    fn describe_pods(&self) -> String {
+        let list = self.get(&format!("/api/v1/namespaces/{}/pods", self.namespace));
         let one = |pod: &Value| {
             let name = text_of(pod, "/metadata/name");
             let (node, phase) = (text_of(pod, "/spec/nodeName"), text_of(pod, "/status/phase"));
-            format!("{name} node={node} phase={phase} {}", why(pod))
+            format!("{name} node={node} phase={phase} {}", pending_reason(pod))
         };
         let items = list["items"].as_array().cloned().unwrap_or_default();
         items

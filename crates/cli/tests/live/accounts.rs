@@ -1,19 +1,21 @@
-//! Who may do what, and what is said to those who ask for what cannot be.
+//! Rights of users and agents, and messages for requests that are rejected.
 
 use std::fs;
 use std::process::Command;
 
-use crate::harness::{Cluster, DOVETAIL, Said};
+use dovetail_kubelab::Subprocess;
 
-/// A command by another user.
-fn as_user(cluster: &Cluster, file: &str, args: &[&str]) -> Said {
+use crate::harness::{Cluster, CommandOutput, DOVETAIL};
+
+/// Runs a command with the `client.yaml` of another user.
+fn as_user(cluster: &Cluster, file: &str, args: &[&str]) -> CommandOutput {
     let mut command = cluster.command(args);
     command.env("DOVETAIL_CONFIG", cluster.path(file));
-    command.output().unwrap().into()
+    Subprocess::output(&mut command).unwrap().into()
 }
 
 #[test]
-fn a_user_touches_its_own_jobs_alone() {
+fn a_user_can_change_only_their_own_jobs() {
     let cluster = Cluster::start(1, 2, "");
     for (name, flags) in [("ann", &[][..]), ("bob", &[][..])] {
         let args = [&["user", "add", name][..], flags].concat();
@@ -21,7 +23,7 @@ fn a_user_touches_its_own_jobs_alone() {
     }
     let ann = |args: &[&str]| as_user(&cluster, "ann.yaml", args);
     let bob = |args: &[&str]| as_user(&cluster, "bob.yaml", args);
-    let said = ann(&[
+    let output = ann(&[
         "run",
         "--detach",
         "--env",
@@ -31,7 +33,7 @@ fn a_user_touches_its_own_jobs_alone() {
         "-c",
         "echo secret-of-ann; sleep 1000",
     ]);
-    assert_eq!(said.out.trim(), "1", "{said:?}");
+    assert_eq!(output.out.trim(), "1", "{output:?}");
     let hidden = ann(&[
         "run",
         "--detach",
@@ -46,10 +48,10 @@ fn a_user_touches_its_own_jobs_alone() {
     cluster.until_state(2, "running");
 
     for args in [["job", "stop", "1"], ["job", "hold", "1"], ["job", "logs", "1"]] {
-        let said = bob(&args);
+        let output = bob(&args);
         assert!(
-            said.code == 2 && said.err.contains("belongs to ann"),
-            "{args:?}: {said:?}"
+            output.code == 2 && output.err.contains("belongs to ann"),
+            "{args:?}: {output:?}"
         );
     }
     let seen = bob(&["job", "show", "1", "-o", "json"]);
@@ -62,10 +64,10 @@ fn a_user_touches_its_own_jobs_alone() {
         ["job", "logs", "2"],
         ["job", "stop", "hidden"],
     ] {
-        let said = bob(&args);
+        let output = bob(&args);
         assert!(
-            said.code == 2 && said.err.contains("unknown job"),
-            "{args:?}: {said:?}"
+            output.code == 2 && output.err.contains("unknown job"),
+            "{args:?}: {output:?}"
         );
     }
     let (list, events) = (bob(&["jobs", "--all"]), bob(&["events"]));
@@ -79,10 +81,10 @@ fn a_user_touches_its_own_jobs_alone() {
         &["user", "add", "eve"],
         &["user", "list"],
     ] {
-        let said = bob(args);
+        let output = bob(args);
         assert!(
-            said.code == 2 && said.err.contains("administrator"),
-            "{args:?}: {said:?}"
+            output.code == 2 && output.err.contains("administrator"),
+            "{args:?}: {output:?}"
         );
     }
     let root = bob(&[
@@ -99,7 +101,7 @@ fn a_user_touches_its_own_jobs_alone() {
         gone.code == 2 && gone.err.contains("does not know this token"),
         "{gone:?}"
     );
-    // No token in any file but the client's own, and no secret in what the server says.
+    // The token is in no file but the client's own, and the log of the server has no secrets.
     let token = cluster.read("bob.yaml");
     let token = token
         .lines()
@@ -125,21 +127,22 @@ fn a_user_touches_its_own_jobs_alone() {
 }
 
 #[test]
-fn an_agent_needs_the_token_and_a_name_of_its_own() {
+fn an_agent_needs_the_join_token_and_a_unique_name() {
     let cluster = Cluster::start(1, 1, "");
-    let agent = |token: &str, name: &str, folder: &str| -> Said {
+    let agent = |token: &str, name: &str, folder: &str| -> CommandOutput {
         let mut command = Command::new("timeout");
         command.args([
             "20",
             DOVETAIL,
             "agent",
             "--server",
-            &format!("127.0.0.1:{}", cluster.dial),
+            &format!("127.0.0.1:{}", cluster.agents_connect_to),
         ]);
         command
             .args(["--name", name, "--virtual-gpus", "1", "--data"])
             .arg(cluster.path(folder));
-        command.env("DOVETAIL_JOIN_TOKEN", token).output().unwrap().into()
+        command.env("DOVETAIL_JOIN_TOKEN", token);
+        Subprocess::output(&mut command).unwrap().into()
     };
     let token = cluster.read("server/join-token");
     let token = token.trim();
@@ -156,24 +159,24 @@ fn an_agent_needs_the_token_and_a_name_of_its_own() {
         nonsense.code == 2 && nonsense.err.contains("join token") && !nonsense.err.contains("hush"),
         "{nonsense:?}"
     );
-    // Whoever is there goes on undisturbed.
-    let said = cluster.say(&["run", "--", "echo", "fine"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "fine\n"), "{said:?}");
+    // The agent that has joined is not affected.
+    let output = cluster.run(&["run", "--", "echo", "fine"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "fine\n"), "{output:?}");
 }
 
 #[test]
-fn a_client_says_what_is_wrong() {
+fn a_client_reports_what_is_wrong() {
     let mut cluster = Cluster::server_only(1, "");
     let file = cluster.read("server/client.yaml");
     let line = |key: &str| file.lines().find(|l| l.starts_with(key)).unwrap().to_owned();
     let wrong_token = file.replace(&line("token:"), "token: dt_0000");
     fs::write(cluster.path("wrong.yaml"), wrong_token).unwrap();
-    let said = as_user(&cluster, "wrong.yaml", &["jobs"]);
+    let output = as_user(&cluster, "wrong.yaml", &["jobs"]);
     assert!(
-        said.code == 2 && said.err.contains("does not know this token"),
-        "{said:?}"
+        output.code == 2 && output.err.contains("does not know this token"),
+        "{output:?}"
     );
-    // Someone else's certificate: the client sends its token to nobody it does not know.
+    // The certificate of another server: the client does not send its token there.
     let other = Cluster::server_only(1, "");
     let elsewhere = file.replace(
         &line("server:"),
@@ -184,17 +187,23 @@ fn a_client_says_what_is_wrong() {
             .unwrap(),
     );
     fs::write(cluster.path("elsewhere.yaml"), elsewhere).unwrap();
-    let said = as_user(&cluster, "elsewhere.yaml", &["jobs"]);
-    assert!(said.code == 1 && said.err.contains("certificate"), "{said:?}");
-    fs::write(cluster.path("bad.yaml"), "server: here\ntoken: x\n").unwrap();
-    let said = as_user(&cluster, "bad.yaml", &["jobs"]);
+    let output = as_user(&cluster, "elsewhere.yaml", &["jobs"]);
     assert!(
-        said.code == 2 && said.err.contains("https://HOST:PORT"),
-        "{said:?}"
+        output.code == 1 && output.err.contains("certificate"),
+        "{output:?}"
     );
-    let said = as_user(&cluster, "missing.yaml", &["jobs"]);
-    assert!(said.code == 2 && said.err.contains("missing.yaml"), "{said:?}");
-    // Without a node everything is taken, and waits.
+    fs::write(cluster.path("bad.yaml"), "server: here\ntoken: x\n").unwrap();
+    let output = as_user(&cluster, "bad.yaml", &["jobs"]);
+    assert!(
+        output.code == 2 && output.err.contains("https://HOST:PORT"),
+        "{output:?}"
+    );
+    let output = as_user(&cluster, "missing.yaml", &["jobs"]);
+    assert!(
+        output.code == 2 && output.err.contains("missing.yaml"),
+        "{output:?}"
+    );
+    // Without a node, jobs are accepted and wait.
     let id = cluster.submit(&["--gpus", "64"], &["true"]);
     assert!(
         cluster
@@ -202,18 +211,18 @@ fn a_client_says_what_is_wrong() {
             .contains("no node is connected")
     );
     cluster.stop_server("TERM");
-    let said = cluster.say(&["jobs"]);
+    let output = cluster.run(&["jobs"]);
     assert!(
-        said.code == 1 && said.err.contains("no scheduler answers"),
-        "{said:?}"
+        output.code == 1 && output.err.contains("no scheduler answers"),
+        "{output:?}"
     );
 }
 
 #[test]
-fn a_server_does_not_start_on_what_it_cannot_read() {
+fn a_server_does_not_start_with_files_it_cannot_read() {
     let mut cluster = Cluster::server_only(1, "");
     let id = cluster.submit(&[], &["true"]);
-    let second: Said = cluster.server_command().output().unwrap().into();
+    let second: CommandOutput = Subprocess::output(&mut cluster.server_command()).unwrap().into();
     assert!(
         second.code == 1 && second.err.contains("cannot listen"),
         "{second:?}"
@@ -229,14 +238,14 @@ fn a_server_does_not_start_on_what_it_cannot_read() {
     let mut newer = whole.clone();
     newer[8] = 99;
     fs::write(&journal, &newer).unwrap();
-    let said: Said = cluster.server_command().output().unwrap().into();
+    let output: CommandOutput = Subprocess::output(&mut cluster.server_command()).unwrap().into();
     assert!(
-        said.code == 1 && said.err.contains("by a newer release"),
-        "{said:?}"
+        output.code == 1 && output.err.contains("by a newer release"),
+        "{output:?}"
     );
-    assert_eq!(fs::read(&journal).unwrap(), newer, "nothing was touched");
+    assert_eq!(fs::read(&journal).unwrap(), newer, "the journal was changed");
 
-    // A tail that was cut off is mended, with a word; what is before it is there.
+    // An incomplete record at the end is removed and reported; the records before it remain.
     let mut torn = whole;
     torn.extend_from_slice(&[40, 0, 0, 0, 1, 2, 3]);
     fs::write(&journal, &torn).unwrap();
@@ -250,10 +259,10 @@ fn a_server_does_not_start_on_what_it_cannot_read() {
 
     cluster.stop_server("TERM");
     fs::write(cluster.path("server.yaml"), "polcy: fifo\n").unwrap();
-    let said: Said = cluster.server_command().output().unwrap().into();
+    let output: CommandOutput = Subprocess::output(&mut cluster.server_command()).unwrap().into();
     assert!(
-        said.code == 2 && said.err.contains("server.yaml") && said.err.contains("polcy"),
-        "{said:?}"
+        output.code == 2 && output.err.contains("server.yaml") && output.err.contains("polcy"),
+        "{output:?}"
     );
     fs::write(cluster.path("server.yaml"), "http: 0.0.0.0:1\ntls: false\n").unwrap();
     let mut open = Command::new(DOVETAIL);
@@ -261,12 +270,12 @@ fn a_server_does_not_start_on_what_it_cannot_read() {
         .arg(cluster.path("server.yaml"))
         .arg("--data")
         .arg(cluster.path("server"));
-    let said: Said = open.output().unwrap().into();
-    assert!(said.code == 2 && said.err.contains("loopback"), "{said:?}");
+    let output: CommandOutput = Subprocess::output(&mut open).unwrap().into();
+    assert!(output.code == 2 && output.err.contains("loopback"), "{output:?}");
 }
 
 #[test]
-fn a_full_disk_loses_nothing_that_was_promised() {
+fn a_full_disk_loses_no_accepted_job() {
     let can_mount = Command::new("unshare")
         .args(["-m", "mount", "-t", "tmpfs", "none", "/mnt"])
         .output();
@@ -284,29 +293,29 @@ fn a_full_disk_loses_nothing_that_was_promised() {
     mount(&["-t", "tmpfs", "-o", "size=256k", "none"]);
     cluster.start_server();
     let pad = "x".repeat(8_000);
-    let mut taken = Vec::new();
-    let refused = loop {
-        let said = cluster.say(&["run", "--detach", "--env", &format!("PAD={pad}"), "--", "true"]);
-        match said.code {
-            0 => taken.push(said.out.trim().parse::<u64>().unwrap()),
-            _ => break said,
+    let mut accepted = Vec::new();
+    let rejected = loop {
+        let output = cluster.run(&["run", "--detach", "--env", &format!("PAD={pad}"), "--", "true"]);
+        match output.code {
+            0 => accepted.push(output.out.trim().parse::<u64>().unwrap()),
+            _ => break output,
         }
-        assert!(taken.len() < 1_000, "the disk never fills");
+        assert!(accepted.len() < 1_000, "the disk does not fill up");
     };
     assert!(
-        refused.code == 1 && refused.err.contains("No space left on device"),
-        "{refused:?}"
+        rejected.code == 1 && rejected.err.contains("No space left on device"),
+        "{rejected:?}"
     );
-    // It is still there for those who look, and goes on when there is room again.
-    let last = *taken.last().unwrap();
+    // The server still answers reads, and accepts jobs when the disk has space again.
+    let last = *accepted.last().unwrap();
     assert_eq!(cluster.state(last), "queued");
     mount(&["-o", "remount,size=8m"]);
-    cluster.until("there is room again", |c| {
-        c.say(&["run", "--detach", "--", "true"]).code == 0
+    cluster.until("jobs are accepted again", |c| {
+        c.run(&["run", "--detach", "--", "true"]).code == 0
     });
     cluster.stop_server("KILL");
     cluster.start_server();
-    for id in taken {
+    for id in accepted {
         assert_eq!(cluster.state(id), "queued", "job {id}");
     }
     cluster.stop_server("KILL");

@@ -1,4 +1,4 @@
-//! A client of OpenPAI, over a real socket: it signs in, sends its file, looks at it, and stops it.
+//! A client of OpenPAI over a real socket: it signs in, submits a job file, reads the job, and stops it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,20 +9,20 @@ use crate::harness::Cluster;
 
 const BASE: &str = "/rest-server/api/v2";
 
-/// Somebody who speaks HTTP.
+/// An HTTP client with a token.
 struct Client {
     port: u16,
     authorization: String,
 }
 
-/// Status and body of an answer.
+/// Status and body of a response.
 #[derive(Debug)]
-struct Answer {
+struct Response {
     status: u16,
     text: String,
 }
 
-impl Answer {
+impl Response {
     fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
@@ -45,11 +45,11 @@ impl Client {
         }
     }
 
-    fn send(&self, method: &str, path: &str, kind: &str, body: &str) -> Answer {
+    fn send(&self, method: &str, path: &str, kind: &str, body: &str) -> Response {
         let mut socket = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         let authorization = match self.authorization.as_str() {
             "Bearer " => String::new(),
-            shown => format!("Authorization: {shown}\r\n"),
+            value => format!("Authorization: {value}\r\n"),
         };
         write!(
             socket,
@@ -62,24 +62,24 @@ impl Client {
         socket.read_to_string(&mut text).unwrap();
         let (head, body) = text
             .split_once("\r\n\r\n")
-            .unwrap_or_else(|| panic!("no answer: {text:?}"));
+            .unwrap_or_else(|| panic!("no response: {text:?}"));
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         let body = match head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
             true => unchunked(body),
             false => body.to_owned(),
         };
-        Answer { status, text: body }
+        Response { status, text: body }
     }
 
-    fn get(&self, path: &str) -> Answer {
+    fn get(&self, path: &str) -> Response {
         self.send("GET", path, "text/plain", "")
     }
 
-    fn put(&self, path: &str, body: &Value) -> Answer {
+    fn put(&self, path: &str, body: &Value) -> Response {
         self.send("PUT", path, "application/json", &body.to_string())
     }
 
-    fn submit(&self, text: &str) -> Answer {
+    fn submit(&self, text: &str) -> Response {
         self.send("POST", "/jobs", "text/yaml", text)
     }
 }
@@ -112,19 +112,19 @@ fn cluster() -> (Cluster, Client) {
         .map(str::to_owned)
         .to_vec();
     cluster.start_agent(0);
-    cluster.until("the node is there", |c| c.nodes().len() == 1);
+    cluster.until("the node has joined", |c| c.nodes().len() == 1);
     let admin = Client::of(&cluster, &cluster.token());
     (cluster, admin)
 }
 
 /// Adds a user and signs in.
-fn person(cluster: &Cluster, admin: &Client, name: &str) -> Client {
+fn add_user(cluster: &Cluster, admin: &Client, name: &str) -> Client {
     let body = json!({"username": name, "password": "correct horse", "email": "a@b.c", "virtualCluster": ["default"]});
     let added = admin.send("POST", "/users", "application/json", &body.to_string());
     assert_eq!(added.status, 201, "{added:?}");
-    let nobody = Client::of(cluster, "");
+    let anonymous = Client::of(cluster, "");
     let form = format!("username={name}&password=correct+horse&expiration=3600");
-    let signed = nobody.send(
+    let signed = anonymous.send(
         "POST",
         "/authn/basic/login",
         "application/x-www-form-urlencoded",
@@ -139,7 +139,7 @@ fn person(cluster: &Cluster, admin: &Client, name: &str) -> Client {
 }
 
 #[test]
-fn a_client_of_openpai_sends_a_job_looks_at_it_and_stops_it() {
+fn a_client_of_openpai_submits_reads_and_stops_jobs() {
     let (cluster, admin) = cluster();
     assert_eq!(
         Client::of(&cluster, "").get("/info").json()["authnMethod"],
@@ -148,14 +148,14 @@ fn a_client_of_openpai_sends_a_job_looks_at_it_and_stops_it() {
     Client::of(&cluster, "")
         .get("/jobs")
         .is(401, "UnauthorizedUserError");
-    let ann = person(&cluster, &admin, "ann");
-    let sent = ann.submit(&file("first", "test -n '<% $secrets.key %>'", ""));
-    assert_eq!(sent.status, 202, "{sent:?}");
+    let ann = add_user(&cluster, &admin, "ann");
+    let submitted = ann.submit(&file("first", "test -n '<% $secrets.key %>'", ""));
+    assert_eq!(submitted.status, 202, "{submitted:?}");
     assert!(
-        sent.json()["ignored"]
+        submitted.json()["ignored"]
             .to_string()
             .contains("taskRoles.worker.dockerImage"),
-        "{sent:?}"
+        "{submitted:?}"
     );
     ann.submit(&file("first", "true", "")).is(409, "ConflictJobError");
     ann.submit("protocolVersion: 2\nname: x\n")
@@ -166,7 +166,9 @@ fn a_client_of_openpai_sends_a_job_looks_at_it_and_stops_it() {
     ann.get("/nothing").is(404, "NoApiError");
 
     let state = |c: &Client, name: &str| c.get(&format!("/jobs/{name}")).json()["jobStatus"]["state"].clone();
-    cluster.until("the first succeeds", |_| state(&ann, "ann~first") == "SUCCEEDED");
+    cluster.until("the first job succeeds", |_| {
+        state(&ann, "ann~first") == "SUCCEEDED"
+    });
     let shown = ann.get("/jobs/ann~first").json();
     assert_eq!(
         (&shown["name"], &shown["jobStatus"]["appExitCode"]),
@@ -193,14 +195,14 @@ fn a_client_of_openpai_sends_a_job_looks_at_it_and_stops_it() {
     let events = ann.get("/jobs/ann~first/events").json();
     assert!(events["totalCount"].as_u64().unwrap() >= 3, "{events}");
 
-    let sent = ann.submit(&file(
+    let submitted = ann.submit(&file(
         "long",
         "sleep 600",
         "extras: {hivedScheduler: {jobPriorityClass: prod}}\n",
     ));
-    assert_eq!(sent.status, 202, "{sent:?}");
-    cluster.until("the second runs", |_| state(&ann, "ann~long") == "RUNNING");
-    let bob = person(&cluster, &admin, "bob");
+    assert_eq!(submitted.status, 202, "{submitted:?}");
+    cluster.until("the second job runs", |_| state(&ann, "ann~long") == "RUNNING");
+    let bob = add_user(&cluster, &admin, "bob");
     bob.put("/jobs/ann~long/executionType", &json!({"value": "STOP"}))
         .is(403, "ForbiddenUserError");
     bob.put("/jobs/ann~long/tag", &json!({"value": "mine"}))
@@ -224,7 +226,9 @@ fn a_client_of_openpai_sends_a_job_looks_at_it_and_stops_it() {
     );
     let stopped = ann.put("/jobs/ann~long/executionType", &json!({"value": "STOP"}));
     assert_eq!(stopped.status, 202, "{stopped:?}");
-    cluster.until("it is stopped", |_| state(&ann, "ann~long") == "STOPPED");
+    cluster.until("the second job is stopped", |_| {
+        state(&ann, "ann~long") == "STOPPED"
+    });
     let listed = |query: &str| -> Vec<String> {
         let all = ann.get(&format!("/jobs?{query}")).json();
         all.as_array()
@@ -243,26 +247,26 @@ fn a_client_of_openpai_sends_a_job_looks_at_it_and_stops_it() {
 }
 
 #[test]
-fn instances_on_their_own_are_one_job_there() {
+fn instances_without_a_gang_are_one_job_in_the_facade() {
     let (cluster, admin) = cluster();
-    let sent = admin.submit(&file(
+    let submitted = admin.submit(&file(
         "alone",
         "exit $PAI_TASK_INDEX",
         "extras: {gangAllocation: false}\n",
     ));
-    assert_eq!(sent.status, 202, "{sent:?}");
+    assert_eq!(submitted.status, 202, "{submitted:?}");
     let user = admin.get("/jobs").json()[0]["username"]
         .as_str()
         .unwrap()
         .to_owned();
     let path = format!("/jobs/{user}~alone");
-    cluster.until("it fails", |_| {
+    cluster.until("the job fails", |_| {
         admin.get(&path).json()["jobStatus"]["state"] == "FAILED"
     });
     let shown = admin.get(&path).json();
     let tasks = shown["taskRoles"]["worker"]["taskStatuses"].as_array().unwrap();
     let states: Vec<&str> = tasks.iter().map(|t| t["taskState"].as_str().unwrap()).collect();
-    // The first may be over before the second fails, or is stopped by that.
+    // The first may have succeeded before the second fails, or is stopped by that.
     assert!(
         ["SUCCEEDED", "STOPPED"].contains(&states[0]) && states[1] == "FAILED",
         "{shown}"
@@ -272,9 +276,9 @@ fn instances_on_their_own_are_one_job_there() {
 }
 
 #[test]
-fn users_tokens_and_virtual_clusters() {
+fn users_tokens_and_virtual_clusters_are_served() {
     let (cluster, admin) = cluster();
-    let ann = person(&cluster, &admin, "ann");
+    let ann = add_user(&cluster, &admin, "ann");
     let me = ann.get("/users/ann").json();
     assert_eq!(
         (&me["username"], &me["virtualCluster"]),
@@ -284,7 +288,7 @@ fn users_tokens_and_virtual_clusters() {
     let known = |c: &Client| c.get("/users").json().as_array().unwrap().len();
     assert!(
         known(&admin) == 2 && known(&ann) == 1,
-        "others are for administrators"
+        "only administrators see other users"
     );
     let body = json!({"username": "eve", "password": "correct horse"}).to_string();
     ann.send("POST", "/users", "application/json", &body)

@@ -1,40 +1,41 @@
-//! A cluster of real processes on loopback: a server, agents, and what people type.
+//! A cluster of real processes on loopback: a server, agents, and commands of users.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use dovetail_kubelab::Subprocess;
 use serde_json::Value;
 use tempfile::TempDir;
 
 pub(crate) const DOVETAIL: &str = env!("CARGO_BIN_EXE_dovetail");
 
-/// A cluster that ends with the value: its tasks end when their lease is over.
+/// A cluster that ends when the value is dropped or the test is killed. Its tasks end when their lease expires.
 pub(crate) struct Cluster {
     dir: TempDir,
     http: u16,
     grpc: u16,
-    /// Where agents dial: the server, or something in between.
-    pub(crate) dial: u16,
+    /// Port that agents connect to: the server's, or that of a proxy.
+    pub(crate) agents_connect_to: u16,
     pub(crate) gpus: u32,
-    /// What agents are started with beside the rest.
+    /// Further arguments of the agents.
     pub(crate) agent_args: Vec<String>,
-    server: Option<Child>,
-    agents: Vec<Option<Child>>,
+    server: Option<Subprocess>,
+    agents: Vec<Option<Subprocess>>,
 }
 
-/// What a command said.
+/// Exit code and output of a command.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl From<Output> for Said {
+impl From<Output> for CommandOutput {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
@@ -44,48 +45,48 @@ impl From<Output> for Said {
     }
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
-/// Settings that lose no time in tests.
+/// Short intervals, so that tests do not wait.
 const SETTINGS: &str = "heartbeat: 0.2s\nmargin: 0.5s\n";
-/// A lease that a busy machine does not let run out, where the test is not about that.
+/// A lease that does not expire on a busy machine, for tests that are not about leases.
 const LEASE: &str = "lease: 20s\n";
 
 impl Cluster {
-    /// A server and so many agents with so many virtual GPUs each; `settings` go to the server's file.
+    /// Starts a server with these settings (YAML) and agents with `gpus` virtual GPUs each.
     pub(crate) fn start(nodes: usize, gpus: u32, settings: &str) -> Self {
         let mut cluster = Self::server_only(gpus, settings);
         for i in 0..nodes {
             cluster.start_agent(i);
             // One after the other, so that their order is known.
-            cluster.until("the node is there", |c| c.nodes_up() == i + 1);
+            cluster.until("the node has joined", |c| c.nodes_up() == i + 1);
         }
         cluster
     }
 
-    /// The same, with agents that are told more.
+    /// Starts a server and agents with further arguments.
     pub(crate) fn start_with(nodes: usize, gpus: u32, agent_args: &[&str]) -> Self {
         let mut cluster = Self::server_only(gpus, "");
         cluster.agent_args = agent_args.iter().map(|a| (*a).to_owned()).collect();
         for i in 0..nodes {
             cluster.start_agent(i);
-            cluster.until("the node is there", |c| c.nodes_up() == i + 1);
+            cluster.until("the node has joined", |c| c.nodes_up() == i + 1);
         }
         cluster
     }
 
-    /// Only the server.
+    /// Starts a server without agents.
     pub(crate) fn server_only(gpus: u32, settings: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let grpc = free_port();
         let mut cluster = Self {
             http: free_port(),
             grpc,
-            dial: grpc,
+            agents_connect_to: grpc,
             gpus,
             agent_args: Vec::new(),
             server: None,
@@ -119,26 +120,22 @@ impl Cluster {
         command
     }
 
-    /// Starts the server and waits until it says so.
+    /// Starts the server and waits until it prints that it runs.
     pub(crate) fn start_server(&mut self) {
         let log = fs::OpenOptions::new()
             .create(true)
             .append(true)
             .open(self.path("server.log"))
             .unwrap();
-        let mut child = self
-            .server_command()
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let mut command = self.server_command();
+        let mut child = Subprocess::spawn(command.stdout(Stdio::piped()).stderr(log)).unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
             .unwrap();
         if !line.starts_with("Dovetail ") {
             let _ = child.wait();
-            panic!("the server does not start: {}", self.read("server.log"));
+            panic!("the server did not start: {}", self.read("server.log"));
         }
         self.server = Some(child);
     }
@@ -147,7 +144,7 @@ impl Cluster {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// Ends the server as an operator would, or at once.
+    /// Ends the server with a signal, by name, and waits for it.
     pub(crate) fn stop_server(&mut self, signal: &str) {
         let mut child = self.server.take().unwrap();
         send(&child, signal);
@@ -160,8 +157,13 @@ impl Cluster {
             .append(true)
             .open(self.path(&format!("agent-{i}.log")))
             .unwrap();
-        let child = Command::new(DOVETAIL)
-            .args(["agent", "--server", &format!("127.0.0.1:{}", self.dial)])
+        let mut command = Command::new(DOVETAIL);
+        command
+            .args([
+                "agent",
+                "--server",
+                &format!("127.0.0.1:{}", self.agents_connect_to),
+            ])
             .arg("--token-file")
             .arg(self.path("server/join-token"))
             .args(["--name", &format!("n{i}")])
@@ -170,9 +172,8 @@ impl Cluster {
             .arg("--data")
             .arg(self.path(&format!("agent-{i}")))
             .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+            .stderr(log);
+        let child = Subprocess::spawn(&mut command).unwrap();
         if self.agents.len() <= i {
             self.agents.resize_with(i + 1, || None);
         }
@@ -185,12 +186,18 @@ impl Cluster {
         child.wait().unwrap();
     }
 
-    /// Where the API is.
+    /// Returns the IDs of the processes of the server and the agents.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let running = self.agents.iter().chain([&self.server]).flatten();
+        running.map(|process| process.id().to_string()).collect()
+    }
+
+    /// Port of the API.
     pub(crate) fn http_port(&self) -> u16 {
         self.http
     }
 
-    /// The token of the one who started the server.
+    /// Token of the administrator who started the server.
     pub(crate) fn token(&self) -> String {
         let file = self.read("server/client.yaml");
         let line = file.lines().find_map(|l| l.strip_prefix("token: "));
@@ -211,19 +218,19 @@ impl Cluster {
         command
     }
 
-    /// What a command says.
-    pub(crate) fn say(&self, args: &[&str]) -> Said {
-        self.command(args).output().unwrap().into()
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
+        Subprocess::output(&mut self.command(args)).unwrap().into()
     }
 
-    /// What a command prints that must end well.
+    /// Runs a command that must succeed and returns its standard output.
     pub(crate) fn ok(&self, args: &[&str]) -> String {
-        let said = self.say(args);
-        assert_eq!(said.code, 0, "{args:?}: {said:?}");
-        said.out.trim().to_owned()
+        let output = self.run(args);
+        assert_eq!(output.code, 0, "{args:?}: {output:?}");
+        output.out.trim().to_owned()
     }
 
-    /// Sends a job; its number.
+    /// Submits a job and returns its ID.
     pub(crate) fn submit(&self, flags: &[&str], command: &[&str]) -> u64 {
         let args = [&["run", "--detach"], flags, &["--"], command].concat();
         self.ok(&args).parse().unwrap()
@@ -246,17 +253,17 @@ impl Cluster {
         self.nodes().iter().filter(is_up).count()
     }
 
-    /// Waits until something is so.
-    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+    /// Waits until a condition holds; panics with the jobs and logs if it takes too long.
+    pub(crate) fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(120);
-        while !is_so(self) {
+        while !holds(self) {
             if Instant::now() > deadline {
-                let jobs = self.say(&["jobs", "--all", "-o", "wide"]);
+                let jobs = self.run(&["jobs", "--all", "-o", "wide"]);
                 let logs: String = (0..self.agents.len())
                     .map(|i| tail(&self.read(&format!("agent-{i}.log"))))
                     .collect();
                 panic!(
-                    "never: {what}\n{}\n{}{logs}",
+                    "timeout: {what}\n{}\n{}{logs}",
                     jobs.out,
                     tail(&self.read("server.log"))
                 );
@@ -269,11 +276,11 @@ impl Cluster {
         self.until(&format!("job {id} is {state}"), |c| c.state(id) == state);
     }
 
-    /// Waits until no job is left that is not over, and no GPU is held.
+    /// Waits until all jobs have ended; no GPU may be held then.
     pub(crate) fn until_idle(&self) {
-        self.until("all jobs are over", |c| {
-            let said = c.say(&["jobs", "-o", "json"]);
-            said.code == 0 && said.out.trim() == "[]"
+        self.until("all jobs have ended", |c| {
+            let output = c.run(&["jobs", "-o", "json"]);
+            output.code == 0 && output.out.trim() == "[]"
         });
         assert!(
             self.nodes().iter().all(|n| n["used_gpus"] == 0),
@@ -285,7 +292,7 @@ impl Cluster {
         self.ok(&["job", "logs", &id.to_string()])
     }
 
-    /// A script in the cluster's folder.
+    /// Writes a file in the cluster's folder and returns its path.
     pub(crate) fn script(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
         fs::write(&path, text).unwrap();
@@ -298,36 +305,27 @@ fn tail(text: &str) -> String {
     lines.into_iter().rev().map(|l| format!("{l}\n")).collect()
 }
 
-/// Sends a signal by name to a child.
-pub(crate) fn send(child: &Child, signal: &str) {
+/// Sends a signal, by name, to a process.
+pub(crate) fn send(child: &Subprocess, signal: &str) {
     let status = Command::new("kill")
         .args(["-s", signal, &child.id().to_string()])
         .status();
     assert!(status.unwrap().success());
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for child in self.agents.iter_mut().chain([&mut self.server]).flatten() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// Python, where it is; else a loud word.
+/// Returns the name of Python, or prints `SKIPPED` if it is not installed.
 pub(crate) fn python() -> Option<&'static str> {
-    let there = Command::new("python3")
+    let installed = Command::new("python3")
         .arg("--version")
         .output()
         .is_ok_and(|o| o.status.success());
-    if !there {
+    if !installed {
         eprintln!("SKIPPED: python3 is not installed");
     }
-    there.then_some("python3")
+    installed.then_some("python3")
 }
 
-/// The project's folder.
+/// Returns the root of the repository.
 pub(crate) fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")

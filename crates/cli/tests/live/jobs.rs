@@ -1,14 +1,16 @@
-//! What people do with jobs, from one line to its end.
+//! Jobs from submission to their end, by the commands of a user.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use dovetail_kubelab::Subprocess;
+
 use crate::harness::{Cluster, project, python};
 
 #[test]
-fn run_prints_what_the_job_prints_and_ends_with_its_code() {
+fn run_prints_the_output_of_the_job_and_exits_with_its_code() {
     let cluster = Cluster::start(1, 2, "");
-    let said = cluster.say(&[
+    let output = cluster.run(&[
         "run",
         "--gpus",
         "2",
@@ -17,30 +19,30 @@ fn run_prints_what_the_job_prints_and_ends_with_its_code() {
         "-c",
         "echo on $DOVETAIL_GPUS GPUs; echo oops >&2; exit 7",
     ]);
-    assert_eq!(said.code, 7, "{said:?}");
+    assert_eq!(output.code, 7, "{output:?}");
     assert!(
-        said.out.contains("on 2 GPUs\n") && said.out.contains("oops\n"),
-        "{said:?}"
+        output.out.contains("on 2 GPUs\n") && output.out.contains("oops\n"),
+        "{output:?}"
     );
     assert!(
-        said.err.contains("starts on 2 GPUs on n0") && said.err.contains("failed: exit code 7"),
-        "{said:?}"
+        output.err.contains("starting on 2 GPUs on n0") && output.err.contains("failed: exit code 7"),
+        "{output:?}"
     );
-    // Its own fault is not tried again, unless that was asked for.
+    // A job that fails by itself is retried only if it asks for retries.
     assert_eq!(cluster.job(1)["attempt_count"], 1);
     let again = cluster.submit(&["--retries", "2"], &["false"]);
     cluster.until_state(again, "failed");
     assert_eq!(cluster.job(again)["attempt_count"], 3);
-    let said = cluster.say(&["run", "--quiet", "--", "no-such-program"]);
-    assert_eq!((said.code, said.err.as_str()), (127, ""), "{said:?}");
+    let output = cluster.run(&["run", "--quiet", "--", "no-such-program"]);
+    assert_eq!((output.code, output.err.as_str()), (127, ""), "{output:?}");
     cluster.until_idle();
 }
 
 #[test]
-fn a_gang_starts_whole_over_nodes() {
+fn a_gang_starts_on_all_its_nodes_at_once() {
     let cluster = Cluster::start(2, 2, "");
     let line = "echo rank $RANK of $WORLD_SIZE on $DOVETAIL_NODE with $CUDA_VISIBLE_DEVICES at $MASTER_ADDR:$MASTER_PORT";
-    let said = cluster.say(&[
+    let output = cluster.run(&[
         "run",
         "--gpus",
         "4",
@@ -51,12 +53,12 @@ fn a_gang_starts_whole_over_nodes() {
         "-c",
         line,
     ]);
-    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(output.code, 0, "{output:?}");
     for (rank, node) in [(0, "n0"), (1, "n0"), (2, "n1"), (3, "n1")] {
-        let there = format!("rank {rank} of 4 on {node}");
-        assert!(said.out.contains(&there), "{there}: {said:?}");
+        let line = format!("rank {rank} of 4 on {node}");
+        assert!(output.out.contains(&line), "{line}: {output:?}");
     }
-    let wide = cluster.say(&["run", "--gpus", "5", "--", "true"]);
+    let wide = cluster.run(&["run", "--gpus", "5", "--", "true"]);
     assert_eq!(wide.code, 2, "{wide:?}");
     assert!(
         wide.err.contains("asks for 5 GPUs, but the cluster has only 4"),
@@ -65,12 +67,12 @@ fn a_gang_starts_whole_over_nodes() {
 }
 
 #[test]
-fn an_example_trains_with_the_package_the_agent_brings() {
+fn an_example_trains_with_the_package_of_the_agent() {
     let Some(python) = python() else { return };
     let cluster = Cluster::start(1, 2, "");
     let script = project().join("examples/trainers/linear.py");
     let script = script.to_str().unwrap();
-    let said = cluster.say(&[
+    let output = cluster.run(&[
         "run",
         "--gpus",
         "2",
@@ -84,15 +86,15 @@ fn an_example_trains_with_the_package_the_agent_brings() {
         "--every",
         "50",
     ]);
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.out.contains("done after step 120"), "{said:?}");
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.out.contains("done after step 120"), "{output:?}");
     let job = cluster.job(1);
     assert_eq!(job["steps"]["total"], 120, "{job}");
     assert!(job["steps"]["checkpoint"].as_u64().unwrap() >= 100, "{job}");
 }
 
 #[test]
-fn an_array_runs_so_many_at_once() {
+fn an_array_runs_at_most_its_limit_at_once() {
     let cluster = Cluster::start(1, 4, "");
     let line = "echo + >> marks; sleep 0.3; echo - >> marks; echo $DOVETAIL_ARRAY_INDEX >> indices";
     let ids = cluster.ok(&["run", "--detach", "--array", "3-8%2", "--", "sh", "-c", line]);
@@ -114,7 +116,7 @@ fn an_array_runs_so_many_at_once() {
 }
 
 #[test]
-fn a_job_waits_for_another() {
+fn a_job_waits_for_the_job_it_depends_on() {
     let cluster = Cluster::start(1, 4, "");
     let first = cluster.submit(&[], &["sh", "-c", "sleep 0.5; echo first >> order"]);
     let second = cluster.submit(
@@ -129,10 +131,10 @@ fn a_job_waits_for_another() {
         &["--after", &format!("{second}:any")],
         &["sh", "-c", "echo anyway >> order"],
     );
-    let why = cluster.ok(&["job", "explain", &never.to_string()]);
+    let explanation = cluster.ok(&["job", "explain", &never.to_string()]);
     assert!(
-        why.contains(&format!("waits for the end of job {second}")),
-        "{why}"
+        explanation.contains(&format!("waits for the end of job {second}")),
+        "{explanation}"
     );
     cluster.until_idle();
     assert_eq!(cluster.read("order"), "first\nsecond\nanyway\n");
@@ -140,7 +142,7 @@ fn a_job_waits_for_another() {
         (cluster.state(never).as_str(), cluster.state(anyway).as_str()),
         ("cancelled", "completed")
     );
-    let unknown = cluster.say(&["run", "--after", "99", "--", "true"]);
+    let unknown = cluster.run(&["run", "--after", "99", "--", "true"]);
     assert!(
         unknown.code == 2 && unknown.err.contains("no job 99"),
         "{unknown:?}"
@@ -152,11 +154,8 @@ fn a_log_is_followed_while_the_job_runs() {
     let cluster = Cluster::start(1, 1, "");
     let line = "for i in 1 2 3; do echo line $i; sleep 0.4; done; printf 'no end of line, but ü'";
     let id = cluster.submit(&["--name", "talker"], &["sh", "-c", line]);
-    let mut follower = cluster
-        .command(&["job", "logs", "-f", "talker"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = cluster.command(&["job", "logs", "-f", "talker"]);
+    let mut follower = Subprocess::spawn(command.stdout(Stdio::piped())).unwrap();
     let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "line 1");
     assert_eq!(cluster.state(id), "running");
@@ -170,9 +169,9 @@ fn a_log_is_followed_while_the_job_runs() {
 }
 
 #[test]
-fn a_job_that_runs_for_too_long_is_stopped() {
+fn a_job_that_exceeds_its_time_limit_is_stopped() {
     let cluster = Cluster::start(1, 1, "");
-    let said = cluster.say(&[
+    let output = cluster.run(&[
         "run",
         "--time-limit",
         "0.5s",
@@ -183,8 +182,8 @@ fn a_job_that_runs_for_too_long_is_stopped() {
         "-c",
         "trap '' TERM; while :; do sleep 0.1; done",
     ]);
-    assert_eq!(said.code, 124, "{said:?}");
-    assert!(said.err.contains("time-limit"), "{said:?}");
+    assert_eq!(output.code, 124, "{output:?}");
+    assert!(output.err.contains("time-limit"), "{output:?}");
     assert_eq!(cluster.state(1), "failed");
     assert_eq!(cluster.job(1)["state_reason"], "time-limit");
     cluster.until_idle();
@@ -196,8 +195,9 @@ fn a_job_is_held_released_and_stopped() {
     let id = cluster.submit(&[], &["sleep", "1000"]);
     cluster.until_state(id, "running");
     let second = cluster.submit(&[], &["sleep", "1000"]);
-    let why = cluster.ok(&["job", "explain", &second.to_string()]);
-    assert!(why.contains("queued") && why.contains("GPU"), "{why}");
+    let explanation = cluster.ok(&["job", "explain", &second.to_string()]);
+    assert!(explanation.contains("asks for 1 GPU"), "{explanation}");
+    assert_eq!(cluster.state(second), "queued");
     cluster.ok(&["job", "hold", &id.to_string()]);
     cluster.until_state(second, "running");
     assert_eq!(cluster.state(id), "held");
@@ -209,12 +209,12 @@ fn a_job_is_held_released_and_stopped() {
         (cluster.state(id).as_str(), cluster.state(second).as_str()),
         ("cancelled", "cancelled")
     );
-    let over = cluster.say(&["job", "stop", &id.to_string()]);
-    assert!(over.code == 2 && over.err.contains("over already"), "{over:?}");
+    let ended = cluster.run(&["job", "stop", &id.to_string()]);
+    assert!(ended.code == 2 && ended.err.contains("over already"), "{ended:?}");
 }
 
 #[test]
-fn a_file_is_sent_and_a_dry_run_says_what_would_happen() {
+fn a_job_file_is_submitted_and_a_dry_run_prints_what_would_happen() {
     let cluster = Cluster::start(
         2,
         2,
@@ -225,7 +225,7 @@ fn a_file_is_sent_and_a_dry_run_says_what_would_happen() {
         "name: from-file\ncommand: sleep 1000\ngpus: 4\nlabels: {team: blue}\n",
     );
     let dry = cluster.ok(&["submit", &file, "--dry-run"]);
-    assert_eq!(dry, "It would start now, on n0 (GPU 0,1), n1 (GPU 0,1).");
+    assert_eq!(dry, "Would start now, on n0 (GPU 0,1), n1 (GPU 0,1).");
     assert_eq!(cluster.ok(&["jobs", "--all", "-o", "csv"]).lines().count(), 1);
     let id: u64 = cluster.ok(&["submit", &file]).parse().unwrap();
     cluster.until_state(id, "running");
@@ -237,15 +237,15 @@ fn a_file_is_sent_and_a_dry_run_says_what_would_happen() {
     let urgent = cluster.ok(&["run", "--dry-run", "--priority", "9", "--", "true"]);
     assert!(urgent.contains(&format!("preempt job {id}")), "{urgent}");
     let later = cluster.ok(&["run", "--dry-run", "--", "true"]);
-    assert!(later.starts_with("It would wait: "), "{later}");
+    assert!(later.starts_with("Would be queued: "), "{later}");
     let wrong = cluster.script("wrong.yaml", "command: x\ngpu: 1\n");
-    let said = cluster.say(&["submit", &wrong]);
+    let output = cluster.run(&["submit", &wrong]);
     assert!(
-        said.code == 2
-            && said
+        output.code == 2
+            && output
                 .err
                 .contains("wrong.yaml: unknown key \"gpu\" (did you mean \"gpus\"?)"),
-        "{said:?}"
+        "{output:?}"
     );
     cluster.ok(&["job", "stop", "from-file"]);
     cluster.until_idle();
@@ -257,22 +257,22 @@ fn a_file_is_sent_and_a_dry_run_says_what_would_happen() {
 }
 
 #[test]
-fn the_past_is_a_trace_and_the_simulator_tells_it_again() {
+fn the_journal_becomes_a_trace_that_the_simulator_predicts() {
     let mut cluster = Cluster::start(2, 2, "");
     for i in 0..12 {
         let (gpus, seconds) = (format!("{}", 1 + i % 3), format!("0.{}", 3 + i % 5));
         cluster.submit(&["--gpus", &gpus, "--tenant", "blue"], &["sleep", &seconds]);
     }
     let never = cluster.submit(&["--hold"], &["true"]);
-    cluster.until("only that one is left", |c| {
+    cluster.until("only the held job is unfinished", |c| {
         c.ok(&["jobs", "-o", "csv"]).lines().count() == 2
     });
-    // While the server runs, and after it was killed.
+    // The journal is read while the server runs, and after it was killed.
     let folder = cluster.path("server/journal");
     let folder = folder.to_str().unwrap();
-    let said = cluster.ok(&["trace", "from-journal", folder, "--out", "past.csv"]);
+    let output = cluster.ok(&["trace", "from-journal", folder, "--out", "past.csv"]);
     assert_eq!(
-        said,
+        output,
         "past.csv: 12 jobs; 1 skipped that never ran or have not finished"
     );
     cluster.ok(&["job", "stop", &never.to_string()]);
@@ -286,17 +286,17 @@ fn the_past_is_a_trace_and_the_simulator_tells_it_again() {
         (&12.into(), &"fifo-backfill:priority=true".into())
     );
     assert!(report["mean_error"].as_f64().unwrap() < 0.5, "{report}");
-    let empty = cluster.say(&["trace", "from-journal", "nowhere", "--fidelity"]);
+    let empty = cluster.run(&["trace", "from-journal", "nowhere", "--fidelity"]);
     assert!(empty.code == 2 && empty.err.contains("nowhere"), "{empty:?}");
 }
 
 #[test]
-fn a_job_that_starts_its_own_processes_ends_with_the_one_on_the_first_node() {
+fn a_job_with_processes_on_the_first_node_only_ends_with_them() {
     let cluster = Cluster::start(2, 1, "");
     let line = "echo $DOVETAIL_NODE_RANK of $DOVETAIL_NODES; cat $DOVETAIL_HOSTFILE; exit $CODE";
     for code in ["0", "3"] {
         let variable = format!("CODE={code}");
-        let said = cluster.say(&[
+        let output = cluster.run(&[
             "run",
             "--gpus",
             "2",
@@ -309,8 +309,8 @@ fn a_job_that_starts_its_own_processes_ends_with_the_one_on_the_first_node() {
             "-c",
             line,
         ]);
-        assert_eq!(said.code.to_string(), code, "{said:?}");
-        assert_eq!(said.out, "0 of 2\n127.0.0.1 slots=2\n", "{said:?}");
+        assert_eq!(output.code.to_string(), code, "{output:?}");
+        assert_eq!(output.out, "0 of 2\n127.0.0.1 slots=2\n", "{output:?}");
     }
     cluster.until_idle();
 }

@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "a test fails by panicking, and says what it skips"
+    reason = "a test fails by panicking and prints what it skips"
 )]
 
 mod accounts;
@@ -12,5 +12,6 @@ mod faults;
 mod harness;
 mod jobs;
 mod nodes;
+mod orphans;
 mod pai;
 mod portal;

@@ -1,16 +1,16 @@
-//! Nodes that are drained, lost and come back, and jobs that go on elsewhere.
+//! Nodes that are drained, fail and return, and jobs that resume on other nodes.
 
 use std::collections::BTreeMap;
 
 use crate::harness::{Cluster, project, python};
 
-/// A trainer whose ranks all say each step.
+/// A trainer whose ranks all print each step.
 const TRAINER: &str = r#"
 import json, os, sys, time
 import dovetail
 path = os.path.join(dovetail.checkpoint_dir(), "state.json")
 step = dovetail.resume_step()
-if step and dovetail.rank() == 0:  # who writes it: the others may come when it has written the next one
+if step and dovetail.rank() == 0:  # rank 0 writes it; the others may start after it has written the next one
     assert json.load(open(path))["step"] == step
 @dovetail.on_checkpoint
 def save(step):
@@ -20,11 +20,11 @@ def save(step):
         os.replace(path + ".new", path)
 for _ in dovetail.iterate(range(10**6), total_steps=int(sys.argv[1]), checkpoint_every=10):
     step += 1
-    sys.stdout.write("rank %d step %d\n" % (dovetail.rank(), step))  # at once: the ranks share a log
+    sys.stdout.write("rank %d step %d\n" % (dovetail.rank(), step))  # in one write: the ranks share a log
     time.sleep(0.02 + 0.01 * dovetail.rank())
 "#;
 
-/// The first and last step of each rank.
+/// Returns the first and last step of each rank.
 fn steps(log: &str) -> BTreeMap<u64, (u64, u64)> {
     let mut ranks: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for line in log.lines() {
@@ -39,14 +39,14 @@ fn steps(log: &str) -> BTreeMap<u64, (u64, u64)> {
 }
 
 #[test]
-fn a_preempted_gang_stops_at_one_step_and_goes_on_elsewhere() {
+fn a_preempted_gang_stops_at_one_step_and_resumes_on_another_node() {
     let Some(python) = python() else { return };
     let policy = "policy: fifo\nparts: {order: 'fifo:priority=true', discipline: preempt}\n";
     let cluster = Cluster::start(2, 2, policy);
     let script = cluster.script("trainer.py", TRAINER);
     let gang = ["--gpus", "2", "--processes", "per-gpu"];
     let low = cluster.submit(&gang, &[python, &script, "150"]);
-    cluster.until("the gang is under way", |c| {
+    cluster.until("the gang has made steps", |c| {
         c.job(low)["steps"]["step"].as_u64().unwrap_or(0) >= 15
     });
     let first = cluster.job(low)["placement"][0]["node"]
@@ -90,14 +90,14 @@ fn a_preempted_gang_stops_at_one_step_and_goes_on_elsewhere() {
 }
 
 #[test]
-fn a_job_of_a_lost_node_goes_on_elsewhere_and_never_twice_at_once() {
+fn a_job_of_a_lost_node_resumes_elsewhere_and_never_runs_twice_at_once() {
     let mut cluster = Cluster::start(2, 1, "lease: 3s\n");
-    // Whoever runs holds a lock, with all its children; two at once would be seen.
+    // A running attempt and its children hold a lock, so a second one at the same time would be noticed.
     let line = "exec 9> held; flock -n 9 || { echo TWICE >> trouble; exit 1; }; echo $DOVETAIL_NODE >> where; \
                 i=0; while [ $i -lt 60 ]; do sleep 0.1; i=$((i+1)); done";
     let id = cluster.submit(&["--retries", "0"], &["sh", "-c", line]);
     cluster.until_state(id, "running");
-    cluster.until("it says where it is", |c| !c.read("where").is_empty());
+    cluster.until("the job has written its node", |c| !c.read("where").is_empty());
     let node = cluster.read("where").trim().to_owned();
     let i: usize = node.trim_start_matches('n').parse().unwrap();
     cluster.kill_agent(i);
@@ -112,44 +112,45 @@ fn a_job_of_a_lost_node_goes_on_elsewhere_and_never_twice_at_once() {
     assert!(end.contains(&format!("node {node} was lost")), "{end}");
     assert_eq!(cluster.read("where").lines().count(), 2);
     assert_eq!(cluster.read("trouble"), "");
-    // The node comes back and is used again.
+    // The node returns and is used again.
     cluster.start_agent(i);
-    cluster.until("the node is back", |c| {
+    cluster.until("the node has returned", |c| {
         c.nodes().iter().all(|n| n["state"] == "up")
     });
-    let both = cluster.say(&["run", "--gpus", "2", "--", "echo", "both"]);
+    let both = cluster.run(&["run", "--gpus", "2", "--", "echo", "both"]);
     assert_eq!(both.code, 0, "{both:?}");
 }
 
 #[test]
-fn a_drained_node_finishes_what_it_has_and_takes_nothing_new() {
+fn a_drained_node_finishes_its_jobs_and_gets_no_new_ones() {
     let cluster = Cluster::start(2, 1, "");
-    let stays = cluster.submit(&[], &["sh", "-c", "while [ ! -e go ]; do sleep 0.05; done"]);
-    cluster.until_state(stays, "running");
-    let node = cluster.job(stays)["placement"][0]["node"]
+    let running = cluster.submit(&[], &["sh", "-c", "while [ ! -e go ]; do sleep 0.05; done"]);
+    cluster.until_state(running, "running");
+    let node = cluster.job(running)["placement"][0]["node"]
         .as_str()
         .unwrap()
         .to_owned();
-    let said = cluster.ok(&["node", "drain", &node, "--why", "new fans"]);
-    assert!(said.contains("is draining; 1 job still runs on it"), "{said}");
+    let output = cluster.ok(&["node", "drain", &node, "--why", "new fans"]);
+    assert!(output.contains("is draining; 1 job still runs on it"), "{output}");
     for _ in 0..3 {
-        let said = cluster.say(&["run", "--", "sh", "-c", "echo $DOVETAIL_NODE"]);
-        assert!(said.code == 0 && said.out.trim() != node, "{said:?}");
+        let output = cluster.run(&["run", "--", "sh", "-c", "echo $DOVETAIL_NODE"]);
+        assert!(output.code == 0 && output.out.trim() != node, "{output:?}");
     }
     assert!(cluster.ok(&["nodes"]).contains("new fans"));
     std::fs::write(cluster.path("go"), "").unwrap();
-    cluster.until_state(stays, "completed");
-    let waits = cluster.submit(&["--gpus", "2"], &["true"]);
-    let why = cluster.ok(&["job", "explain", &waits.to_string()]);
-    assert!(why.contains("queued"), "{why}");
+    cluster.until_state(running, "completed");
+    let queued = cluster.submit(&["--gpus", "2"], &["true"]);
+    let explanation = cluster.ok(&["job", "explain", &queued.to_string()]);
+    assert!(explanation.contains("asks for 2 GPUs"), "{explanation}");
+    assert_eq!(cluster.state(queued), "queued");
     cluster.ok(&["node", "resume", &node]);
-    cluster.until_state(waits, "completed");
-    let unknown = cluster.say(&["node", "drain", "n77"]);
+    cluster.until_state(queued, "completed");
+    let unknown = cluster.run(&["node", "drain", "n77"]);
     assert!(unknown.code == 2 && unknown.err.contains("n77"), "{unknown:?}");
 }
 
 #[test]
-fn an_agent_that_is_killed_takes_its_tasks_up_again() {
+fn a_restarted_agent_adopts_its_tasks() {
     let mut cluster = Cluster::start(1, 1, "");
     let id = cluster.submit(
         &[],
@@ -163,9 +164,9 @@ fn an_agent_that_is_killed_takes_its_tasks_up_again() {
     for _ in 0..3 {
         cluster.kill_agent(0);
         cluster.start_agent(0);
-        cluster.until("the agent is back", |c| c.nodes()[0]["connected"] == true);
+        cluster.until("the agent has reconnected", |c| c.nodes()[0]["connected"] == true);
     }
-    // An end that nobody was there to see is told by the next agent.
+    // The next agent reports a task that ended while no agent ran.
     cluster.kill_agent(0);
     std::fs::write(cluster.path("go"), "").unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -176,17 +177,17 @@ fn an_agent_that_is_killed_takes_its_tasks_up_again() {
 }
 
 #[test]
-fn the_policy_is_changed_while_it_runs() {
+fn the_policy_is_changed_while_the_server_runs() {
     let mut cluster = Cluster::start(1, 1, "");
     cluster.ok(&["operate", "pause"]);
     let id = cluster.submit(&[], &["true"]);
     assert!(cluster.ok(&["job", "explain", "last"]).contains("paused"));
-    let said = cluster.ok(&["operate", "policy", "srtf", "--part", "placement=spread"]);
+    let output = cluster.ok(&["operate", "policy", "srtf", "--part", "placement=spread"]);
     assert!(
-        said.contains("Policy srtf, placement spread") && said.contains("paused"),
-        "{said}"
+        output.contains("Policy srtf, placement spread") && output.contains("paused"),
+        "{output}"
     );
-    // It is remembered.
+    // The change survives a restart.
     cluster.stop_server("KILL");
     cluster.start_server();
     let shown = cluster.ok(&["operate", "show"]);
@@ -196,7 +197,7 @@ fn the_policy_is_changed_while_it_runs() {
     );
     cluster.ok(&["operate", "resume"]);
     cluster.until_state(id, "completed");
-    let wrong = cluster.say(&["operate", "policy", "srft"]);
+    let wrong = cluster.run(&["operate", "policy", "srft"]);
     assert!(wrong.code == 2 && wrong.err.contains("srtf"), "{wrong:?}");
     assert!(cluster.ok(&["operate", "round", "2s"]).contains("rounds:2s"));
     let events = cluster.ok(&["events"]);
@@ -206,7 +207,7 @@ fn the_policy_is_changed_while_it_runs() {
     );
 }
 
-/// A Python that has PyTorch; else a loud word.
+/// Returns a Python with PyTorch, or prints `SKIPPED` if there is none.
 fn pytorch() -> Option<&'static str> {
     let has_torch = |python: &&str| {
         let tried = std::process::Command::new(python)
@@ -221,7 +222,7 @@ fn pytorch() -> Option<&'static str> {
     found
 }
 
-/// `step N loss X` lines.
+/// Returns the step and loss of each `step N loss X` line.
 fn losses(log: &str) -> Vec<(u64, f64)> {
     let line = |text: &str| {
         let (_, rest) = text.split_once("step ")?;
@@ -232,7 +233,7 @@ fn losses(log: &str) -> Vec<(u64, f64)> {
 }
 
 #[test]
-fn a_pytorch_gang_is_preempted_and_its_loss_goes_on() {
+fn a_pytorch_gang_resumes_after_a_preemption_with_its_loss() {
     let Some(python) = pytorch() else { return };
     let policy = "policy: fifo\nparts: {order: 'fifo:priority=true', discipline: preempt}\n";
     let cluster = Cluster::start(2, 1, policy);
@@ -254,7 +255,7 @@ fn a_pytorch_gang_is_preempted_and_its_loss_goes_on() {
         "OMP_NUM_THREADS=1",
     ];
     let low = cluster.submit(&flags, &command);
-    cluster.until("the gang is under way", |c| {
+    cluster.until("the gang has made steps", |c| {
         c.job(low)["steps"]["step"].as_u64().unwrap_or(0) >= 60
     });
     let high = cluster.submit(&["--priority", "9"], &["sleep", "1"]);
@@ -273,9 +274,9 @@ fn a_pytorch_gang_is_preempted_and_its_loss_goes_on() {
     assert_eq!(
         next.0,
         last.0 + 20,
-        "no step twice, none left out: {before:?} {after:?}"
+        "each step is made exactly once: {before:?} {after:?}"
     );
-    // A model that began anew would be back at the loss of its first steps.
+    // A model trained from scratch would be back at the loss of its first steps.
     let (start, end) = (before[0].1, after.last().unwrap().1);
     assert!(
         next.1 < (start + end) / 2.0 + 0.35 && end < start,

@@ -9,7 +9,7 @@ use crate::harness::Cluster;
 
 const NO_IMAGES: &[&str] = &["--images", "ignore", "--container-runtime", "none"];
 
-/// A file of two roles: workers of one GPU, and a server without.
+/// Returns a job file with two roles: workers with one GPU each, and a server without GPUs.
 fn file(name: &str, workers: u32, worker: &str, server: &str, extras: &str) -> String {
     format!(
         "protocolVersion: 2
@@ -43,10 +43,10 @@ fn lines(lines: &[&str]) -> String {
 
 fn submit(cluster: &Cluster, text: &str) -> (u64, String) {
     let path = cluster.script("job.yaml", text);
-    let said = cluster.say(&["submit", &path]);
-    assert_eq!(said.code, 0, "{said:?}");
-    let id = said.out.trim().split('-').next().unwrap().parse().unwrap();
-    (id, said.err)
+    let output = cluster.run(&["submit", &path]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let id = output.out.trim().split('-').next().unwrap().parse().unwrap();
+    (id, output.err)
 }
 
 fn instance<'a>(job: &'a Value, role: &str, index: u64) -> &'a Value {
@@ -57,7 +57,7 @@ fn instance<'a>(job: &'a Value, role: &str, index: u64) -> &'a Value {
 }
 
 #[test]
-fn roles_run_with_their_environment_and_end_by_their_rules() {
+fn roles_run_with_their_environment_and_end_by_their_completion_rules() {
     let cluster = Cluster::start_with(2, 1, NO_IMAGES);
     let worker = lines(&[
         "echo I am $PAI_CURRENT_TASK_ROLE_NAME $PAI_TASK_INDEX of $PAI_TASK_ROLE_TASK_COUNT_worker, <% $parameters.word %>",
@@ -66,7 +66,7 @@ fn roles_run_with_their_environment_and_end_by_their_rules() {
         "echo ports $PAI_CONTAINER_HOST_sync_PORT_LIST and other $PAI_HOST_IP_worker_1:$PAI_PORT_LIST_worker_1_sync",
         "test \"$PAI_CONTAINER_HOST_sync_PORT_LIST\" = \"$(eval echo \\$PAI_PORT_LIST_worker_${PAI_TASK_INDEX}_sync)\"",
     ]);
-    // The server would go on for ever: it is stopped when all workers have succeeded.
+    // The server would run forever: it is stopped when all workers have succeeded.
     let server = lines(&["echo devices are $NVIDIA_VISIBLE_DEVICES", "sleep 600"]);
     let text = file(
         "two_roles",
@@ -75,10 +75,10 @@ fn roles_run_with_their_environment_and_end_by_their_rules() {
         &server,
         "defaults: {virtualCluster: default}\n",
     );
-    let (id, told) = submit(&cluster, &text);
+    let (id, notes) = submit(&cluster, &text);
     assert!(
-        told.contains("note: taskRoles.worker.dockerImage: used on nodes with podman"),
-        "{told}"
+        notes.contains("note: taskRoles.worker.dockerImage: used on nodes with podman"),
+        "{notes}"
     );
     cluster.until_state(id, "completed");
     let log = cluster.log(id);
@@ -121,7 +121,7 @@ fn roles_run_with_their_environment_and_end_by_their_rules() {
 }
 
 #[test]
-fn one_instance_too_many_that_fails_ends_the_job() {
+fn the_job_ends_when_too_many_instances_have_failed() {
     let cluster = Cluster::start_with(2, 1, NO_IMAGES);
     let worker = lines(&["test $PAI_TASK_INDEX = 0 || exit 9", "sleep 600"]);
     let text = file("fails", 2, &worker, &lines(&["sleep 600"]), "");
@@ -135,7 +135,7 @@ fn one_instance_too_many_that_fails_ends_the_job() {
     );
     assert_eq!(instance(&job, "worker", 1)["exit_code"], 9);
     assert_eq!(instance(&job, "worker", 0)["state"], "stopped", "{job}");
-    // Two failures are needed here, and nobody else has to succeed: it is a success when all are over.
+    // Here two instances must fail, and none must succeed: the job succeeds when all instances have ended.
     let text = file(
         "may_fail",
         2,
@@ -155,7 +155,7 @@ fn one_instance_too_many_that_fails_ends_the_job() {
 }
 
 #[test]
-fn an_agent_that_was_away_still_tells_how_instances_ended() {
+fn a_restarted_agent_reports_how_instances_ended() {
     let mut cluster = Cluster::start_with(1, 1, NO_IMAGES);
     let flag = cluster.path("go").display().to_string();
     let worker = lines(&[&format!("while ! test -e {flag}; do sleep 0.1; done")]);
@@ -188,22 +188,22 @@ fn without_a_gang_instances_start_one_by_one() {
         "    instances: 3\n    taskRetryCount: 1\n",
         1,
     );
-    let (first, told) = submit(&cluster, &text);
+    let (first, notes) = submit(&cluster, &text);
     assert!(
-        told.contains("taskRoles.ps.resourcePerInstance.gpu: 0 given"),
-        "{told}"
+        notes.contains("taskRoles.ps.resourcePerInstance.gpu: 0 given"),
+        "{notes}"
     );
-    // When all workers have succeeded, the job is a success: nobody waits for the server any more.
+    // The job succeeds when all workers have succeeded, without the server.
     for id in first..first + 3 {
         cluster.until_state(id, "completed");
     }
     assert_eq!(
         cluster.job(first + 1)["attempt_count"],
         2,
-        "one instance was tried again"
+        "one instance was retried"
     );
     assert!(cluster.log(first + 2).contains("started 2"));
-    // One that fails for good ends those that have not run yet.
+    // An instance that fails without a retry cancels those that have not run yet.
     let text = file(
         "ends",
         3,
@@ -226,7 +226,7 @@ fn without_a_gang_instances_start_one_by_one() {
 }
 
 #[test]
-fn an_image_is_refused_or_handed_to_the_runtime() {
+fn an_image_is_rejected_or_passed_to_the_container_runtime() {
     let cluster = Cluster::start_with(1, 1, &["--container-runtime", "none"]);
     let text = file("image", 1, &lines(&["true"]), &lines(&["true"]), "");
     let (id, _) = submit(&cluster, &text);
@@ -237,7 +237,7 @@ fn an_image_is_refused_or_handed_to_the_runtime() {
         "{detail}"
     );
 
-    // A runtime that says what it was asked, and runs the command on the machine itself.
+    // A runtime that prints its arguments and runs the command without a container.
     let runtime = cluster.script(
         "podman",
         "#!/bin/bash\necho asked: \"$@\"\ntest \"$1\" = run || exit 0\nwhile test \"$1\" != --entrypoint; do shift; done\nprogram=$2; shift 3\nexec \"$program\" \"$@\"\n",
@@ -265,7 +265,7 @@ fn an_image_is_refused_or_handed_to_the_runtime() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_at_once() {
+fn all_errors_of_a_job_file_are_reported_at_once() {
     let cluster = Cluster::start_with(1, 1, NO_IMAGES);
     let text = file(
         "bad name",
@@ -276,26 +276,26 @@ fn what_is_wrong_with_a_file_is_said_at_once() {
     );
     let path = cluster.script("job.yaml", &text);
     for words in [&["submit"][..], &["submit", "--dry-run"], &["convert", "pai"]] {
-        let said = cluster.say(&[words, &[&path]].concat());
-        assert_eq!(said.code, 2, "{said:?}");
+        let output = cluster.run(&[words, &[&path]].concat());
+        assert_eq!(output.code, 2, "{output:?}");
         for part in [
             "name: expected",
             "taskRoles.worker.instances: expected an integer from 1",
             "$parameters.nope",
         ] {
-            assert!(said.err.contains(part), "{words:?} {part}: {said:?}");
+            assert!(output.err.contains(part), "{words:?} {part}: {output:?}");
         }
     }
-    // The wider role has no node that is wide enough.
+    // No node has two GPUs for one instance.
     let text = file("wide", 1, &lines(&["true"]), &lines(&["true"]), "").replace("gpu: 1,", "gpu: 2,");
     let path = cluster.script("job.yaml", &text);
-    let said = cluster.say(&["submit", &path]);
-    assert_eq!(said.code, 2, "{said:?}");
+    let output = cluster.run(&["submit", &path]);
+    assert_eq!(output.code, 2, "{output:?}");
     let good = file("good", 1, &lines(&["true"]), &lines(&["true"]), "");
     let path = cluster.script("job.yaml", &good);
-    let said = cluster.say(&["submit", "--dry-run", &path]);
+    let output = cluster.run(&["submit", "--dry-run", &path]);
     assert!(
-        said.code == 0 && said.out.contains("It would start now"),
-        "{said:?}"
+        output.code == 0 && output.out.contains("Would start now"),
+        "{output:?}"
     );
 }

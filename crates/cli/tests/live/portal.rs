@@ -1,4 +1,4 @@
-//! What the page needs of a real server with real agents, and the same from the command line.
+//! API requests of the page to a real server with real agents, and the same from the command line.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::harness::Cluster;
 
-/// A request to the API; the status and what it says.
+/// Sends a request to the API and returns status and body.
 fn call(cluster: &Cluster, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let body = if body.is_null() {
         String::new()
@@ -34,12 +34,12 @@ fn call(cluster: &Cluster, method: &str, path: &str, body: &Value) -> (u16, Valu
 }
 
 #[test]
-fn a_log_is_searched_where_it_is() {
+fn a_log_is_searched_on_its_nodes() {
     let mut cluster = Cluster::server_only(2, "tls: false\n");
     for i in 0..2 {
         cluster.start_agent(i);
     }
-    cluster.until("the nodes are there", |c| c.nodes().len() == 2);
+    cluster.until("the nodes have joined", |c| c.nodes().len() == 2);
     let job = cluster.submit(
         &["--gpus", "4"],
         &[
@@ -63,7 +63,7 @@ fn a_log_is_searched_where_it_is() {
         (&json!("the needle is here"), &json!("a needle without an end"))
     );
     let numbers: u64 = (1..=200_000u64).map(|i| i.to_string().len() as u64 + 1).sum();
-    assert_eq!(found[0]["offset"], json!(numbers), "where the line begins");
+    assert_eq!(found[0]["offset"], json!(numbers), "offset of the line");
     let node = found[0]["node"].as_str().unwrap();
     let (_, one) = call(
         &cluster,
@@ -90,18 +90,18 @@ fn a_log_is_searched_where_it_is() {
     assert_eq!(
         (status, &gpus["known"]),
         (200, &json!(false)),
-        "virtual GPUs do not tell: {gpus}"
+        "virtual GPUs report no utilization: {gpus}"
     );
 }
 
 #[test]
-fn templates_of_a_folder_become_jobs() {
+fn templates_in_a_folder_become_jobs() {
     let mut cluster = Cluster::server_only(1, "tls: false\n");
     cluster.start_agent(0);
-    cluster.until("the node is there", |c| c.nodes().len() == 1);
+    cluster.until("the node has joined", |c| c.nodes().len() == 1);
     let folder = cluster.path("server").join("templates");
     fs::create_dir_all(&folder).unwrap();
-    let text = "title: Hello\nparameters:\n- {name: word, type: text}\njob: |\n  # Says something.\n  command: echo <% word %>\n";
+    let text = "title: Hello\nparameters:\n- {name: word, type: text}\njob: |\n  # Prints a word.\n  command: echo <% word %>\n";
     fs::write(folder.join("hello.yaml"), text).unwrap();
     let (_, all) = call(&cluster, "GET", "/templates", &Value::Null);
     let names: Vec<&str> = all
@@ -181,23 +181,26 @@ fn virtual_clusters_are_changed_from_the_command_line() {
             &["vc", "set", "vision", "--everyone", "king"],
             "expected none, viewer or member",
         ),
-        (&["vc", "remove", "nobody"], "unknown virtual cluster"),
+        (&["vc", "remove", "visoin"], "unknown virtual cluster"),
     ] {
-        let said = cluster.say(args);
-        assert!(said.code == 2 && said.err.contains(part), "{args:?}: {said:?}");
+        let output = cluster.run(args);
+        assert!(
+            output.code == 2 && output.err.contains(part),
+            "{args:?}: {output:?}"
+        );
     }
     assert!(cluster.ok(&["vc", "apply", &file]).contains("Applied."));
     assert!(!cluster.ok(&["vc", "list"]).contains("vision"));
     assert!(
         cluster
             .ok(&["vc", "set", "vision", "--guaranteed-gpus", "0"])
-            .contains("Done.")
+            .contains("Applied.")
     );
-    assert!(cluster.ok(&["vc", "remove", "vision"]).contains("Done."));
+    assert!(cluster.ok(&["vc", "remove", "vision"]).contains("Applied."));
 }
 
-/// Takes requests, and hands on their bodies.
-fn listener() -> (String, Receiver<Value>) {
+/// Starts an HTTP server and returns its URL and the bodies it receives.
+fn webhook_server() -> (String, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let (sender, receiver) = channel();
@@ -228,13 +231,13 @@ fn listener() -> (String, Receiver<Value>) {
 }
 
 #[test]
-fn people_are_told_of_real_jobs() {
+fn users_are_notified_of_their_jobs() {
     let cluster = Cluster::start(
         1,
         2,
         "notify: {local_webhooks: true, public_url: 'https://d.example.org'}\n",
     );
-    let (url, hooks) = listener();
+    let (url, bodies) = webhook_server();
     assert!(cluster.ok(&["notify", "show"]).contains("Notifications are off."));
     let set = cluster.ok(&[
         "notify",
@@ -249,7 +252,7 @@ fn people_are_told_of_real_jobs() {
         "{set}"
     );
     assert_eq!(cluster.ok(&["notify", "test"]).trim(), "webhook: delivered");
-    let next = || hooks.recv_timeout(Duration::from_secs(30)).unwrap();
+    let next = || bodies.recv_timeout(Duration::from_secs(30)).unwrap();
     assert_eq!(next()["event"], "test");
     let job = cluster.submit(&["--name", "good"], &["true"]);
     let (first, second) = (next(), next());
@@ -259,15 +262,16 @@ fn people_are_told_of_real_jobs() {
     );
     assert_eq!(second["url"], format!("https://d.example.org/jobs/{job}"));
     let file = cluster.script("quiet.yaml", "name: quiet\ncommand: exit 4\nnotify: [failed]\n");
-    let sent = cluster.say(&["submit", &file]);
-    assert_eq!(sent.code, 0, "{sent:?}");
-    let told = next();
+    let submitted = cluster.run(&["submit", &file]);
+    assert_eq!(submitted.code, 0, "{submitted:?}");
+    let notification = next();
     assert_eq!(
-        (&told["event"], &told["job"]["name"]),
+        (&notification["event"], &notification["job"]["name"]),
         (&json!("failed"), &json!("quiet"))
     );
-    assert!(told["text"].as_str().unwrap().contains("exit code 4"), "{told}");
-    let wrong = cluster.say(&["notify", "set", "--on", "lunch"]);
+    let text = notification["text"].as_str().unwrap();
+    assert!(text.contains("exit code 4"), "{notification}");
+    let wrong = cluster.run(&["notify", "set", "--on", "lunch"]);
     assert!(
         wrong.code == 2 && wrong.err.contains("pending-too-long"),
         "{wrong:?}"

@@ -13,7 +13,7 @@ pub(super) const ENTRY: Entry<dyn Admission> = Entry {
     name: "caps",
     what: "hold jobs above a cap on the GPUs that a tenant or user asks for, first come first served for each of them",
     source: "rule",
-    key: "demand of the tenant (user) + the job's GPUs ≤ cap, or no job of the tenant (user) is admitted yet",
+    key: "demand of the tenant (user) + the job's GPUs ≤ cap, or the tenant (user) has no admitted job yet",
     companions: &[],
     knobs: &[
         Knob {

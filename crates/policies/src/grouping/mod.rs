@@ -50,7 +50,7 @@ impl Grouping for Alone {
     }
 }
 
-/// A claim of its own for every job.
+/// Makes a claim of its own for every job.
 fn alone(queue: &[(&Job, u32)]) -> Vec<Claim> {
     let claim = |(job, gpus): &(&Job, u32)| Claim {
         members: vec![job.spec.id],

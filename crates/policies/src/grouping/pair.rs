@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sharing_ends_both_as_the_formula_says() {
+    fn the_mean_end_of_two_sharing_jobs_follows_the_formula() {
         // Equal jobs that halve each other's speed end together, on average later than one after the other.
         assert_eq!(mean_end(100.0, 2.0, 100.0, 2.0), 200.0);
         assert_eq!(mean_end(100.0, 1.0, 100.0, 1.0), 100.0);

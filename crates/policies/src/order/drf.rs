@@ -88,11 +88,11 @@ impl QueueOrder for Drf {
 
 impl Drf {
     /// Simulates the filling and records the share at which each job is reached.
-    fn fill(&mut self, mut owners: Vec<Owner<'_>>, has: [u64; 3]) {
-        let mut left = has[0];
+    fn fill(&mut self, mut owners: Vec<Owner<'_>>, capacity: [u64; 3]) {
+        let mut left = capacity[0];
         let turn = |i: usize, owner: &Owner<'_>| {
             let next = owner.jobs.front()?;
-            Some(Reverse((owner.share(has), next.spec.id, i)))
+            Some(Reverse((owner.share(capacity), next.spec.id, i)))
         };
         let mut turns: BinaryHeap<_> = owners
             .iter()
@@ -125,9 +125,10 @@ struct Owner<'a> {
 
 impl Owner<'_> {
     /// The largest share of any resource, in millionths.
-    fn share(&self, has: [u64; 3]) -> i128 {
-        let parts = self.used.iter().zip(has);
-        let part = |(used, has): (&u64, u64)| i128::from(*used) * 1_000_000 / i128::from(has).max(1);
+    fn share(&self, capacity: [u64; 3]) -> i128 {
+        let parts = self.used.iter().zip(capacity);
+        let part =
+            |(used, capacity): (&u64, u64)| i128::from(*used) * 1_000_000 / i128::from(capacity).max(1);
         parts.map(part).max().unwrap_or(0)
     }
 

@@ -46,7 +46,7 @@ pub(super) const ENTRY: Entry<dyn QueueOrder> = Entry {
         Ok(Box::new(Gittins {
             window,
             ages,
-            learnt: Learnt::default(),
+            model: ServiceModel::default(),
             name: knobs.name(),
         }))
     },
@@ -57,13 +57,13 @@ pub(super) const ENTRY: Entry<dyn QueueOrder> = Entry {
 struct Gittins {
     window: usize,
     ages: usize,
-    learnt: Learnt,
+    model: ServiceModel,
     name: String,
 }
 
 /// The history, and the table computed from it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Learnt {
+struct ServiceModel {
     /// GPU time of finished jobs, oldest first, in GPU-microseconds.
     history: VecDeque<u64>,
     /// Jobs finished since the table was computed.
@@ -75,7 +75,7 @@ struct Learnt {
 /// Before there is a table: a step of 2-D LAS, in GPU-microseconds (one GPU-hour).
 const FIRST_STEP: i128 = 3_600_000_000;
 /// Finished jobs needed for the first table.
-const ENOUGH: usize = 50;
+const MIN_HISTORY: usize = 50;
 
 impl Part for Gittins {
     fn name(&self) -> String {
@@ -83,11 +83,11 @@ impl Part for Gittins {
     }
 
     fn save(&self) -> Value {
-        serde_json::to_value(&self.learnt).unwrap_or(Value::Null)
+        serde_json::to_value(&self.model).unwrap_or(Value::Null)
     }
 
     fn load(&mut self, saved: &Value) -> Result<(), LoadError> {
-        self.learnt = serde_json::from_value(saved.clone()).map_err(|e| LoadError::new("gittins", e))?;
+        self.model = serde_json::from_value(saved.clone()).map_err(|e| LoadError::new("gittins", e))?;
         Ok(())
     }
 }
@@ -100,11 +100,11 @@ impl QueueOrder for Gittins {
         } else {
             0
         };
-        if self.learnt.table.is_empty() {
+        if self.model.table.is_empty() {
             let level = service / FIRST_STEP;
             return QueueKey::fixed(level).until(reaches((level + 1) * FIRST_STEP - service, speed, now));
         }
-        let table = &self.learnt.table;
+        let table = &self.model.table;
         let step = table
             .partition_point(|(age, _)| i128::from(*age) <= service)
             .saturating_sub(1);
@@ -115,18 +115,18 @@ impl QueueOrder for Gittins {
     }
 
     fn job_finished(&mut self, job: &Job, now: Time) -> bool {
-        let learnt = &mut self.learnt;
-        if learnt.history.len() == self.window {
-            learnt.history.pop_front();
+        let model = &mut self.model;
+        if model.history.len() == self.window {
+            model.history.pop_front();
         }
-        learnt
+        model
             .history
             .push_back(u64::try_from(job.gpu_time(now).max(1)).unwrap_or(u64::MAX));
-        learnt.fresh += 1;
-        let due = learnt.history.len() >= ENOUGH && learnt.fresh * 10 >= learnt.history.len();
+        model.fresh += 1;
+        let due = model.history.len() >= MIN_HISTORY && model.fresh * 10 >= model.history.len();
         if due {
-            learnt.fresh = 0;
-            learnt.table = table(learnt.history.iter().copied().collect(), self.ages);
+            model.fresh = 0;
+            model.table = table(model.history.iter().copied().collect(), self.ages);
         }
         due
     }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_index_tells_short_jobs_from_long_ones() {
+    fn the_index_distinguishes_short_from_long_jobs() {
         // Half the jobs take 10, half take 1000. A new job is worth trying for 10; one that has used 10 is a long one.
         let history: Vec<u64> = (0..100).map(|i| if i % 2 == 0 { 10 } else { 1000 }).collect();
         let mut sorted = history.clone();

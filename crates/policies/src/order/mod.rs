@@ -43,22 +43,22 @@ pub const ALL: &[Entry<dyn QueueOrder>] = &[
 
 /// GPUs, CPU and memory of all nodes that have ever joined.
 fn totals(cluster: &Cluster) -> [u64; 3] {
-    let mut has = [0; 3];
+    let mut totals = [0; 3];
     for (_, node) in cluster.nodes() {
-        has[0] += u64::from(node.spec.gpus);
-        has[1] += u64::from(node.spec.cpu_milli);
-        has[2] += node.spec.memory_mib;
+        totals[0] += u64::from(node.spec.gpus);
+        totals[1] += u64::from(node.spec.cpu_milli);
+        totals[2] += node.spec.memory_mib;
     }
-    has
+    totals
 }
 
 /// GPUs, CPU and memory that a job would use with the share that makes it fastest.
 fn demand(job: &Job) -> [u64; 3] {
-    let wish = job.spec.preferred_share().times(job.spec.gpus);
+    let preferred = job.spec.preferred_share().times(job.spec.gpus);
     [
         u64::from(job.spec.gpus),
-        u64::from(wish.cpu_milli),
-        wish.memory_mib,
+        u64::from(preferred.cpu_milli),
+        preferred.memory_mib,
     ]
 }
 

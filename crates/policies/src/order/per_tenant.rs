@@ -19,7 +19,7 @@ use crate::registry::{self, Kind};
 pub struct PerTenant {
     base: Box<dyn QueueOrder>,
     own: BTreeMap<TenantId, Box<dyn QueueOrder>>,
-    /// Keys of the jobs of those tenants; computed before every decision.
+    /// Sort keys of the jobs of those tenants; computed before every decision.
     keys: BTreeMap<JobKey, QueueKey>,
 }
 
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_that_compare_all_jobs_are_refused() {
+    fn rejects_orders_that_compare_all_jobs() {
         let fifo = || registry::build(Kind::Order, registry::ORDERS, "fifo").unwrap();
         let own = |text: &str| PerTenant::new(fifo(), &[(TenantId(1), text.to_owned())]).map(|_| ());
         assert!(own("las").is_ok() && own("tiresias:limits=3600").is_ok());

@@ -33,7 +33,7 @@ pub struct SynergyFacts {
     /// Speed-up with the share that makes it fastest.
     pub speedup: f64,
     /// CPU and memory per GPU that make it fastest.
-    pub wish: Share,
+    pub preferred: Share,
 }
 
 impl SynergyFacts {
@@ -51,18 +51,18 @@ pub struct SynergyOrder {
     fair: bool,
     facts: Vec<SynergyFacts>,
     gpus: f64,
-    has: Share,
+    capacity: Share,
 }
 
 impl SynergyOrder {
     /// Orders these jobs by `key`, on a cluster with this many GPUs and this much CPU and memory in total.
-    pub fn new(key: SynergyKey, fair: bool, facts: Vec<SynergyFacts>, gpus: u32, has: Share) -> Self {
+    pub fn new(key: SynergyKey, fair: bool, facts: Vec<SynergyFacts>, gpus: u32, capacity: Share) -> Self {
         Self {
             key,
             fair,
             facts,
             gpus: f64::from(gpus),
-            has,
+            capacity,
         }
     }
 
@@ -95,7 +95,7 @@ impl SynergyOrder {
         }
         let cut_back = job.allocation.as_ref().is_some_and(|held| {
             held.shares.iter().any(|part| {
-                let all = facts.wish.times(part.gpus.count());
+                let all = facts.preferred.times(part.gpus.count());
                 part.cpu_milli < all.cpu_milli || part.memory_mib < all.memory_mib
             })
         });
@@ -103,11 +103,11 @@ impl SynergyOrder {
     }
 
     fn shares(&self, job: &Job, facts: &SynergyFacts) -> [f64; 3] {
-        let wish = facts.wish.times(job.spec.gpus);
+        let preferred = facts.preferred.times(job.spec.gpus);
         [
             f64::from(job.spec.gpus) / self.gpus,
-            f64::from(wish.cpu_milli) / 1000.0 / (f64::from(self.has.cpu_milli) / 1000.0),
-            wish.memory_mib as f64 / 1024.0 / (self.has.memory_mib as f64 / 1024.0),
+            f64::from(preferred.cpu_milli) / 1000.0 / (f64::from(self.capacity.cpu_milli) / 1000.0),
+            preferred.memory_mib as f64 / 1024.0 / (self.capacity.memory_mib as f64 / 1024.0),
         ]
     }
 }

@@ -20,7 +20,7 @@ pub(super) const ENTRY: Entry<dyn QueueOrder> = Entry {
     knobs: &[],
     build: |_| {
         Ok(Box::new(Tetris {
-            has: [1; 3],
+            capacity: [1; 3],
             free: [0.0; 3],
             best: 1.0,
         }))
@@ -30,7 +30,7 @@ pub(super) const ENTRY: Entry<dyn QueueOrder> = Entry {
 /// Little work left and well aligned first.
 #[derive(Debug, Clone)]
 struct Tetris {
-    has: [u64; 3],
+    capacity: [u64; 3],
     /// The share of each resource that is free, before every decision.
     free: [f64; 3],
     /// The best alignment of any queued job with what is free.
@@ -41,7 +41,7 @@ impl Tetris {
     /// The shares of all GPUs, CPU and memory that a job asks for.
     fn parts(&self, job: &Job) -> [f64; 3] {
         let asked = super::demand(job);
-        let part = |i: usize| asked[i] as f64 / self.has[i].max(1) as f64;
+        let part = |i: usize| asked[i] as f64 / self.capacity[i].max(1) as f64;
         [part(0), part(1), part(2)]
     }
 }
@@ -79,14 +79,14 @@ impl QueueOrder for Tetris {
     }
 
     fn observe(&mut self, jobs: &mut dyn Iterator<Item = &Job>, cluster: &Cluster, _now: Time) {
-        self.has = super::totals(cluster);
+        self.capacity = super::totals(cluster);
         let mut free = [u64::from(cluster.free_gpus(None)), 0, 0];
         for (_, node) in cluster.nodes().filter(|(_, n)| n.is_open()) {
             free[1] += u64::from(node.free_cpu_milli);
             free[2] += node.free_memory_mib;
         }
         for (i, free) in free.into_iter().enumerate() {
-            self.free[i] = free as f64 / self.has[i].max(1) as f64;
+            self.free[i] = free as f64 / self.capacity[i].max(1) as f64;
         }
         let waiting = jobs.filter(|job| job.allocation.is_none());
         self.best = waiting

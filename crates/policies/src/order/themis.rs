@@ -37,22 +37,22 @@ impl Part for Themis {
 
 /// Keys are whole hundredths of the logarithm of ρ: jobs within a hundredth of one another are served in order of
 /// submission. A key then stays constant for a while, and not every auction has to sort the queue again.
-const FINE: f64 = 100.0;
+const RESOLUTION: f64 = 100.0;
 
 impl QueueOrder for Themis {
     /// Without other jobs: time since submission plus run time left, over the total run time.
     fn key(&self, job: &Job, now: Time) -> QueueKey {
-        let nobody = ClusterLoad {
+        let no_load = ClusterLoad {
             jobs: 0,
             gpus: 1,
             job_time: job.job_time_before,
         };
-        self.key_under_load(job, &nobody, now)
+        self.key_under_load(job, &no_load, now)
     }
 
     fn key_under_load(&self, job: &Job, load: &ClusterLoad, now: Time) -> QueueKey {
         match rho(job, load, now) {
-            Some(rho) => QueueKey::fixed(-((libm::log(rho.max(1e-12)) * FINE).floor() as i128)),
+            Some(rho) => QueueKey::fixed(-((libm::log(rho.max(1e-12)) * RESOLUTION).floor() as i128)),
             None => QueueKey::fixed(i128::from(job.spec.submit.0)).in_band(1),
         }
     }

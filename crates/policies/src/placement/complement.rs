@@ -30,7 +30,7 @@ pub(super) const ENTRY: Entry<dyn Placement> = Entry {
 type Key = (i64, i64, u32, NodeId);
 
 /// Most nodes considered for one job.
-const MOST: usize = 16;
+const MAX_NODES: usize = 16;
 
 /// Demanding jobs beside modest ones.
 #[derive(Debug, Clone)]
@@ -49,14 +49,14 @@ impl Placement for Complement {
         let mut search = Search::new(ask);
         for kind in cluster.types(ask.gpu_type) {
             // A demanding job finds what it needs on the emptiest nodes, and modest ones leave those to it.
-            let goes_on = match ask.headroom {
+            let proceed = match ask.headroom {
                 Some(_) => {
                     let levels = cluster.levels_down(kind);
-                    search.look(cluster, kind, levels.take_while(|level| *level >= ask.gpus))
+                    search.consider(cluster, kind, levels.take_while(|level| *level >= ask.gpus))
                 }
-                None => search.look(cluster, kind, cluster.levels_from(kind, ask.gpus)),
+                None => search.consider(cluster, kind, cluster.levels_from(kind, ask.gpus)),
             };
-            if !goes_on {
+            if !proceed {
                 break;
             }
         }
@@ -70,7 +70,7 @@ impl Placement for Complement {
 /// The best node so far.
 struct Search<'a> {
     ask: &'a Ask,
-    job_wish: Option<JobWish<'a>>,
+    preference: Option<JobPreference<'a>>,
     best: Option<(Key, &'a NodeState)>,
     last: Option<&'a NodeState>,
     seen: usize,
@@ -80,7 +80,7 @@ impl<'a> Search<'a> {
     fn new(ask: &'a Ask) -> Self {
         Self {
             ask,
-            job_wish: None,
+            preference: None,
             best: None,
             last: None,
             seen: 0,
@@ -88,7 +88,7 @@ impl<'a> Search<'a> {
     }
 
     /// Considers the nodes of one GPU type with these numbers of free GPUs; returns whether to continue with the next type.
-    fn look(&mut self, cluster: &'a Cluster, kind: GpuTypeId, levels: impl Iterator<Item = u32>) -> bool {
+    fn consider(&mut self, cluster: &'a Cluster, kind: GpuTypeId, levels: impl Iterator<Item = u32>) -> bool {
         for level in levels {
             for id in cluster.nodes_with_free(kind, level) {
                 let Some(node) = cluster.node(id).filter(|node| has_room(node, self.ask)) else {
@@ -96,7 +96,7 @@ impl<'a> Search<'a> {
                 };
                 self.weigh(id, node);
                 self.seen += 1;
-                if self.seen == MOST {
+                if self.seen == MAX_NODES {
                     return false;
                 }
             }
@@ -109,13 +109,13 @@ impl<'a> Search<'a> {
         if self.last.replace(node).is_some_and(|last| are_equal(last, node)) {
             return;
         }
-        let job_wish = match self.job_wish {
-            Some(job_wish) if is_same_size(job_wish.spec, &node.spec) => job_wish,
-            _ => *self.job_wish.insert(JobWish::new(self.ask, node)),
+        let preference = match self.preference {
+            Some(preference) if is_same_size(preference.spec, &node.spec) => preference,
+            _ => *self.preference.insert(JobPreference::new(self.ask, node)),
         };
         let key = (
-            job_wish.missing(node),
-            job_wish.mismatch(node),
+            preference.missing(node),
+            preference.mismatch(node),
             node.free_gpus,
             id,
         );
@@ -137,42 +137,42 @@ fn is_same_size(a: &NodeSpec, b: &NodeSpec) -> bool {
 
 /// The ideal share of the job on a node of this size.
 #[derive(Clone, Copy)]
-struct JobWish<'a> {
+struct JobPreference<'a> {
     spec: &'a NodeSpec,
-    wish: Share,
+    preferred: Share,
     /// By how much its ideal share exceeds its share of the GPUs, in millionths: as [`NodeState::pressure`].
     pressure: [i64; 2],
 }
 
-impl<'a> JobWish<'a> {
+impl<'a> JobPreference<'a> {
     fn new(ask: &Ask, node: &'a NodeState) -> Self {
-        let (spec, wish) = (&node.spec, node.preferred_here(ask.gpus, ask.preferred));
+        let (spec, preferred) = (&node.spec, node.preferred_here(ask.gpus, ask.preferred));
         let gpus = millionths(ask.gpus.into(), spec.gpus.into());
-        let cpu = millionths(wish.cpu_milli.into(), spec.cpu_milli.into());
-        let memory = millionths(wish.memory_mib, spec.memory_mib);
+        let cpu = millionths(preferred.cpu_milli.into(), spec.cpu_milli.into());
+        let memory = millionths(preferred.memory_mib, spec.memory_mib);
         Self {
             spec,
-            wish,
+            preferred,
             pressure: [cpu - gpus, memory - gpus],
         }
     }
 
     /// How much of the job's ideal share is missing beside those of the other jobs, in millionths of the node.
     fn missing(&self, node: &NodeState) -> i64 {
-        let lacking = |preferred: u64, job_wish: u64, has: u64| match (preferred + job_wish)
-            .saturating_sub(has.max(preferred))
+        let lacking = |others: u64, own: u64, capacity: u64| match (others + own)
+            .saturating_sub(capacity.max(others))
         {
             0 => 0,
-            lacking => millionths(lacking, has),
+            lacking => millionths(lacking, capacity),
         };
         let cpu = lacking(
             node.preferred.cpu_milli.into(),
-            self.wish.cpu_milli.into(),
+            self.preferred.cpu_milli.into(),
             node.spec.cpu_milli.into(),
         );
         cpu + lacking(
             node.preferred.memory_mib,
-            self.wish.memory_mib,
+            self.preferred.memory_mib,
             node.spec.memory_mib,
         )
     }

@@ -109,7 +109,7 @@ pub(crate) fn take_in_order<'a>(
 }
 
 /// Whether enough free GPUs for the request are on nodes that it can use.
-fn are_usable(ask: &Ask, cluster: &Cluster) -> bool {
+fn has_enough_usable(ask: &Ask, cluster: &Cluster) -> bool {
     let mut left = ask.gpus;
     cluster.nodes_with_any_free().any(|(_, node)| {
         left = left.saturating_sub(usable(node, ask));
@@ -122,17 +122,17 @@ fn excluded_by_constraint(ask: &Ask, cluster: &Cluster) -> Option<Reason> {
     ask.constraint?;
     let of_kind = |node: &NodeState| ask.gpu_type.is_none_or(|t| node.spec.gpu_type == t);
     let all = cluster.nodes().map(|(_, node)| node);
-    let (mut nodes, mut free, mut shut) = (0, 0, false);
+    let (mut nodes, mut free, mut excludes) = (0, 0, false);
     for node in all.filter(|n| n.up && of_kind(n)) {
         match node.admits(ask.constraint) {
             true => nodes += 1,
-            false => shut = true,
+            false => excludes = true,
         }
         if node.is_open() && node.admits(ask.constraint) {
             free += node.free_gpus;
         }
     }
-    (shut && free < ask.gpus).then_some(Reason::NodeConstraint {
+    (excludes && free < ask.gpus).then_some(Reason::NodeConstraint {
         asked: ask.gpus,
         nodes,
         free,
@@ -165,7 +165,7 @@ pub(crate) fn no_place(ask: &Ask, cluster: &Cluster, best: u32) -> Reason {
             gpus: ask.gpus,
             fitting: with_memory(),
         }
-    } else if limited && !are_usable(ask, cluster) {
+    } else if limited && !has_enough_usable(ask, cluster) {
         Reason::NotEnoughCpuOrMemory {
             cpu_milli_per_gpu: ask.cpu_milli_per_gpu,
             memory_mib_per_gpu: ask.memory_mib_per_gpu,

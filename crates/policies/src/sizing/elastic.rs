@@ -69,7 +69,7 @@ impl Sizing for Elastic {
     }
 }
 
-/// Whether the job's size changed so recently that it should stay.
+/// Whether the job's size changed so recently that it must not change again yet.
 pub(super) fn is_settled(job: &Job, now: Time, interval: Time) -> bool {
     job.holds_gpus() && job.allocation.is_some() && now.since(job.held_since) < interval
 }

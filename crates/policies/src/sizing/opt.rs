@@ -1,9 +1,9 @@
-//! Opt: as `tune`, but what is left on a node is shared out in the best way there is.
+//! Opt: as `tune`, but the rest of a node is divided optimally.
 //!
-//! Synergy's optimum is a program in two phases: a point (CPU, memory) for every job, the most speed in all, as if the
-//! cluster were one machine; then jobs onto servers. The first phase is [`cluster_bound`]: no division of the same jobs
-//! does better. Here the second phase comes first, since jobs are where they are: floors make sure that a job can start
-//! wherever GPUs are free, and on every node the program is solved for the jobs that are there, exactly.
+//! Synergy's optimum is a program in two phases: first a point (CPU, memory) for every job that maximizes the sum of speeds
+//! as if the cluster were one machine, then the placement of jobs on servers. The first phase is [`cluster_bound`]: no
+//! division among the same jobs does better. Here the order is reversed, since jobs are already placed: floors make sure
+//! that a job can start wherever GPUs are free, and for the jobs of each node the program is solved exactly.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use super::share::{ENOUGH, ask_for, enough, floor, percent};
 use crate::knobs::Knob;
 use crate::registry::{self, Entry};
 
-/// Points between the measured ones are a whole CPU apart.
+/// Step between points that were not measured: a whole CPU.
 const CORE_MILLI: u32 = 1000;
-/// Between two measured amounts of memory so many steps are tried.
+/// Number of steps between two measured amounts of memory.
 const MEMORY_STEPS: u64 = 4;
 
 pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
     name: "opt",
-    what: "as tune, but on every node the rest is shared out so that the sum of speeds is largest; exact",
+    what: "as tune, but on every node the rest is divided so that the sum of speeds is largest (exact)",
     source: "Synergy (OSDI'22), Synergy-OPT, node by node",
     key: "largest sum of speeds, each times its GPUs",
     companions: &[(registry::Kind::Placement, "complement")],
@@ -32,12 +32,12 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
         Knob {
             name: "weight",
             default: "gpus",
-            what: "what a job's speed counts for in the sum: gpus (as many times as it has GPUs) or jobs (once)",
+            what: "weight of a job's speed in the sum: gpus (its number of GPUs) or jobs (one)",
         },
         Knob {
             name: "budget",
             default: "65536",
-            what: "partial answers kept on a node, all jobs together; with too few the answer is good, not best",
+            what: "partial solutions kept per node, over all jobs; if too small, the result may not be optimal",
         },
         ENOUGH,
     ],
@@ -49,7 +49,7 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
         };
         Ok(Box::new(Opt {
             weight,
-            budget: knobs.get("budget", "a number of partial answers")?,
+            budget: knobs.get("budget", "a whole number")?,
             enough: percent(knobs)?,
             solved: SolverStats::default(),
             name: knobs.name(),
@@ -57,12 +57,12 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
     },
 };
 
-/// What the speed of a job counts for.
+/// Weight of a job's speed in the sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// As many times as it has GPUs.
+    /// Its number of GPUs.
     Gpus,
-    /// Once.
+    /// One.
     Jobs,
 }
 
@@ -75,7 +75,7 @@ impl Weight {
     }
 }
 
-/// Floors for all, the rest in the best way.
+/// Floors for all jobs, the rest divided optimally.
 #[derive(Debug, Clone)]
 struct Opt {
     weight: Weight,
@@ -118,14 +118,17 @@ impl NodeFilling for Opt {
         enough(&job.spec, cluster, self.enough)
     }
 
-    fn fill(&mut self, node: &NodeState, left: Share, guests: &[NodeJob<'_>]) -> Vec<Share> {
+    fn fill(&mut self, node: &NodeState, left: Share, jobs: &[NodeJob<'_>]) -> Vec<Share> {
         let fair = node.spec.proportional();
         let mut rest = left;
-        let mut seats: Vec<Seat> = guests.iter().map(|g| Seat::new(g, fair, &mut rest)).collect();
-        let options: Vec<Vec<(Share, Point)>> = guests
+        let mut portions: Vec<Portion> = jobs
             .iter()
-            .zip(&seats)
-            .map(|(guest, seat)| seat.options(guest, node, rest, self.weight))
+            .map(|job| Portion::at_floor(job, fair, &mut rest))
+            .collect();
+        let options: Vec<Vec<(Share, Point)>> = jobs
+            .iter()
+            .zip(&portions)
+            .map(|(job, portion)| portion.options(job, node, rest, self.weight))
             .collect();
         let kind = |options: &Vec<(Share, Point)>| Kind {
             count: 1,
@@ -136,67 +139,70 @@ impl NodeFilling for Opt {
         let capacity = [u64::from(rest.cpu_milli), rest.memory_mib];
         if let Some(choice) = choose(&kinds, capacity, self.budget) {
             self.solved.add(choice.gap_ppm(), choice.exact);
-            for ((seat, options), chosen) in seats.iter_mut().zip(&options).zip(&choice.chosen) {
+            for ((portion, options), chosen) in portions.iter_mut().zip(&options).zip(&choice.chosen) {
                 let point = chosen.iter().position(|count| *count > 0).unwrap_or(0);
-                seat.each = options[point].0;
+                portion.per_gpu = options[point].0;
             }
         }
-        seats.iter().map(|s| s.each.times(s.gpus).plus(s.odd)).collect()
+        portions
+            .iter()
+            .map(|p| p.per_gpu.times(p.gpus).plus(p.remainder))
+            .collect()
     }
 }
 
-/// A job on a node.
-struct Seat {
+/// CPU and memory of a job on a node.
+struct Portion {
     gpus: u32,
-    /// For each GPU.
-    each: Share,
-    /// What was promised beyond that, where GPUs do not divide it.
-    odd: Share,
+    /// CPU and memory per GPU.
+    per_gpu: Share,
+    /// The part of the promised share that is not a multiple of the GPUs.
+    remainder: Share,
 }
 
-impl Seat {
-    /// With its floor on this node, or what another of its nodes leaves it to, as far as there is enough.
-    fn new(guest: &NodeJob<'_>, fair: Share, rest: &mut Share) -> Self {
-        let promised = guest.promised.over(guest.gpus);
-        let wanted = guest.cap.unwrap_or_else(|| floor(&guest.job.spec, fair));
-        let more = wanted.at_least(promised).minus(promised);
-        let each = if rest.covers(more.times(guest.gpus)) {
-            *rest = rest.minus(more.times(guest.gpus));
+impl Portion {
+    /// Starts with the floor on this node, or with the cap that another of the job's nodes sets, if the rest suffices.
+    fn at_floor(node_job: &NodeJob<'_>, fair: Share, rest: &mut Share) -> Self {
+        let promised = node_job.promised.over(node_job.gpus);
+        let target = node_job.cap.unwrap_or_else(|| floor(&node_job.job.spec, fair));
+        let more = target.at_least(promised).minus(promised);
+        let per_gpu = if rest.covers(more.times(node_job.gpus)) {
+            *rest = rest.minus(more.times(node_job.gpus));
             promised.plus(more)
         } else {
             promised
         };
         Self {
-            gpus: guest.gpus,
-            each,
-            odd: guest.promised.minus(promised.times(guest.gpus)),
+            gpus: node_job.gpus,
+            per_gpu,
+            remainder: node_job.promised.minus(promised.times(node_job.gpus)),
         }
     }
 
-    /// What it could have, as it is now first, each with what that takes of the rest and brings.
+    /// The shares the job could have, its present one first, each with its cost in CPU and memory and its gain.
     fn options(
         &self,
-        guest: &NodeJob<'_>,
+        node_job: &NodeJob<'_>,
         node: &NodeState,
         rest: Share,
         weight: Weight,
     ) -> Vec<(Share, Point)> {
-        let curve = guest
+        let curve = node_job
             .job
             .spec
             .sensitivity
             .as_deref()
-            .filter(|_| guest.cap.is_none());
+            .filter(|_| node_job.cap.is_none());
         let gain = |share| curve.map_or(0, |c| u64::from(c.rate(share).0) * weight.of(self.gpus));
         let now = Point {
             weight: [0; 2],
-            gain: gain(self.each),
+            gain: gain(self.per_gpu),
         };
-        let mut options = vec![(self.each, now)];
+        let mut options = vec![(self.per_gpu, now)];
         let Some(curve) = curve else { return options };
         let whole = Share::new(node.spec.cpu_milli, node.spec.memory_mib).over(self.gpus);
-        for share in shares_above(curve, self.each, whole) {
-            let more = share.minus(self.each).times(self.gpus);
+        for share in shares_above(curve, self.per_gpu, whole) {
+            let more = share.minus(self.per_gpu).times(self.gpus);
             if rest.covers(more) && gain(share) > now.gain {
                 let point = Point {
                     weight: [u64::from(more.cpu_milli), more.memory_mib],
@@ -233,9 +239,9 @@ fn shares_above(curve: &Sensitivity, least: Share, most: Share) -> Vec<Share> {
         .collect()
 }
 
-/// The most speed these jobs could have together if the cluster were one machine with so much CPU and memory (summed over
-/// its nodes), none of them slower than with the proportional share `fair`, and each with no more beside a GPU than what
-/// is named with it. None where their floors do not fit. `budget` as in [`choose`].
+/// The largest sum of speeds that these jobs could have if the cluster were one machine with `capacity` CPU and memory, no
+/// job being slower than with the proportional share `fair`, and none having a larger share per GPU than the one given with
+/// it. `None` if their floors do not fit. `budget` is as in [`choose`].
 ///
 /// Jobs without a curve count with full speed and their proportional share.
 pub fn cluster_bound<'a>(
@@ -248,14 +254,14 @@ pub fn cluster_bound<'a>(
     choose(&cluster_program(jobs, fair, weight), capacity, budget)
 }
 
-/// The program that [`cluster_bound`] solves: jobs of the same curve and width are one kind.
+/// The program that [`cluster_bound`] solves: jobs with the same curve and width are one kind.
 pub fn cluster_program<'a>(
     jobs: impl IntoIterator<Item = (&'a JobSpec, Share)>,
     fair: Share,
     weight: Weight,
 ) -> Vec<Kind> {
-    type Alike = (Option<u64>, u32, Share, Share);
-    let mut counts: BTreeMap<Alike, (&JobSpec, u32)> = BTreeMap::new();
+    type Shape = (Option<u64>, u32, Share, Share);
+    let mut counts: BTreeMap<Shape, (&JobSpec, u32)> = BTreeMap::new();
     for (job, most) in jobs {
         let curve = job.sensitivity.as_deref().map(Sensitivity::fingerprint);
         let key = (curve, job.gpus, floor(job, fair), most);
@@ -291,7 +297,7 @@ pub fn cluster_program<'a>(
         .collect()
 }
 
-/// All amounts up to the ideal: a job may give up memory for CPU as long as it is no slower.
+/// All shares up to the ideal one: a job may trade memory for CPU as long as it is no slower.
 fn shares_below_and_above(curve: &Sensitivity, floor: Share, most: Share) -> Vec<Share> {
     let first = curve.points();
     let least = Share::new(

@@ -1,4 +1,4 @@
-//! Proportional: CPU and memory in proportion to GPUs, whatever the job can use.
+//! Proportional: CPU and memory in proportion to GPUs, regardless of what the job can use.
 
 use dovetail_engine::{Ask, Cluster, Job, NodeFilling, NodeJob, NodeState, Part, Sizing};
 use dovetail_model::Share;
@@ -41,8 +41,8 @@ impl Sizing for Proportional {
 }
 
 impl NodeFilling for Proportional {
-    fn fill(&mut self, node: &NodeState, _left: Share, guests: &[NodeJob<'_>]) -> Vec<Share> {
+    fn fill(&mut self, node: &NodeState, _left: Share, jobs: &[NodeJob<'_>]) -> Vec<Share> {
         let fair = node.spec.proportional();
-        guests.iter().map(|g| fair.times(g.gpus)).collect()
+        jobs.iter().map(|job| fair.times(job.gpus)).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! What the sizings that give CPU and memory by need have in common.
+//! Shares of CPU and memory, common to the sizings that give them by need.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use dovetail_model::{JobSpec, Rate, Share};
 use crate::error::PolicyError;
 use crate::knobs::{Knob, Knobs};
 
-/// The ask of a job with this share beside each GPU.
+/// The request of a job with this share per GPU.
 pub(super) fn ask_for(job: &Job, share: Share) -> Ask {
     Ask {
         cpu_milli_per_gpu: share.cpu_milli,
@@ -17,10 +17,9 @@ pub(super) fn ask_for(job: &Job, share: Share) -> Ask {
     }
 }
 
-/// What a job without a measured curve has beside each GPU: what it asks for, or its proportional share where it does not
-/// say.
-pub(super) fn said_or(spec: &JobSpec, proportional: Share) -> Share {
-    let or = |said: u64, fair: u64| if said == 0 { fair } else { said };
+/// The share per GPU of a job without a measured curve: what it asks for, or the proportional share of what it leaves open.
+pub(super) fn asked_or(spec: &JobSpec, proportional: Share) -> Share {
+    let or = |asked: u64, fair: u64| if asked == 0 { fair } else { asked };
     Share::new(
         or(
             u64::from(spec.cpu_milli_per_gpu),
@@ -30,30 +29,30 @@ pub(super) fn said_or(spec: &JobSpec, proportional: Share) -> Share {
     )
 }
 
-/// The least beside each GPU with which the job is as fast as with this proportional share.
+/// The smallest share per GPU with which the job is as fast as with this proportional share.
 pub(super) fn floor(spec: &JobSpec, proportional: Share) -> Share {
     match &spec.sensitivity {
         Some(sensitivity) => sensitivity.trimmed(proportional),
-        None => said_or(spec, proportional),
+        None => asked_or(spec, proportional),
     }
 }
 
-/// Floors that were looked for before, by curve and proportional share.
+/// Cache of floors, by curve and proportional share.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Floors {
     known: BTreeMap<(u64, Share), Share>,
 }
 
-/// Floors that are remembered, at most: of so many curves on nodes of one kind, and few clusters have more.
-const FLOORS: usize = 4096;
+/// Floors that are cached before the cache is cleared. On nodes of one kind there is one per curve; few clusters have more.
+const MAX_FLOORS: usize = 4096;
 
 impl Floors {
-    /// The same as [`floor`].
+    /// Returns [`floor`], from the cache if it is known.
     pub(super) fn of(&mut self, spec: &JobSpec, proportional: Share) -> Share {
         let Some(sensitivity) = &spec.sensitivity else {
             return floor(spec, proportional);
         };
-        if self.known.len() >= FLOORS {
+        if self.known.len() >= MAX_FLOORS {
             self.known.clear();
         }
         let key = (sensitivity.fingerprint(), proportional);
@@ -62,12 +61,11 @@ impl Floors {
     }
 }
 
-/// What makes the job fastest, as far as it fits on a node: no more than all of one for all its GPUs together, and a
-/// job that is wider than a node has its proportional share.
+/// The share per GPU that makes the job fastest within one node. A job that is wider than a node has its floor.
 pub(super) fn ideal(spec: &JobSpec, cluster: &Cluster) -> Share {
     let fair = cluster.least_share();
     let Some(sensitivity) = &spec.sensitivity else {
-        return said_or(spec, fair);
+        return asked_or(spec, fair);
     };
     let widest = cluster.widest_for(spec);
     if spec.gpus > widest {
@@ -77,12 +75,12 @@ pub(super) fn ideal(spec: &JobSpec, cluster: &Cluster) -> Share {
     sensitivity.trimmed(sensitivity.ideal().at_most(whole))
 }
 
-/// Which jobs start first.
+/// The knob that decides which jobs start first.
 pub(super) const ENOUGH: Knob = Knob {
     name: "enough",
     default: "100",
-    what: "where a discipline passes over, jobs that find CPU and memory for so many percent of their top speed start \
-           first, and the others on the GPUs that are left then; 0: all in line",
+    what: "under a discipline that passes over jobs, those with CPU and memory for this percentage of their top speed \
+           start first, the others on the GPUs that are left; 0: all in queue order",
 };
 
 /// The value of [`ENOUGH`].
@@ -94,7 +92,7 @@ pub(super) fn percent(knobs: &Knobs) -> Result<u32, PolicyError> {
     Ok(percent)
 }
 
-/// The least beside each GPU with which the job has so many percent of the speed it can have on a node; nothing where its
+/// The smallest share per GPU with which the job has this percentage of its top speed on a node; `None` if its
 /// proportional share is enough for that.
 pub(super) fn enough(spec: &JobSpec, cluster: &Cluster, percent: u32) -> Option<Share> {
     let sensitivity = spec.sensitivity.as_ref()?;
@@ -107,6 +105,6 @@ pub(super) fn enough(spec: &JobSpec, cluster: &Cluster, percent: u32) -> Option<
         .over(spec.gpus)
         .at_least(fair);
     let most = sensitivity.ideal().at_most(whole);
-    let wanted = Rate((u64::from(sensitivity.rate(most).0) * u64::from(percent) / 100) as u32);
-    (sensitivity.rate(fair) < wanted).then(|| sensitivity.least_for(wanted, most))
+    let target = Rate((u64::from(sensitivity.rate(most).0) * u64::from(percent) / 100) as u32);
+    (sensitivity.rate(fair) < target).then(|| sensitivity.least_for(target, most))
 }

@@ -1,13 +1,13 @@
-//! Tune: nobody is slower than with his proportional share, and what that leaves over goes where it speeds up most.
+//! Tune: no job is slower than with its proportional share, and the rest goes to the jobs that it speeds up most.
 //!
-//! A job is promised its *floor*: the least CPU and memory with which it is as fast as with its proportional share. No
-//! floor is above that share, so a job can always start where GPUs are free. What the floors on a node leave over is
-//! shared out among its jobs, step by step along their curves, to whoever gains most speed for the part of the rest it
-//! takes. Who comes later gets his floor out of what was shared out, without stopping anybody.
+//! A job is promised its *floor*: the smallest CPU and memory with which it is as fast as with its proportional share. No
+//! floor exceeds that share, so a job can always start where GPUs are free. What the floors on a node leave over is divided
+//! among its jobs, step by step along their curves: each step goes to the job that gains most speed for the part of the rest
+//! it takes. A job that starts later gets its floor out of what was divided, without stopping another one.
 //!
-//! A GPU with a hungry job at its floor gets little done. So where the discipline passes over, those start first who find
-//! all they can use beside the wishes of the others, as under `greedy`; then whoever fits with his floor, on GPUs that
-//! `greedy` would leave idle.
+//! A job that is sensitive to CPU or memory uses its GPUs badly at its floor. So under a discipline that passes over jobs,
+//! those start first that find all they can use beside the ideal shares of the others, as under `greedy`; then those that
+//! fit with their floor, on GPUs that `greedy` would leave idle.
 
 use dovetail_engine::{Ask, Cluster, Job, NodeFilling, NodeJob, NodeState, Part, Sizing};
 use dovetail_model::{Rate, Sensitivity, Share};
@@ -26,8 +26,8 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
         Knob {
             name: "by",
             default: "soonest",
-            what: "who gets the rest: soonest, where it speeds up most for the work left, if that is known; speed, where \
-                   it speeds up most",
+            what: "which jobs get the rest: soonest, those that gain most speed relative to their remaining work, if it \
+                   is known; speed, those that gain most speed",
         },
         ENOUGH,
     ],
@@ -46,7 +46,7 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
     },
 };
 
-/// Floors for all, the rest by gain.
+/// Floors for all jobs, the rest by gain in speed.
 #[derive(Debug, Clone)]
 struct Tune {
     soonest: bool,
@@ -84,59 +84,60 @@ impl NodeFilling for Tune {
         enough(&job.spec, cluster, self.enough)
     }
 
-    fn fill(&mut self, node: &NodeState, left: Share, guests: &[NodeJob<'_>]) -> Vec<Share> {
+    fn fill(&mut self, node: &NodeState, left: Share, jobs: &[NodeJob<'_>]) -> Vec<Share> {
         let fair = node.spec.proportional();
         let mut rest = left;
-        let mut runners: Vec<Runner<'_>> = guests
+        let mut recipients: Vec<Recipient<'_>> = jobs
             .iter()
-            .map(|guest| {
-                let floor = self.floors.of(&guest.job.spec, fair);
-                Runner::at_floor(guest, floor, &mut rest, self.soonest)
+            .map(|node_job| {
+                let floor = self.floors.of(&node_job.job.spec, fair);
+                Recipient::at_floor(node_job, floor, &mut rest, self.soonest)
             })
             .collect();
-        if !all_have_all(&mut runners, rest) {
-            by_gain(&mut runners, rest);
+        if !give_ideal_to_all(&mut recipients, rest) {
+            divide_by_gain(&mut recipients, rest);
         }
-        runners
+        recipients
             .iter()
-            .map(|r| r.share.times(r.gpus).plus(r.odd))
+            .map(|r| r.share.times(r.gpus).plus(r.remainder))
             .collect()
     }
 }
 
-/// A job that may get more.
-struct Runner<'a> {
+/// A job on the node that may get more than its floor.
+struct Recipient<'a> {
     curve: Option<&'a Sensitivity>,
     gpus: u32,
-    /// For each GPU.
+    /// CPU and memory per GPU.
     share: Share,
-    /// What was promised beyond that, where GPUs do not divide it.
-    odd: Share,
+    /// The part of the promised share that is not a multiple of the GPUs.
+    remainder: Share,
     rate: Rate,
-    /// How much its gain in speed counts.
+    /// Weight of its gain in speed.
     weight: f64,
 }
 
-impl<'a> Runner<'a> {
-    /// With its floor on this node, which may be more than it was promised: nodes may have more than the least.
-    fn at_floor(guest: &NodeJob<'a>, floor: Share, rest: &mut Share, soonest: bool) -> Self {
-        let curve = guest.job.spec.sensitivity.as_deref();
-        let promised = guest.promised.over(guest.gpus);
-        let odd = guest.promised.minus(promised.times(guest.gpus));
-        let mut runner = Self {
-            curve: curve.filter(|_| guest.cap.is_none()),
-            gpus: guest.gpus,
+impl<'a> Recipient<'a> {
+    /// Starts with the floor on this node. It may exceed what was promised, as nodes differ in CPU and memory per GPU.
+    fn at_floor(node_job: &NodeJob<'a>, floor: Share, rest: &mut Share, soonest: bool) -> Self {
+        let curve = node_job.job.spec.sensitivity.as_deref();
+        let promised = node_job.promised.over(node_job.gpus);
+        let remainder = node_job.promised.minus(promised.times(node_job.gpus));
+        let urgency = if soonest { urgency(node_job.job) } else { 1.0 };
+        let mut recipient = Self {
+            curve: curve.filter(|_| node_job.cap.is_none()),
+            gpus: node_job.gpus,
             share: promised,
-            odd,
-            weight: f64::from(guest.gpus) * if soonest { soon(guest.job) } else { 1.0 },
+            remainder,
+            weight: f64::from(node_job.gpus) * urgency,
             rate: curve.map_or(Rate::FULL, |c| c.rate(promised)),
         };
-        let wanted = guest.cap.unwrap_or(floor).at_least(promised);
-        if wanted != promised && rest.covers(wanted.minus(promised).times(guest.gpus)) {
-            runner.rate = curve.map_or(Rate::FULL, |c| c.rate(wanted));
-            runner.take(wanted, rest);
+        let target = node_job.cap.unwrap_or(floor).at_least(promised);
+        if target != promised && rest.covers(target.minus(promised).times(node_job.gpus)) {
+            recipient.rate = curve.map_or(Rate::FULL, |c| c.rate(target));
+            recipient.take(target, rest);
         }
-        runner
+        recipient
     }
 
     fn cost(&self, to: Share) -> Share {
@@ -148,12 +149,12 @@ impl<'a> Runner<'a> {
         self.share = to;
     }
 
-    fn go(&mut self, to: (Share, Rate), rest: &mut Share) {
+    fn advance(&mut self, to: (Share, Rate), rest: &mut Share) {
         self.take(to.0, rest);
         self.rate = to.1;
     }
 
-    /// Every faster point of its curve, at least what it has.
+    /// Every faster point of its curve, with no less of either resource than it has.
     fn steps(&self) -> impl Iterator<Item = (Share, Rate)> + '_ {
         let steps = self.curve.into_iter().flat_map(|c| c.steps());
         steps
@@ -161,7 +162,7 @@ impl<'a> Runner<'a> {
             .map(|(share, rate)| (share.at_least(self.share), *rate))
     }
 
-    /// The step that is worth most to it among those there is enough for.
+    /// The step that is worth most among those that the rest suffices for.
     fn best_step(&self, rest: Share, scarce: Share) -> Option<Step> {
         let mut best: Option<Step> = None;
         for to in self.steps().filter(|to| rest.covers(self.cost(to.0))) {
@@ -174,59 +175,59 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// How much more a gain counts for a job that has less work left, where that is known: four times as much with a sixteenth
-/// of it. Counting it sixteen times would bring that job to its end a little sooner and take much speed from the others.
-fn soon(job: &Job) -> f64 {
+/// How much more a gain counts for a job with less work left, if that is known: four times as much with a sixteenth of the
+/// work. Sixteen times as much would end that job a little sooner and cost the others much speed.
+fn urgency(job: &Job) -> f64 {
     const HOUR: f64 = 3.6e9;
     let left = job.remaining(job.done_at);
     left.map_or(1.0, |left| (HOUR / (left.0 as f64).max(1.0)).sqrt())
 }
 
-/// Gain in speed for the part of what there was to share out; more is better.
-fn worth(runner: &Runner<'_>, to: (Share, Rate), scarce: Share) -> f64 {
-    let cost = runner.cost(to.0);
+/// Gain in speed per part of the rest that the step takes; `scarce` is the rest before any step. Larger is better.
+fn worth(recipient: &Recipient<'_>, to: (Share, Rate), scarce: Share) -> f64 {
+    let cost = recipient.cost(to.0);
     let part = |cost: f64, of: f64| if cost == 0.0 { 0.0 } else { cost / of.max(1.0) };
     let parts = part(f64::from(cost.cpu_milli), f64::from(scarce.cpu_milli))
         + part(cost.memory_mib as f64, scarce.memory_mib as f64);
-    f64::from(to.1.0 - runner.rate.0) * runner.weight / parts.max(1e-9)
+    f64::from(to.1.0 - recipient.rate.0) * recipient.weight / parts.max(1e-9)
 }
 
-/// Gives everyone what makes it fastest, if there is enough for that.
-fn all_have_all(runners: &mut [Runner<'_>], rest: Share) -> bool {
-    let target = |r: &Runner<'_>| r.curve.map_or(r.share, |c| c.ideal().at_least(r.share));
-    let costs = runners.iter().map(|r| r.cost(target(r)));
+/// Gives every job its ideal share, if there is enough for all; returns whether there was.
+fn give_ideal_to_all(recipients: &mut [Recipient<'_>], rest: Share) -> bool {
+    let target = |r: &Recipient<'_>| r.curve.map_or(r.share, |c| c.ideal().at_least(r.share));
+    let costs = recipients.iter().map(|r| r.cost(target(r)));
     if !rest.covers(costs.fold(Share::default(), Share::plus)) {
         return false;
     }
-    runners.iter_mut().for_each(|r| r.share = target(r));
+    recipients.iter_mut().for_each(|r| r.share = target(r));
     true
 }
 
-/// Shares out the rest: whole steps first, to whom they are worth most, then parts of steps.
-fn by_gain(runners: &mut [Runner<'_>], mut rest: Share) {
+/// Divides the rest: whole steps first, those that are worth most, then parts of steps.
+fn divide_by_gain(recipients: &mut [Recipient<'_>], mut rest: Share) {
     let scarce = rest;
-    let mut best: Vec<Option<Step>> = runners.iter().map(|r| r.best_step(rest, scarce)).collect();
+    let mut best: Vec<Option<Step>> = recipients.iter().map(|r| r.best_step(rest, scarce)).collect();
     while let Some(i) = most_worth(&best) {
-        let step = best[i].expect("it is worth most");
-        // As the rest shrinks a step may become too large, but never worth more or less.
-        if rest.covers(runners[i].cost(step.to.0)) {
-            runners[i].go(step.to, &mut rest);
+        let step = best[i].expect("the index is that of a step");
+        // As the rest shrinks a step may become too large, but its worth does not change.
+        if rest.covers(recipients[i].cost(step.to.0)) {
+            recipients[i].advance(step.to, &mut rest);
         }
-        best[i] = runners[i].best_step(rest, scarce);
+        best[i] = recipients[i].best_step(rest, scarce);
     }
-    while let Some((i, to)) = best_part(runners, rest, scarce) {
-        runners[i].go(to, &mut rest);
+    while let Some((i, to)) = best_part(recipients, rest, scarce) {
+        recipients[i].advance(to, &mut rest);
     }
 }
 
-/// A step along a curve, and what it is worth.
+/// A step along a curve, and its worth.
 #[derive(Clone, Copy)]
 struct Step {
     worth: f64,
     to: (Share, Rate),
 }
 
-/// Whose step is worth most; the first of equals.
+/// Index of the step that is worth most; the first of equal ones.
 fn most_worth(steps: &[Option<Step>]) -> Option<usize> {
     let mut most: Option<(f64, usize)> = None;
     for (i, step) in steps.iter().enumerate() {
@@ -237,31 +238,31 @@ fn most_worth(steps: &[Option<Step>]) -> Option<usize> {
     most.map(|(_, i)| i)
 }
 
-/// The part of a step that is worth most, as far as the rest goes; none where it would make nobody faster.
-fn best_part(runners: &[Runner<'_>], rest: Share, scarce: Share) -> Option<(usize, (Share, Rate))> {
+/// The part of a step within the rest that is worth most; `None` if no job would be faster.
+fn best_part(recipients: &[Recipient<'_>], rest: Share, scarce: Share) -> Option<(usize, (Share, Rate))> {
     let mut best: Option<(f64, usize, (Share, Rate))> = None;
-    for (i, runner) in runners.iter().enumerate() {
-        let Some(curve) = runner.curve else { continue };
-        let reach = runner.share.plus(rest.over(runner.gpus));
-        // Less than a thousandth is not worth telling anybody.
-        let worth_telling = |rate: Rate| rate.0 >= runner.rate.0 + 1000;
-        if !worth_telling(curve.top()) || !worth_telling(curve.rate(reach)) {
+    for (i, recipient) in recipients.iter().enumerate() {
+        let Some(curve) = recipient.curve else { continue };
+        let reach = recipient.share.plus(rest.over(recipient.gpus));
+        // A gain of less than a thousandth is ignored.
+        let is_faster = |rate: Rate| rate.0 >= recipient.rate.0 + 1000;
+        if !is_faster(curve.top()) || !is_faster(curve.rate(reach)) {
             continue;
         }
-        for (share, _) in runner.steps() {
+        for (share, _) in recipient.steps() {
             let share = share.at_most(reach);
             let rate = curve.rate(share);
-            if !worth_telling(rate) {
+            if !is_faster(rate) {
                 continue;
             }
-            let worth = worth(runner, (share, rate), scarce);
+            let worth = worth(recipient, (share, rate), scarce);
             if best.is_none_or(|(most, ..)| worth > most) {
                 best = Some((worth, i, (share, rate)));
             }
         }
     }
     let (_, i, (share, rate)) = best?;
-    let runner = &runners[i];
-    let least = runner.curve?.least_for(rate, share).at_least(runner.share);
+    let recipient = &recipients[i];
+    let least = recipient.curve?.least_for(rate, share).at_least(recipient.share);
     Some((i, (least, rate)))
 }

@@ -1,9 +1,9 @@
-//! Who gets in.
+//! Which jobs are admitted.
 
 use dovetail_testkit::check;
 
 #[test]
-fn what_can_never_run_is_turned_away() {
+fn rejects_jobs_that_can_never_run() {
     check(
         "cluster 2x4 1x2,type=v100
          policy fifo
@@ -26,7 +26,7 @@ fn what_can_never_run_is_turned_away() {
 }
 
 #[test]
-fn accept_all_lets_in_even_what_never_runs() {
+fn accept_all_admits_jobs_that_can_never_run() {
     check(
         "cluster 1x4
          policy fifo-backfill admission=accept-all
@@ -39,7 +39,7 @@ fn accept_all_lets_in_even_what_never_runs() {
 }
 
 #[test]
-fn a_node_that_is_down_counts_for_what_can_run() {
+fn a_node_that_is_down_counts_for_feasibility() {
     check(
         "cluster 2x4
          policy fifo
@@ -52,8 +52,8 @@ fn a_node_that_is_down_counts_for_what_can_run() {
 }
 
 #[test]
-fn load_holds_jobs_in_the_order_they_came() {
-    // The limit of 4 is passed by one job: b comes in, c is held, and d, though small, stands behind it.
+fn load_holds_jobs_in_order_of_submission() {
+    // One job may exceed the limit of 4: b is admitted, c is held, and d, though small, is behind it.
     check(
         "cluster 1x4
          policy sjf admission=load:factor=1
@@ -74,7 +74,7 @@ fn load_holds_jobs_in_the_order_they_came() {
 
 #[test]
 fn caps_hold_each_tenant_in_its_own_lane() {
-    // Tenant x is at its cap with a; y is not held up by it. Inside x, c waits behind b although it would fit.
+    // Tenant x is at its cap with a, which does not affect y. Within x, c waits behind b although it would fit.
     check(
         "cluster 1x8
          policy fifo admission=caps:tenant=3
@@ -94,7 +94,7 @@ fn caps_hold_each_tenant_in_its_own_lane() {
 }
 
 #[test]
-fn a_job_larger_than_the_cap_gets_in_when_its_user_has_nothing_else() {
+fn a_job_larger_than_the_cap_is_admitted_if_its_user_has_no_other() {
     check(
         "cluster 1x8
          policy fifo admission=caps:user=2
@@ -111,7 +111,7 @@ fn a_job_larger_than_the_cap_gets_in_when_its_user_has_nothing_else() {
 }
 
 #[test]
-fn a_held_job_that_is_cancelled_lets_the_next_one_in() {
+fn cancelling_a_held_job_admits_the_next_one() {
     check(
         "cluster 1x8
          policy fifo admission=caps:tenant=3

@@ -3,7 +3,7 @@
 use dovetail_testkit::check;
 
 #[test]
-fn strict_blocks_all_behind_the_first_that_does_not_fit() {
+fn strict_blocks_all_jobs_behind_the_first_that_does_not_fit() {
     check(
         "cluster 1x4
          policy fifo
@@ -20,7 +20,7 @@ fn strict_blocks_all_behind_the_first_that_does_not_fit() {
 }
 
 #[test]
-fn backfill_passes_over_what_does_not_fit() {
+fn backfill_passes_over_jobs_that_do_not_fit() {
     check(
         "cluster 1x4
          policy fifo-backfill
@@ -37,8 +37,8 @@ fn backfill_passes_over_what_does_not_fit() {
 }
 
 #[test]
-fn backfill_loses_patience_and_then_nothing_passes_the_head() {
-    // Job b has waited 30 s when d comes: d may not pass it, although a GPU is free from 35 on.
+fn no_job_passes_the_head_after_the_patience_of_backfill() {
+    // Job b has waited 30 s when d is submitted: d may not pass it, although a GPU is free from 35 on.
     check(
         "cluster 1x4
          policy fifo discipline=backfill:patience=30s
@@ -58,8 +58,8 @@ fn backfill_loses_patience_and_then_nothing_passes_the_head() {
 }
 
 #[test]
-fn easy_lets_pass_what_ends_before_the_head_can_start() {
-    // GPUs are kept for b at 100: c is done by then, d is not.
+fn easy_starts_jobs_that_end_before_the_head_can_start() {
+    // GPUs are reserved for b at 100: c is done by then, d is not.
     check(
         "cluster 1x4
          policy fifo-easy
@@ -79,8 +79,8 @@ fn easy_lets_pass_what_ends_before_the_head_can_start() {
 }
 
 #[test]
-fn easy_lets_pass_what_the_head_leaves_over() {
-    // At 100 all four GPUs are free and b needs three: one is to spare, for c, and none for d.
+fn easy_starts_jobs_on_gpus_that_the_head_does_not_need() {
+    // At 100 all four GPUs are free and b needs three: one is left for c, none for d.
     check(
         "cluster 1x4
          policy fifo-easy
@@ -100,7 +100,7 @@ fn easy_lets_pass_what_the_head_leaves_over() {
 }
 
 #[test]
-fn easy_without_run_times_has_patience() {
+fn easy_without_run_times_reserves_gpus_after_its_patience() {
     check(
         "cluster 1x4
          policy fifo-easy discipline=easy:patience=20s
@@ -120,8 +120,8 @@ fn easy_without_run_times_has_patience() {
 }
 
 #[test]
-fn preemption_takes_no_more_than_it_needs_and_from_the_end_of_the_line() {
-    // Job d needs two GPUs: c, the longest, gives way, a and b run on.
+fn preemption_evicts_as_few_jobs_as_needed_from_the_end_of_the_queue() {
+    // Job d needs two GPUs: c, the longest, is preempted; a and b keep running.
     check(
         "cluster 1x6
          policy srtf
@@ -144,7 +144,7 @@ fn preemption_takes_no_more_than_it_needs_and_from_the_end_of_the_line() {
 
 #[test]
 fn a_victim_that_still_fits_keeps_its_own_gpus() {
-    // Job c needs three GPUs: b goes first, then a; b fits again beside c, on its own GPU, and never notices.
+    // Job c needs three GPUs: b is evicted first, then a; b fits again beside c, on its own GPU, and is not interrupted.
     check(
         "cluster 1x4
          policy srtf
@@ -164,7 +164,7 @@ fn a_victim_that_still_fits_keeps_its_own_gpus() {
 
 #[test]
 fn preemption_that_would_not_help_is_undone() {
-    // Even without b there is no room for c ahead of a: nobody is stopped.
+    // Even without b there is no room for c, as a is ahead of it: no job is stopped.
     check(
         "cluster 1x4
          policy srtf
@@ -184,7 +184,7 @@ fn preemption_that_would_not_help_is_undone() {
 
 #[test]
 fn blox_leaves_the_victims_of_a_failed_attempt_out() {
-    // Job c stands ahead of b only; b is thrown out for it in vain, and stays out for the round.
+    // Job c is ahead of b only; b is evicted for it in vain, and stays out for the round.
     check(
         "cluster 1x4
          policy srtf discipline=blox placement=blox-scatter
@@ -204,7 +204,7 @@ fn blox_leaves_the_victims_of_a_failed_attempt_out() {
 }
 
 #[test]
-fn replan_keeps_in_place_who_goes_on_unchanged() {
+fn replan_keeps_unchanged_jobs_in_place() {
     check(
         "cluster 2x4
          policy srtf discipline=replan

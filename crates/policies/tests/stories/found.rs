@@ -1,10 +1,10 @@
-//! Bugs that were found, as the shortest stories that show them.
+//! Regression tests: bugs, as the shortest stories that reproduce them.
 
 use dovetail_testkit::check;
 
 #[test]
 fn easy_counts_on_jobs_that_start_in_the_same_decision() {
-    // Job a ends at 10, so b is promised the pool from then on, and c, which is long, may not pass it.
+    // Job a ends at 10, so the pool is reserved for b from then on, and c, which is long, may not pass it.
     check(
         "cluster 1x4
          policy fifo-easy
@@ -21,7 +21,7 @@ fn easy_counts_on_jobs_that_start_in_the_same_decision() {
 }
 
 #[test]
-fn strict_consolidation_asks_for_no_fewer_nodes_than_the_empty_cluster_has() {
+fn strict_consolidation_accepts_as_many_nodes_as_the_empty_cluster_needs() {
     check(
         "cluster 2x1 1x2
          policy fifo placement=consolidate:strict=true
@@ -54,8 +54,8 @@ fn replanning_leaves_jobs_alone_when_a_node_drains() {
 }
 
 #[test]
-fn an_elastic_job_that_cannot_have_its_width_takes_what_there_is() {
-    // The CPU is enough for one GPU on each node; and only two GPUs are of the kind that b wants.
+fn an_elastic_job_that_cannot_have_its_width_takes_the_gpus_that_are_free() {
+    // The CPU is enough for one GPU on each node; and only two GPUs are of the type that b asks for.
     check(
         "cluster 3x2,cpu=12
          policy elastic-fifo
@@ -73,8 +73,8 @@ fn an_elastic_job_that_cannot_have_its_width_takes_what_there_is() {
 }
 
 #[test]
-fn an_elastic_job_shrinks_for_others_once_its_interval_is_over() {
-    // Nothing else happens at 10: the policy has to ask for that decision itself.
+fn an_elastic_job_shrinks_for_others_after_its_interval() {
+    // No other event happens at 10: the policy must request that decision itself.
     check(
         "cluster 1x4
          policy elastic-fifo:interval=10s
@@ -92,7 +92,7 @@ fn an_elastic_job_shrinks_for_others_once_its_interval_is_over() {
 }
 
 #[test]
-fn a_rigid_policy_does_not_let_in_an_elastic_job_it_could_only_run_shrunk() {
+fn a_rigid_policy_rejects_an_elastic_job_that_only_fits_shrunk() {
     check(
         "cluster 1x4
          policy fifo
@@ -112,7 +112,7 @@ fn a_rigid_policy_does_not_let_in_an_elastic_job_it_could_only_run_shrunk() {
 }
 
 #[test]
-fn a_job_that_lacks_cpu_is_not_told_that_gpus_are_fragmented() {
+fn a_lack_of_cpu_is_not_reported_as_fragmentation() {
     check(
         "cluster 1x4,cpu=8
          policy fifo
@@ -170,7 +170,7 @@ fn a_group_that_is_lost_with_a_node_stops_together_and_lingers_until_the_last_ha
 }
 
 #[test]
-fn nobody_joins_a_group_on_a_draining_node() {
+fn no_job_joins_a_group_on_a_draining_node() {
     check(
         "cluster 1x1
          policy muri-s
@@ -187,7 +187,7 @@ fn nobody_joins_a_group_on_a_draining_node() {
 
 #[test]
 fn a_group_on_a_draining_node_counts_its_gpus_once() {
-    // Node 0 drains under a and b, which share it: they run on, and c takes node 1 from x.
+    // Node 0 drains under a and b, which share it: they keep running, and c takes node 1 from x.
     check(
         "cluster 2x1
          policy muri-s:size=2
@@ -210,8 +210,8 @@ fn a_group_on_a_draining_node_counts_its_gpus_once() {
 }
 
 #[test]
-fn under_tetris_two_jobs_do_not_take_each_others_place_for_ever() {
-    // Where w runs no CPU is free, and n suits that; where n runs all of it is, and w suits that.
+fn under_tetris_two_jobs_do_not_preempt_each_other_forever() {
+    // While w runs no CPU is free, which suits n; while n runs all CPU is free, which suits w.
     check(
         "cluster 1x4,cpu=8
          policy tetris

@@ -1,4 +1,4 @@
-//! What every part does, in stories of a few lines: a cluster, a policy, what happens, and the trace beside it.
+//! The behaviour of every part in stories of a few lines: a cluster, a policy, the events, and the expected trace.
 
 mod admissions;
 mod disciplines;

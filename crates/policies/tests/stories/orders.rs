@@ -1,9 +1,9 @@
-//! Who is next.
+//! Which job is next.
 
 use dovetail_testkit::{check, trace};
 
 #[test]
-fn fifo_goes_by_submission_and_by_priority_if_so_set() {
+fn fifo_orders_by_submission_or_priority() {
     let jobs = "0 submit a work=10s
          1 submit b work=10s
          2 submit c work=10s priority=1";
@@ -28,7 +28,7 @@ fn fifo_goes_by_submission_and_by_priority_if_so_set() {
 }
 
 #[test]
-fn sjf_goes_by_whole_run_time_and_last_where_it_is_not_known() {
+fn sjf_orders_by_total_run_time_with_unknown_ones_last() {
     check(
         "cluster 1x1
          policy sjf
@@ -48,8 +48,8 @@ fn sjf_goes_by_whole_run_time_and_last_where_it_is_not_known() {
 }
 
 #[test]
-fn srtf_counts_what_is_left() {
-    // At 50, a has 50 s left and b 40: b goes first. At 60, c has 35 and b 30: c has to wait.
+fn srtf_orders_by_remaining_time() {
+    // At 50, a has 50 s left and b 40: b is first. At 60, c has 35 and b 30: c has to wait.
     check(
         "cluster 1x1
          policy srtf
@@ -68,7 +68,7 @@ fn srtf_counts_what_is_left() {
 }
 
 #[test]
-fn srsf_counts_gpus_too() {
+fn srsf_multiplies_remaining_time_by_gpus() {
     // Two GPUs for 30 s are more service than one for 50 s.
     check(
         "cluster 1x2
@@ -88,8 +88,8 @@ fn srsf_counts_gpus_too() {
 }
 
 #[test]
-fn las_takes_turns_by_quanta() {
-    // One GPU, 10 s at a time; a job that has used less goes first, equals in order of submission.
+fn las_alternates_jobs_by_quanta() {
+    // One GPU, 10 s at a time; the job that has used less is first, equal ones in order of submission.
     check(
         "cluster 1x1
          policy las:quantum=10s
@@ -135,7 +135,7 @@ fn las_counts_gpu_time_in_two_dimensions_and_time_in_one() {
 
 #[test]
 fn tiresias_demotes_at_its_limit() {
-    // Two GPUs reach 20 GPU-seconds after 10 s: then b, which has used nothing, goes first.
+    // Two GPUs reach 20 GPU-seconds after 10 s: then b, which has used nothing, is first.
     check(
         "cluster 1x2
          policy tiresias:limits=20
@@ -156,8 +156,8 @@ fn tiresias_demotes_at_its_limit() {
 }
 
 #[test]
-fn tiresias_promotes_who_has_waited_long_enough() {
-    // Job a was served 10 s and waits from 10 on: after twice that time it is first again, and d gives way; at 40 it has
+fn tiresias_promotes_jobs_that_have_waited_long_enough() {
+    // Job a was served 10 s and waits from 10 on: after twice that time it is first again and preempts d; at 40 it has
     // used up its fresh start.
     check(
         "cluster 1x1
@@ -188,9 +188,9 @@ fn tiresias_promotes_who_has_waited_long_enough() {
 }
 
 #[test]
-fn gittins_learns_that_a_job_beyond_the_short_ones_is_a_long_one() {
-    // Most jobs took 10 s, a few took 1000 s. When new comes, old has outlived the short ones and so has long to go; a
-    // new job is probably short, and old gives way.
+fn gittins_learns_that_a_job_that_outlives_short_ones_is_long() {
+    // Most jobs took 10 s, a few took 1000 s. When `new` is submitted, `old` has outlived the short ones, so it probably has
+    // long to run; `new` is probably short, and preempts it.
     let mut story = "cluster 1x1\n policy gittins:window=60\n".to_owned();
     for i in 0..60 {
         let (at, work) = (i * 2000, if i % 12 == 0 { 1000 } else { 10 });
@@ -218,7 +218,7 @@ fn gittins_learns_that_a_job_beyond_the_short_ones_is_a_long_one() {
 #[test]
 fn drf_evens_out_dominant_shares() {
     // The example of the paper with GPUs for its CPUs and CPUs for its memory: 9 and 18 of them. Jobs of x take (1, 4),
-    // those of y (3, 1), so that three and two of them bring both tenants to two thirds of what they use most.
+    // those of y (3, 1), so three and two of them bring both tenants to two thirds of their dominant resource.
     check(
         "cluster 1x9,cpu=18
          policy drf
@@ -247,9 +247,9 @@ fn drf_evens_out_dominant_shares() {
 }
 
 #[test]
-fn under_drf_a_job_that_cannot_run_counts_for_nobody() {
-    // y's first job wants all GPUs while x has one of them and has had it for longer: it gets none. So y, who holds
-    // nothing, is ahead of x's second to fourth job with its next one.
+fn under_drf_a_job_that_cannot_run_adds_nothing_to_its_tenants_share() {
+    // The first job of y asks for all GPUs, of which x has held one for longer: it gets none. So y, which holds
+    // nothing, is ahead of the second to fourth job of x with its next one.
     check(
         "cluster 1x4
          policy drf
@@ -276,8 +276,8 @@ fn under_drf_a_job_that_cannot_run_counts_for_nobody() {
 }
 
 #[test]
-fn under_drf_a_job_that_is_held_counts_for_nobody() {
-    // Admission holds y2 back, since its user has as much as it may: y has one GPU then, as x has, and both are next.
+fn under_drf_a_held_job_adds_nothing_to_its_tenants_share() {
+    // Admission holds y2, since its user is at the cap: y has one GPU then, as x has, and both are next.
     check(
         "cluster 1x4
          policy drf admission=caps:user=2

@@ -1,9 +1,9 @@
-//! Which GPUs.
+//! Which GPUs jobs get.
 
 use dovetail_testkit::{check, trace};
 
 #[test]
-fn consolidate_takes_the_tightest_node_and_else_the_emptiest() {
+fn consolidate_takes_the_tightest_node_or_else_the_emptiest_ones() {
     // b fills the gap that a leaves; d needs two nodes and takes a whole one and the rest of another.
     check(
         "cluster 3x4
@@ -24,7 +24,7 @@ fn consolidate_takes_the_tightest_node_and_else_the_emptiest() {
 }
 
 #[test]
-fn consolidate_does_not_mix_kinds_of_gpu() {
+fn consolidate_does_not_mix_gpu_types() {
     check(
         "cluster 1x4 1x4,type=v100
          policy fifo-backfill
@@ -147,8 +147,8 @@ fn random_is_the_same_for_the_same_seed_and_differs_for_others() {
 }
 
 #[test]
-fn blox_scatter_wants_the_sum_to_be_exact() {
-    // Three and four are free: four are refused, as 3 + 4 is not 4, and seven are not.
+fn blox_scatter_requires_the_sum_to_be_exact() {
+    // 3 and 4 GPUs are free: a request for 4 is refused, as 3 + 4 is not 4; one for 7 is not.
     check(
         "cluster 2x4
          policy fifo-backfill placement=blox-scatter
@@ -165,7 +165,7 @@ fn blox_scatter_wants_the_sum_to_be_exact() {
 }
 
 #[test]
-fn gpus_come_with_their_cpu_and_memory() {
+fn placement_respects_free_cpu_and_memory() {
     // Two cores for each of two GPUs leave nothing of node 0's four; the memory of node 1 is enough for one GPU.
     check(
         "cluster 1x4,cpu=4 1x4,mem=64

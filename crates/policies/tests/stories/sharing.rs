@@ -1,10 +1,10 @@
-//! Who shares GPUs, and who does not.
+//! Which jobs share GPUs.
 
 use dovetail_testkit::check;
 
 #[test]
-fn who_gains_by_it_moves_in_beside_others_on_some_of_their_gpus() {
-    // b and c load data while a computes. d needs four GPUs with one job on each, and waits for both to leave.
+fn a_job_that_gains_starts_beside_others_on_some_of_their_gpus() {
+    // b and c load data while a computes. d needs four GPUs with one job on each, and waits until both have finished.
     check(
         "cluster 1x4
          policy sjf-bsbf-no-preempt
@@ -24,8 +24,8 @@ fn who_gains_by_it_moves_in_beside_others_on_some_of_their_gpus() {
 }
 
 #[test]
-fn who_would_only_slow_others_down_waits() {
-    // Both compute all the time: side by side neither would be done sooner.
+fn a_job_that_would_only_slow_others_down_waits() {
+    // Both compute all the time: side by side neither would finish sooner.
     check(
         "cluster 1x1
          policy sjf-bsbf-no-preempt
@@ -49,8 +49,8 @@ fn who_would_only_slow_others_down_waits() {
 }
 
 #[test]
-fn no_gpu_holds_more_than_it_has() {
-    // b does not fit beside a, c does; d fits nowhere and is told so.
+fn jobs_on_one_gpu_do_not_exceed_its_memory() {
+    // b does not fit beside a, c does; d fits nowhere and is rejected.
     check(
         "cluster 1x2,gpumem=16000
          policy sjf-ffs-no-preempt
@@ -66,7 +66,7 @@ fn no_gpu_holds_more_than_it_has() {
          100 launch b on 0:[0]
          120 done b",
     );
-    // Two of these do not fit on one GPU together, so they are no group.
+    // The two do not fit on one GPU together, so they do not form a group.
     check(
         "cluster 1x1,gpumem=16000
          policy muri-s
@@ -111,7 +111,7 @@ fn jobs_run_beside_a_wider_group_where_all_gain() {
 }
 
 #[test]
-fn jobs_go_where_the_memory_is() {
+fn jobs_are_placed_on_gpus_with_enough_memory() {
     check(
         "cluster 1x1,gpumem=8000 1x1,gpumem=16000
          policy fifo
@@ -128,7 +128,8 @@ fn jobs_go_where_the_memory_is() {
 
 #[test]
 fn guaranteed_jobs_share_only_with_opportunistic_ones() {
-    // o is opportunistic and goes beside g; h takes the GPU that only o is on; i finds none without a guaranteed job.
+    // o is opportunistic and starts beside g; h takes the GPU that only o is on; every GPU has a
+    // guaranteed job when i is submitted.
     check(
         "cluster 1x2
          policy antman
@@ -148,7 +149,7 @@ fn guaranteed_jobs_share_only_with_opportunistic_ones() {
 }
 
 #[test]
-fn long_jobs_give_way_but_not_those_that_are_almost_done() {
+fn long_jobs_are_preempted_unless_they_are_almost_done() {
     check(
         "cluster 1x2
          policy sjf-bsbf
@@ -164,7 +165,7 @@ fn long_jobs_give_way_but_not_those_that_are_almost_done() {
          502 done other
          1100 done long",
     );
-    // Nobody is thrown out with less than an hour left, so the short one moves in beside the long one.
+    // No job with less than an hour left is preempted, so the short one starts beside the long one.
     check(
         "cluster 1x1
          policy sjf-bsbf:min_left=1h

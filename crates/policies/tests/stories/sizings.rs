@@ -1,10 +1,10 @@
-//! How wide.
+//! How many GPUs jobs get.
 
 use dovetail_testkit::check;
 
 #[test]
 fn elastic_jobs_grow_on_idle_gpus_and_shrink_for_others() {
-    // Alone, a runs on all eight GPUs. With b there, both get what they asked for; then a has it all again.
+    // Alone, a runs on all eight GPUs. Beside b, both get what they asked for; then a has all of them again.
     check(
         "cluster 1x8
          policy elastic-fifo:interval=0
@@ -69,7 +69,7 @@ fn a_job_keeps_its_size_for_an_interval() {
 }
 
 #[test]
-fn optimus_gives_gpus_where_they_shorten_most() {
+fn optimus_gives_gpus_to_the_job_they_shorten_most() {
     // Both have the same work; a scales, b hardly does: after one GPU each, the next ones go to a.
     check(
         "cluster 1x4

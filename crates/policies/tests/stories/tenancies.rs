@@ -3,7 +3,7 @@
 use dovetail_testkit::check;
 
 #[test]
-fn a_quota_is_the_tenants_own_and_no_more() {
+fn a_quota_is_guaranteed_and_not_exceeded() {
     check(
         "cluster 1x8
          policy fifo-backfill tenancy=quota:x=4,y=4
@@ -43,7 +43,7 @@ fn guaranteed_jobs_preempt_borrowers_submitted_before_them() {
 }
 
 #[test]
-fn no_tenant_takes_what_another_is_guaranteed() {
+fn no_tenant_takes_guaranteed_gpus_of_another() {
     check(
         "cluster 1x8
          policy srtf tenancy=quota:x=4,y=4
@@ -85,7 +85,7 @@ fn borrowing_has_a_limit_of_its_own() {
 }
 
 #[test]
-fn one_tenant_that_cannot_go_on_does_not_stop_the_others() {
+fn a_tenant_at_its_quota_does_not_block_others() {
     check(
         "cluster 1x8
          policy srtf tenancy=quota:x=2,y=6
@@ -107,7 +107,7 @@ fn one_tenant_that_cannot_go_on_does_not_stop_the_others() {
 }
 
 #[test]
-fn a_borrower_does_not_keep_a_job_from_the_place_of_one_behind_it() {
+fn a_borrower_does_not_protect_jobs_behind_it_from_preemption() {
     check(
         "cluster 1x8
          policy srtf tenancy=quota:x=8,y=0

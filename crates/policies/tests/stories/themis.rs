@@ -3,7 +3,7 @@
 use dovetail_testkit::check;
 
 #[test]
-fn themis_serves_who_is_worst_off_against_an_equal_share() {
+fn themis_serves_the_job_that_is_worst_off_against_an_equal_share() {
     // At 20, b would take 39 s against 49 on its share, ρ = 0.79; c 23 against 13.9, ρ = 1.65.
     check(
         "cluster 1x1
@@ -21,9 +21,9 @@ fn themis_serves_who_is_worst_off_against_an_equal_share() {
 }
 
 #[test]
-fn a_holder_keeps_its_gpus_until_the_lease_ends_and_without_need_beyond() {
-    // At 25 the lease of a ends, and nobody waits: it goes on without one, and c, to whom it is worth more, takes over
-    // as soon as it comes.
+fn a_holder_keeps_its_gpus_until_its_lease_ends_and_longer_if_no_job_waits() {
+    // At 25 the lease of a ends, and no job waits: it keeps running without one, and c, which values the GPU more,
+    // replaces it as soon as it is submitted.
     check(
         "cluster 1x1
          policy themis:lease=10s,f=0
@@ -44,8 +44,8 @@ fn a_holder_keeps_its_gpus_until_the_lease_ends_and_without_need_beyond() {
 }
 
 #[test]
-fn a_holder_that_wins_again_stays_in_place() {
-    // A lease is worth more to those with less time in all: a and b win at 10 and at 20.
+fn a_holder_that_wins_again_keeps_its_gpus() {
+    // A lease is worth more to jobs with a shorter total run time: a and b win at 10 and at 20.
     check(
         "cluster 1x2
          policy themis:lease=10s,f=0
@@ -63,7 +63,7 @@ fn a_holder_that_wins_again_stays_in_place() {
 
 #[test]
 fn a_winner_pays_with_a_part_of_its_lease() {
-    // With a gone b would have won: a keeps 30/40 of its lease. Without payments c would wait until 10.
+    // Without a, b would have won: a keeps 30/40 of its lease. Without payments c would wait until 10.
     let jobs = "0 submit a work=20s
          0 submit b work=30s
          1 submit c work=1s";
@@ -99,7 +99,7 @@ const WIDE: &str = "0 submit a work=100s
 
 #[test]
 fn gpus_are_gathered_for_a_gang_wider_than_what_is_on_offer() {
-    // Leases end at 20, 23 and 24 when d has come to the front: all that are given now end with them.
+    // Leases end at 20, 23 and 24 once d is at the head of the queue: all leases given from then on end with them.
     check(
         &format!("cluster 1x4\n policy themis:lease=10s\n {WIDE}"),
         "0 launch a on 0:[0]
@@ -143,7 +143,7 @@ fn gpus_are_gathered_for_a_gang_wider_than_what_is_on_offer() {
 }
 
 #[test]
-fn a_job_of_unknown_size_goes_last() {
+fn a_job_of_unknown_length_is_last() {
     check(
         "cluster 1x1
          policy themis:lease=10s

@@ -17,7 +17,7 @@ const ROW: f64 = 28.0;
 
 /// One run in [`compare_bars`].
 struct Bar {
-    /// Position among the records, which decides the colour.
+    /// Position among the records, which determines the colour.
     record: usize,
     name: String,
     /// Average completion time, in seconds.
@@ -129,18 +129,18 @@ pub fn compare_bars(records: &[&RunRecord]) -> Figure {
         );
     }
     let dashes = if has_bound {
-        " The dashed line is a bound that no schedule of these jobs can beat while each is rigid and has its GPUs to itself."
+        " The dashed line is the lower bound of any schedule of these jobs if each is rigid and has exclusive GPUs."
     } else {
         ""
     };
-    let caption = format!("Mean time from submission to the end, best first.{dashes}");
+    let caption = format!("Mean time from submission to completion, best first.{dashes}");
     Figure::new("compare", "Average job completion time", &caption, canvas)
 }
 
 /// One colour of bars in [`grouped_bars`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct BarSeries {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
     /// One value per group; `None` where there is no number.
     pub values: Vec<Option<f64>>,

@@ -2,7 +2,7 @@
 
 use dovetail_model::run::{JobRow, RunRecord};
 
-use super::{MAX_CURVES, labels, left_out};
+use super::{MAX_CURVES, labels, omitted_note};
 use crate::format;
 use crate::stats::{Cdf, cdf, jct_s, wait_s};
 use crate::svg::{
@@ -10,13 +10,13 @@ use crate::svg::{
     frame, legend, line_class,
 };
 
-/// How job completion times are distributed, one curve per run.
+/// Draws the distribution of job completion times, one curve per run.
 pub fn jct_cdf(records: &[&RunRecord]) -> Figure {
-    let spec = Spec {
+    let spec = CdfSpec {
         name: "jct_cdf",
         title: "Job completion time",
-        reading: "Share of jobs done within the time on the horizontal axis (logarithmic). Further left and up is \
-                  better; beside each name stands the median.",
+        reading: "Share of jobs completed within the time on the horizontal axis (logarithmic). Further left and up is \
+                  better. The median is next to each name.",
         axis: "completion time, from submission to end",
         floor: None,
         value: jct_s,
@@ -25,14 +25,14 @@ pub fn jct_cdf(records: &[&RunRecord]) -> Figure {
     draw(&spec, records)
 }
 
-/// How waiting times are distributed, one curve per run.
+/// Draws the distribution of waiting times, one curve per run.
 pub fn wait_cdf(records: &[&RunRecord]) -> Figure {
-    let spec = Spec {
+    let spec = CdfSpec {
         name: "wait_cdf",
         title: "Time without GPUs",
         reading: "Share of jobs that waited at most the time on the horizontal axis (logarithmic; shorter waits are \
-                  drawn on the left edge, so a curve starts at the share of jobs that hardly waited). Beside each name \
-                  stands the median.",
+                  drawn on the left edge, so a curve starts at the share of jobs that hardly waited). The median is \
+                  next to each name.",
         axis: "time submitted but without GPUs",
         floor: Some(1.0),
         value: wait_s,
@@ -41,7 +41,7 @@ pub fn wait_cdf(records: &[&RunRecord]) -> Figure {
     draw(&spec, records)
 }
 
-struct Spec {
+struct CdfSpec {
     name: &'static str,
     title: &'static str,
     reading: &'static str,
@@ -52,7 +52,7 @@ struct Spec {
     median: fn(&RunRecord) -> f64,
 }
 
-fn draw(spec: &Spec, records: &[&RunRecord]) -> Figure {
+fn draw(spec: &CdfSpec, records: &[&RunRecord]) -> Figure {
     const PLOT: f64 = 220.0;
     let names = labels(records);
     let drawn = &records[..records.len().min(MAX_CURVES)];
@@ -96,11 +96,11 @@ fn draw(spec: &Spec, records: &[&RunRecord]) -> Figure {
 
     let unfinished = drawn.iter().zip(&curves).any(|(r, c)| c.finite < r.rows.len());
     let note = if unfinished {
-        " Jobs that did not finish keep a curve below 100 %."
+        " Curves with unfinished jobs stay below 100 %."
     } else {
         ""
     };
-    let caption = format!("{}{note}{}", spec.reading, left_out(records.len()));
+    let caption = format!("{}{note}{}", spec.reading, omitted_note(records.len()));
     Figure::new(spec.name, spec.title, &caption, canvas)
 }
 
@@ -119,7 +119,7 @@ fn domain(curves: &[Cdf], floor: Option<f64>) -> (f64, f64) {
     (low.max(high * 1e-7), high)
 }
 
-/// Steps while there are few jobs, straight pieces where steps would be smaller than a pixel.
+/// Returns steps if there are few jobs, else straight lines, as steps would be smaller than a pixel.
 fn curve_path(frame: &Frame, curve: &Cdf) -> PathData {
     let mut path = PathData::default();
     let Some(first) = curve.points.first() else {

@@ -1,4 +1,4 @@
-//! Which job held which GPU when.
+//! The GPU timeline: which job held which GPU when.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ const MAX_GPU_ROWS: u64 = 128;
 /// Maximum number of nodes with a row each.
 const MAX_NODES: u64 = 64;
 /// Number of rectangles that can still be distinguished.
-const MOST_BLOCKS: usize = 2500;
+const MAX_BLOCKS: usize = 2500;
 
 /// Draws a timeline of GPUs, coloured by job: rows are GPUs grouped by node in a small cluster, nodes in a large one.
 pub fn gantt(record: &RunRecord) -> Figure {
-    gantt_within(record, MOST_BLOCKS)
+    gantt_within(record, MAX_BLOCKS)
 }
 
 /// Like [`gantt`], with a limited number of rectangles, for pages with several timelines.
@@ -224,7 +224,7 @@ fn caption(
     if record.segments.is_empty() {
         return "No segments were recorded for this run.".into();
     }
-    let what = if rows.by_gpu {
+    let rows_are = if rows.by_gpu {
         "Each row is a GPU, grouped by node"
     } else {
         "Each row is a node, split among its GPUs"
@@ -238,12 +238,12 @@ fn caption(
     } else {
         String::new()
     };
-    let when = if window.cut {
+    let window_text = if window.cut {
         let length = window.end.saturating_sub(window.start) as f64 / 1e6;
         let unit = format::unit_for(length);
         let at = |micros: i64| format::grouped(seconds(micros) / unit.seconds, 1);
         format!(
-            " Of the whole run, {} around the longest queue are drawn: from {} to {} {}.",
+            " Only {} of the run around the longest queue are drawn: from {} to {} {}.",
             format::span(length),
             at(window.start),
             at(window.end),
@@ -264,7 +264,7 @@ fn caption(
     };
     let jobs: std::collections::BTreeSet<JobKey> = blocks.iter().map(|b| b.job).collect();
     format!(
-        "{what}{nodes}; each colour is a job ({} jobs, colours repeat), grey is idle.{when}{missing} Rest the pointer on a job for its name.",
+        "{rows_are}{nodes}; each colour is a job ({} jobs, colours repeat), grey is idle.{window_text}{missing} Hover over a job for its name.",
         format::count(jobs.len() as u64)
     )
 }

@@ -1,21 +1,21 @@
-//! From segments to rectangles: merged where they touch, and cut to a window that can be read.
+//! Converts segments to rectangles, merged where they touch and cut to a readable window.
 
 use std::collections::BTreeMap;
 
 use dovetail_model::JobKey;
 use dovetail_model::run::{RunRecord, Segment};
 
-/// A job on neighbouring GPUs of one node, for a while without a break.
+/// A job on neighbouring GPUs of one node over an uninterrupted interval.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Block {
     pub(crate) job: JobKey,
     pub(crate) node: u32,
     pub(crate) first_slot: u32,
     pub(crate) slots: u32,
-    /// Which share of the GPU's height is drawn, where jobs share a GPU.
+    /// Lane within the GPU's height, if jobs share the GPU.
     pub(crate) lane: u32,
     pub(crate) lanes: u32,
-    /// Microseconds.
+    /// In microseconds.
     pub(crate) start: i64,
     pub(crate) end: i64,
 }
@@ -26,7 +26,7 @@ type Span = (i64, i64, JobKey);
 /// Maximum number of jobs drawn next to each other on one GPU.
 const MAX_LANES: u32 = 4;
 
-/// All rectangles of these segments, by node, slot and time.
+/// Returns all rectangles of these segments, by node, slot and time.
 pub(crate) fn blocks(segments: &[Segment]) -> Vec<Block> {
     let mut by_gpu: BTreeMap<(u32, u32), Vec<Span>> = BTreeMap::new();
     for segment in segments.iter().filter(|s| s.end > s.start) {
@@ -36,7 +36,7 @@ pub(crate) fn blocks(segments: &[Segment]) -> Vec<Block> {
         }
     }
     let mut out: Vec<Block> = vec![];
-    // The rectangle that ends on the slot above, by what must be equal to grow it.
+    // Rectangles that end on the slot above, by the properties that must be equal to extend them.
     let mut open: BTreeMap<(u32, u32, i64, i64, JobKey), usize> = BTreeMap::new();
     for ((node, slot), mut held) in by_gpu {
         held.sort();
@@ -71,7 +71,7 @@ pub(crate) fn blocks(segments: &[Segment]) -> Vec<Block> {
     out
 }
 
-/// Joins spans of one job that follow each other; the spans are in order.
+/// Joins adjacent spans of one job; the spans are sorted.
 fn join(held: Vec<Span>) -> Vec<Span> {
     let mut out: Vec<Span> = vec![];
     for span in held {
@@ -91,7 +91,7 @@ fn join(held: Vec<Span>) -> Vec<Span> {
     out
 }
 
-/// The lowest free lane for each span, and how many lanes there are.
+/// Returns the lowest free lane for each span, and the number of lanes.
 fn lanes(spans: &[Span]) -> (Vec<u32>, u32) {
     let mut free_at: Vec<i64> = vec![];
     let mut lane_of = vec![];
@@ -108,10 +108,10 @@ fn lanes(spans: &[Span]) -> (Vec<u32>, u32) {
     (lane_of, free_at.len().max(1) as u32)
 }
 
-/// The part of time that is drawn.
+/// The interval that is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// Microseconds.
+    /// In microseconds.
     pub(crate) start: i64,
     pub(crate) end: i64,
     /// Whether part of the run is outside of it.
@@ -139,8 +139,8 @@ const SPANS: [i64; 15] = [
     HOUR / 3600,
 ];
 
-/// The whole run if it has few rectangles, otherwise the longest round span around the longest queue that has at most
-/// `most` of them. Nothing is known after the last start, since long runs keep only their first segments.
+/// Returns the whole run if it has few rectangles, otherwise the longest round span around the longest queue that has at most
+/// `most` of them. The time after the last start is ignored, since long runs keep only their first segments.
 pub(crate) fn window(record: &RunRecord, blocks: &[Block], most: usize) -> Window {
     let start = blocks.iter().map(|b| b.start).min().unwrap_or(0);
     let end = blocks
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn touching_segments_become_one() {
+    fn touching_segments_are_merged() {
         let merged = shown(&[
             segment(1, &[0, 1], 0, 10),
             segment(1, &[0, 1], 10, 20),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_share_a_gpu_lie_side_by_side() {
+    fn jobs_that_share_a_gpu_are_drawn_side_by_side() {
         let shared = shown(&[segment(1, &[0], 0, 10), segment(2, &[0], 5, 20)]);
         assert_eq!(
             shared,

@@ -1,4 +1,4 @@
-//! Jobs on the same GPUs, each on another resource.
+//! The interleaving of jobs on the same GPUs, each on another resource.
 
 use dovetail_model::layout::{Layout, Resource};
 
@@ -14,8 +14,8 @@ const GAP: f64 = 6.0;
 /// Number of periods drawn, so that stages crossing the end of a period are visible.
 const PERIODS: usize = 2;
 
-/// A group over two of its periods: a row for each resource, a colour for each member. `members` are names, in the order
-/// in which the layout counts them.
+/// Draws a group over two of its periods: a row for each resource, a colour for each member. `members` are names, in the order
+/// of the layout.
 pub fn interleaving(members: &[String], layout: &Layout, title: &str, caption: &str) -> Figure {
     let rows = Resource::ALL;
     let top = legend_height(members) + 2.0;
@@ -63,29 +63,29 @@ pub fn interleaving(members: &[String], layout: &Layout, title: &str, caption: &
     Figure::new("interleaving", title, caption, canvas)
 }
 
-/// Places of the members in the legend: row, left edge and the name as far as there is room for it.
-fn legend_places(members: &[String]) -> Vec<(usize, f64, String)> {
+/// Returns the positions of the members in the legend: row, left edge and the fitted name.
+fn legend_positions(members: &[String]) -> Vec<(usize, f64, String)> {
     let (mut row, mut x) = (0, 0.0);
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     for name in members {
         let name = fit(name, WIDTH - 40.0, 13.0);
         let width = 20.0 + text_width(&name, 13.0) + 16.0;
         if x > 0.0 && x + width > WIDTH {
             (row, x) = (row + 1, 0.0);
         }
-        places.push((row, x, name));
+        positions.push((row, x, name));
         x += width;
     }
-    places
+    positions
 }
 
 fn legend_height(members: &[String]) -> f64 {
-    let rows = legend_places(members).last().map_or(0, |(row, ..)| row + 1);
+    let rows = legend_positions(members).last().map_or(0, |(row, ..)| row + 1);
     rows as f64 * 20.0 + 8.0
 }
 
 fn draw_legend(canvas: &mut Canvas, members: &[String]) {
-    for (member, (row, x, name)) in legend_places(members).into_iter().enumerate() {
+    for (member, (row, x, name)) in legend_positions(members).into_iter().enumerate() {
         let y = row as f64 * 20.0;
         canvas.rect(&format!("j{}", member % JOB_COLOURS), x, y, 14.0, 12.0);
         canvas.text("", Anchor::Start, x + 20.0, y + 10.0, &name);

@@ -1,4 +1,4 @@
-//! A chart of lines, used above all to lay our numbers over published ones.
+//! A line chart, mainly used to compare our numbers with published ones.
 
 use crate::svg::{
     Anchor, Axis, AxisKind, COLOURS, Canvas, Figure, Frame, LegendEntry, Mark, PathData, WIDTH,
@@ -8,9 +8,9 @@ use crate::svg::{
 /// One line. Lines of the same name share a colour, so that `tiresias` published and ours form a pair.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Series {
-    /// Its name.
+    /// Name of the line.
     pub name: String,
-    /// Its points, in drawing order; points that are not finite are left out.
+    /// Points in drawing order; points that are not finite are skipped.
     pub points: Vec<(f64, f64)>,
     /// Whether it is dashed: for published numbers.
     pub dashed: bool,
@@ -19,7 +19,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// A solid line: our numbers.
+    /// Returns a solid line, for our numbers.
     pub fn new(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self {
             name: name.into(),
@@ -28,7 +28,7 @@ impl Series {
         }
     }
 
-    /// A dashed line: published numbers.
+    /// Returns a dashed line, for published numbers.
     pub fn published(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self {
             dashed: true,
@@ -36,14 +36,14 @@ impl Series {
         }
     }
 
-    /// With a range around each point.
+    /// Adds a range around each point.
     pub fn with_errors(mut self, errors: impl IntoIterator<Item = (f64, f64)>) -> Self {
         self.errors = errors.into_iter().collect();
         self
     }
 }
 
-/// A line chart with plain axes.
+/// Draws a line chart with linear axes.
 pub fn lines(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> Figure {
     LineChart {
         title,
@@ -54,22 +54,22 @@ pub fn lines(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> Fi
     .draw(series)
 }
 
-/// A line chart whose axes are chosen.
+/// A line chart with configurable axes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LineChart<'a> {
     /// The file name without extension; "lines" if empty.
     pub name: &'a str,
-    /// The heading.
+    /// Heading.
     pub title: &'a str,
-    /// What to read in it; a sentence on dashes is added where there are any.
+    /// Caption; a sentence on dashed lines is added if there are any.
     pub caption: &'a str,
-    /// Under the horizontal axis.
+    /// Label of the horizontal axis.
     pub x_label: &'a str,
-    /// Above the vertical axis.
+    /// Label of the vertical axis.
     pub y_label: &'a str,
-    /// The numbers on the horizontal axis.
+    /// Kind of the horizontal axis.
     pub x: AxisKind,
-    /// The numbers on the vertical axis.
+    /// Kind of the vertical axis.
     pub y: AxisKind,
 }
 
@@ -91,7 +91,7 @@ impl LineChart<'_> {
             domain: y_domain,
         };
 
-        // Names go to the ends of their lines where they fit there, and into a legend otherwise.
+        // Names are at the ends of their lines if they fit there, otherwise in a legend.
         let widest = names
             .iter()
             .map(|name| text_width(name, 13.5))
@@ -205,7 +205,7 @@ fn y_domain(series: &[Series], kind: AxisKind) -> (f64, f64) {
     }
 }
 
-/// `(name, height of the name, height of the line)` at the right edge; `None` if a name would be too far from its line.
+/// Returns `(name, height of the name, height of the line)` at the right edge; `None` if a name would be too far from its line.
 fn direct_labels(series: &[Series], names: &[&str], frame: &Frame) -> Option<Vec<(usize, f64, f64)>> {
     const APART: f64 = 15.0;
     const FAR: f64 = 26.0;

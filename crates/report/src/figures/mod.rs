@@ -72,11 +72,11 @@ fn tally(names: &[String]) -> BTreeMap<&str, usize> {
     counts
 }
 
-/// A sentence for the caption where not all records are drawn.
-fn left_out(records: usize) -> String {
+/// Returns a sentence for the caption if not all records are drawn.
+fn omitted_note(records: usize) -> String {
     match records.checked_sub(MAX_CURVES) {
         None | Some(0) => String::new(),
-        Some(more) => format!(" The first {MAX_CURVES} runs are drawn, {more} more are in the table."),
+        Some(more) => format!(" The first {MAX_CURVES} runs are drawn; {more} more are in the table."),
     }
 }
 

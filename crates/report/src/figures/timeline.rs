@@ -1,8 +1,8 @@
-//! The cluster over time: one small panel per run, all on the same axes.
+//! The cluster over time: one panel per run, all on the same axes.
 
 use dovetail_model::run::{RunRecord, TimelinePoint};
 
-use super::{MAX_CURVES, labels, left_out};
+use super::{MAX_CURVES, labels, omitted_note};
 use crate::format;
 use crate::stats::{Step, mean, origin_s, steps};
 use crate::svg::{
@@ -10,15 +10,15 @@ use crate::svg::{
     X_AXIS_HEIGHT, fit, legend, text_width, ticks, x_axis,
 };
 
-/// Most steps of a drawn timeline.
+/// Maximum number of steps of a drawn timeline.
 const BINS: usize = 300;
 
-/// GPUs in use against GPUs that are up, one panel per run.
+/// Draws GPUs in use and GPUs that are up, one panel per run.
 pub fn utilization(records: &[&RunRecord]) -> Figure {
-    let spec = Spec {
+    let spec = TimelineSpec {
         name: "utilization",
         title: "GPUs in use over time",
-        reading: "Filled: GPUs in use. Line: GPUs that are up. On the right, GPU time in use over GPU time there was.",
+        reading: "Filled: GPUs in use. Line: GPUs that are up. On the right: GPU time in use divided by GPU time available.",
         key: [(Mark::Area(0), "GPUs in use"), (Mark::Up, "GPUs that are up")].into(),
         area: |p| p.busy_gpus,
         line: Some(|p| p.up_gpus),
@@ -32,12 +32,12 @@ pub fn utilization(records: &[&RunRecord]) -> Figure {
     draw(&spec, records)
 }
 
-/// Jobs waiting over time, one panel per run.
+/// Draws the number of queued jobs over time, one panel per run.
 pub fn queue_length(records: &[&RunRecord]) -> Figure {
-    let spec = Spec {
+    let spec = TimelineSpec {
         name: "queue_length",
-        title: "Jobs waiting over time",
-        reading: "Jobs that are submitted and hold no GPUs. On the right, the mean over time and the longest queue drawn.",
+        title: "Queued jobs over time",
+        reading: "Jobs that are submitted and hold no GPUs. On the right: the mean over time and the longest queue.",
         key: vec![],
         area: |p| p.waiting,
         line: None,
@@ -53,7 +53,7 @@ pub fn queue_length(records: &[&RunRecord]) -> Figure {
     draw(&spec, records)
 }
 
-struct Spec {
+struct TimelineSpec {
     name: &'static str,
     title: &'static str,
     reading: &'static str,
@@ -103,7 +103,7 @@ impl Panel {
     }
 }
 
-fn draw(spec: &Spec, records: &[&RunRecord]) -> Figure {
+fn draw(spec: &TimelineSpec, records: &[&RunRecord]) -> Figure {
     const GAP: f64 = 9.0;
     let panels = panels(spec, records);
     let plot = (260.0 / panels.len().max(1) as f64).clamp(34.0, 180.0);
@@ -152,11 +152,11 @@ fn draw(spec: &Spec, records: &[&RunRecord]) -> Figure {
         let y = Scale::new(AxisKind::Linear, (0.0, most), (head + HEAD + plot, head + HEAD));
         panel.draw(&mut canvas, (left, right), head, (&x, &y), &marks, i % COLOURS);
     }
-    let caption = format!("{}{}", spec.reading, left_out(records.len()));
+    let caption = format!("{}{}", spec.reading, omitted_note(records.len()));
     Figure::new(spec.name, spec.title, &caption, canvas)
 }
 
-fn panels(spec: &Spec, records: &[&RunRecord]) -> Vec<Panel> {
+fn panels(spec: &TimelineSpec, records: &[&RunRecord]) -> Vec<Panel> {
     let names = labels(records);
     records
         .iter()

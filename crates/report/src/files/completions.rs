@@ -1,4 +1,4 @@
-//! Completion times from a job file: ours, or one of Muri's layouts, detected by column names.
+//! Completion times from a job file: the native one, or one of Muri's layouts, detected by column names.
 
 use std::path::Path;
 
@@ -53,8 +53,8 @@ pub fn parse_completions(path: &Path, bytes: &[u8]) -> Result<Completions, Repor
                 names if names.is_empty() => "nothing".into(),
                 names => quoted(&names),
             },
-            accepted: "a job file with the columns submit_time,end_time and maybe JCT (job.csv of Muri or `--emit muri`), \
-                       or submit_s,finish_s and maybe jct_s (our jobs.csv)"
+            accepted: "a job file with the columns submit_time,end_time and optionally JCT (job.csv of Muri or `--emit muri`), \
+                       or submit_s,finish_s and optionally jct_s (jobs.csv of a run)"
                 .into(),
         });
     };
@@ -107,23 +107,23 @@ pub fn parse_completions(path: &Path, bytes: &[u8]) -> Result<Completions, Repor
 }
 
 impl Completions {
-    /// The mean completion time.
+    /// Returns the mean completion time.
     pub fn mean_s(&self) -> f64 {
         self.jct_s.iter().sum::<f64>() / self.jct_s.len() as f64
     }
 
-    /// The median, between the two in the middle where there are two.
+    /// Returns the median.
     pub fn median_s(&self) -> f64 {
         let n = self.jct_s.len();
         (self.jct_s[(n - 1) / 2] + self.jct_s[n / 2]) / 2.0
     }
 
-    /// The 99th percentile as Muri's script takes it: the value at place 0.99 n, rounded down, from 0.
+    /// Returns the 99th percentile as in Muri's script: the value at index 0.99 n, rounded down.
     pub fn p99_s(&self) -> f64 {
         self.jct_s[(self.jct_s.len() * 99 / 100).min(self.jct_s.len() - 1)]
     }
 
-    /// From the first submission to the last end.
+    /// Returns the time from the first submission to the last end.
     pub fn span_s(&self) -> f64 {
         self.last_end_s - self.first_submit_s
     }
@@ -171,14 +171,14 @@ mod tests {
 
     #[test]
     fn errors_name_line_column_and_accepted_values() {
-        let header = "expected a job file with the columns submit_time,end_time and maybe JCT (job.csv of Muri or \
-                      `--emit muri`), or submit_s,finish_s and maybe jct_s (our jobs.csv)";
+        let header = "expected a job file with the columns submit_time,end_time and optionally JCT (job.csv of Muri or \
+                      `--emit muri`), or submit_s,finish_s and optionally jct_s (jobs.csv of a run)";
         assert_eq!(
             check("a,b\n1,2\n"),
             format!("job.csv:1: header: found \"a,b\", {header}")
         );
         assert_eq!(check(""), format!("job.csv:1: header: found nothing, {header}"));
-        for (text, complaint) in [
+        for (text, message) in [
             (
                 "submit_time,end_time\n1,x\n",
                 "job.csv:2: column end_time: found \"x\", expected a finite number",
@@ -196,7 +196,7 @@ mod tests {
                 "job.csv:2: column JCT: found \"nan\", expected a finite number",
             ),
         ] {
-            assert_eq!(check(text), complaint);
+            assert_eq!(check(text), message);
         }
     }
 }

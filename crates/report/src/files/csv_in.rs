@@ -1,4 +1,4 @@
-//! CSV parsing into cells that know their file, line and column, for error messages.
+//! CSV parsing with file, line and column in error messages.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use dovetail_model::{Time, Work};
 
 use crate::error::{ReportError, quoted};
 
-/// Farther from the start of the run than any trace: 30,000 years, in microseconds.
+/// Largest accepted time: 30,000 years, in microseconds.
 const FAR: i128 = 1_000_000_000_000_000_000;
 const SPAN: &str = "a number of seconds within ±1,000,000,000,000, such as 300 or 0.5";
 
@@ -19,7 +19,7 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Reads the table; `required` columns must be there, others may.
+    /// Parses the table, which must have the `required` columns.
     pub(crate) fn parse(path: &'a Path, bytes: &[u8], required: &[&str]) -> Result<Self, ReportError> {
         let mut reader = csv::ReaderBuilder::new()
             .flexible(true)
@@ -65,7 +65,7 @@ impl<'a> Table<'a> {
         self.columns.contains_key(column)
     }
 
-    /// The header as it stands in the file.
+    /// Returns the header as in the file.
     pub(crate) fn names(&self) -> String {
         let mut names: Vec<(&usize, &str)> = self.columns.iter().map(|(n, i)| (i, n.as_str())).collect();
         names.sort_unstable();
@@ -89,7 +89,7 @@ impl Row<'_> {
         self.table.has(column)
     }
 
-    /// The text of a cell; empty where the row is too short.
+    /// Returns the text of a cell; empty if the row is too short.
     pub(crate) fn text(&self, column: &str) -> Result<&str, ReportError> {
         let cell = self
             .table
@@ -101,8 +101,8 @@ impl Row<'_> {
             .map_err(|_| self.invalid(column, &String::from_utf8_lossy(cell), "text in UTF-8"))
     }
 
-    /// The text of a cell that holds a number.
-    fn bare(&self, column: &str) -> Result<&str, ReportError> {
+    /// Returns the trimmed text of a cell with a number.
+    fn trimmed(&self, column: &str) -> Result<&str, ReportError> {
         self.text(column).map(str::trim)
     }
 
@@ -120,39 +120,39 @@ impl Row<'_> {
         }
     }
 
-    /// A whole number.
+    /// Parses a whole number.
     pub(crate) fn whole(&self, column: &str) -> Result<u32, ReportError> {
-        let text = self.bare(column)?;
+        let text = self.trimmed(column)?;
         text.parse()
             .map_err(|_| self.invalid(column, text, "a whole number from 0 to 4294967295"))
     }
 
-    /// A number that is not infinite.
+    /// Parses a finite number.
     pub(crate) fn number(&self, column: &str) -> Result<f64, ReportError> {
-        let text = self.bare(column)?;
+        let text = self.trimmed(column)?;
         let parsed = text.parse().ok().filter(|v: &f64| v.is_finite());
         parsed.ok_or_else(|| self.invalid(column, text, "a finite number"))
     }
 
-    /// A number, or nothing; nothing too where there is no such column.
+    /// Parses a number; `None` if the cell is empty or the column is missing.
     pub(crate) fn optional_number(&self, column: &str) -> Result<Option<f64>, ReportError> {
-        if self.bare(column)?.is_empty() {
+        if self.trimmed(column)?.is_empty() {
             return Ok(None);
         }
         self.number(column).map(Some)
     }
 
-    /// Seconds.
+    /// Parses seconds.
     pub(crate) fn time(&self, column: &str) -> Result<Time, ReportError> {
-        let text = self.bare(column)?;
+        let text = self.trimmed(column)?;
         micros(text)
             .map(Time)
             .ok_or_else(|| self.invalid(column, text, SPAN))
     }
 
-    /// Seconds, or nothing.
+    /// Parses seconds; `None` if the cell is empty.
     pub(crate) fn optional_time(&self, column: &str) -> Result<Option<Time>, ReportError> {
-        let text = self.bare(column)?;
+        let text = self.trimmed(column)?;
         if text.is_empty() {
             return Ok(None);
         }
@@ -161,9 +161,9 @@ impl Row<'_> {
             .ok_or_else(|| self.invalid(column, text, &format!("{SPAN}, or nothing")))
     }
 
-    /// Seconds of work, not below zero.
+    /// Parses seconds of work, not below zero.
     pub(crate) fn work(&self, column: &str) -> Result<Work, ReportError> {
-        let text = self.bare(column)?;
+        let text = self.trimmed(column)?;
         let parsed = micros(text).and_then(|t| u64::try_from(t).ok());
         parsed
             .map(Work)
@@ -171,7 +171,7 @@ impl Row<'_> {
     }
 }
 
-/// Seconds as exact microseconds. Plain decimals are taken digit by digit, other ways to write a number are rounded.
+/// Converts seconds to exact microseconds. Plain decimals are exact, other notations are rounded.
 fn micros(text: &str) -> Option<i64> {
     let exact = plain_micros(text);
     let value = match exact {

@@ -1,13 +1,13 @@
-//! Rows of text to CSV bytes.
+//! Writes CSV.
 
-/// A table with a header.
+/// Returns a table with a header as bytes.
 pub(crate) fn table<R, C>(header: &[&str], rows: R) -> Vec<u8>
 where
     R: IntoIterator<Item = C>,
     C: IntoIterator<Item = String>,
 {
     let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(vec![]);
-    // Writing to memory cannot fail; what could not be written would be missing from the bytes.
+    // Writing to memory cannot fail.
     let _ = writer.write_record(header);
     for row in rows {
         let _ = writer.write_record(row);

@@ -11,7 +11,7 @@ use super::csv_out::table;
 use crate::error::ReportError;
 use crate::format::exact_seconds;
 
-/// The columns, in the order scripts rely on; new ones go to the end.
+/// The columns, in the order that scripts rely on; new ones are appended.
 const COLUMNS: [&str; 14] = [
     "job_id",
     "tenant",
@@ -29,7 +29,7 @@ const COLUMNS: [&str; 14] = [
     "rho",
 ];
 
-/// The bytes of `jobs.csv`.
+/// Returns the bytes of `jobs.csv`.
 pub(crate) fn jobs_csv(record: &RunRecord) -> Vec<u8> {
     let text = |texts: &[String], i: usize| texts.get(i).cloned();
     let optional = |time: Option<Time>| time.map(exact_seconds).unwrap_or_default();
@@ -67,7 +67,7 @@ fn slowdown(jct: Time, row: &JobRow) -> String {
 /// Rows, with the names of jobs and tenants.
 pub(crate) type Jobs = (Vec<JobRow>, Vec<String>, Vec<String>);
 
-/// Reads `jobs.csv`. Columns that follow from others are not read, and columns beyond the contract may be missing.
+/// Parses `jobs.csv`. Derived columns are ignored, and columns beyond the contract may be missing.
 pub(crate) fn parse_jobs(path: &Path, bytes: &[u8]) -> Result<Jobs, ReportError> {
     let required = [
         "job_id",

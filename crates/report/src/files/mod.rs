@@ -1,6 +1,6 @@
-//! A run as a directory: written so that scripts can read it, read back so that reports can be made later.
+//! A run as a directory, for scripts and for later reports.
 //!
-//! | file | holds |
+//! | file | content |
 //! |---|---|
 //! | `summary.json` | the figures of the run, keys as in [`Summary`](dovetail_model::run::Summary) |
 //! | `jobs.csv` | one row per job |

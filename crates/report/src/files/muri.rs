@@ -1,4 +1,4 @@
-//! A run in the files Muri's simulator writes, so that scripts made for those can read ours.
+//! Writes a run in the layout of Muri's simulator, for scripts that read those files.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ pub fn write_muri(dir: &Path, record: &RunRecord) -> Result<Vec<PathBuf>, Report
     ])
 }
 
-/// One row for each job that finished, in the order in which they did.
+/// Returns one row for each finished job, in order of completion.
 fn job_csv(record: &RunRecord) -> Vec<u8> {
     let mut done: Vec<(Time, usize, &JobRow)> = record
         .rows
@@ -100,7 +100,7 @@ fn cluster_csv(moments: &[Moment]) -> Vec<u8> {
     table(&CLUSTER, rows)
 }
 
-/// Seconds the way Muri's files have them: always with a point.
+/// Formats seconds as in Muri's files: always with a point.
 fn seconds(time: Time) -> String {
     let shown = exact_seconds(time);
     if shown.contains('.') {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_come_in_order_of_completion_and_unfinished_jobs_have_none() {
+    fn rows_are_in_order_of_completion_without_unfinished_jobs() {
         let record = RunRecord {
             rows: vec![
                 row(0, 0, 0, Some(90), 60),

@@ -1,4 +1,4 @@
-//! Directories back to records.
+//! Reads records from directories.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,8 +12,8 @@ use super::summary::parse_summary;
 use super::tables::{parse_nodes, parse_segments, parse_timeline};
 use crate::error::ReportError;
 
-/// Reads what [`write_run`](crate::write_run) wrote. `summary.json` and `jobs.csv` must be there; figures whose files are
-/// missing stay empty.
+/// Reads a directory that [`write_run`](crate::write_run) wrote. `summary.json` and `jobs.csv` are required; figures whose
+/// files are missing stay empty.
 pub fn read_run(dir: &Path) -> Result<RunRecord, ReportError> {
     let path = dir.join("summary.json");
     let summary = parse_summary(&path, &required(&path, "the summary of a run, a JSON object")?)?;
@@ -45,7 +45,7 @@ pub fn read_runs(dir: &Path) -> Result<Vec<RunRecord>, ReportError> {
         let name = row.text("directory")?;
         let inside = Path::new(name).components().collect::<Vec<_>>();
         if !matches!(inside[..], [std::path::Component::Normal(_)]) {
-            return Err(row.invalid("directory", name, "the name of a directory beside this file"));
+            return Err(row.invalid("directory", name, "the name of a directory next to this file"));
         }
         records.push(read_run(&dir.join(name))?);
     }

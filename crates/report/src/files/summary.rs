@@ -1,4 +1,4 @@
-//! `summary.json`: known keys are checked one by one, missing ones take their defaults, others are ignored.
+//! `summary.json`: known keys are validated, missing ones have defaults, others are ignored.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{ReportError, quoted};
 
-/// The bytes of `summary.json`.
+/// Returns the bytes of `summary.json`.
 pub(crate) fn summary_json(summary: &Summary) -> Vec<u8> {
     // A summary is plain numbers and text, which always serialise.
     let mut bytes = serde_json::to_vec_pretty(summary).unwrap_or_default();
@@ -15,7 +15,7 @@ pub(crate) fn summary_json(summary: &Summary) -> Vec<u8> {
     bytes
 }
 
-/// Reads `summary.json`.
+/// Parses `summary.json`.
 pub(crate) fn parse_summary(path: &Path, bytes: &[u8]) -> Result<Summary, ReportError> {
     let invalid = |line: usize, field: &str, found: String, accepted: &str| ReportError::Invalid {
         path: path.into(),
@@ -49,7 +49,7 @@ pub(crate) fn parse_summary(path: &Path, bytes: &[u8]) -> Result<Summary, Report
             "the name of the policy",
         ));
     }
-    let located = |problem: Problem| {
+    let located = |problem: FieldProblem| {
         let key = problem.field.rsplit('.').next().unwrap_or_default();
         invalid(
             line_of(bytes, key),
@@ -59,22 +59,22 @@ pub(crate) fn parse_summary(path: &Path, bytes: &[u8]) -> Result<Summary, Report
         )
     };
     let mut template = serde_json::to_value(Summary::default()).unwrap_or_default();
-    // Not written where there is nothing to say.
+    // Omitted from the file if no programs were solved.
     template["solved"] = serde_json::to_value(SolverStats::default()).unwrap_or_default();
     let tenant = serde_json::to_value(TenantSummary::default()).unwrap_or_default();
     let filled = fill(&template, &Value::Object(found), &tenant, "").map_err(located)?;
     serde_json::from_value(filled).map_err(|e| invalid(1, "JSON", e.to_string(), "the keys of a summary"))
 }
 
-struct Problem {
+struct FieldProblem {
     field: String,
     found: String,
     accepted: &'static str,
 }
 
-/// The template with every value that `found` has in the same place. A default tells which kind of value is accepted.
-fn fill(template: &Value, found: &Value, item: &Value, field: &str) -> Result<Value, Problem> {
-    let problem = |accepted| Problem {
+/// Returns the template with the values of `found`. The type of a default determines the accepted values.
+fn fill(template: &Value, found: &Value, item: &Value, field: &str) -> Result<Value, FieldProblem> {
+    let problem = |accepted| FieldProblem {
         field: field.to_owned(),
         found: kind(found),
         accepted,
@@ -138,7 +138,7 @@ fn kind(value: &Value) -> String {
     }
 }
 
-/// The line on which a key first stands, from one.
+/// Returns the line, from one, on which a key first occurs.
 fn line_of(bytes: &[u8], key: &str) -> usize {
     let key = format!("\"{key}\"");
     let at = bytes
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_name_the_field_and_what_is_accepted() {
+    fn errors_name_the_field_and_the_accepted_values() {
         check(
             "{\"policy\": \"las\",\n \"jobs\": -1}",
             "summary.json:2: jobs: found -1, expected a whole number, not below zero",

@@ -23,7 +23,7 @@ const TIMELINE: [&str; 8] = [
 const SEGMENTS: [&str; 5] = ["job_position", "node", "slots", "start_s", "end_s"];
 const NODES: [&str; 2] = ["node", "gpus"];
 
-/// The bytes of `timeline.csv`.
+/// Returns the bytes of `timeline.csv`.
 pub(crate) fn timeline_csv(timeline: &[TimelinePoint]) -> Vec<u8> {
     let finite = |value: f64| {
         if value.is_finite() {
@@ -49,7 +49,7 @@ pub(crate) fn timeline_csv(timeline: &[TimelinePoint]) -> Vec<u8> {
     table(&TIMELINE, rows)
 }
 
-/// Reads `timeline.csv`.
+/// Parses `timeline.csv`.
 pub(crate) fn parse_timeline(path: &Path, bytes: &[u8]) -> Result<Vec<TimelinePoint>, ReportError> {
     let table = Table::parse(path, bytes, &["start_s", "end_s", "busy_gpus", "up_gpus"])?;
     let mut timeline = vec![];
@@ -75,7 +75,7 @@ pub(crate) fn parse_timeline(path: &Path, bytes: &[u8]) -> Result<Vec<TimelinePo
     Ok(timeline)
 }
 
-/// The bytes of `segments.csv`; slots are separated by spaces.
+/// Returns the bytes of `segments.csv`; slots are separated by spaces.
 pub(crate) fn segments_csv(segments: &[Segment]) -> Vec<u8> {
     let rows = segments.iter().map(|s| {
         let slots: Vec<String> = s.slots.iter().map(u32::to_string).collect();
@@ -90,7 +90,7 @@ pub(crate) fn segments_csv(segments: &[Segment]) -> Vec<u8> {
     table(&SEGMENTS, rows)
 }
 
-/// Reads `segments.csv`.
+/// Parses `segments.csv`.
 pub(crate) fn parse_segments(path: &Path, bytes: &[u8]) -> Result<Vec<Segment>, ReportError> {
     let table = Table::parse(path, bytes, &SEGMENTS)?;
     let mut segments = vec![];
@@ -109,7 +109,7 @@ pub(crate) fn parse_segments(path: &Path, bytes: &[u8]) -> Result<Vec<Segment>, 
     Ok(segments)
 }
 
-/// The bytes of `nodes.csv`.
+/// Returns the bytes of `nodes.csv`.
 pub(crate) fn nodes_csv(node_slots: &[u32]) -> Vec<u8> {
     table(
         &NODES,
@@ -120,7 +120,7 @@ pub(crate) fn nodes_csv(node_slots: &[u32]) -> Vec<u8> {
     )
 }
 
-/// Reads `nodes.csv`: nodes are numbered from zero, in order.
+/// Parses `nodes.csv`: nodes are numbered from zero, in order.
 pub(crate) fn parse_nodes(path: &Path, bytes: &[u8]) -> Result<Vec<u32>, ReportError> {
     let table = Table::parse(path, bytes, &NODES)?;
     let mut slots: Vec<u32> = vec![];
@@ -130,7 +130,7 @@ pub(crate) fn parse_nodes(path: &Path, bytes: &[u8]) -> Result<Vec<u32>, ReportE
             return Err(row.invalid(
                 "node",
                 &node.to_string(),
-                &format!("{}, as nodes go up by one", slots.len()),
+                &format!("{}, as nodes are numbered in order", slots.len()),
             ));
         }
         slots.push(row.whole("gpus")?);

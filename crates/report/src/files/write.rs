@@ -1,4 +1,4 @@
-//! Records to directories.
+//! Writes records to directories.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +34,7 @@ pub fn write_run(dir: &Path, record: &RunRecord) -> Result<Vec<PathBuf>, ReportE
     Ok(written)
 }
 
-/// The directories that [`write_comparison`] gives these runs, in their order.
+/// Returns the names of the directories that [`write_comparison`] uses for these runs, in their order.
 pub fn run_directories(records: &[RunRecord]) -> Vec<String> {
     directory_names(&labels(&records.iter().collect::<Vec<_>>()))
 }
@@ -79,12 +79,12 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<PathBuf, ReportError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(ReportError::io("create the directory", dir))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = dir.join(format!(".{name}.{}.tmp", std::process::id()));
-    fs::write(&beside, bytes)
-        .and_then(|()| fs::rename(&beside, path))
+    let temporary = dir.join(format!(".{name}.{}.tmp", std::process::id()));
+    fs::write(&temporary, bytes)
+        .and_then(|()| fs::rename(&temporary, path))
         .map_err(|source| {
             // Report the first error; the temporary file is removed if possible.
-            let _ = fs::remove_file(&beside);
+            let _ = fs::remove_file(&temporary);
             ReportError::Io {
                 action: "write",
                 path: path.to_owned(),
@@ -171,7 +171,7 @@ const COMPARISON: [&str; 38] = [
     "p95_ftf",
 ];
 
-/// One row per run: its directory, then its figures.
+/// Returns one row per run: its directory, then its figures.
 fn comparison_csv(records: &[RunRecord], names: &[String]) -> Vec<u8> {
     let header: Vec<&str> = std::iter::once("directory").chain(COMPARISON).collect();
     let rows = records.iter().zip(names).map(|(record, name)| {
@@ -188,7 +188,7 @@ fn comparison_csv(records: &[RunRecord], names: &[String]) -> Vec<u8> {
     table(&header, rows)
 }
 
-/// Names that every file system takes, each once.
+/// Returns unique names that every file system accepts.
 fn directory_names(labels: &[String]) -> Vec<String> {
     let mut taken = BTreeSet::from(["figures".to_owned()]);
     let safe = |label: &String| {

@@ -1,11 +1,11 @@
-//! The top of the page: what was run, and the result in one sentence.
+//! The top of the page: the runs, and the result in one sentence.
 
 use dovetail_model::run::{RunRecord, Summary};
 
 use crate::format;
 use crate::svg::escape;
 
-/// A header that is still open.
+/// Returns the start of a header, without its end tag.
 fn opening(title: &str) -> String {
     format!(
         "<header>\n<p class=\"kicker\">Dovetail report</p>\n<h1>{}</h1>\n\
@@ -14,16 +14,16 @@ fn opening(title: &str) -> String {
     )
 }
 
-/// The title and nothing else.
+/// Returns a header with the title only.
 pub(crate) fn title_only(title: &str) -> String {
     opening(title) + "</header>\n"
 }
 
-/// Title, facts and the headline.
+/// Returns a header with title, facts and headline.
 pub(crate) fn header(records: &[&RunRecord], names: &[String], title: &str) -> String {
     let mut out = opening(title);
     if records.is_empty() {
-        out.push_str("<p>There are no runs to show.</p>\n</header>\n");
+        out.push_str("<p>No runs to show.</p>\n</header>\n");
         return out;
     }
     out.push_str("<dl class=\"facts\">\n");
@@ -87,7 +87,7 @@ fn cluster(summary: &Summary) -> String {
     }
 }
 
-/// The value all runs share, or the first few of several.
+/// Returns the value that all runs share, or the first few values.
 fn distinct(records: &[&RunRecord], value: impl Fn(&Summary) -> String) -> String {
     let mut values: Vec<String> = vec![];
     for record in records {
@@ -97,7 +97,7 @@ fn distinct(records: &[&RunRecord], value: impl Fn(&Summary) -> String) -> Strin
         }
     }
     if values.len() > 4 {
-        return format!("{}, … ({} in all)", values[..3].join(", "), values.len());
+        return format!("{}, … ({} in total)", values[..3].join(", "), values.len());
     }
     values.join(", ")
 }
@@ -124,7 +124,7 @@ fn headline(records: &[&RunRecord], names: &[String]) -> String {
     if summary.lower_bound_avg_jct_s > 0.0 {
         let ratio = summary.avg_jct_s / summary.lower_bound_avg_jct_s;
         out.push_str(&format!(
-            ", {}× a bound that no schedule of rigid jobs with GPUs of their own can beat",
+            ", {}× the lower bound of any schedule of rigid jobs with exclusive GPUs",
             format::grouped(ratio, 2)
         ));
     }

@@ -1,13 +1,13 @@
-//! The metrics of the comparison: how each is taken, shown, judged and defined.
+//! The metrics of the comparison: value, format, direction and definition of each.
 
 use dovetail_model::run::Summary;
 
 use crate::svg::escape;
 
-/// How a metric is written.
+/// How a metric is formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Show {
-    /// Seconds, in the unit that suits the whole column.
+    /// Seconds, in a unit that fits the whole column.
     Time,
     /// A factor.
     Times,
@@ -46,7 +46,7 @@ pub(crate) const METRICS: [Metric; 18] = [
     },
     Metric {
         head: "over bound",
-        definition: "Average JCT over the lower bound: a mean that no schedule of these jobs on so many GPUs can beat while each job is rigid and has its GPUs to itself. \
+        definition: "Average JCT divided by the lower bound of any schedule of these jobs on as many GPUs, if every job is rigid and has exclusive GPUs. \
                      1.00× would be perfect; the bound itself may be out of reach.",
         show: Show::Times,
         better: Better::Lower,
@@ -91,14 +91,14 @@ pub(crate) const METRICS: [Metric; 18] = [
     },
     Metric {
         head: "slowdown",
-        definition: "JCT over the time the job would have taken alone, averaged over jobs; 1 means no job ever waited.",
+        definition: "JCT divided by the run time of the job alone, averaged over jobs; 1 means that no job waited.",
         show: Show::Number,
         better: Better::Lower,
         value: |s| of_finished(s, s.avg_slowdown),
     },
     Metric {
         head: "utilisation",
-        definition: "GPU time in use over GPU time there was.",
+        definition: "GPU time in use divided by GPU time available.",
         show: Show::Percent,
         better: Better::Higher,
         value: |s| Some(s.gpu_utilization),
@@ -112,7 +112,7 @@ pub(crate) const METRICS: [Metric; 18] = [
     },
     Metric {
         head: "blocking",
-        definition: "Blocking index: how long waiting jobs have waited over the run time they have left, averaged over \
+        definition: "Blocking index: time that queued jobs have waited divided by their remaining run time, averaged over \
                      the waiting jobs and then over time. Short jobs that wait long make it large.",
         show: Show::Number,
         better: Better::Lower,
@@ -149,7 +149,7 @@ pub(crate) const METRICS: [Metric; 18] = [
     },
     Metric {
         head: "ρ above 1",
-        definition: "The share of jobs that were worse off than on an equal share of the cluster.",
+        definition: "Share of jobs that were worse off than on an equal share of the cluster.",
         show: Show::Percent,
         better: Better::Lower,
         value: |s| (s.worst_ftf > 0.0).then_some(s.unfair_share),
@@ -163,7 +163,7 @@ pub(crate) const METRICS: [Metric; 18] = [
     },
     Metric {
         head: "unfinished",
-        definition: "Jobs that had not finished when the run ended; their times are in no average.",
+        definition: "Jobs that had not finished when the run ended; averages exclude them.",
         show: Show::Count,
         better: Better::Lower,
         value: |s| Some(s.jobs.saturating_sub(s.finished) as f64),
@@ -174,7 +174,7 @@ fn of_finished(summary: &Summary, value: f64) -> Option<f64> {
     (summary.finished > 0).then_some(value)
 }
 
-/// The section that explains the columns.
+/// Returns the section that explains the columns.
 pub(crate) fn definitions() -> String {
     let line = |m: &Metric| format!("<dt>{}</dt><dd>{}</dd>\n", escape(m.head), escape(m.definition));
     format!(

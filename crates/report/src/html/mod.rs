@@ -1,4 +1,4 @@
-//! One page over one or many runs: self-contained, light and dark, readable without scripts.
+//! The page of one or several runs: self-contained, light and dark, readable without scripts.
 
 mod header;
 mod metrics;
@@ -10,17 +10,17 @@ use dovetail_model::run::RunRecord;
 use crate::figures::{compare_bars, gantt_within, jct_cdf, labels, queue_length, utilization, wait_cdf};
 use crate::svg::{Figure, escape, page_style};
 
-/// Most runs whose GPU timeline is drawn.
+/// Maximum number of runs whose GPU timeline is drawn.
 const MAX_GANTTS: usize = 8;
-/// Rectangles over all GPU timelines of a page; they are most of its size.
+/// Maximum number of rectangles in all GPU timelines of a page; they are most of its size.
 const GANTT_BUDGET: usize = 7000;
 
-/// The report over these runs.
+/// Returns the report of these runs.
 pub fn html(records: &[RunRecord], title: &str) -> String {
     html_with(records, title, &[])
 }
 
-/// The report with further figures in front of its own, such as published numbers beside ours.
+/// Returns the report with additional figures before its own, such as published numbers next to ours.
 pub fn html_with(records: &[RunRecord], title: &str, figures: &[Figure]) -> String {
     let all: Vec<&RunRecord> = records.iter().collect();
     let names = labels(&all);
@@ -34,14 +34,14 @@ pub fn html_with(records: &[RunRecord], title: &str, figures: &[Figure]) -> Stri
         page.figures("Jobs", &job_figures(&all));
         page.figures("Cluster", &[utilization(&all), queue_length(&all)]);
         page.push("</div>\n");
-        page.section("GPUs, job by job", &gantts(&all, &names));
+        page.section("GPU timelines", &gantts(&all, &names));
         page.push(&tenants::section(&all, &names));
     }
-    page.section("What the numbers mean", &metrics::definitions());
+    page.section("Definitions", &metrics::definitions());
     page.finish(title)
 }
 
-/// The page of an experiment: each statement with whether it holds, remarks, figures.
+/// Returns the page of an experiment: each statement with whether it holds, remarks, figures.
 pub fn html_of_experiment(
     title: &str,
     statements: &[(String, bool)],
@@ -50,14 +50,14 @@ pub fn html_of_experiment(
 ) -> String {
     let mut page = Page::default();
     page.push(&header::title_only(title));
-    let said: String = statements
+    let list: String = statements
         .iter()
         .map(|(text, holds)| (if *holds { "✓" } else { "✗" }, text))
         .chain(remarks.iter().map(|text| ("·", text)))
         .map(|(mark, text)| format!("<p>{mark} {}</p>\n", escape(text)))
         .collect();
-    if !said.is_empty() {
-        page.section("Published, and here", &said);
+    if !list.is_empty() {
+        page.section("Published results and ours", &list);
     }
     page.figures("Figures", figures);
     page.finish(title)
@@ -95,7 +95,7 @@ fn gantts(records: &[&RunRecord], names: &[String]) -> String {
     out
 }
 
-/// The page as it grows.
+/// Builds the page.
 #[derive(Default)]
 struct Page {
     body: String,

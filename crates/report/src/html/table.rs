@@ -1,4 +1,4 @@
-//! The comparison: one row per run, one column per metric, the best of each column marked.
+//! The comparison table: one row per run, one column per metric, the best value of each column marked.
 
 use dovetail_model::run::RunRecord;
 
@@ -7,20 +7,20 @@ use crate::format::{self, TimeUnit};
 use crate::stats::quantile;
 use crate::svg::{COLOURS, escape};
 
-/// The table over all runs.
+/// Returns the table of all runs.
 pub(crate) fn comparison(records: &[&RunRecord], names: &[String]) -> String {
     let columns: Vec<Column<'_>> = METRICS
         .iter()
         .map(|metric| Column::new(metric, records))
-        .filter(Column::tells)
+        .filter(Column::is_useful)
         .collect();
     let mut out = String::from(
         "<div class=\"scroll\"><table class=\"sort\">\n<thead><tr><th scope=\"col\">policy<span class=\"arrow\"></span></th>",
     );
     // Policies with and without knowledge of run times are distinguished, where the runs record it.
-    let tells = records.iter().any(|r| !r.summary.knowledge.is_empty());
-    if tells {
-        out.push_str("<th scope=\"col\" title=\"what the policy was told of remaining run times\">knows<span class=\"arrow\"></span></th>");
+    let has_knowledge = records.iter().any(|r| !r.summary.knowledge.is_empty());
+    if has_knowledge {
+        out.push_str("<th scope=\"col\" title=\"knowledge of the policy about remaining run times\">knowledge<span class=\"arrow\"></span></th>");
     }
     out.extend(columns.iter().map(Column::head));
     out.push_str("</tr></thead>\n<tbody>\n");
@@ -30,7 +30,7 @@ pub(crate) fn comparison(records: &[&RunRecord], names: &[String]) -> String {
             swatch(i),
             escape(name)
         ));
-        if tells {
+        if has_knowledge {
             out.push_str(&cell(None, &records[i].summary.knowledge, false));
         }
         out.extend(columns.iter().map(|column| column.cell(i)));
@@ -38,12 +38,14 @@ pub(crate) fn comparison(records: &[&RunRecord], names: &[String]) -> String {
     }
     out.push_str("</tbody></table></div>");
     if records.len() > 1 {
-        out.push_str("<p class=\"note\">Bold with a dot: best of its column. Click a heading to sort.</p>");
+        out.push_str(
+            "<p class=\"note\">Bold with a dot: best value of the column. Click a heading to sort.</p>",
+        );
     }
     out
 }
 
-/// The colour of a run, as in the figures.
+/// Returns a swatch with the colour of a run in the figures.
 pub(crate) fn swatch(i: usize) -> String {
     format!(
         "<span class=\"swatch\" style=\"background:var(--c{})\"></span>",
@@ -51,14 +53,14 @@ pub(crate) fn swatch(i: usize) -> String {
     )
 }
 
-/// A cell that sorts by its value.
+/// Returns a cell that is sorted by its value.
 pub(crate) fn cell(value: Option<f64>, shown: &str, best: bool) -> String {
     let class = if best { " class=\"best\"" } else { "" };
     let sort = value.map(|v| v.to_string()).unwrap_or_default();
     format!("<td{class} data-v=\"{sort}\">{}</td>", escape(shown))
 }
 
-/// One unit for a whole column, so that its numbers can be compared at a glance.
+/// Returns one unit for a whole column, so that its numbers are comparable.
 pub(crate) fn column_unit(values: impl Iterator<Item = f64>) -> TimeUnit {
     let mut sorted: Vec<f64> = values.filter(|v| v.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
@@ -93,8 +95,8 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Whether the column says anything: unfinished jobs are a column only where there are some.
-    fn tells(&self) -> bool {
+    /// Whether the column is shown: that of unfinished jobs only if there are some.
+    fn is_useful(&self) -> bool {
         self.metric.head != "unfinished" || self.values.iter().flatten().any(|v| *v > 0.0)
     }
 

@@ -6,10 +6,10 @@ use super::table::{cell, column_unit, swatch};
 use crate::format;
 use crate::svg::escape;
 
-/// Maximum number of tenants listed per run: those that used most.
-const MOST: usize = 25;
+/// Maximum number of tenants listed per run: those with the most GPU time.
+const MAX_TENANTS: usize = 25;
 
-/// The section, or nothing where no run has tenants.
+/// Returns the section; empty if no run has tenants.
 pub(crate) fn section(records: &[&RunRecord], names: &[String]) -> String {
     let rows: Vec<(usize, &TenantSummary)> = records
         .iter()
@@ -69,16 +69,16 @@ pub(crate) fn section(records: &[&RunRecord], names: &[String]) -> String {
     }
     out.push_str("</tbody></table></div>\n");
     let most = records.iter().map(|r| r.summary.tenants.len()).max().unwrap_or(0);
-    if most > MOST {
+    if most > MAX_TENANTS {
         out.push_str(&format!(
-            "<p class=\"note\">The {MOST} tenants with the most GPU time, of {most}; all are in summary.json.</p>"
+            "<p class=\"note\">The {MAX_TENANTS} tenants with the most GPU time, of {most}; all are in summary.json.</p>"
         ));
     }
     out.push_str("</section>\n");
     out
 }
 
-/// The tenants that used most, in the order of their names.
+/// Returns the tenants with the most GPU time, ordered by name.
 fn heaviest(tenants: &[TenantSummary]) -> Vec<&TenantSummary> {
     let mut all: Vec<&TenantSummary> = tenants.iter().collect();
     all.sort_by(|a, b| {
@@ -86,7 +86,7 @@ fn heaviest(tenants: &[TenantSummary]) -> Vec<&TenantSummary> {
             .total_cmp(&a.gpu_hours)
             .then_with(|| a.tenant.cmp(&b.tenant))
     });
-    all.truncate(MOST);
+    all.truncate(MAX_TENANTS);
     all.sort_by(|a, b| a.tenant.cmp(&b.tenant));
     all
 }

@@ -1,8 +1,8 @@
-//! The drawing surface: shapes become text with fixed decimals, and names are escaped on the way in.
+//! The drawing surface: writes shapes with fixed decimals and escapes text.
 
 use std::borrow::Cow;
 
-/// Where a text hangs on its point.
+/// Horizontal alignment of a text at its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -48,7 +48,7 @@ impl Canvas {
         ));
     }
 
-    /// A path; `hint` shows when the pointer rests on it.
+    /// Draws a path with an optional tooltip.
     pub(crate) fn path(&mut self, class: &str, path: &PathData, hint: Option<&str>) {
         match hint {
             None => self
@@ -71,7 +71,7 @@ impl Canvas {
         ));
     }
 
-    /// A text with a quieter one after it; the viewer's own font decides where the second begins.
+    /// Draws a text followed by a muted one; the position of the second depends on the viewer's font.
     pub(crate) fn text_pair(&mut self, class: &str, x: f64, y: f64, first: &str, second: &str) {
         let class = if class.is_empty() {
             String::new()
@@ -148,7 +148,7 @@ impl PathData {
     }
 }
 
-/// A coordinate: one decimal at most, never `NaN`, never `-0`.
+/// Formats a coordinate: at most one decimal, never `NaN`, never `-0`.
 pub(crate) fn num(value: f64) -> String {
     let value = if value.is_finite() {
         value.clamp(-1e6, 1e6)
@@ -163,7 +163,7 @@ pub(crate) fn num(value: f64) -> String {
     }
 }
 
-/// Text made safe between tags and inside quotes; characters XML forbids become U+FFFD.
+/// Escapes text for element content and attributes; characters that XML forbids become U+FFFD.
 pub fn escape(text: &str) -> Cow<'_, str> {
     let plain =
         |c: char| !matches!(c, '&' | '<' | '>' | '"' | '\'' | '\u{fffe}' | '\u{ffff}') && !c.is_control();

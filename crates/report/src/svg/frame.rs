@@ -2,14 +2,14 @@
 
 use super::{Anchor, AxisKind, COLOURS, Canvas, Scale, fit, text_width, ticks};
 
-/// An axis: what it shows and over which range.
+/// An axis: its label, kind and range.
 pub(crate) struct Axis<'a> {
     pub(crate) label: &'a str,
     pub(crate) kind: AxisKind,
     pub(crate) domain: (f64, f64),
 }
 
-/// Where data goes.
+/// The area of the data, with its scales.
 pub(crate) struct Frame {
     pub(crate) x: Scale,
     pub(crate) y: Scale,
@@ -18,12 +18,12 @@ pub(crate) struct Frame {
     pub(crate) bottom: f64,
 }
 
-/// Room the horizontal axis takes below the data.
+/// Height of the horizontal axis below the data.
 pub(crate) const X_AXIS_HEIGHT: f64 = 40.0;
-/// Room the label of the vertical axis takes above the data.
+/// Height of the label of the vertical axis above the data.
 pub(crate) const Y_LABEL_HEIGHT: f64 = 22.0;
 
-/// Draws axes for data between `top` and `bottom`; both axis labels lie outside of that.
+/// Draws axes for data between `top` and `bottom`; both axis labels are outside of that range.
 pub(crate) fn frame(
     canvas: &mut Canvas,
     (left, right): (f64, f64),
@@ -75,7 +75,7 @@ pub(crate) fn x_axis(
         let at = scale.at(*value);
         canvas.line("g", (at, top), (at, bottom));
         canvas.line("a", (at, bottom), (at, bottom + 4.0));
-        // Labels at the edges lean inwards, so that the drawing's border never cuts them.
+        // Labels at the edges are aligned inwards, so that the border never cuts them.
         let half = text_width(label, 13.0) / 2.0;
         canvas.text(
             "m",
@@ -116,11 +116,11 @@ pub(crate) enum Mark {
     Area(usize),
     /// A box with a dashed border.
     Hollow(usize),
-    /// The thin line of what is there.
+    /// The thin line of GPUs that are up.
     Up,
 }
 
-/// A name with its mark; `value` is shown in a quieter colour.
+/// A name with its mark; `value` is shown in a muted colour.
 pub(crate) struct LegendEntry {
     pub(crate) mark: Mark,
     pub(crate) name: String,

@@ -19,17 +19,17 @@ pub(crate) use scale::{Scale, ticks};
 pub(crate) use style::{COLOURS, JOB_COLOURS, page_style};
 pub(crate) use text::{fit, text_width, wrap};
 
-/// Width of every figure in user units; figures scale to the room they get.
+/// Width of every figure in user units; figures scale to the available width.
 pub(crate) const WIDTH: f64 = 540.0;
 
 /// A finished drawing with its title and caption.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// A short name, good as a file name without extension.
+    /// Short name, used as a file name without extension.
     pub name: String,
     /// The heading.
     pub title: String,
-    /// What is drawn and how to read it, in one or two sentences.
+    /// One or two sentences on what is drawn and how to read it.
     pub caption: String,
     width: f64,
     height: f64,
@@ -49,7 +49,7 @@ impl Figure {
         }
     }
 
-    /// The drawing for the inside of a page that defines the colours.
+    /// Returns the drawing for a page that defines the colours.
     pub fn inline(&self) -> String {
         format!(
             "<svg class=\"dv\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">{}</svg>",
@@ -60,7 +60,7 @@ impl Figure {
         )
     }
 
-    /// A file of its own: heading above, caption below, style and background inside.
+    /// Returns a complete SVG file with heading, caption, style and background.
     pub fn svg(&self) -> String {
         const PAD: f64 = 16.0;
         let lines = wrap(&self.caption, self.width, 11.0);

@@ -1,18 +1,18 @@
-//! From values to positions, and the marks people can read on an axis.
+//! Scales from values to positions, and readable axis marks.
 
 use crate::format;
 
-/// What the numbers on an axis are, and how they are spread.
+/// The kind of the numbers on an axis, and their spacing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AxisKind {
-    /// Plain numbers, evenly spread.
+    /// Plain numbers, linear.
     #[default]
     Linear,
-    /// Plain numbers, by order of magnitude.
+    /// Plain numbers, logarithmic.
     Log,
-    /// Seconds, evenly spread, shown in the unit that suits the range.
+    /// Seconds, linear, shown in a unit that fits the range.
     Time,
-    /// Seconds by order of magnitude, each mark with its own unit.
+    /// Seconds, logarithmic, each mark with its own unit.
     LogTime,
     /// Fractions, shown as percentages.
     Percent,
@@ -82,13 +82,13 @@ fn sane(value: f64) -> f64 {
     }
 }
 
-/// Marks with their labels, and the unit the labels are in if they do not say it themselves.
+/// Marks with their labels, and the unit of the labels if they do not include it.
 pub(crate) struct Ticks {
     pub(crate) marks: Vec<(f64, String)>,
     pub(crate) unit: Option<&'static str>,
 }
 
-/// At most about `count` marks at round values.
+/// Returns at most about `count` marks at round values.
 pub(crate) fn ticks(scale: &Scale, count: usize) -> Ticks {
     let count = count.max(2);
     match scale.kind {
@@ -119,8 +119,8 @@ pub(crate) fn ticks(scale: &Scale, count: usize) -> Ticks {
     }
 }
 
-/// Even marks at multiples of a round step, in units of `unit`. `steps` are the round numbers at or above one; beyond
-/// them (and below one) steps go 1, 2, 5.
+/// Returns marks at multiples of a round step, in units of `unit`. `steps` are the round numbers at or above one; beyond
+/// them (and below one) steps are 1, 2, 5.
 fn linear(scale: &Scale, unit: f64, steps: &[f64], count: usize, suffix: &str) -> Vec<(f64, String)> {
     let (low, high) = (scale.low / unit, scale.high / unit);
     let least = (high - low) / count as f64;
@@ -145,7 +145,7 @@ fn linear(scale: &Scale, unit: f64, steps: &[f64], count: usize, suffix: &str) -
         .collect()
 }
 
-/// Candidates `(value, label, importance)`, taken by importance as long as they stay apart.
+/// Selects candidates `(value, label, importance)` by importance as long as they do not overlap.
 fn spread(scale: &Scale, count: usize, candidates: &[(f64, String, u8)]) -> Vec<(f64, String)> {
     let apart = (scale.to - scale.from).abs() / (count as f64 + 0.5);
     let mut taken: Vec<(f64, String)> = vec![];

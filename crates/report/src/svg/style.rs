@@ -19,12 +19,12 @@ const THEME: [(&str, &str, &str); 14] = [
     ("c7", "#6b7079", "#c3c8ce"),
 ];
 
-/// Series colours before they repeat.
+/// Number of series colours before they repeat.
 pub(crate) const COLOURS: usize = 8;
-/// Job colours before they repeat.
+/// Number of job colours before they repeat.
 pub(crate) const JOB_COLOURS: usize = 8;
 
-/// Fills for jobs: Tol's light palette, made for black text and good on both backgrounds.
+/// Fill colours of jobs: Tol's light palette, designed for black text and readable on both backgrounds.
 const JOBS: [&str; JOB_COLOURS] = [
     "#77aadd", "#ee8866", "#eedd88", "#ffaabb", "#99ddff", "#44bb99", "#bbcc33", "#b8a8d8",
 ];
@@ -43,7 +43,7 @@ fill:var(--fg);font-variant-numeric:tabular-nums}\
 .dv .soft{fill-opacity:.3}.dv .hollow{fill-opacity:.16;stroke-width:1.3;stroke-dasharray:4 2.5}\
 .dv .j{stroke:var(--bg);stroke-width:.6}.dv text.jt{fill:#14171c;font-size:10px}";
 
-/// The rules of a page: its theme as custom properties (with a switch), then the rules.
+/// Returns the style of a page: its theme as custom properties (with a switch), then the rules.
 pub(crate) fn page_style() -> String {
     let light = properties(|(name, light, _)| (name, light));
     let dark = properties(|(name, _, dark)| (name, dark));
@@ -55,7 +55,7 @@ pub(crate) fn page_style() -> String {
     )
 }
 
-/// The rules of a file of its own. Colours are written out, since not every viewer knows custom properties.
+/// Returns the style of a separate file. Colours are written out, since not every viewer supports custom properties.
 pub(crate) fn file_style() -> String {
     let filled = |pick: fn(&(&'static str, &'static str, &'static str)) -> &'static str, rules: &str| {
         THEME.iter().fold(rules.to_owned(), |css, entry| {

@@ -1,11 +1,11 @@
-//! How wide text is, near enough to lay it out without a font.
+//! Estimated width of text, for a layout without a font.
 
-/// Estimated width of `text` in a common sans-serif font.
+/// Returns the estimated width of `text` in a common sans-serif font.
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     text.chars().map(em).sum::<f64>() * size
 }
 
-/// `text`, cut with an ellipsis where it would be wider than `room`.
+/// Returns `text`, truncated with an ellipsis if it is wider than `room`.
 pub(crate) fn fit(text: &str, room: f64, size: f64) -> String {
     if text_width(text, size) <= room {
         return text.to_owned();
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_text_is_cut_or_wrapped_to_the_room_there_is() {
+    fn long_text_is_truncated_or_wrapped_to_the_width() {
         assert_eq!(fit("fifo", 100.0, 12.0), "fifo");
         assert!(text_width(&fit(&"tiresias ".repeat(9), 100.0, 12.0), 12.0) <= 100.0);
         let lines = wrap("one two three four five six", 60.0, 12.0);

@@ -31,7 +31,7 @@ const OPTIMUS: usize = 2;
 const LOADS: [u32; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 /// One run: a policy with an admission at a load.
-struct Setting {
+struct RunSetting {
     policy: &'static str,
     admission: &'static str,
     /// Jobs per hour.
@@ -132,10 +132,10 @@ impl LoadSweep {
 
 /// Figure 6: JCT and time to the first GPU by load.
 pub(crate) fn figure_6(options: &Options) -> Result<Report, ReproduceError> {
-    let settings: Vec<Setting> = LOADS
+    let settings: Vec<RunSetting> = LOADS
         .iter()
         .flat_map(|load| {
-            POLICIES.map(|policy| Setting {
+            POLICIES.map(|policy| RunSetting {
                 policy,
                 admission: "accept-all",
                 load: *load,
@@ -164,8 +164,8 @@ pub(crate) fn figure_6(options: &Options) -> Result<Report, ReproduceError> {
 /// Figure 12: LAS with admission control.
 pub(crate) fn figure_12(options: &Options) -> Result<Report, ReproduceError> {
     let admissions = ["accept-all", "load:1.0", "load:1.2", "load:1.5"];
-    let settings: Vec<Setting> = admissions
-        .map(|admission| Setting {
+    let settings: Vec<RunSetting> = admissions
+        .map(|admission| RunSetting {
             policy: "las",
             admission,
             load: 8,
@@ -189,10 +189,10 @@ pub(crate) fn figure_12(options: &Options) -> Result<Report, ReproduceError> {
 pub(crate) fn figure_13(options: &Options) -> Result<Report, ReproduceError> {
     let policies = ["fifo", "srtf", "las"];
     let admissions = ["accept-all", "load:1.2", "load:1.4"];
-    let settings: Vec<Setting> = policies
+    let settings: Vec<RunSetting> = policies
         .iter()
         .flat_map(|policy| {
-            admissions.map(|admission| Setting {
+            admissions.map(|admission| RunSetting {
                 policy,
                 admission,
                 load: 9,
@@ -217,7 +217,7 @@ pub(crate) fn figure_13(options: &Options) -> Result<Report, ReproduceError> {
 
 /// Returns the table and figure of all policies with all admissions.
 fn admission_report(
-    settings: &[Setting],
+    settings: &[RunSetting],
     runs: &[Summary],
     policies: &[&str],
     admissions: &[&str],
@@ -256,7 +256,7 @@ fn admission_report(
     }
 }
 
-fn to_json(settings: &[Setting], runs: &[Summary]) -> serde_json::Value {
+fn to_json(settings: &[RunSetting], runs: &[Summary]) -> serde_json::Value {
     let rows: Vec<_> = settings
         .iter()
         .zip(runs)
@@ -275,7 +275,7 @@ fn to_json(settings: &[Setting], runs: &[Summary]) -> serde_json::Value {
 fn run_all(
     name: &str,
     options: &Options,
-    settings: &[Setting],
+    settings: &[RunSetting],
     workload: &(dyn Fn(u32) -> Result<Workload, ReproduceError> + Sync),
 ) -> Result<Vec<Summary>, ReproduceError> {
     let bar = options.progress_bar(settings.len(), name);
@@ -291,7 +291,7 @@ fn run_all(
     runs
 }
 
-fn run(setting: &Setting, workload: &Workload, seed: u64) -> Result<Summary, ReproduceError> {
+fn run(setting: &RunSetting, workload: &Workload, seed: u64) -> Result<Summary, ReproduceError> {
     let mut config = SimConfig::new(ClusterSpec::uniform(32, 4));
     config.track = Some(TRACKED);
     config.stop_after_tracked = true;

@@ -252,7 +252,7 @@ impl PolicyStudy {
         let affected: Vec<String> = self
             .cells
             .iter()
-            .filter(|anomaly| anomaly.is_one(RESTART_COST))
+            .filter(|anomaly| anomaly.is_anomalous(RESTART_COST))
             .map(|anomaly| format!("{} by {}", anomaly.tenant, span(anomaly.extra_s())))
             .collect();
         let later: u64 = self.cells.iter().map(|anomaly| anomaly.later).sum();
@@ -287,7 +287,7 @@ impl PolicyStudy {
         let affected = self
             .quota
             .iter()
-            .filter(|anomaly| anomaly.is_one(RESTART_COST))
+            .filter(|anomaly| anomaly.is_anomalous(RESTART_COST))
             .count();
         let (tenant, extra_s) = worst.map_or((String::new(), 0.0), |anomaly| {
             (anomaly.tenant.clone(), anomaly.extra_s())

@@ -8,7 +8,7 @@ use dovetail_workload::{PaiJob, TraceJob, Workload};
 
 use super::submissions::Submission;
 
-/// What happens to a job. Entries of the same time are sorted in this order.
+/// The kind of an entry. Entries of the same time are sorted in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EventKind {
     Ends,
@@ -32,7 +32,7 @@ impl EventKind {
     }
 }
 
-/// Something that happens to a job.
+/// An event of a job.
 pub(super) struct Entry {
     pub(super) at: Time,
     pub(super) kind: EventKind,
@@ -64,7 +64,7 @@ impl Entry {
     }
 }
 
-/// Returns what happened in a run, by time.
+/// Returns the entries of a run, by time.
 pub(super) fn entries(
     journal: &Journal,
     workload: &Workload,
@@ -130,8 +130,8 @@ fn command_entry(at: Time, command: &Command, names: &Names<'_>) -> Option<Entry
     }
 }
 
-/// Leaves out reasons that repeat others in a timeline: the jobs that could end are named as holders, and what a tenant
-/// owns says more than a sum.
+/// Drops reasons that repeat others in a timeline: the jobs that could end are named as holders, and the cells of a tenant
+/// are more specific than a sum.
 fn significant_reasons(reasons: &[Reason]) -> impl Iterator<Item = &Reason> {
     let lists_owned = reasons.iter().any(|r| matches!(r, Reason::CellsOwned { .. }));
     let is_repetition = move |reason: &Reason| match reason {

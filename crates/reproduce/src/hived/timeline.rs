@@ -1,4 +1,4 @@
-//! What happens in a small cluster, event by event.
+//! The timeline of a small cluster, event by event.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(super) struct Segment {
     pub(super) end: Time,
 }
 
-/// A run, and what happened in it.
+/// A run with its entries.
 pub(super) struct Timeline {
     record: RunRecord,
     nodes: Vec<String>,

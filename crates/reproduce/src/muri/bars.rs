@@ -8,7 +8,7 @@ use serde::Serialize;
 /// set where the last number is from another run.
 const PUBLISHED: &str = include_str!("published.csv");
 
-/// What is measured of a run.
+/// A metric of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Metric {
     AvgJct,

@@ -14,7 +14,7 @@ use crate::data::data_folder;
 use crate::report::exceptions;
 use crate::{Options, Report, ReproduceError, Statement};
 
-/// What Synergy's simulator printed, run unchanged.
+/// Output of Synergy's simulator, run unchanged.
 const MEASURED: &str = include_str!("measured.csv");
 /// Digits of the JCTs in that file, in hours.
 const MEASURED_DIGIT: f64 = 1e-4;
@@ -36,10 +36,10 @@ impl From<RunRecord> for Hours {
 }
 
 /// One policy with one sizing.
-struct Row {
+struct ReplayRow {
     policy: &'static str,
     sizing: &'static str,
-    /// What Synergy's simulator gave.
+    /// Result of Synergy's simulator.
     published: Hours,
     /// Ours with its time model.
     reference: Hours,
@@ -50,7 +50,7 @@ struct Row {
 /// All policies with all sizings over one trace.
 struct Replay {
     trace: &'static str,
-    rows: Vec<Row>,
+    rows: Vec<ReplayRow>,
 }
 
 /// All jobs are submitted at once.
@@ -69,8 +69,9 @@ pub(crate) fn static_trace(options: &Options) -> Result<Report, ReproduceError> 
 /// Jobs arrive within 3.3 hours.
 pub(crate) fn dynamic_trace(options: &Options) -> Result<Report, ReproduceError> {
     let replay = Replay::run(options, "dynamic", "dynamic_srtf.csv")?;
-    let gain =
-        |jct: fn(&Row) -> f64| jct(replay.row("srtf", "proportional")) / jct(replay.row("srtf", "tune"));
+    let gain = |jct: fn(&ReplayRow) -> f64| {
+        jct(replay.row("srtf", "proportional")) / jct(replay.row("srtf", "tune"))
+    };
     let (published, ours) = (gain(|row| row.published.jct), gain(|row| row.exact.jct));
     let headline = Statement::new(
         format!(
@@ -94,7 +95,7 @@ impl Replay {
         let rows = grid
             .par_iter()
             .map(|(policy, sizing)| {
-                Ok(Row {
+                Ok(ReplayRow {
                     policy,
                     sizing,
                     published: published(trace, policy, sizing),
@@ -102,11 +103,11 @@ impl Replay {
                     exact: exact(&workload, &cluster, policy, sizing, None)?.into(),
                 })
             })
-            .collect::<Result<Vec<Row>, ReproduceError>>()?;
+            .collect::<Result<Vec<ReplayRow>, ReproduceError>>()?;
         Ok(Self { trace, rows })
     }
 
-    fn row(&self, policy: &str, sizing: &str) -> &Row {
+    fn row(&self, policy: &str, sizing: &str) -> &ReplayRow {
         self.rows
             .iter()
             .find(|row| row.policy == policy && row.sizing == sizing)
@@ -130,7 +131,8 @@ impl Replay {
 
     /// States that our run with the reference's time model gives its numbers, to the recorded digits.
     fn equals_measured(&self) -> Statement {
-        let is_equal = |row: &&Row| (row.reference.jct - row.published.jct).abs() <= 0.51 * MEASURED_DIGIT;
+        let is_equal =
+            |row: &&ReplayRow| (row.reference.jct - row.published.jct).abs() <= 0.51 * MEASURED_DIGIT;
         let equal = self.rows.iter().filter(is_equal).count();
         Statement::new(
             format!(
@@ -182,7 +184,7 @@ impl Replay {
 
     /// Draws the JCT of each policy with every sizing, of the reference and ours.
     fn figure(&self) -> Figure {
-        let jcts = |sizing: &'static str, jct: fn(&Row) -> f64| {
+        let jcts = |sizing: &'static str, jct: fn(&ReplayRow) -> f64| {
             POLICIES.map(|policy| Some(jct(self.row(policy, sizing))))
         };
         let mut series: Vec<BarSeries> = Vec::new();
@@ -203,7 +205,7 @@ impl Replay {
     }
 }
 
-/// Returns what Synergy's simulator gave.
+/// Returns the result of Synergy's simulator.
 fn published(trace: &str, policy: &str, sizing: &str) -> Hours {
     let parse = || -> Option<Hours> {
         let fields = MEASURED
@@ -221,7 +223,7 @@ fn published(trace: &str, policy: &str, sizing: &str) -> Hours {
     })
 }
 
-fn row_json(row: &Row) -> Value {
+fn row_json(row: &ReplayRow) -> Value {
     let hours = |hours: Hours| json!({ "avg_jct_h": hours.jct, "makespan_h": hours.makespan });
     json!({
         "policy": row.policy, "sizing": row.sizing, "reference": hours(row.published),

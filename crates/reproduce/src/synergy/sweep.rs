@@ -24,7 +24,7 @@ const LOADS: [f64; 5] = [6.0, 8.0, 10.0, 12.0, 14.0];
 const SPLITS: [[u32; 3]; 4] = [[20, 70, 10], [33, 33, 33], [50, 0, 50], [60, 30, 10]];
 
 /// One value of the parameter, with its workload and cluster.
-struct Setting {
+struct SweepSetting {
     x: f64,
     label: String,
     workload: Workload,
@@ -52,7 +52,7 @@ impl Point {
     }
 }
 
-/// What a sweep varies.
+/// The parameter of a sweep.
 enum Axis {
     /// A number with this label.
     Numbers(&'static str),
@@ -64,7 +64,7 @@ enum Axis {
 struct Sweep {
     name: &'static str,
     axis: Axis,
-    /// What the paper states about it.
+    /// Statement of the paper.
     published: &'static str,
     /// By how much faster jobs would be with all the CPU and memory they can use.
     possible_gain: f64,
@@ -79,7 +79,7 @@ pub(crate) fn load(options: &Options) -> Result<Report, ReproduceError> {
     for rate in LOADS {
         let mut workload = base.clone();
         workload.rescale_rate(rate)?;
-        settings.push(Setting {
+        settings.push(SweepSetting {
             x: rate,
             label: format!("{rate} jobs/h"),
             workload,
@@ -107,10 +107,10 @@ pub(crate) fn load(options: &Options) -> Result<Report, ReproduceError> {
 pub(crate) fn split(options: &Options) -> Result<Report, ReproduceError> {
     let cluster = cluster(4, 3);
     let base = generated_jobs(options, &cluster)?;
-    let settings: Vec<Setting> = SPLITS
+    let settings: Vec<SweepSetting> = SPLITS
         .iter()
         .enumerate()
-        .map(|(i, split)| Setting {
+        .map(|(i, split)| SweepSetting {
             x: i as f64,
             label: format!("{}-{}-{}", split[0], split[1], split[2]),
             workload: with_split(&base, *split, &cluster),
@@ -134,7 +134,7 @@ pub(crate) fn cpu_ratio(options: &Options) -> Result<Report, ReproduceError> {
         let cluster = cluster(4, cpus);
         let mut workload = base.clone();
         join_sensitivity(&mut workload, &cluster);
-        Setting {
+        SweepSetting {
             x: f64::from(cpus),
             label: format!("{cpus} CPUs per GPU"),
             workload,
@@ -170,7 +170,7 @@ impl Sweep {
         name: &'static str,
         axis: Axis,
         published: &'static str,
-        settings: &[Setting],
+        settings: &[SweepSetting],
     ) -> Result<Self, ReproduceError> {
         let grid: Vec<_> = settings
             .iter()

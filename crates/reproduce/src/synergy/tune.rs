@@ -27,7 +27,7 @@ const TUNE: usize = 2;
 const TOLERANCE: f64 = 0.05;
 
 /// One policy on one workload.
-struct Row {
+struct TuneRow {
     workload: &'static str,
     policy: &'static str,
     /// Average JCT of all jobs with every sizing, in hours.
@@ -35,7 +35,7 @@ struct Row {
     speeds: [Speeds; 4],
 }
 
-impl Row {
+impl TuneRow {
     /// Returns by how much longer `tune` takes than the better of `proportional` and `greedy`; negative if it is ahead.
     fn behind(&self) -> f64 {
         self.jct_h[TUNE] / self.jct_h[0].min(self.jct_h[1]) - 1.0
@@ -54,7 +54,7 @@ pub(crate) fn tune(options: &Options) -> Result<Report, ReproduceError> {
     let rows = grid
         .par_iter()
         .map(|(name, workload, policy)| {
-            let mut row = Row {
+            let mut row = TuneRow {
                 workload: name,
                 policy,
                 jct_h: [0.0; 4],
@@ -66,7 +66,7 @@ pub(crate) fn tune(options: &Options) -> Result<Report, ReproduceError> {
             }
             Ok(row)
         })
-        .collect::<Result<Vec<Row>, ReproduceError>>()?;
+        .collect::<Result<Vec<TuneRow>, ReproduceError>>()?;
     Ok(Report {
         table: table(&rows),
         statements: vec![never_behind(&rows), near_the_bound(&rows)],
@@ -84,7 +84,7 @@ pub(crate) fn tune(options: &Options) -> Result<Report, ReproduceError> {
     })
 }
 
-fn never_behind(rows: &[Row]) -> Statement {
+fn never_behind(rows: &[TuneRow]) -> Statement {
     let behind: Vec<String> = rows
         .iter()
         .filter(|row| row.behind() > 0.0)
@@ -98,8 +98,8 @@ fn never_behind(rows: &[Row]) -> Statement {
     Statement::new(text, behind.is_empty())
 }
 
-fn near_the_bound(rows: &[Row]) -> Statement {
-    let missing = |row: &Row| row.speeds[TUNE].missing();
+fn near_the_bound(rows: &[TuneRow]) -> Statement {
+    let missing = |row: &TuneRow| row.speeds[TUNE].missing();
     let Some(worst) = rows.iter().max_by(|a, b| missing(a).total_cmp(&missing(b))) else {
         return Statement::new("no workload was run", false);
     };
@@ -113,7 +113,7 @@ fn near_the_bound(rows: &[Row]) -> Statement {
     Statement::new(text, missing(worst) <= TOLERANCE)
 }
 
-fn table(rows: &[Row]) -> Table {
+fn table(rows: &[TuneRow]) -> Table {
     let mut table = console::table(&[
         "workload",
         "policy",
@@ -139,12 +139,13 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-fn row_json(row: &Row) -> Value {
+fn row_json(row: &TuneRow) -> Value {
     let sizings: serde_json::Map<String, Value> = SIZINGS
         .iter()
         .zip(row.jct_h.iter().zip(&row.speeds))
         .map(|(sizing, (jct, speeds))| {
-            let value = json!({ "avg_jct_h": jct, "speed_gpu_h": speeds.had, "bound_gpu_h": speeds.bound });
+            let value =
+                json!({ "avg_jct_h": jct, "speed_gpu_h": speeds.achieved, "bound_gpu_h": speeds.bound });
             ((*sizing).to_owned(), value)
         })
         .collect();

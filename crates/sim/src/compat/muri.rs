@@ -69,7 +69,7 @@ struct Parts {
     time: MuriTime,
 }
 
-/// Returns the parts of a policy, and sets what its knobs say of interleaving in the configuration.
+/// Returns the parts of a policy, and applies its knobs for interleaving to the configuration.
 fn parts_of(
     spec: &PartSpec,
     (nodes, per_node): (u32, u32),

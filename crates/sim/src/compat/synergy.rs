@@ -76,14 +76,14 @@ pub fn synergy(
             ..Overrides::default()
         },
     )?;
-    let wishes = facts.iter().map(|f| f.wish).collect();
-    built.discipline = Box::new(Synergy::new(mode, key == SynergyKey::Las, wishes, round));
+    let preferred = facts.iter().map(|f| f.preferred).collect();
+    built.discipline = Box::new(Synergy::new(mode, key == SynergyKey::Las, preferred, round));
     let order = SynergyOrder::new(
         key,
         mode == SynergyMode::Fair,
         facts,
         config.cluster.gpus(),
-        machine.has.times(config.cluster.nodes.len() as u32),
+        machine.capacity.times(config.cluster.nodes.len() as u32),
     );
     let needs = dovetail_engine::Part::knowledge(&order);
     built.order = Box::new(order);
@@ -91,10 +91,10 @@ pub fn synergy(
     Ok((built, needs))
 }
 
-/// Returns what every server has, and the table of models measured on such servers.
+/// The resources of every server, and the table of models measured on such servers.
 struct Machine {
     gpus: u32,
-    has: Share,
+    capacity: Share,
     table: SensitivityTable,
 }
 
@@ -110,13 +110,13 @@ impl Machine {
         })?;
         Ok(Self {
             gpus: first.0,
-            has: first.1,
+            capacity: first.1,
             table,
         })
     }
 }
 
-/// Returns what a job would use best, limited to one server, and its speed then: interpolated over CPU where limited.
+/// Returns the preferred share of a job within one server, and its speed with it: interpolated over CPU if it is limited.
 fn facts(job: &TraceJob, workload: &Workload, machine: &Machine) -> Result<SynergyFacts, SynergyError> {
     let name = job.model.map_or("", |m| workload.names.models[m].as_str());
     let unknown = || SynergyError::Model {
@@ -136,8 +136,8 @@ fn facts(job: &TraceJob, workload: &Workload, machine: &Machine) -> Result<Syner
         })?;
     let gpus = f64::from(job.gpus);
     let server = (
-        f64::from(machine.has.cpu_milli) / 1000.0,
-        machine.has.memory_mib as f64 / 1024.0,
+        f64::from(machine.capacity.cpu_milli) / 1000.0,
+        machine.capacity.memory_mib as f64 / 1024.0,
     );
     let fair_cpu = gpus * (server.0 / f64::from(machine.gpus));
     let (mut cpu, mut memory) = (gpus * ideal.cpu, gpus * ideal.memory_gb);
@@ -151,16 +151,16 @@ fn facts(job: &TraceJob, workload: &Workload, machine: &Machine) -> Result<Syner
         }
         speedup = 1.0;
     } else if cpu > server.0 || memory > server.1 {
-        let wanted = cpu;
+        let ideal_cpu = cpu;
         (cpu, memory) = (cpu.min(server.0), memory.min(server.1));
-        speedup = 1.0 + (speedup - 1.0) / (wanted - fair_cpu) * (cpu - fair_cpu);
+        speedup = 1.0 + (speedup - 1.0) / (ideal_cpu - fair_cpu) * (cpu - fair_cpu);
     }
     let each = |amount: f64, unit: f64| (amount * unit / gpus).round();
     Ok(SynergyFacts {
         iteration_s,
         iterations,
         speedup,
-        wish: Share::new(each(cpu, 1000.0) as u32, each(memory, 1024.0) as u64),
+        preferred: Share::new(each(cpu, 1000.0) as u32, each(memory, 1024.0) as u64),
     })
 }
 

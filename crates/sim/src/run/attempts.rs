@@ -9,7 +9,7 @@ use dovetail_model::{Allocation, AttemptKey, Event, JobKey, Outcome, Rate, StopR
 use super::{Run, ScheduledEvent, steps};
 use crate::config::{Compat, SimConfig};
 use crate::metrics;
-use crate::truth::Doing;
+use crate::truth::Phase;
 
 impl Run<'_> {
     /// Returns the total time a queued job has been without GPUs.
@@ -47,7 +47,7 @@ impl Run<'_> {
             truth.place = Some(Box::new(allocation));
         }
         if again {
-            truth.doing = Doing::Starting;
+            truth.phase = Phase::Starting;
             self.scheduled.push(Reverse((
                 self.now + self.config.restart_cost,
                 ScheduledEvent::Started(id, attempt),
@@ -59,15 +59,15 @@ impl Run<'_> {
 
     pub(super) fn started(&mut self, id: JobKey, attempt: AttemptKey) {
         let truth = &self.truths[id.0 as usize];
-        if truth.attempt == attempt && truth.doing == Doing::Starting {
+        if truth.attempt == attempt && truth.phase == Phase::Starting {
             self.run(id, attempt);
         }
     }
 
-    /// The job starts to make progress.
+    /// Lets the job make progress from now on.
     fn run(&mut self, id: JobKey, attempt: AttemptKey) {
         let truth = &mut self.truths[id.0 as usize];
-        truth.doing = Doing::Running;
+        truth.phase = Phase::Running;
         truth.since = self.now;
         let rate = truth.rate;
         truth.epoch += 1;
@@ -89,19 +89,19 @@ impl Run<'_> {
     pub(super) fn end(&mut self, id: JobKey, attempt: AttemptKey, epoch: u32) {
         let now = self.now;
         let truth = &mut self.truths[id.0 as usize];
-        if truth.attempt != attempt || truth.doing != Doing::Running || truth.epoch != epoch {
+        if truth.attempt != attempt || truth.phase != Phase::Running || truth.epoch != epoch {
             return;
         }
         if let Some(steps) = &mut self.steps {
-            steps.gone(id);
+            steps.remove(id);
             (truth.left, truth.since) = (Work(0), now);
         }
         if let Some(leases) = &mut self.leases {
-            leases.gone(id);
+            leases.remove(id);
         }
         truth.stop(now, None);
         debug_assert!(truth.left == Work(0), "a job finishes when its work is done");
-        truth.doing = Doing::Done;
+        truth.phase = Phase::Done;
         truth.finish = Some(now);
         let submit = self.workload.jobs[id.0 as usize].submit;
         truth.contention =
@@ -134,10 +134,10 @@ impl Run<'_> {
             }
         };
         if let Some(steps) = &mut self.steps {
-            steps.gone(id);
+            steps.remove(id);
         }
         if let Some(leases) = &mut self.leases {
-            leases.gone(id);
+            leases.remove(id);
         }
         let truth = &mut self.truths[id.0 as usize];
         truth.stop(self.now, lost);
@@ -163,20 +163,20 @@ impl Run<'_> {
         let Some(place) = truth.place.take() else { return };
         let (start, end) = (truth.launched, self.now);
         if end > start {
-            let piece = |share: &dovetail_model::NodeShare| Segment {
+            let segment = |share: &dovetail_model::NodeShare| Segment {
                 job: id,
                 node: share.node,
                 slots: share.gpus.iter().collect(),
                 start,
                 end,
             };
-            self.segments.extend(place.shares.iter().map(piece));
+            self.segments.extend(place.shares.iter().map(segment));
         }
     }
 }
 
 impl SimConfig {
-    /// Returns how long this much work takes, in whole rounds where the reference counts so.
+    /// Returns how long this much work takes, in whole rounds if the reference counts rounds.
     pub(super) fn span_for(&self, left: Work, rate: Rate) -> Time {
         let exact = rate.time_for(left);
         match (self.compat, self.clock) {

@@ -7,7 +7,7 @@ use dovetail_model::{Allocation, AttemptKey, Event, JobKey, Rate, Time, Work};
 
 use super::{Run, ScheduledEvent};
 use crate::config::Compat;
-use crate::truth::Doing;
+use crate::truth::Phase;
 
 /// The jobs that hold a lease for this round, with their allocations.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl Leases {
         self.held.insert(id, allocation);
     }
 
-    pub(super) fn gone(&mut self, id: JobKey) {
+    pub(super) fn remove(&mut self, id: JobKey) {
         self.held.remove(&id);
     }
 }
@@ -34,7 +34,7 @@ impl Run<'_> {
         let ids: Vec<JobKey> = leases.held.keys().copied().collect();
         for id in ids {
             let truth = &self.truths[id.0 as usize];
-            if truth.doing != Doing::Running {
+            if truth.phase != Phase::Running {
                 continue;
             }
             let (job, attempt) = (id, truth.attempt);
@@ -66,7 +66,7 @@ impl Run<'_> {
             let truth = &mut self.truths[id.0 as usize];
             let facts = &self.config.synergy[id.0 as usize];
             let has_all = allocation.shares.iter().all(|part| {
-                let all = facts.wish.times(part.gpus.count());
+                let all = facts.preferred.times(part.gpus.count());
                 part.cpu_milli >= all.cpu_milli && part.memory_mib >= all.memory_mib
             });
             let speedup = if fair || !has_all { 1.0 } else { facts.speedup };

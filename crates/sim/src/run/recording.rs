@@ -1,4 +1,4 @@
-//! What a run records while it goes: the state of the cluster, and explanations of jobs.
+//! Records of a run: the state of the cluster, and explanations of jobs.
 
 use dovetail_engine::Explanation;
 use dovetail_model::run::Moment;
@@ -44,14 +44,14 @@ impl Run<'_> {
             return;
         };
         for job in &journal.followed {
-            let answer = self.engine.explain(*job);
+            let explanation = self.engine.explain(*job);
             let last = journal
                 .explanations
                 .iter()
                 .rev()
                 .find(|(_, other, _)| other == job);
-            if last.map_or(&Explanation::Unknown, |(_, _, last)| last) != &answer {
-                journal.explanations.push((self.now, *job, answer));
+            if last.map_or(&Explanation::Unknown, |(_, _, last)| last) != &explanation {
+                journal.explanations.push((self.now, *job, explanation));
             }
         }
     }

@@ -8,7 +8,7 @@ use dovetail_model::{Allocation, Event, JobKey, Rate};
 use super::{Run, ScheduledEvent};
 use crate::config::Compat;
 use crate::sharing::{Guest, Rule};
-use crate::truth::Doing;
+use crate::truth::Phase;
 
 impl Run<'_> {
     /// Removes the job from its GPUs; they become idle unless other jobs share them.
@@ -85,7 +85,7 @@ impl Run<'_> {
         if rate == truth.rate {
             return;
         }
-        if truth.doing != Doing::Running {
+        if truth.phase != Phase::Running {
             truth.rate = rate;
             return;
         }

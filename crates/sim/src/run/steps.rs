@@ -13,7 +13,7 @@ use crate::config::MuriTime;
 use crate::sharing::slot;
 use crate::truth::KnowledgeFilter;
 
-/// Factor by which an iteration takes longer alone than the trace says.
+/// Factor by which an iteration takes longer alone than the trace states.
 const SLOWER_ALONE: f64 = 1.015;
 
 /// Returns the run time of a job in this simulator.
@@ -21,29 +21,29 @@ pub(crate) fn slower_alone(work: Work) -> Work {
     Work((work.0 as f64 * SLOWER_ALONE).round() as u64)
 }
 
-/// All jobs by their iterations.
+/// The progress of all jobs in iterations.
 #[derive(Debug)]
 pub(super) struct Steps {
     time: MuriTime,
-    jobs: Vec<Stepping>,
+    jobs: Vec<JobSteps>,
     running: BTreeSet<JobKey>,
     /// The next completions, all at one moment.
-    ends: Option<Ends>,
+    ends: Option<Completions>,
     /// The time of the last event in seconds, which [`Time`] holds only in whole microseconds.
     now_s: f64,
 }
 
 /// Jobs that complete at one moment.
 #[derive(Debug, Clone)]
-struct Ends {
+struct Completions {
     at: Time,
     at_s: f64,
     jobs: Vec<JobKey>,
 }
 
-/// One job by its iterations.
+/// The progress of one job in iterations.
 #[derive(Debug, Clone)]
-struct Stepping {
+struct JobSteps {
     /// Remaining iterations.
     left: f64,
     /// Seconds per iteration alone.
@@ -71,7 +71,7 @@ impl Steps {
             let iteration_s = iteration_ms * SLOWER_ALONE / 1000.0;
             let model = job.model.map(|m| workload.names.models[m].as_str());
             let start_up_s = start_up_s(model, job.gpus);
-            Stepping {
+            JobSteps {
                 left: iterations,
                 iteration_s,
                 period_s: iteration_s,
@@ -94,7 +94,7 @@ impl Steps {
         }
     }
 
-    /// Returns when the next job completes if nothing happens before.
+    /// Returns when the next job completes if no other event happens before.
     pub(super) fn next_end(&self) -> Option<Time> {
         self.ends.as_ref().map(|e| e.at)
     }
@@ -105,15 +105,15 @@ impl Steps {
         (job.last_s, job.place) = (self.now_s, Some(place));
     }
 
-    pub(super) fn gone(&mut self, id: JobKey) {
+    pub(super) fn remove(&mut self, id: JobKey) {
         self.running.remove(&id);
         self.jobs[id.0 as usize].place = None;
     }
 
     /// Returns the next moment at which jobs complete, and which. Nearly equal completions are merged with the first one
     /// seen.
-    fn next_ends(&self, now: Time) -> Option<Ends> {
-        let mut line: Vec<JobKey> = self.running.iter().copied().collect();
+    fn next_ends(&self, now: Time) -> Option<Completions> {
+        let mut order: Vec<JobKey> = self.running.iter().copied().collect();
         if let MuriTime::Groups { attained } = self.time {
             let key = |id: &JobKey| {
                 let job = &self.jobs[id.0 as usize];
@@ -124,7 +124,7 @@ impl Steps {
                 };
                 (std::cmp::Reverse(job.gpus), time_s * f64::from(job.gpus))
             };
-            line.sort_by(|a, b| {
+            order.sort_by(|a, b| {
                 let (a, b) = (key(a), key(b));
                 a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
             });
@@ -135,7 +135,7 @@ impl Steps {
             MuriTime::Guaranteed => are_close(a, b, 1e-4),
         };
         let mut ends: Vec<(f64, Vec<JobKey>)> = Vec::new();
-        for id in line {
+        for id in order {
             let job = &self.jobs[id.0 as usize];
             let at_s = self.now_s + job.left * job.period_s;
             match ends.iter_mut().find(|(known, _)| close(*known, at_s)) {
@@ -145,7 +145,7 @@ impl Steps {
         }
         let (at_s, jobs) = ends.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
         let at = Time::from_secs_f64(at_s.min(1e12)).max(now);
-        Some(Ends { at, at_s, jobs })
+        Some(Completions { at, at_s, jobs })
     }
 
     /// Computes the iteration time of each running job on its GPUs, and what an interval costs it.
@@ -238,7 +238,7 @@ impl Run<'_> {
     pub(super) fn credit_iterations(&mut self) {
         let Some(steps) = &mut self.steps else { return };
         let now = self.now;
-        let mut told = Vec::with_capacity(steps.running.len());
+        let mut events = Vec::with_capacity(steps.running.len());
         for id in &steps.running {
             let job = &mut steps.jobs[id.0 as usize];
             let span_s = steps.now_s - job.last_s;
@@ -250,17 +250,17 @@ impl Run<'_> {
             truth.left = Work((left_us.round() as u64).max(1));
             truth.since = now;
             let done = slower_alone(self.workload.jobs[id.0 as usize].work).minus(truth.left);
-            told.push(Event::Progressed {
+            events.push(Event::Progressed {
                 job: *id,
                 attempt: truth.attempt,
                 done,
                 rate: truth.rate,
             });
         }
-        told.into_iter().for_each(|event| self.report(event));
+        events.into_iter().for_each(|event| self.report(event));
     }
 
-    /// Computes the next completion, as if nothing happened before it.
+    /// Computes the next completion, as if no event happened before it.
     pub(super) fn schedule_next_completion(&mut self) {
         let Some(steps) = &mut self.steps else { return };
         steps.set_periods(&self.config.contention, self.config.interleaving);

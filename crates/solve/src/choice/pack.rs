@@ -17,7 +17,7 @@ pub struct Bin {
 
 /// An item with its point and its bins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Packed {
+pub struct PackedItem {
     /// Its kind.
     pub kind: usize,
     /// Its point.
@@ -30,12 +30,12 @@ pub struct Packed {
 /// not enough slots, or the floors do not fit.
 ///
 /// An item that must be split over bins gets its floor.
-pub fn pack(kinds: &[Kind], slots: &[u32], chosen: &Choice, bins: &[Bin]) -> Option<Vec<Packed>> {
+pub fn pack(kinds: &[Kind], slots: &[u32], chosen: &Choice, bins: &[Bin]) -> Option<Vec<PackedItem>> {
     let mut room = Room::new(bins);
     let mut packed = Vec::new();
-    let mut guests: Vec<Vec<usize>> = vec![Vec::new(); bins.len()];
-    for (kind, point) in dealt_order(kinds, slots, chosen, bins) {
-        let mut item = Packed {
+    let mut items: Vec<Vec<usize>> = vec![Vec::new(); bins.len()];
+    for (kind, point) in assignment_order(kinds, slots, chosen, bins) {
+        let mut item = PackedItem {
             kind,
             point,
             bins: Vec::new(),
@@ -45,7 +45,7 @@ pub fn pack(kinds: &[Kind], slots: &[u32], chosen: &Choice, bins: &[Bin]) -> Opt
             Some(bin) => {
                 room.take(bin, wide, kinds[kind].points[point].weight);
                 item.bins.push((bin, wide));
-                guests[bin].push(packed.len());
+                items[bin].push(packed.len());
             }
             None => {
                 item.point = kinds[kind].floor;
@@ -54,24 +54,24 @@ pub fn pack(kinds: &[Kind], slots: &[u32], chosen: &Choice, bins: &[Bin]) -> Opt
         }
         packed.push(item);
     }
-    for (bin, guests) in guests.iter().enumerate() {
-        settle(kinds, room.beside_split(bin)?, guests, &mut packed)?;
+    for (bin, items) in items.iter().enumerate() {
+        settle(kinds, room.beside_split(bin)?, items, &mut packed)?;
     }
     Some(packed)
 }
 
 /// The total gain of packed items.
-pub fn gain(kinds: &[Kind], packed: &[Packed]) -> u64 {
+pub fn gain(kinds: &[Kind], packed: &[PackedItem]) -> u64 {
     packed.iter().map(|p| kinds[p.kind].points[p.point].gain).sum()
 }
 
 /// Chooses the best points for the items of one bin.
-fn settle(kinds: &[Kind], capacity: [u64; 2], guests: &[usize], packed: &mut [Packed]) -> Option<()> {
-    let mut order: Vec<usize> = guests.to_vec();
+fn settle(kinds: &[Kind], capacity: [u64; 2], items: &[usize], packed: &mut [PackedItem]) -> Option<()> {
+    let mut order: Vec<usize> = items.to_vec();
     order.sort_by_key(|i| packed[*i].kind);
     let mut here: Vec<(usize, Kind)> = Vec::new();
-    for guest in &order {
-        let kind = packed[*guest].kind;
+    for item in &order {
+        let kind = packed[*item].kind;
         match here.last_mut().filter(|(k, _)| *k == kind) {
             Some((_, known)) => known.count += 1,
             None => here.push((
@@ -89,14 +89,14 @@ fn settle(kinds: &[Kind], capacity: [u64; 2], guests: &[usize], packed: &mut [Pa
         let each = counts.iter().enumerate();
         each.flat_map(|(point, count)| std::iter::repeat_n(point, *count as usize))
     });
-    for (guest, point) in order.iter().zip(points) {
-        packed[*guest].point = point;
+    for (item, point) in order.iter().zip(points) {
+        packed[*item].point = point;
     }
     Some(())
 }
 
 /// Items with their chosen points: the widest first, then the heaviest.
-fn dealt_order(kinds: &[Kind], slots: &[u32], chosen: &Choice, bins: &[Bin]) -> Vec<(usize, usize)> {
+fn assignment_order(kinds: &[Kind], slots: &[u32], chosen: &Choice, bins: &[Bin]) -> Vec<(usize, usize)> {
     let all: [u128; 2] = [0, 1].map(|d| {
         let sum: u128 = bins.iter().map(|b| u128::from(b.capacity[d])).sum();
         sum.max(1)
@@ -118,12 +118,12 @@ fn dealt_order(kinds: &[Kind], slots: &[u32], chosen: &Choice, bins: &[Bin]) -> 
     items.into_iter().map(|(_, _, k, point)| (k, point)).collect()
 }
 
-/// What is left in the bins.
+/// Remaining slots and capacities of the bins.
 struct Room<'a> {
     bins: &'a [Bin],
     slots: Vec<u32>,
     /// Weights of the items distributed to each bin, which may exceed its capacity.
-    dealt: Vec<[u64; 2]>,
+    assigned: Vec<[u64; 2]>,
     /// Weights of parts of split items, which are final.
     split: Vec<[u64; 2]>,
 }
@@ -133,7 +133,7 @@ impl<'a> Room<'a> {
         Self {
             bins,
             slots: bins.iter().map(|b| b.slots).collect(),
-            dealt: vec![[0; 2]; bins.len()],
+            assigned: vec![[0; 2]; bins.len()],
             split: vec![[0; 2]; bins.len()],
         }
     }
@@ -142,7 +142,7 @@ impl<'a> Room<'a> {
     fn best(&self, slots: u32, weight: [u64; 2]) -> Option<usize> {
         let fullness = |i: usize| {
             let share = |d: usize| {
-                let used = u128::from(self.dealt[i][d] + weight[d]) << 40;
+                let used = u128::from(self.assigned[i][d] + weight[d]) << 40;
                 used / u128::from(self.bins[i].capacity[d].max(1))
             };
             share(0).max(share(1))
@@ -153,7 +153,7 @@ impl<'a> Room<'a> {
 
     fn take(&mut self, bin: usize, slots: u32, weight: [u64; 2]) {
         self.slots[bin] -= slots;
-        (0..2).for_each(|d| self.dealt[bin][d] += weight[d]);
+        (0..2).for_each(|d| self.assigned[bin][d] += weight[d]);
     }
 
     /// Puts an item into several bins, those with the most free slots first.

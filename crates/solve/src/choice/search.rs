@@ -190,7 +190,7 @@ impl LayeredSearch<'_> {
                 }
             }
         }
-        let mut next = unbeaten(next);
+        let mut next = undominated(next);
         if next.len() > most {
             self.exact = false;
             next.sort_by_key(|(loss, p)| (*loss, p.weight));
@@ -201,9 +201,9 @@ impl LayeredSearch<'_> {
 }
 
 /// Keeps the partial solutions that no other one dominates in gain and both weights.
-fn unbeaten(mut all: Vec<(i128, Partial)>) -> Vec<(i128, Partial)> {
+fn undominated(mut all: Vec<(i128, Partial)>) -> Vec<(i128, Partial)> {
     all.sort_by_key(|(_, p)| (p.weight, std::cmp::Reverse(p.gain)));
-    // By the second weight: the largest gain of anything that is no heavier in either; it increases with the weight.
+    // By the second weight: the largest gain of any solution that is no heavier in either; it increases with the weight.
     let mut stairs: BTreeMap<u64, u64> = BTreeMap::new();
     all.retain(|(_, p)| {
         let below = stairs.range(..=p.weight[1]).next_back();
@@ -211,11 +211,11 @@ fn unbeaten(mut all: Vec<(i128, Partial)>) -> Vec<(i128, Partial)> {
             return false;
         }
         let above = stairs.range((Excluded(p.weight[1]), Unbounded));
-        let beaten: Vec<u64> = above
+        let dominated: Vec<u64> = above
             .take_while(|(_, g)| **g <= p.gain)
             .map(|(w, _)| *w)
             .collect();
-        for heavier in beaten {
+        for heavier in dominated {
             stairs.remove(&heavier);
         }
         stairs.insert(p.weight[1], p.gain);

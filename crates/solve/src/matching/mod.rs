@@ -22,10 +22,10 @@ mod search;
 mod start;
 
 pub use by_type::{TypeMatching, TypePair, by_type};
-pub use certificate::verify;
+pub use certificate::{CertificateError, verify};
 pub use first_found::first_found;
 pub use greedy::greedy;
-pub use pruned::{Pruned, Pruning, pruned};
+pub use pruned::{PrunedMatching, Pruning, pruned};
 
 use graph::Adjacency;
 use search::Solver;

@@ -22,7 +22,7 @@ impl Default for Pruning {
 
 /// A matching found on some of the edges.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PrunedMatching {
     /// The partner of each vertex.
     pub mate: Vec<Option<u32>>,
     /// The sum of the weights of the pairs.
@@ -46,7 +46,7 @@ pub struct Pruned {
 ///
 /// Of equally heavy edges a vertex keeps those to the vertices that follow it cyclically, so that many equal vertices do not
 /// all choose the same few. `weight(u, v)` is called with `u < v`, once a round and twice at first.
-pub fn pruned(n: usize, weight: impl Fn(u32, u32) -> i64, pruning: Pruning) -> Pruned {
+pub fn pruned(n: usize, weight: impl Fn(u32, u32) -> i64, pruning: Pruning) -> PrunedMatching {
     let keep = pruning.keep.max(1);
     let mut edges = heaviest(n, &weight, keep);
     let mut prices: Option<Vec<i64>> = None;
@@ -59,12 +59,12 @@ pub fn pruned(n: usize, weight: impl Fn(u32, u32) -> i64, pruning: Pruning) -> P
             Some(prices) => start::from_prices(&graph, prices),
         };
         let matching = solve(&graph, start);
-        let unpaid = Unpaid::find(n, &weight, &matching.duals, keep);
-        if unpaid.edges.is_empty() || rounds >= pruning.rounds {
-            return finish(matching, &unpaid, &weight, rounds, edges.len());
+        let uncovered = UncoveredEdges::find(n, &weight, &matching.duals, keep);
+        if uncovered.edges.is_empty() || rounds >= pruning.rounds {
+            return finish(matching, &uncovered, &weight, rounds, edges.len());
         }
-        prices = Some(paying_for(&unpaid.edges, folded(&matching.duals)));
-        edges.extend(unpaid.edges);
+        prices = Some(covering(&uncovered.edges, folded(&matching.duals)));
+        edges.extend(uncovered.edges);
     }
 }
 
@@ -99,15 +99,15 @@ fn least(all: &mut [(i64, u32)], keep: usize) -> &[(i64, u32)] {
     &all[..keep.min(all.len())]
 }
 
-/// The edges that a dual solution does not cover.
-struct Unpaid {
+/// Edges that a dual solution does not cover.
+struct UncoveredEdges {
     /// The worst ones of each vertex.
     edges: Vec<(u32, u32, i64)>,
     /// The total of the missing halves, if each vertex were to cover the edges to those after it.
     missing: i64,
 }
 
-impl Unpaid {
+impl UncoveredEdges {
     fn find(n: usize, weight: &impl Fn(u32, u32) -> i64, duals: &Duals, keep: usize) -> Self {
         let around = duals.paid_by_blossom();
         let mut found = Self {
@@ -144,7 +144,7 @@ fn folded(duals: &Duals) -> Vec<i64> {
 }
 
 /// Raises prices until they cover the given edges as well.
-fn paying_for(edges: &[(u32, u32, i64)], mut prices: Vec<i64>) -> Vec<i64> {
+fn covering(edges: &[(u32, u32, i64)], mut prices: Vec<i64>) -> Vec<i64> {
     for &(u, v, w) in edges {
         let short = 2 * w - prices[u as usize] - prices[v as usize];
         prices[u as usize] += short.max(0);
@@ -155,17 +155,17 @@ fn paying_for(edges: &[(u32, u32, i64)], mut prices: Vec<i64>) -> Vec<i64> {
 /// Pairs up the vertices that are left, and bounds the loss.
 fn finish(
     matching: Matching,
-    unpaid: &Unpaid,
+    uncovered: &UncoveredEdges,
     weight: &impl Fn(u32, u32) -> i64,
     rounds: u32,
     edges: usize,
-) -> Pruned {
+) -> PrunedMatching {
     let Matching {
         mut mate,
         weight: solved,
         ..
     } = matching;
-    let certified = unpaid.edges.is_empty();
+    let certified = uncovered.edges.is_empty();
     let mut total = solved;
     if !certified {
         let single: Vec<u32> = (0..mate.len() as u32)
@@ -181,8 +181,8 @@ fn finish(
             *mine = mine.or(more);
         }
     }
-    let loss_bound = (solved + unpaid.missing / 2 - total).max(0);
-    Pruned {
+    let loss_bound = (solved + uncovered.missing / 2 - total).max(0);
+    PrunedMatching {
         mate,
         weight: total,
         certified,

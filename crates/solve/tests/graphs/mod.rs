@@ -1,4 +1,4 @@
-//! Random graphs that are hard on a matching algorithm, and the answers of others to them.
+//! Random graphs that are hard for a matching algorithm, and reference solutions.
 
 #![allow(dead_code)]
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 /// Edges with their weights.
 pub(crate) type Edges = Vec<(u32, u32, i64)>;
 
-/// A configuration that leaves no files behind.
+/// A configuration that writes no regression files.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases,
@@ -16,7 +16,7 @@ pub(crate) fn cases(cases: u32) -> ProptestConfig {
     }
 }
 
-/// From sparse to complete, from all weights equal to all different, some of them negative.
+/// Generates graphs from sparse to complete, with weights from all equal to all different, some of them negative.
 pub(crate) fn graph(sizes: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = (usize, Edges)> {
     let span = prop_oneof![
         Just(1i64),
@@ -42,7 +42,7 @@ pub(crate) fn graph(sizes: std::ops::RangeInclusive<usize>) -> impl Strategy<Val
     })
 }
 
-/// Odd rings grown into each other, ear by ear, with loose ends: the graphs whose matchings need nested blossoms.
+/// Generates odd rings that are extended ear by ear, with loose ends: graphs whose matchings need nested blossoms.
 pub(crate) fn ears(most: usize) -> impl Strategy<Value = (usize, Edges)> {
     let ear = (
         any::<prop::sample::Index>(),
@@ -93,8 +93,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The weight of a maximum matching by trying everything.
-pub(crate) fn brute(n: usize, edges: &[(u32, u32, i64)]) -> i64 {
+/// The weight of a maximum matching, by exhaustive search.
+pub(crate) fn brute_force(n: usize, edges: &[(u32, u32, i64)]) -> i64 {
     let mut weight = vec![vec![0i64; n]; n];
     for &(u, v, w) in edges {
         if u != v {
@@ -115,7 +115,7 @@ pub(crate) fn brute(n: usize, edges: &[(u32, u32, i64)]) -> i64 {
     best[(1 << n) - 1]
 }
 
-/// A complete graph with weights from a generator that is the same everywhere.
+/// Returns a complete graph with weights from a seeded generator.
 pub(crate) fn complete(n: u32, span: u64, seed: u64) -> Edges {
     let mut state = seed | 1;
     let mut next = move || {

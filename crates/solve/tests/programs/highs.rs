@@ -1,7 +1,7 @@
-//! The same programs for another solver, to check ours against: HiGHS, through `good_lp`.
+//! Solves the same programs with HiGHS, through `good_lp`, as a reference.
 //!
-//! It counts in floating point, and its limit is a time. What it finds is counted again in whole numbers, so that a
-//! tolerance of its own can neither make an answer better than it is nor too heavy.
+//! HiGHS computes in floating point and stops at a time limit. Gain and weight of its solution are recomputed in integers,
+//! so that its tolerances can neither improve a solution nor let it exceed the capacities.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use good_lp::{
     constraint, highs, variable,
 };
 
-/// What another solver says of a program.
+/// The result of HiGHS for a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
-    /// What its answer brings.
+pub(crate) struct HighsResult {
+    /// Gain of its solution.
     pub(crate) gain: u64,
-    /// Whether it says that none brings more.
+    /// Whether the solution is proven optimal.
     pub(crate) proven: bool,
 }
 
-/// The program of [`dovetail_solve::choice::choose`]; none where the floors do not fit, or where nothing was found in time.
+/// Solves the program of [`dovetail_solve::choice::choose`]; `None` if the floors do not fit, or no solution was found in time.
 ///
 /// # Panics
-/// When what it found is not an answer.
-pub(crate) fn choose(kinds: &[Kind], capacity: [u64; 2], limit: Duration) -> Option<Found> {
+/// If the solution is not valid.
+pub(crate) fn choose(kinds: &[Kind], capacity: [u64; 2], limit: Duration) -> Option<HighsResult> {
     let mut vars = ProblemVariables::new();
     let chosen = columns(&mut vars, kinds, true);
     let mut model = vars
@@ -39,7 +39,7 @@ pub(crate) fn choose(kinds: &[Kind], capacity: [u64; 2], limit: Duration) -> Opt
     for row in rows(kinds, &chosen, capacity) {
         model.add_constraint(row);
     }
-    let found = answer(model.solve())?;
+    let found = solution(model.solve())?;
     let counts = |vars: &Vec<Variable>| vars.iter().map(|v| found.value(*v).round() as u32).collect();
     let counts: Vec<Vec<u32>> = chosen.iter().map(counts).collect();
     let whole = |(kind, counts): (&Kind, &Vec<u32>)| counts.iter().sum::<u32>() == kind.count;
@@ -57,13 +57,13 @@ pub(crate) fn choose(kinds: &[Kind], capacity: [u64; 2], limit: Duration) -> Opt
         (0..2).all(|d| taken[d] <= capacity[d]),
         "{taken:?} of {capacity:?}"
     );
-    Some(Found {
+    Some(HighsResult {
         gain,
         proven: !matches!(found.status(), SolutionStatus::TimeLimit),
     })
 }
 
-/// What the linear program of [`dovetail_solve::choice::choose`] says: parts of items may have different points.
+/// The optimum of the linear program of [`dovetail_solve::choice::choose`]: parts of items may have different points.
 pub(crate) fn bound(kinds: &[Kind], capacity: [u64; 2]) -> Option<f64> {
     let mut vars = ProblemVariables::new();
     let chosen = columns(&mut vars, kinds, false);
@@ -72,10 +72,10 @@ pub(crate) fn bound(kinds: &[Kind], capacity: [u64; 2]) -> Option<f64> {
     for row in rows(kinds, &chosen, capacity) {
         model.add_constraint(row);
     }
-    answer(model.solve()).map(|found| found.eval(objective))
+    solution(model.solve()).map(|found| found.eval(objective))
 }
 
-/// Synergy's second phase: whether the chosen points fit into the bins if parts of an item may lie in different ones.
+/// Synergy's second phase: whether the chosen points fit into the bins if parts of an item may be in different bins.
 pub(crate) fn spreads(kinds: &[Kind], slots: &[u32], choice: &Choice, bins: &[Bin]) -> bool {
     let mut vars = ProblemVariables::new();
     let mut inside: Vec<[Expression; 3]> = bins.iter().map(|_| Default::default()).collect();
@@ -106,7 +106,7 @@ pub(crate) fn spreads(kinds: &[Kind], slots: &[u32], choice: &Choice, bins: &[Bi
         model.add_constraint(first.leq(bin.capacity[0] as f64));
         model.add_constraint(second.leq(bin.capacity[1] as f64));
     }
-    answer(model.solve()).is_some()
+    solution(model.solve()).is_some()
 }
 
 /// For each kind and point, how many items of the kind have it.
@@ -144,7 +144,7 @@ fn rows(kinds: &[Kind], chosen: &[Vec<Variable>], capacity: [u64; 2]) -> Vec<goo
 }
 
 /// # Panics
-/// When the solver fails for a reason other than that there is no answer, or none in time.
+/// If the solver fails for another reason than that there is no solution, or none in time.
 fn answer<S>(solved: Result<S, ResolutionError>) -> Option<S> {
     match solved {
         Ok(found) => Some(found),

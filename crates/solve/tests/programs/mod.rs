@@ -4,7 +4,7 @@ use dovetail_solve::choice::pack::Bin;
 use dovetail_solve::choice::{Kind, Point};
 use proptest::prelude::*;
 
-/// Some kinds of up to four points each.
+/// Generates kinds of up to four points each.
 pub(crate) fn kinds(most_weight: u64, kinds: usize, count: u32) -> impl Strategy<Value = Vec<Kind>> {
     let point =
         (0..=most_weight, 0..=most_weight, 0..40u64).prop_map(|(a, b, gain)| Point { weight: [a, b], gain });
@@ -21,7 +21,7 @@ pub(crate) fn kinds(most_weight: u64, kinds: usize, count: u32) -> impl Strategy
     prop::collection::vec(kind, 1..=kinds)
 }
 
-/// Capacities between what the floors weigh and half again as much.
+/// The weights of the floors plus `extra`.
 pub(crate) fn capacities(kinds: &[Kind], extra: [u64; 2]) -> [u64; 2] {
     let floor = |d: usize| -> u64 {
         kinds
@@ -32,7 +32,7 @@ pub(crate) fn capacities(kinds: &[Kind], extra: [u64; 2]) -> [u64; 2] {
     [floor(0) + extra[0], floor(1) + extra[1]]
 }
 
-/// A cluster of equal bins, items of one, two and four slots that fill it, and floors in proportion to slots.
+/// Returns a cluster of equal bins, and items of one, two and four slots that fill it, with floors in proportion to slots.
 pub(crate) fn filled(bins: u32, seed: &[(u8, u8)]) -> (Vec<Kind>, Vec<u32>, Vec<Bin>) {
     let mut left = bins * 8;
     let (mut kinds, mut slots) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Our solver beside HiGHS, over many programs.
+//! Compares the solver with HiGHS over many programs.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::highs;
 
-/// HiGHS has so long for a program.
+/// Time limit of HiGHS for a program.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What came out of the programs of one sort.
+/// Results of both solvers over programs of one sort.
 #[derive(Default)]
 pub(crate) struct Tally {
     programs: u32,
-    /// Programs of which we say that our answer is best, and HiGHS that its own is.
+    /// Number of programs whose solution is proven optimal by our solver, and by HiGHS.
     proven: [u32; 2],
     seconds: [f64; 2],
-    /// How far our answers are below those of HiGHS at most, in millionths.
+    /// Largest difference by which our gain is below that of HiGHS, in millionths.
     behind_ppm: u64,
-    /// How far our bounds are above the linear program at most, in millionths.
+    /// Largest difference by which our bound is above the linear program, in millionths.
     above_ppm: f64,
 }
 
 impl Tally {
-    /// Solves a program both ways. What both prove is the same; what one proves, the other does not beat; and no bound
-    /// of ours is below the linear program.
+    /// Solves a program with both. Checks that proven optima are equal, that neither exceeds a proven optimum of the other,
+    /// and that our bound is not below the linear program.
     pub(crate) fn check(&mut self, kinds: &[Kind], capacity: [u64; 2], budget: usize) -> Choice {
         let (ours, spent) = timed(|| choose(kinds, capacity, budget).expect("the floors fit"));
         self.seconds[0] += spent;
@@ -65,14 +65,11 @@ impl Tally {
         ours
     }
 
-    #[allow(
-        clippy::print_stdout,
-        reason = "the figures are what `make test-highs` is for"
-    )]
-    pub(crate) fn report(&self, what: &str) {
+    #[allow(clippy::print_stdout, reason = "`make test-highs` prints these figures")]
+    pub(crate) fn report(&self, title: &str) {
         let each = self.seconds.map(|s| s / f64::from(self.programs.max(1)) * 1e3);
         println!(
-            "{what}: {} programs; proven best: ours {}, HiGHS {}; behind HiGHS at most {} ppm; bound above the linear \
+            "{title}: {} programs; proven optimal: ours {}, HiGHS {}; behind HiGHS at most {} ppm; bound above the linear \
              program at most {:.1} ppm; CPU each: ours {:.3} ms, HiGHS {:.3} ms",
             self.programs, self.proven[0], self.proven[1], self.behind_ppm, self.above_ppm, each[0], each[1]
         );

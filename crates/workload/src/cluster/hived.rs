@@ -9,8 +9,8 @@ use dovetail_yaml::Entry;
 
 use super::ClusterError;
 
-/// One node for each machine and kind of GPU on it; a zone for each cell above the machines. Leaves whose SKU has no
-/// GPU are left out.
+/// Returns one node for each machine and GPU type on it, and a zone for each cell above the machines. Leaves whose SKU has no
+/// GPU are skipped.
 pub(super) fn cluster(top: &Entry<'_>, file: &str) -> Result<ClusterSpec, ClusterError> {
     let config = config_of(top)?;
     let compiled = config.compile().map_err(|faults| ConfigError::Faults {
@@ -19,18 +19,16 @@ pub(super) fn cluster(top: &Entry<'_>, file: &str) -> Result<ClusterSpec, Cluste
     })?;
     let layout = &compiled.layout;
     let mut cluster = ClusterSpec::default();
-    for (at, chain) in layout.chains.iter().enumerate() {
+    for (index, chain) in layout.chains.iter().enumerate() {
         let sku = config.sku_types.get(&chain.types[0]);
         if sku.is_none_or(|s| s.gpu > 0) {
-            add_chain(&mut cluster, layout, ChainId(at as u32), sku, &config);
+            add_chain(&mut cluster, layout, ChainId(index as u32), sku, &config);
         }
     }
     if cluster.nodes.is_empty() {
         return Err(ClusterError::Content {
             file: file.to_owned(),
-            what:
-                "no machine in it has a GPU: every skuTypes entry says gpu 0; expected at least one with GPUs"
-                    .to_owned(),
+            what: "no machine has a GPU: expected at least one `skuTypes` entry with GPUs".to_owned(),
         });
     }
     Ok(cluster)

@@ -17,7 +17,7 @@
 use dovetail_model::suggest::nearest;
 use dovetail_model::{ClusterSpec, NodeSpec, Zone};
 
-use super::{ClusterError, Described, MAX_NODE_GPUS, MAX_NODES};
+use super::{ClusterDescription, ClusterError, MAX_NODE_GPUS, MAX_NODES};
 use crate::error::{FieldError, Place, TraceError, shown};
 
 /// Keys of `[CLUSTER]`, their defaults, and their largest accepted values.
@@ -54,8 +54,8 @@ struct Setting<'a> {
     value: &'a str,
 }
 
-/// The cluster an `.ini` text describes.
-pub(super) fn parse(text: &str, file: &str) -> Result<Described, ClusterError> {
+/// Parses an `.ini` text.
+pub(super) fn parse(text: &str, file: &str) -> Result<ClusterDescription, ClusterError> {
     let settings = settings(text, file)?;
     let mut figures = CLUSTER.map(|(_, default, _)| default);
     let (mut policy, mut lease) = (None, None);
@@ -95,13 +95,13 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Described, ClusterError> {
             });
         }
     }
-    Ok(Described {
+    Ok(ClusterDescription {
         cluster,
         notes: notes(file, policy, lease),
     })
 }
 
-/// Returns what `[SCHEDULER]` requests, in terms of our flags.
+/// Returns a note with the flags that correspond to `[SCHEDULER]`.
 fn notes(file: &str, policy: Option<(String, String)>, lease: Option<u64>) -> Vec<String> {
     let policy = policy.map(|(found, flags)| (format!("policy {found}"), flags));
     let clock = lease.map(|minutes| {
@@ -116,7 +116,7 @@ fn notes(file: &str, policy: Option<(String, String)>, lease: Option<u64>) -> Ve
     }
     let (found, flags) = (found.join(" and "), flags.join(" "));
     vec![format!(
-        "{file}: {found} of [SCHEDULER] set nothing, as in Synergy; the flags for them are {flags}"
+        "{file}: {found} of [SCHEDULER] have no effect, as in Synergy; use the flags {flags}"
     )]
 }
 
@@ -163,7 +163,7 @@ fn settings<'a>(text: &'a str, file: &str) -> Result<Vec<Setting<'a>>, ClusterEr
             let near = nearest(&key, known.iter().copied());
             let hint = near.first().map(|n| format!(" (did you mean {n}?)"));
             return Err(wrong(format!(
-                "unknown key {} of [{section}]{}; known are {}",
+                "unknown key {} of [{section}]{}; expected one of {}",
                 shown(&key),
                 hint.unwrap_or_default(),
                 known.join(", ")
@@ -171,9 +171,7 @@ fn settings<'a>(text: &'a str, file: &str) -> Result<Vec<Setting<'a>>, ClusterEr
         }
         if let Some(first) = settings.iter().find(|s| s.key == key) {
             let first = first.line;
-            return Err(wrong(format!(
-                "{key} is duplicated, first on line {first}; expected each key once"
-            )));
+            return Err(wrong(format!("duplicate key {key}, first on line {first}")));
         }
         settings.push(Setting {
             line,
@@ -187,7 +185,7 @@ fn settings<'a>(text: &'a str, file: &str) -> Result<Vec<Setting<'a>>, ClusterEr
     }
     Err(ClusterError::Content {
         file: file.to_owned(),
-        what: "there is no [CLUSTER] with keys in it, expected at least one, such as servers_per_rack = 4"
+        what: "missing section [CLUSTER]: expected at least one key in it, such as servers_per_rack = 4"
             .to_owned(),
     })
 }
@@ -208,7 +206,7 @@ fn whole(setting: &Setting<'_>, file: &str, most: u64) -> Result<u64, ClusterErr
     number.ok_or_else(|| bad(setting, file, format!("a whole number from 1 to {most}")))
 }
 
-/// The policy as it is written there, and the flags for it here.
+/// Returns the policy as written in the file, and the corresponding flags.
 fn flags_of(setting: &Setting<'_>, file: &str) -> Result<(String, String), ClusterError> {
     let mut words = setting.value.split('+');
     let name = words.next().unwrap_or_default();

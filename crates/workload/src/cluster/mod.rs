@@ -66,7 +66,7 @@ pub enum ClusterError {
     /// A HiveD configuration is invalid.
     #[error(transparent)]
     Hived(#[from] ConfigError),
-    /// The file does not contain a cluster.
+    /// The content is not a valid cluster.
     #[error("{file}: {what}")]
     Content {
         /// The file.
@@ -84,16 +84,16 @@ pub enum ClusterError {
     },
 }
 
-/// A cluster, and what its file contains beyond it.
+/// A cluster, and notes about its file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Described {
+pub struct ClusterDescription {
     /// The cluster.
     pub cluster: ClusterSpec,
     /// Requests of the file that a cluster cannot express, as messages for the user.
     pub notes: Vec<String>,
 }
 
-impl From<ClusterSpec> for Described {
+impl From<ClusterSpec> for ClusterDescription {
     fn from(cluster: ClusterSpec) -> Self {
         Self {
             cluster,
@@ -102,13 +102,13 @@ impl From<ClusterSpec> for Described {
     }
 }
 
-/// The cluster a spec or file describes: at least one node, every node with a GPU and a name of its own.
+/// Parses a spec or file: at least one node, every node with a GPU and a unique name.
 pub fn parse_cluster(spec: &str) -> Result<ClusterSpec, ClusterError> {
     Ok(describe_cluster(spec)?.cluster)
 }
 
-/// Like [`parse_cluster`], with what the file contains beyond the cluster.
-pub fn describe_cluster(spec: &str) -> Result<Described, ClusterError> {
+/// Like [`parse_cluster`], with notes about settings that a cluster cannot express.
+pub fn describe_cluster(spec: &str) -> Result<ClusterDescription, ClusterError> {
     let spec = spec.trim();
     let wrong = |hint: String| ClusterError::Spec {
         found: spec.to_owned(),
@@ -130,7 +130,7 @@ pub fn describe_cluster(spec: &str) -> Result<Described, ClusterError> {
     if spec.is_empty() || !Path::new(spec).exists() {
         let looks_like_a_file = spec.contains(['.', '/']);
         return Err(wrong(if looks_like_a_file {
-            "; there is no such file".to_owned()
+            "; no such file".to_owned()
         } else {
             String::new()
         }));
@@ -142,8 +142,8 @@ pub fn describe_cluster(spec: &str) -> Result<Described, ClusterError> {
     describe_bytes(&bytes, spec)
 }
 
-/// The cluster the content of a file describes; `file` is its name, of which the ending counts.
-pub fn describe_bytes(bytes: &[u8], file: &str) -> Result<Described, ClusterError> {
+/// Parses the content of a file; the extension of the name `file` determines the format.
+pub fn describe_bytes(bytes: &[u8], file: &str) -> Result<ClusterDescription, ClusterError> {
     let unsupported = |what: &str| ClusterError::Unsupported {
         file: file.to_owned(),
         what: what.to_owned(),
@@ -157,12 +157,12 @@ pub fn describe_bytes(bytes: &[u8], file: &str) -> Result<Described, ClusterErro
         .unwrap_or(file);
     let text = || match std::str::from_utf8(bytes) {
         Ok(text) => Ok(text.trim_start_matches('\u{feff}')),
-        Err(_) => Err(unsupported("it is not UTF-8 text")),
+        Err(_) => Err(unsupported("not UTF-8 text")),
     };
     match plain_name.rsplit('.').next() {
         Some("ini") => ini::parse(text()?, file),
-        Some("csv") => tables::parse(bytes, file).map(Described::from),
-        _ => yaml::parse(text()?, file).map(Described::from),
+        Some("csv") => tables::parse(bytes, file).map(ClusterDescription::from),
+        _ => yaml::parse(text()?, file).map(ClusterDescription::from),
     }
 }
 
@@ -170,12 +170,23 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-fn parse_count(text: &str, most: u32) -> Result<u32, String> {
-    let count = text.parse().ok().filter(|n| (1..=most).contains(n));
-    count.ok_or_else(|| format!("found {text:?}, expected a whole number from 1 to {most}"))
+/// A count that is not a whole number in range.
+#[derive(Debug, thiserror::Error)]
+#[error("found {found:?}, expected a whole number from 1 to {most}")]
+struct CountError {
+    found: String,
+    most: u32,
 }
 
-/// The first name that two nodes share.
+fn parse_count(text: &str, most: u32) -> Result<u32, CountError> {
+    let count = text.parse().ok().filter(|n| (1..=most).contains(n));
+    count.ok_or_else(|| CountError {
+        found: text.to_owned(),
+        most,
+    })
+}
+
+/// Returns the first name that two nodes share.
 fn repeated_name(nodes: &IdVec<NodeId, NodeSpec>) -> Option<&str> {
     let mut names = BTreeSet::new();
     nodes

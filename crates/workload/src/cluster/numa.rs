@@ -18,7 +18,7 @@ pub(super) enum Numa {
 }
 
 impl Numa {
-    /// A number, or a list of `{cpus: 0-11, gpus: 0-3}`.
+    /// Parses a number, or a list of `{cpus: 0-11, gpus: 0-3}`.
     pub(super) fn read(entry: &Entry<'_>) -> Result<Self, YamlError> {
         let Some(items) = entry.list() else {
             return Ok(Self::Equal(entry.whole(1, MAX_DOMAINS)? as u32));
@@ -34,7 +34,7 @@ impl Numa {
                 .map(|e| numbers(&e, CpuSet::LIMIT, &mut cpus_seen))
                 .transpose()?
             else {
-                return Err(item.wrong("found no cpus, expected the CPUs of the domain, such as 0-11,24-35"));
+                return Err(item.wrong("missing `cpus`: expected the CPUs of the domain, such as 0-11,24-35"));
             };
             let gpus = item.get("gpus")?;
             let gpus = gpus
@@ -62,12 +62,12 @@ impl Numa {
                 let in_domains: u32 = listed.iter().map(|(cpus, _)| cpus.count()).sum();
                 if in_domains != cpus {
                     return Err(at.wrong(format!(
-                        "{in_domains} CPUs in its NUMA domains, but the node has {cpus}; expected as many"
+                        "its NUMA domains have {in_domains} CPUs, but the node has {cpus}"
                     )));
                 }
                 let slots = |set: &CpuSet| match set.iter().find(|slot| *slot >= gpus) {
                     Some(slot) => Err(at.wrong(format!(
-                        "GPU {slot} in its NUMA domains, but its GPUs are 0 to {}",
+                        "unknown GPU {slot} in its NUMA domains: expected 0 to {}",
                         gpus - 1
                     ))),
                     None => {
@@ -105,7 +105,7 @@ fn numbers(entry: &Entry<'_>, limit: u32, seen: &mut CpuSet) -> Result<CpuSet, Y
         return Err(expected());
     }
     if let Some(twice) = set.common(seen).iter().next() {
-        return Err(entry.wrong(format!("{twice} is in two domains, expected each once")));
+        return Err(entry.wrong(format!("{twice} is in two domains")));
     }
     seen.add(&set);
     Ok(set)

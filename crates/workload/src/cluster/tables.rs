@@ -8,10 +8,10 @@ use super::{ClusterError, MAX_NODE_GPUS, MAX_NODES, repeated_name};
 use crate::error::TraceError;
 use crate::read::{Cell, Table, open};
 
-/// GPUs of a Lingjun host, which its topology does not say.
+/// GPUs of a Lingjun host, which its topology does not state.
 const LINGJUN_GPUS: u32 = 8;
 
-/// The cluster in a CSV file, of the kind its header tells.
+/// Parses a CSV file; the header determines its kind.
 pub(super) fn parse(bytes: &[u8], file: &str) -> Result<ClusterSpec, ClusterError> {
     let (input, _) = open(bytes, file)?;
     let mut table = Table::with_header(input)?;
@@ -26,7 +26,7 @@ pub(super) fn parse(bytes: &[u8], file: &str) -> Result<ClusterSpec, ClusterErro
         lingjun(&mut table)?
     } else {
         let what = format!(
-            "the columns {} are of no cluster file that is known",
+            "unknown kind of cluster file with the columns {}",
             table.header().join(", ")
         );
         return Err(ClusterError::Unsupported {
@@ -41,17 +41,15 @@ pub(super) fn parse(bytes: &[u8], file: &str) -> Result<ClusterSpec, ClusterErro
         })
     };
     if cluster.nodes.is_empty() {
-        return wrong("there is no machine with a GPU in it, expected at least one".to_owned());
+        return wrong("no machine with a GPU: expected at least one".to_owned());
     }
     if let Some(name) = repeated_name(&cluster.nodes) {
-        return wrong(format!(
-            "two machines are called {name:?}, expected each name once"
-        ));
+        return wrong(format!("duplicate machine name {name:?}"));
     }
     Ok(cluster)
 }
 
-/// Muri's and Tiresias' cluster_spec: switches, nodes for each, GPUs, CPUs and GB of memory of a node.
+/// Muri's and Tiresias' cluster_spec: switches, nodes per switch, GPUs, CPUs and GB of memory of a node.
 fn muri(table: &mut Table<'_>) -> Result<ClusterSpec, TraceError> {
     let required = ["num_switch", "num_node_p_switch", "num_gpu_p_node"];
     let [switches, nodes, gpus] = table.require("Muri cluster_spec", required)?;
@@ -84,7 +82,7 @@ fn muri(table: &mut Table<'_>) -> Result<ClusterSpec, TraceError> {
     Ok(cluster)
 }
 
-/// openb's node list. Machines without a GPU are left out.
+/// openb's node list. Machines without a GPU are skipped.
 fn openb(table: &mut Table<'_>) -> Result<ClusterSpec, TraceError> {
     let [name, cpu, memory, gpus] =
         table.require("openb node list", ["sn", "cpu_milli", "memory_mib", "gpu"])?;
@@ -107,7 +105,7 @@ fn openb(table: &mut Table<'_>) -> Result<ClusterSpec, TraceError> {
     Ok(cluster)
 }
 
-/// The nodes of Alibaba's 2026 spot trace. Machines without a GPU are left out.
+/// The nodes of Alibaba's 2026 spot trace. Machines without a GPU are skipped.
 fn spot(table: &mut Table<'_>) -> Result<ClusterSpec, TraceError> {
     let [name, gpus] = table.require("spot node_info", ["node_name", "gpu_capacity_num"])?;
     let [model, cpus] = ["gpu_model", "cpu_num"].map(|c| table.column(c));
@@ -130,7 +128,7 @@ fn spot(table: &mut Table<'_>) -> Result<ClusterSpec, TraceError> {
     Ok(cluster)
 }
 
-/// Lingjun's Clos network: each host hangs on an access switch, that on an aggregation and a core switch.
+/// Lingjun's Clos network: each host is connected to an access switch, which is below an aggregation and a core switch.
 fn lingjun(table: &mut Table<'_>) -> Result<ClusterSpec, TraceError> {
     let [host, core, aggregation, access] = table.require("Lingjun topo", ["ip", "DSW", "PSW", "ASW"])?;
     let mut cluster = ClusterSpec::default();

@@ -44,10 +44,10 @@ const NODE_KEYS: [&str; 9] = [
     "gpus_per_domain",
     "numa",
 ];
-/// Racks in racks, at most.
+/// Maximum depth of nested racks.
 const MAX_DEPTH: usize = 16;
 
-/// The cluster a YAML text describes.
+/// Parses a YAML text.
 pub(super) fn parse(text: &str, file: &str) -> Result<ClusterSpec, ClusterError> {
     let value = parse_yaml(text, file)?;
     let top = Entry::top(file, &value);
@@ -55,34 +55,30 @@ pub(super) fn parse(text: &str, file: &str) -> Result<ClusterSpec, ClusterError>
         return super::hived::cluster(&top, file);
     }
     top.entries(&["defaults", "racks", "zones", "nodes"])?;
-    let mut kind = Kind::default();
+    let mut settings = NodeSettings::default();
     if let Some(defaults) = top.get("defaults")? {
         defaults.entries(&NODE_KEYS)?;
-        kind.add(&defaults)?;
+        settings.add(&defaults)?;
     }
     let mut cluster = ClusterSpec::default();
-    add_zones(&mut cluster, &top, None, &kind, 0)?;
+    add_zones(&mut cluster, &top, None, &settings, 0)?;
     if let Some(nodes) = top.get("nodes")? {
         let name = format!("rack-{}", cluster.zones.len());
         let zone = cluster.zones.push(Zone { name, parent: None });
-        add_nodes(&mut cluster, &nodes, zone, &kind)?;
+        add_nodes(&mut cluster, &nodes, zone, &settings)?;
     }
     if cluster.nodes.is_empty() {
-        return Err(top
-            .wrong("there is no node in it, expected racks or nodes")
-            .into());
+        return Err(top.wrong("no nodes: expected `racks` or `nodes`").into());
     }
     if let Some(name) = repeated_name(&cluster.nodes) {
-        return Err(top
-            .wrong(format!("two nodes are called {name:?}, expected each name once"))
-            .into());
+        return Err(top.wrong(format!("duplicate node name {name:?}")).into());
     }
     Ok(cluster)
 }
 
 /// The settings of a node so far, inherited from the top of the file.
 #[derive(Debug, Clone, Default)]
-struct Kind {
+struct NodeSettings {
     gpu_type: Option<String>,
     gpus: Option<u32>,
     cpu_milli: Option<u32>,
@@ -94,7 +90,7 @@ struct Kind {
     numa: Option<Numa>,
 }
 
-impl Kind {
+impl NodeSettings {
     /// Applies the settings of a map.
     fn add(&mut self, map: &Entry<'_>) -> Result<(), YamlError> {
         for (key, value) in map.all_entries()? {
@@ -124,7 +120,7 @@ fn add_zones(
     cluster: &mut ClusterSpec,
     map: &Entry<'_>,
     parent: Option<ZoneId>,
-    kind: &Kind,
+    settings: &NodeSettings,
     depth: usize,
 ) -> Result<(), YamlError> {
     for word in ["racks", "zones"] {
@@ -134,7 +130,7 @@ fn add_zones(
             return Err(zones.wrong(format!("racks are nested deeper than {MAX_DEPTH} levels")));
         }
         for item in items {
-            add_zone(cluster, &item, parent, kind, depth)?;
+            add_zone(cluster, &item, parent, settings, depth)?;
         }
     }
     Ok(())
@@ -144,7 +140,7 @@ fn add_zone(
     cluster: &mut ClusterSpec,
     map: &Entry<'_>,
     parent: Option<ZoneId>,
-    kind: &Kind,
+    settings: &NodeSettings,
     depth: usize,
 ) -> Result<(), YamlError> {
     let own = ["name", "count", "nodes", "racks", "zones"];
@@ -153,10 +149,10 @@ fn add_zone(
         .iter()
         .any(|(key, _)| ["nodes", "racks", "zones"].contains(key))
     {
-        return Err(map.wrong("found no nodes, expected nodes (a number or a list) or racks inside"));
+        return Err(map.wrong("missing `nodes`: expected `nodes` (a number or a list) or `racks`"));
     }
-    let mut kind = kind.clone();
-    kind.add(map)?;
+    let mut settings = settings.clone();
+    settings.add(map)?;
     let (name, count) = name_and_count(map)?;
     let nodes = map.get("nodes")?;
     for i in 0..count {
@@ -166,9 +162,9 @@ fn add_zone(
         let name =
             numbered(name.as_deref(), i, count).unwrap_or_else(|| format!("rack-{}", cluster.zones.len()));
         let zone = cluster.zones.push(Zone { name, parent });
-        add_zones(cluster, map, Some(zone), &kind, depth + 1)?;
+        add_zones(cluster, map, Some(zone), &settings, depth + 1)?;
         if let Some(nodes) = &nodes {
-            add_nodes(cluster, nodes, zone, &kind)?;
+            add_nodes(cluster, nodes, zone, &settings)?;
         }
     }
     Ok(())
@@ -179,18 +175,18 @@ fn add_nodes(
     cluster: &mut ClusterSpec,
     nodes: &Entry<'_>,
     zone: ZoneId,
-    kind: &Kind,
+    settings: &NodeSettings,
 ) -> Result<(), YamlError> {
     let Some(groups) = nodes.list() else {
         let count = nodes.whole(1, MAX_NODES.into())? as u32;
-        return add_group(cluster, nodes, zone, kind, None, count);
+        return add_group(cluster, nodes, zone, settings, None, count);
     };
     for group in groups {
         group.entries(&[&["name", "count"][..], &NODE_KEYS].concat())?;
-        let mut kind = kind.clone();
-        kind.add(&group)?;
+        let mut settings = settings.clone();
+        settings.add(&group)?;
         let (name, count) = name_and_count(&group)?;
-        add_group(cluster, &group, zone, &kind, name.as_deref(), count)?;
+        add_group(cluster, &group, zone, &settings, name.as_deref(), count)?;
     }
     Ok(())
 }
@@ -199,35 +195,35 @@ fn add_group(
     cluster: &mut ClusterSpec,
     at: &Entry<'_>,
     zone: ZoneId,
-    kind: &Kind,
+    settings: &NodeSettings,
     name: Option<&str>,
     count: u32,
 ) -> Result<(), YamlError> {
-    let Some(gpus) = kind.gpus else {
-        return Err(at.wrong("found no gpus, expected the number of GPUs of a node here or above"));
+    let Some(gpus) = settings.gpus else {
+        return Err(at.wrong("missing `gpus`: expected the number of GPUs of a node, here or above"));
     };
     if cluster.nodes.len() + count as usize > MAX_NODES as usize {
         return Err(at.wrong(format!("more than {MAX_NODES} nodes")));
     }
     let mut like = NodeSpec::plain("", gpus);
-    like.cpu_milli = kind.cpu_milli.unwrap_or(like.cpu_milli);
-    if let Some(numa) = &kind.numa {
+    like.cpu_milli = settings.cpu_milli.unwrap_or(like.cpu_milli);
+    if let Some(numa) = &settings.numa {
         like.numa = numa.domains(at, like.cpu_milli, gpus)?;
         let in_domains = like.numa.iter().map(|d| d.gpus.count()).max();
         like.gpus_per_domain = in_domains.unwrap_or(gpus).max(1);
     }
-    let gpu_type = cluster.gpu_type(kind.gpu_type.as_deref().unwrap_or("gpu"));
+    let gpu_type = cluster.gpu_type(settings.gpu_type.as_deref().unwrap_or("gpu"));
     for i in 0..count {
         let name = numbered(name, i, count).unwrap_or_else(|| format!("node-{}", cluster.nodes.len()));
         cluster.nodes.push(NodeSpec {
             name,
             zone,
             gpu_type,
-            memory_mib: kind.memory_mib.unwrap_or(like.memory_mib),
-            gpu_memory_mib: kind.gpu_memory_mib.unwrap_or(like.gpu_memory_mib),
-            disk_mbps: kind.disk_mbps.unwrap_or(like.disk_mbps),
-            network_mbps: kind.network_mbps.unwrap_or(like.network_mbps),
-            gpus_per_domain: kind.gpus_per_domain.unwrap_or(like.gpus_per_domain).min(gpus),
+            memory_mib: settings.memory_mib.unwrap_or(like.memory_mib),
+            gpu_memory_mib: settings.gpu_memory_mib.unwrap_or(like.gpu_memory_mib),
+            disk_mbps: settings.disk_mbps.unwrap_or(like.disk_mbps),
+            network_mbps: settings.network_mbps.unwrap_or(like.network_mbps),
+            gpus_per_domain: settings.gpus_per_domain.unwrap_or(like.gpus_per_domain).min(gpus),
             ..like.clone()
         });
     }

@@ -16,24 +16,24 @@ use crate::decimal::MAX_SECONDS;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Arrivals {
-    /// At random, at the same rate all day.
+    /// Random, at the same rate all day.
     Poisson,
-    /// At random, at a rate that swings once a day.
+    /// Random, at a rate with a daily cycle.
     Diurnal {
-        /// How far the rate swings from its mean, from 0 to 1.
+        /// Relative amplitude of the rate, from 0 to 1.
         amplitude: f64,
         /// The hour of the day with the highest rate.
         peak_hour: f64,
     },
-    /// At random, at a rate for each hour of the day.
+    /// Random, at a rate for each hour of the day.
     Hourly(Box<[f64; 24]>),
-    /// At random, in phases of random length with a high and a low rate.
+    /// Random, in phases of random length with a high and a low rate.
     Bursty {
         /// Mean length of a busy phase.
         on_hours: f64,
         /// Mean length of a quiet phase.
         off_hours: f64,
-        /// How many times the quiet rate the busy rate is.
+        /// Ratio of the busy to the quiet rate.
         factor: f64,
     },
     /// All at the start.
@@ -42,7 +42,7 @@ pub enum Arrivals {
     Philly,
 }
 
-/// The latest arrival.
+/// Time of the latest arrival, in hours.
 const MAX_HOURS: f64 = MAX_SECONDS as f64 / 3600.0;
 
 const NAMES: [&str; 6] = ["poisson", "diurnal", "hourly", "bursty", "at-once", "philly"];
@@ -96,7 +96,7 @@ fn hourly(weights: &str) -> Result<Arrivals, GenerateError> {
         .ok_or_else(|| GenerateError {
             field: "arrivals",
             found: format!("{weights:?}"),
-            expected: "24 numbers of at least 0, not all 0, with slashes between".to_owned(),
+            expected: "24 numbers of at least 0, not all 0, separated by slashes".to_owned(),
         })
 }
 
@@ -154,7 +154,7 @@ impl Arrivals {
     }
 }
 
-/// Arrivals in spans of a given rate, as a multiple of the mean, and a given length in hours.
+/// Draws arrivals in spans of a given rate, as a multiple of the mean, and a given length in hours.
 fn times(
     seed: u64,
     jobs: usize,
@@ -187,7 +187,7 @@ fn times(
             return Err(GenerateError {
                 field: "jobs_per_hour",
                 found: format!("{per_hour:e}"),
-                expected: format!("a rate at which {jobs} jobs come in within {MAX_SECONDS} seconds"),
+                expected: format!("a rate at which {jobs} jobs arrive within {MAX_SECONDS} seconds"),
             });
         }
         times.push(Time((hours * 3.6e6).round() as i64 * 1000));
@@ -195,14 +195,14 @@ fn times(
     Ok(times)
 }
 
-/// A day cut into even spans with these weights, over and over.
+/// Returns the spans of a day with these weights, repeated forever.
 fn daily(weights: &[f64]) -> impl Iterator<Item = (f64, f64)> {
     let mean = weights.iter().sum::<f64>() / weights.len() as f64;
     let length = 24.0 / weights.len() as f64;
     weights.iter().map(move |w| (w / mean, length)).cycle()
 }
 
-/// Busy and quiet phases in turn.
+/// Returns alternating busy and quiet phases.
 fn phases(seed: u64, on: f64, off: f64, factor: f64) -> impl Iterator<Item = (f64, f64)> {
     let mut random = Random::new(seed, Stream::Phases);
     let quiet = (on + off) / (factor * on + off);

@@ -17,9 +17,9 @@ use super::{GenerateError, philly};
 pub enum Durations {
     /// As in the Philly trace, wide jobs longer than narrow ones.
     Philly,
-    /// As Blox, Synergy and Gavel draw them: in four of five cases 60·10^U(1.5,3) seconds, else 60·10^U(3,4).
+    /// As in Blox, Synergy and Gavel: with probability 0.8, 60·10^U(1.5,3) seconds, else 60·10^U(3,4).
     Blox,
-    /// The short version of it: in four of five cases 60·10^U(1.5,2.5) seconds, else 60·10^U(2.5,2.7).
+    /// The short variant: with probability 0.8, 60·10^U(1.5,2.5) seconds, else 60·10^U(2.5,2.7).
     BloxSmall,
     /// All the same.
     Fixed {
@@ -28,9 +28,9 @@ pub enum Durations {
     },
     /// Log-normal.
     Lognormal {
-        /// The run time half of the jobs exceed.
+        /// The median run time.
         median_s: f64,
-        /// The deviation of its natural logarithm.
+        /// The standard deviation of the natural logarithm.
         sigma: f64,
     },
     /// Exponential.
@@ -111,17 +111,17 @@ impl fmt::Display for Durations {
 part_as_text!(Durations);
 
 impl Durations {
-    /// A run time for a job of each of these widths, to the millisecond.
+    /// Draws a run time for each job of these widths, to the millisecond.
     pub(super) fn draw(self, random: &mut Random, gpus: &[u32]) -> Vec<Work> {
-        let philly = philly::Durations::new();
+        let philly = philly::DurationTable::new();
         let work = |seconds: f64| Work((seconds.clamp(0.001, LONGEST_S) * 1e3).round() as u64 * 1000);
         gpus.iter()
             .map(|gpus| work(self.seconds(random, *gpus, &philly)))
             .collect()
     }
 
-    fn seconds(self, random: &mut Random, gpus: u32, philly: &philly::Durations) -> f64 {
-        // Two draws whichever way the first falls, so that both kinds use the stream alike.
+    fn seconds(self, random: &mut Random, gpus: u32, philly: &philly::DurationTable) -> f64 {
+        // Always two draws, so that both kinds of jobs advance the stream equally.
         let two_decades = |random: &mut Random, short: (f64, f64), long: (f64, f64)| {
             let (low, high) = if random.unit() < 0.8 { short } else { long };
             60.0 * libm::pow(10.0, random.between(low, high))

@@ -14,7 +14,7 @@ use crate::read::MAX_GPUS;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum GpuMix {
-    /// As in the Philly trace: 93 % ask for one, the widest for 128.
+    /// As in the Philly trace: 93 % request one GPU, the widest 128.
     Philly,
     /// Widths and their weights.
     Weights(Vec<(u32, f64)>),
@@ -98,13 +98,13 @@ impl GpuMix {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Tenants {
-    /// The fifteen virtual clusters of the Philly trace, with the widths each asks for.
+    /// The fifteen virtual clusters of the Philly trace, by width of the job.
     Philly,
-    /// A number of tenants; the share of jobs falls with the rank to the power of the skew.
+    /// A number of tenants; the share of jobs decreases with the rank to the power of the skew.
     Ranked {
         /// Number of tenants.
         count: u32,
-        /// 0 makes all equal.
+        /// Skew; 0 makes all tenants equal.
         skew: f64,
     },
 }
@@ -147,11 +147,11 @@ impl Tenants {
         }
     }
 
-    /// The tenant of a job of each of these widths.
+    /// Draws the tenant of each job of these widths.
     pub(super) fn draw(self, random: &mut Random, gpus: &[u32]) -> Vec<usize> {
         match self {
             Self::Philly => {
-                let tenants = philly::Tenants::new();
+                let tenants = philly::TenantTable::new();
                 gpus.iter().map(|gpus| tenants.draw(random, *gpus)).collect()
             }
             Self::Ranked { count, skew } => {

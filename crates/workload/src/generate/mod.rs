@@ -20,7 +20,7 @@ pub use mix::{GpuMix, Tenants};
 use crate::job::{JobLabel, Names, TraceJob, Workload};
 use random::{Random, Stream, Weights};
 
-/// Jobs in one workload, at most.
+/// Maximum number of jobs in one workload.
 const MAX_JOBS: u64 = 50_000_000;
 
 /// A workload to generate.
@@ -33,9 +33,9 @@ pub struct GenerateSpec {
     pub seed: u64,
     /// Mean rate of arrival; that of the Philly trace, 31.47, if neither this nor a load is set.
     pub jobs_per_hour: Option<f64>,
-    /// Instead of a rate: the share of `cluster_gpus` that the jobs ask for on average from first to last arrival.
+    /// Instead of a rate: the share of `cluster_gpus` that the jobs request on average from first to last arrival.
     pub load: Option<f64>,
-    /// The GPUs `load` refers to.
+    /// Number of GPUs that `load` refers to.
     pub cluster_gpus: Option<u32>,
     /// Arrival times of jobs.
     pub arrivals: Arrivals,
@@ -45,16 +45,16 @@ pub struct GenerateSpec {
     pub gpus: GpuMix,
     /// Tenants.
     pub tenants: Tenants,
-    /// Users of each tenant; 0 leaves users out.
+    /// Users per tenant; 0 for no users.
     pub users_per_tenant: u32,
-    /// How unevenly a tenant's jobs spread over its users; 0 is evenly.
+    /// Skew of a tenant's jobs over its users; 0 is even.
     pub user_skew: f64,
-    /// Models, each as likely; none leaves them out.
+    /// Models, with equal probability; empty for no models.
     pub models: Vec<String>,
 }
 
 impl Default for GenerateSpec {
-    /// A thousand jobs like those of the Philly trace.
+    /// Returns a thousand jobs like those of the Philly trace.
     fn default() -> Self {
         Self {
             jobs: 1000,
@@ -74,10 +74,10 @@ impl Default for GenerateSpec {
 }
 
 impl GenerateSpec {
-    /// Names of the ready-made generators.
+    /// Names of the preset generators.
     pub const PRESETS: [&'static str; 3] = ["philly-like", "blox", "blox-small"];
 
-    /// A ready-made generator by name.
+    /// Returns a preset generator by name.
     pub fn preset(name: &str) -> Result<Self, GenerateError> {
         let blox = |durations| Self {
             arrivals: Arrivals::Poisson,
@@ -136,7 +136,7 @@ pub fn generate(spec: &GenerateSpec) -> Result<Workload, GenerateError> {
     let user_weights = Weights::zipf(spec.users_per_tenant, spec.user_skew);
 
     let one_tenant = spec.tenants.count() == 1;
-    let made = (0..jobs).map(|i| {
+    let generated = (0..jobs).map(|i| {
         let mut job = TraceJob::new(JobLabel::Number(i as u64), submit[i], work[i], gpus[i]);
         if !one_tenant {
             job.tenant = TenantId(tenants[i] as u32 + 1);
@@ -150,7 +150,7 @@ pub fn generate(spec: &GenerateSpec) -> Result<Workload, GenerateError> {
         }
         job
     });
-    let jobs = made.collect();
+    let jobs = generated.collect();
     Ok(Workload {
         source: source(spec),
         jobs,
@@ -170,15 +170,15 @@ fn arrivals(spec: &GenerateSpec, gpus: &[u32], work: &[Work]) -> Result<Vec<Time
         .zip(work)
         .map(|(g, w)| f64::from(*g) * w.as_secs_f64())
         .sum();
-    let span_wanted = gpu_seconds / (load * f64::from(cluster));
-    let mut per_hour = gpus.len() as f64 / span_wanted * 3600.0;
+    let target_span = gpu_seconds / (load * f64::from(cluster));
+    let mut per_hour = gpus.len() as f64 / target_span * 3600.0;
     let mut times = draw(per_hour)?;
     // The hours of the day must not shift, so the rate is adjusted by drawing again, not by stretching.
     for _ in 0..8 {
         let (Some(first), Some(last)) = (times.first(), times.last()) else {
             break;
         };
-        let off = last.since(*first).as_secs_f64() / span_wanted;
+        let off = last.since(*first).as_secs_f64() / target_span;
         if off == 0.0 || (off - 1.0).abs() < 1e-3 {
             break;
         }
@@ -209,7 +209,7 @@ fn check(spec: &GenerateSpec) -> Result<(), GenerateError> {
             return wrong(
                 field,
                 value.to_string(),
-                "a number above 0 and up to a thousand million".to_owned(),
+                "a number above 0 and at most 1000000000".to_owned(),
             );
         }
     }

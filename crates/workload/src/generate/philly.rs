@@ -4,7 +4,7 @@
 //! (Jeon et al., USENIX ATC 2019), published by Microsoft as msr-fiddle/philly-traces under CC-BY-4.0, in the reduction
 //! made for Pollux (submission, duration, GPUs, virtual cluster). They cover 108.9 days from September 2017.
 //!
-//! Wide jobs run far longer than narrow ones: 93 % of the jobs ask for one GPU but use 18 % of the GPU time, and the 2 %
+//! Wide jobs run far longer than narrow ones: 93 % of the jobs request one GPU but use 18 % of the GPU time, and the 2 %
 //! with eight use 48 %. So durations and tenants are kept by width. One table for all would halve the demand.
 
 use super::random::{Random, Weights};
@@ -18,7 +18,7 @@ pub(super) const BY_HOUR: [f64; 24] = [
     2415.0, 2185.0, 2224.0, 3021.0, 2289.0, 2744.0, 2496.0, 3483.0, 3142.0, 3885.0, 3461.0,
 ];
 
-/// GPUs asked for, and by how many jobs.
+/// Requested GPUs, and the number of jobs that request them.
 pub(super) const BY_GPUS: [(u32, u32); 10] = [
     (1, 76_627),
     (2, 1_818),
@@ -102,12 +102,12 @@ fn class_of(gpus: u32) -> usize {
 }
 
 /// Draws run times by width.
-pub(super) struct Durations {
+pub(super) struct DurationTable {
     /// Logarithms of the quantiles.
     logs: Vec<[f64; LEVELS.len()]>,
 }
 
-impl Durations {
+impl DurationTable {
     pub(super) fn new() -> Self {
         let logs = CLASSES
             .iter()
@@ -130,11 +130,11 @@ impl Durations {
 }
 
 /// Draws tenants by width.
-pub(super) struct Tenants {
+pub(super) struct TenantTable {
     weights: Vec<Weights>,
 }
 
-impl Tenants {
+impl TenantTable {
     pub(super) fn new() -> Self {
         let weights = CLASSES
             .iter()

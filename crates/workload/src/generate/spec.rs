@@ -2,7 +2,7 @@
 
 use super::GenerateError;
 
-/// A part in pieces: its name and what it is set to.
+/// A parsed part: its name and its settings.
 pub(super) struct Part<'a> {
     field: &'static str,
     text: &'a str,
@@ -11,7 +11,7 @@ pub(super) struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Takes `name`, `name:key=value,...` or, for the only or most important key, `name:value`.
+    /// Parses `name`, `name:key=value,...` or, for the only or most important key, `name:value`.
     pub(super) fn parse(
         field: &'static str,
         text: &'a str,
@@ -33,7 +33,7 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// A number, or its default where it is not set.
+    /// Returns a number, or its default if it is not set.
     pub(super) fn number(
         &self,
         key: &str,
@@ -50,10 +50,10 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Checks that nothing else is set.
+    /// Checks that no other keys are set.
     pub(super) fn only(self, keys: &[&str]) -> Result<(), GenerateError> {
         match self.settings.iter().find(|(key, _)| !keys.contains(key)) {
-            Some(_) if keys.is_empty() => Err(self.wrong(format!("nothing behind {}", self.name))),
+            Some(_) if keys.is_empty() => Err(self.wrong(format!("no settings of {}", self.name))),
             Some(_) => Err(self.wrong(format!("only these keys: {}", keys.join(", ")))),
             None => Ok(()),
         }

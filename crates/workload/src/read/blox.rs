@@ -1,4 +1,4 @@
-//! A workload as Blox saw it. A job is so many iterations, possibly a fraction of one, of so many seconds each.
+//! Reads a workload of Blox. A job is a number of iterations, possibly fractional, and the seconds of each.
 
 use super::Input;
 use super::builder::{Builder, Clock};

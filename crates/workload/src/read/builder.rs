@@ -1,4 +1,4 @@
-//! Collects the jobs of a trace and brings them into the shape every [`Workload`] has.
+//! Collects the jobs of a trace into a [`Workload`].
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use crate::job::{JobLabel, Names, TraceJob, Workload};
 /// How the times of a trace relate to the start of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
-    /// They are taken as they are.
+    /// They are used unchanged.
     Exact,
-    /// They count from some start, which is kept, unless they are so large that they can only be Unix time.
+    /// They count from some start, which is kept unless they are so large that they must be Unix times.
     Relative,
-    /// They are dates; the first job comes in at zero.
+    /// They are dates; the first job is submitted at zero.
     Dates,
 }
 
-/// Seconds from which a time is taken for Unix time: September 2001.
+/// Times from here on are treated as Unix times: September 2001.
 const UNIX_TIME: Time = Time::from_secs(1_000_000_000);
 
-/// A workload in the making.
+/// Builds a workload.
 pub(crate) struct Builder {
     file: String,
     source: String,
@@ -33,7 +33,7 @@ pub(crate) struct Builder {
     models: Interner,
     gpu_types: Interner,
     extra_columns: Vec<String>,
-    left_out: BTreeMap<&'static str, u64>,
+    skipped: BTreeMap<&'static str, u64>,
     notes: Vec<String>,
 }
 
@@ -49,12 +49,12 @@ impl Builder {
             models: Interner::default(),
             gpu_types: Interner::default(),
             extra_columns: Vec::new(),
-            left_out: BTreeMap::new(),
+            skipped: BTreeMap::new(),
             notes: Vec::new(),
         }
     }
 
-    /// The tenant of this name; an empty name is the default one.
+    /// Returns the tenant with this name; an empty name is the default tenant.
     pub(crate) fn tenant(&mut self, name: &str) -> TenantId {
         if name.is_empty() {
             TenantId(0)
@@ -63,7 +63,7 @@ impl Builder {
         }
     }
 
-    /// The user of this name; an empty name is the default one.
+    /// Returns the user with this name; an empty name is the default user.
     pub(crate) fn user(&mut self, name: &str) -> UserId {
         if name.is_empty() {
             UserId(0)
@@ -72,50 +72,50 @@ impl Builder {
         }
     }
 
-    /// The model of this name, `None` if it is empty.
+    /// Returns the model with this name; `None` if it is empty.
     pub(crate) fn model(&mut self, name: &str) -> Option<ModelId> {
         (!name.is_empty()).then(|| self.models.id(name))
     }
 
-    /// The GPU type of this name, `None` if it is empty.
+    /// Returns the GPU type with this name; `None` if it is empty.
     pub(crate) fn gpu_type(&mut self, name: &str) -> Option<GpuTypeId> {
         (!name.is_empty()).then(|| self.gpu_types.id(name))
     }
 
-    /// Rows read so far.
+    /// Returns the number of rows read so far.
     pub(crate) fn rows(&self) -> u64 {
-        self.jobs.len() as u64 + self.left_out.values().sum::<u64>()
+        self.jobs.len() as u64 + self.skipped.values().sum::<u64>()
     }
 
     pub(crate) fn push(&mut self, job: TraceJob) {
         self.jobs.push(job);
     }
 
-    /// GPUs and run time of a job, or none if it has none of either and is skipped.
+    /// Returns GPUs and run time of a job; `None` if one of them is missing, so that the job is skipped.
     pub(crate) fn sized(&mut self, gpus: Option<u32>, work: Option<Work>) -> Option<(u32, Work)> {
         match (gpus, work) {
             (Some(gpus), Some(work)) => return Some((gpus, work)),
-            (None, _) => self.leave_out("asks for no GPU"),
-            (_, None) => self.leave_out("has a run time of zero or less"),
+            (None, _) => self.skip("no GPU requested"),
+            (_, None) => self.skip("run time of zero or less"),
         }
         None
     }
 
-    /// Counts a job that is not part of the workload: "asks for no GPU".
-    pub(crate) fn leave_out(&mut self, why: &'static str) {
-        *self.left_out.entry(why).or_default() += 1;
+    /// Counts a skipped job with the reason, such as "no GPU requested".
+    pub(crate) fn skip(&mut self, reason: &'static str) {
+        *self.skipped.entry(reason).or_default() += 1;
     }
 
     pub(crate) fn note(&mut self, note: String) {
         self.notes.push(note);
     }
 
-    /// The columns kept so far.
+    /// Returns the extra columns so far.
     pub(crate) fn extra_columns(&self) -> &[String] {
         &self.extra_columns
     }
 
-    /// The position of a kept column, which is added if it is new.
+    /// Returns the position of an extra column, which is added if it is new.
     pub(crate) fn extra_column(&mut self, name: &str) -> usize {
         let known = self.extra_columns.iter().position(|c| c == name);
         known.unwrap_or_else(|| {
@@ -124,11 +124,11 @@ impl Builder {
         })
     }
 
-    /// The workload: jobs in order of submission, names numbered in the order they are first used.
+    /// Returns the workload: jobs in order of submission, names numbered in order of first use.
     pub(crate) fn finish(mut self, clock: Clock) -> Result<Workload, TraceError> {
-        for (why, count) in &self.left_out {
+        for (reason, count) in &self.skipped {
             let jobs = if *count == 1 { "job" } else { "jobs" };
-            self.notes.push(format!("left out {count} {jobs}: {why}"));
+            self.notes.push(format!("skipped {count} {jobs}: {reason}"));
         }
         if self.jobs.is_empty() {
             return Err(TraceError::NoJobs {
@@ -175,8 +175,9 @@ impl Builder {
             Clock::Exact => Time::ZERO,
             Clock::Relative if first < UNIX_TIME => Time::ZERO,
             Clock::Relative => {
-                self.notes
-                    .push("submit times are Unix times; the first job now comes in at 0".to_owned());
+                self.notes.push(
+                    "submit times are Unix times; shifted so that the first job is submitted at 0".to_owned(),
+                );
                 first
             }
             Clock::Dates => first,
@@ -187,7 +188,7 @@ impl Builder {
         }
     }
 
-    /// Rows of JSON lines may know fewer kept columns than rows after them.
+    /// Extends the extra columns of all jobs to the same length: in JSON lines, later rows may add columns.
     fn even_out_extras(&mut self) {
         let width = self.extra_columns.len();
         for job in &mut self.jobs {
@@ -207,7 +208,7 @@ impl Builder {
     }
 }
 
-/// How many labels stand for more than one job, `None` if all differ.
+/// Returns the number of labels that several jobs have; `None` if all differ.
 fn repeated_labels(jobs: &[TraceJob]) -> Option<usize> {
     let mut labels: Vec<&JobLabel> = jobs.iter().map(|j| &j.label).collect();
     if labels.is_sorted_by(|a, b| a < b) {
@@ -221,7 +222,7 @@ fn repeated_labels(jobs: &[TraceJob]) -> Option<usize> {
     (count > 0).then_some(count)
 }
 
-/// Names numbered as they come.
+/// Numbers names in order of appearance.
 #[derive(Debug, Default)]
 struct Interner {
     ids: BTreeMap<Box<str>, usize>,
@@ -250,7 +251,7 @@ impl Interner {
         self.names.len() - 1
     }
 
-    /// Numbers the names in the order of use, the first `fixed` staying where they are, and drops those not used.
+    /// Renumbers the names in order of use, except for the first `fixed`, and drops unused ones.
     fn by_use<'j, I: Id + 'j>(
         mut self,
         fixed: usize,

@@ -1,4 +1,4 @@
-//! One value of a file, and the ways to take it. Every way that fails says where, what is there and what should be.
+//! One value of a file, and its conversions. Errors name the place, the value and the accepted values.
 
 use dovetail_model::{Time, Work};
 
@@ -6,10 +6,10 @@ use crate::date::parse_date;
 use crate::decimal::{Decimal, MAX_SECONDS};
 use crate::error::{FieldError, Place, TraceError};
 
-/// The largest gang a file may ask for.
+/// The largest gang in a file.
 pub(crate) const MAX_GPUS: u64 = 1 << 20;
 
-/// A value with the place it stands at.
+/// A value with its place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cell<'a> {
     pub(crate) file: &'a str,
@@ -19,7 +19,7 @@ pub(crate) struct Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// The error that this value is not what is expected.
+    /// Returns the error for an unexpected value.
     pub(crate) fn bad(&self, expected: impl Into<String>) -> TraceError {
         TraceError::Field(Box::new(FieldError {
             file: self.file.to_owned(),
@@ -30,7 +30,7 @@ impl<'a> Cell<'a> {
         }))
     }
 
-    /// Any finite number.
+    /// Parses any finite number.
     pub(crate) fn number(&self) -> Result<Decimal, TraceError> {
         Decimal::parse(self.text).ok_or_else(|| {
             let too_long = self.text.trim().parse().is_ok_and(f64::is_finite);
@@ -42,12 +42,12 @@ impl<'a> Cell<'a> {
         })
     }
 
-    /// Seconds, not negative.
+    /// Parses seconds, not negative.
     pub(crate) fn seconds(&self) -> Result<Time, TraceError> {
         self.moment(Decimal::parse(self.text))
     }
 
-    /// Milliseconds, not negative.
+    /// Parses milliseconds, not negative.
     pub(crate) fn millis(&self) -> Result<Time, TraceError> {
         self.moment(Decimal::parse(self.text).map(Decimal::thousandth))
     }
@@ -61,7 +61,7 @@ impl<'a> Cell<'a> {
         })
     }
 
-    /// A date, or seconds.
+    /// Parses a date, or seconds.
     pub(crate) fn date(&self) -> Result<Time, TraceError> {
         let seconds = || {
             Decimal::parse(self.text)
@@ -74,12 +74,12 @@ impl<'a> Cell<'a> {
             .ok_or_else(|| self.bad(expected))
     }
 
-    /// A run time in seconds; `None` if it is zero or less.
+    /// Parses a run time in seconds; `None` if it is zero or less.
     pub(crate) fn work(&self) -> Result<Option<Work>, TraceError> {
         self.work_of(self.number()?)
     }
 
-    /// A run time in seconds that was reckoned from this value and others; `None` if it is zero or less.
+    /// Converts a run time in seconds that was computed from this value and others; `None` if it is zero or less.
     pub(crate) fn work_of(&self, seconds: Decimal) -> Result<Option<Work>, TraceError> {
         if !seconds.is_positive() {
             return Ok(None);
@@ -90,7 +90,7 @@ impl<'a> Cell<'a> {
         Ok(Some(work))
     }
 
-    /// A whole number from `least` to `most`; `4.0` counts as whole.
+    /// Parses a whole number from `least` to `most`; `4.0` counts as whole.
     pub(crate) fn whole(&self, least: u64, most: u64) -> Result<u64, TraceError> {
         let number = Decimal::parse(self.text).and_then(Decimal::whole);
         match number.and_then(|n| u64::try_from(n).ok()) {
@@ -100,13 +100,13 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// A number of GPUs; `None` if it is zero.
+    /// Parses a number of GPUs; `None` if it is zero.
     pub(crate) fn gpus(&self) -> Result<Option<u32>, TraceError> {
         let gpus = self.whole(0, MAX_GPUS)?;
         Ok((gpus > 0).then_some(gpus as u32))
     }
 
-    /// A number times `10^digits` as an integer, from 0 to `most`.
+    /// Parses a number and returns it times `10^digits` as an integer, from 0 to `most`.
     pub(crate) fn scaled(&self, digits: u32, most: i128, expected: &str) -> Result<i128, TraceError> {
         let scaled = Decimal::parse(self.text)
             .filter(|n| !n.is_negative())
@@ -114,7 +114,7 @@ impl<'a> Cell<'a> {
         scaled.filter(|n| *n <= most).ok_or_else(|| self.bad(expected))
     }
 
-    /// GiB as MiB, rounded to the nearest.
+    /// Parses GiB and converts them to MiB, rounded to the nearest.
     pub(crate) fn gib_as_mib(&self) -> Result<u64, TraceError> {
         let mib = Decimal::parse(self.text)
             .filter(|n| !n.is_negative())

@@ -1,7 +1,7 @@
-//! Gavel's tab-separated traces: a job type, a command, steps, GPUs and arrival, in 7 or 10 columns; Shockwave's 12 columns
+//! Reads Gavel's tab-separated traces: job type, command, steps, GPUs and arrival, in 7 or 10 columns; Shockwave's 12 columns
 //! add the run time. There is no header.
 //!
-//! Where the run time is not said, it is the steps divided by the type's speed on as many V100s ([`super::gavel_steps`]).
+//! Without a run time, it is the steps divided by the type's speed on as many V100s ([`super::gavel_steps`]).
 
 use dovetail_model::Work;
 
@@ -14,7 +14,7 @@ use crate::decimal::{Decimal, MAX_SECONDS};
 use crate::error::TraceError;
 use crate::job::{JobLabel, TraceJob, Workload};
 
-/// Where the values of a job are, by the number of columns.
+/// Positions of the values of a job, by the number of columns.
 struct Columns {
     steps: usize,
     gpus: usize,
@@ -51,7 +51,7 @@ impl Columns {
 pub(super) fn read(input: Input<'_>) -> Result<Workload, TraceError> {
     let mut builder = Builder::new(&input);
     let mut table = Table::without_header(input, b'\t', &[]);
-    let mut guessed = 0u64;
+    let mut extrapolated = 0u64;
     while let Some(row) = table.next_row_of_any_length()? {
         let columns = Columns::of(&row)?;
         let cell = |column, field| Cell {
@@ -66,7 +66,7 @@ pub(super) fn read(input: Input<'_>) -> Result<Workload, TraceError> {
             Some(duration) => cell(duration, "duration").work()?,
             None => {
                 let (work, measured) = work_of_steps(steps, job_type, gpus.unwrap_or(1))?;
-                guessed += u64::from(!measured);
+                extrapolated += u64::from(!measured);
                 work
             }
         };
@@ -82,9 +82,9 @@ pub(super) fn read(input: Input<'_>) -> Result<Workload, TraceError> {
             .filter(|n| *n > 0);
         builder.push(job);
     }
-    if guessed > 0 {
+    if extrapolated > 0 {
         builder.note(format!(
-            "{guessed} jobs ask for more GPUs than their type was measured on; their speed is taken to grow in proportion"
+            "{extrapolated} jobs request more GPUs than their type was measured on; their speed is extrapolated in proportion"
         ));
     }
     builder.finish(Clock::Relative)

@@ -1,7 +1,7 @@
 //! Steps per second of Gavel's job types on V100 GPUs.
 //!
 //! Figures of the simulation throughputs published with Gavel (Narayanan et al., OSDI 2020, MIT licence): each type
-//! alone on 1, 2, 4 and 8 V100s of one machine. Zero where it was not measured.
+//! alone on 1, 2, 4 and 8 V100s of one machine. Zero means not measured.
 
 /// Steps per second on 1, 2, 4 and 8 GPUs, sorted by job type.
 const V100: [(&str, [f64; 4]); 26] = [
@@ -33,13 +33,13 @@ const V100: [(&str, [f64; 4]); 26] = [
     ("Transformer (batch size 64)", [8.618, 15.876, 19.660, 49.651]),
 ];
 
-/// The names of all job types.
+/// Returns the names of all job types.
 pub(super) fn job_types() -> impl Iterator<Item = &'static str> {
     V100.iter().map(|(name, _)| *name)
 }
 
-/// Steps per second of a job type on this many GPUs, and whether that was measured. Where it was not, speed is taken to
-/// grow in proportion from the nearest smaller number of GPUs that was.
+/// Returns the steps per second of a job type on this many GPUs, and whether that was measured. If not, the speed is
+/// extrapolated in proportion from the nearest smaller number of GPUs that was measured.
 pub(super) fn steps_per_second(job_type: &str, gpus: u32) -> Option<(f64, bool)> {
     let row = V100.binary_search_by(|(name, _)| (*name).cmp(job_type)).ok()?;
     let measured = V100[row]

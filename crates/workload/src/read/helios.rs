@@ -1,4 +1,4 @@
-//! SenseTime's Helios: the original columns (`gpu_num`, `submit_time`, `duration`, `user`, `vc`), or the four to which it
+//! Reads SenseTime's Helios: the original columns (`gpu_num`, `submit_time`, `duration`, `user`, `vc`), or the four to which it
 //! and Alibaba's PAI 2020 are often reduced (`job_id`, `arrival_s`, `service_sec`, `gpu_count`).
 
 use super::Input;

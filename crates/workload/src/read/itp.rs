@@ -1,4 +1,4 @@
-//! Microsoft ITP clusters as published with ElasticFlow: id, submission, duration and GPUs, times in seconds.
+//! Reads traces of Microsoft ITP clusters as published with ElasticFlow: id, submission, duration and GPUs, times in seconds.
 
 use super::Input;
 use super::builder::{Builder, Clock};

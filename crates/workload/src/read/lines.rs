@@ -1,9 +1,9 @@
-//! Which line a byte stands in. The CSV reader's own count stops short at blank lines and at CRLF.
+//! Line numbers by byte offset. The CSV reader's own count is wrong for blank lines and CRLF.
 
 use std::collections::VecDeque;
 use std::io::Read;
 
-/// A reader that remembers where lines end, ahead of its reader.
+/// A reader that records where lines end, ahead of its consumer.
 pub(super) struct Lines<R> {
     inner: R,
     offset: u64,
@@ -22,7 +22,7 @@ impl<R> Lines<R> {
         }
     }
 
-    /// The line, from 1, of the last byte before `end`. The lines before it are forgotten.
+    /// Returns the line, from 1, of the last byte before `end`, and drops the lines before it.
     pub(super) fn line_before(&mut self, end: u64) -> u64 {
         while self.ends.front().is_some_and(|at| at + 1 < end) {
             self.ends.pop_front();

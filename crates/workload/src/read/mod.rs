@@ -1,4 +1,4 @@
-//! Reading traces: one file per format, all streaming, `.gz` and `.zst` taken as they are.
+//! Trace readers: one file per format, all streaming; `.gz` and `.zst` are decompressed.
 
 mod blox;
 mod builder;
@@ -31,10 +31,10 @@ pub(crate) use synergy::MODELS as SYNERGY_MODELS;
 pub(crate) use synergy::iteration_time as synergy_iteration_time;
 pub(crate) use table::Table;
 
-/// Bytes looked at to tell the format.
+/// Number of bytes used to detect the format.
 const HEAD: usize = 16 * 1024;
 
-/// A decompressed stream of text from its beginning, and the name it goes by in errors.
+/// A decompressed stream of text from its beginning, with its name in errors.
 pub(crate) struct Input<'a> {
     file: String,
     source: String,
@@ -42,14 +42,14 @@ pub(crate) struct Input<'a> {
     reader: BufReader<Box<dyn Read + 'a>>,
 }
 
-/// Reads a trace file. Without a format, its first bytes and its header tell it.
+/// Reads a trace file. Without a format, it is detected by its first bytes and its header.
 pub fn read(path: impl AsRef<Path>, format: Option<Format>) -> Result<Workload, TraceError> {
     let path = path.as_ref();
     let name = path.display().to_string();
     let open = || -> std::io::Result<File> {
         let file = File::open(path)?;
         if file.metadata()?.is_dir() {
-            return Err(std::io::Error::other("it is a directory, expected a trace file"));
+            return Err(std::io::Error::other("is a directory; expected a trace file"));
         }
         Ok(file)
     };
@@ -60,7 +60,7 @@ pub fn read(path: impl AsRef<Path>, format: Option<Format>) -> Result<Workload, 
     read_from(file, &name, format)
 }
 
-/// Reads a trace from anywhere; `name` is its name in errors.
+/// Reads a trace from a stream; `name` is its name in errors.
 pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Result<Workload, TraceError> {
     let (input, head) = open(reader, name)?;
     if head.iter().all(u8::is_ascii_whitespace) {
@@ -87,7 +87,7 @@ pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Resul
     }
 }
 
-/// Unpacks a stream where its first bytes say so, and looks at the beginning of the text.
+/// Decompresses a stream if its first bytes are those of gzip or zstd, and returns the beginning of the text with it.
 pub(crate) fn open<'a>(mut reader: impl Read + 'a, name: &str) -> Result<(Input<'a>, Vec<u8>), TraceError> {
     let broken = |reason| TraceError::Broken {
         file: name.to_owned(),
@@ -99,10 +99,10 @@ pub(crate) fn open<'a>(mut reader: impl Read + 'a, name: &str) -> Result<(Input<
     let zstd = magic == [0x28, 0xb5, 0x2f, 0xfd];
     for (suffix, kind, found) in [(".gz", "gzip", gzip), (".zst", "zstd", zstd)] {
         if name.ends_with(suffix) && !found && !magic.is_empty() {
-            let what = format!("the name ends in {suffix}, but it does not begin like a {kind} file");
+            let problem = format!("not a {kind} file, although its name ends in {suffix}");
             return Err(TraceError::Unsupported {
                 file: name.to_owned(),
-                what,
+                problem,
             });
         }
     }
@@ -129,7 +129,7 @@ pub(crate) fn open<'a>(mut reader: impl Read + 'a, name: &str) -> Result<(Input<
     Ok((input, head))
 }
 
-/// The first bytes of a stream, fewer only if it ends.
+/// Reads the first bytes of a stream; fewer only if it ends.
 fn peek(reader: &mut impl Read, count: usize) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(count);
     reader.take(count as u64).read_to_end(&mut head)?;
@@ -137,7 +137,7 @@ fn peek(reader: &mut impl Read, count: usize) -> std::io::Result<Vec<u8>> {
 }
 
 impl Input<'_> {
-    /// What an interrupted read means for the user.
+    /// Returns the error for a failed read.
     pub(crate) fn broken(&self, reason: std::io::Error) -> TraceError {
         broken(&self.file, self.compressed, reason)
     }
@@ -145,7 +145,7 @@ impl Input<'_> {
 
 pub(crate) fn broken(file: &str, compressed: bool, reason: std::io::Error) -> TraceError {
     let hint = if compressed {
-        "; the compressed file is damaged or cut short"
+        "; the compressed file is damaged or truncated"
     } else {
         ""
     };
@@ -156,7 +156,7 @@ pub(crate) fn broken(file: &str, compressed: bool, reason: std::io::Error) -> Tr
     }
 }
 
-/// The line a JSON error is about.
+/// Returns the line of a JSON error.
 pub(crate) fn json_place(error: &serde_json::Error) -> Place {
     Place::Line(error.line() as u64)
 }

@@ -1,8 +1,8 @@
-//! Muri's CSV. Times are in milliseconds; a job is so many iterations of so many milliseconds each.
+//! Reads Muri's CSV. Times are in milliseconds; a job is a number of iterations and the milliseconds of each.
 //!
-//! The `duration` column is kept as text but is not the run time: where it differs from iterations times their length,
-//! a note says so. The stages of an iteration (`resource_time_*`) and the batch size are kept as text too. Muri's
-//! priority 0 is guaranteed and 1 opportunistic; here larger is more urgent, so the sign is turned.
+//! The `duration` column is kept as text but is not the run time: if it differs from iterations times their length,
+//! there is a note. The stages of an iteration (`resource_time_*`) and the batch size are kept as text too. Muri's
+//! priority 0 is guaranteed and 1 opportunistic; here larger is more urgent, so the sign is inverted.
 
 use dovetail_model::Work;
 
@@ -30,7 +30,7 @@ pub(super) fn read(input: Input<'_>) -> Result<Workload, TraceError> {
         builder.extra_column(&table.header()[*column]);
     }
 
-    let mut differ = 0u64;
+    let mut different = 0u64;
     while let Some(row) = table.next_row()? {
         let count = row.cell(iterations);
         let millis = count
@@ -52,23 +52,23 @@ pub(super) fn read(input: Input<'_>) -> Result<Workload, TraceError> {
             job.priority = -(cell.whole(0, 1000)? as i32);
         }
         if let Some(cell) = row.optional(duration) {
-            differ += u64::from(far_apart(work, cell.number()?.thousandth().work()));
+            different += u64::from(differs(work, cell.number()?.thousandth().work()));
         }
         if !kept.is_empty() {
             job.extra = Some(kept.iter().map(|c| row.cell(*c).text.into()).collect());
         }
         builder.push(job);
     }
-    if differ > 0 {
+    if different > 0 {
         builder.note(format!(
-            "the duration column is not used; in {differ} jobs it differs by more than 1 % from iterations times iteration_time"
+            "the duration column is not used; in {different} jobs it differs by more than 1 % from iterations times iteration_time"
         ));
     }
     builder.finish(Clock::Relative)
 }
 
 /// Whether two run times differ by more than a hundredth and more than a second.
-fn far_apart(work: Work, duration: Option<Work>) -> bool {
+fn differs(work: Work, duration: Option<Work>) -> bool {
     let Some(duration) = duration else { return true };
     let difference = work.0.abs_diff(duration.0);
     difference > duration.0 / 100 && difference > 1_000_000

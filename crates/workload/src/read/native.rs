@@ -1,8 +1,8 @@
-//! The native format: CSV with a header, or JSON lines with the same keys.
+//! Reads the native format: CSV with a header, or JSON lines with the same keys.
 //!
-//! Required are `submit_s`, `duration_s` (alone, at full speed, on the GPUs asked for) and `gpus`. Times are seconds and
-//! may be fractional; `deadline_s` is on the same clock as `submit_s`. All other columns may be left out or empty, and
-//! columns that are not known are kept as text. Here, other than in foreign traces, a job that cannot run is an error.
+//! Required are `submit_s`, `duration_s` (alone, at full speed, on the requested GPUs) and `gpus`. Times are seconds and
+//! may be fractional; `deadline_s` is on the same clock as `submit_s`. All other columns may be missing or empty, and
+//! unknown columns are kept as text. Unlike in foreign traces, a job that cannot run is an error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,10 +21,10 @@ use crate::error::{MissingColumn, Place, TraceError};
 use crate::format::Format;
 use crate::job::{JobLabel, TraceJob, Workload};
 
-/// The columns that must be there.
+/// Required columns.
 pub(crate) const REQUIRED: [&str; 3] = ["submit_s", "duration_s", "gpus"];
 
-/// The columns a field stands for, the required ones first. `name` and `iteration_s` are kept as text beside.
+/// Known columns, the required ones first. `name` and `iteration_s` are kept as text as well.
 pub(crate) const KNOWN: [&str; 20] = [
     "submit_s",
     "duration_s",
@@ -71,7 +71,7 @@ pub(super) fn read(input: Input<'_>, head: &[u8]) -> Result<Workload, TraceError
         .filter(|c| !KEPT_QUIETLY.contains(&c.as_str()));
     let unknown: Vec<String> = unknown.cloned().collect();
     if !unknown.is_empty() {
-        builder.note(format!("kept columns that are not known: {}", unknown.join(", ")));
+        builder.note(format!("kept unknown columns: {}", unknown.join(", ")));
     }
     builder.finish(Clock::Exact)
 }
@@ -129,7 +129,7 @@ fn json_job(builder: &mut Builder, file: &str, place: Place, text: &str) -> Resu
         file: file.to_owned(),
         place,
         reason: in_one_line(&e),
-        expected: "one object a line, like {\"submit_s\": 0, \"duration_s\": 60, \"gpus\": 1}",
+        expected: "one object per line, such as {\"submit_s\": 0, \"duration_s\": 60, \"gpus\": 1}",
     };
     let Entries(entries) = serde_json::from_str(text).map_err(fail)?;
     let mut values: Values<'_> = Default::default();
@@ -158,8 +158,8 @@ fn json_job(builder: &mut Builder, file: &str, place: Place, text: &str) -> Resu
             values[known] = Some(value);
         }
     }
-    let there = |name: &&str| entries.iter().any(|(key, _)| key == name);
-    if let Some(missing) = REQUIRED.iter().find(|name| !there(name)) {
+    let is_present = |name: &&str| entries.iter().any(|(key, _)| key == name);
+    if let Some(missing) = REQUIRED.iter().find(|name| !is_present(name)) {
         return Err(TraceError::MissingColumn(Box::new(MissingColumn {
             file: file.to_owned(),
             place,
@@ -174,7 +174,7 @@ fn json_job(builder: &mut Builder, file: &str, place: Place, text: &str) -> Resu
     Ok(job)
 }
 
-/// What the JSON reader says of a text of one line, without the line.
+/// Returns the message of a JSON error in a text of one line, without the line number.
 fn in_one_line(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line 1 column ", " at column ")
 }
@@ -239,7 +239,7 @@ fn job(builder: &mut Builder, file: &str, place: Place, values: &Values<'_>) -> 
     Ok(job)
 }
 
-/// Iterations as given, or as many as fit the run time.
+/// Returns the iterations as given, or computed from the run time and the time of each.
 fn iterations(
     job: &TraceJob,
     count: Option<Cell<'_>>,
@@ -259,7 +259,7 @@ fn iterations(
     count.map(|c| c.whole(1, u64::MAX)).transpose()
 }
 
-/// The entries of a JSON object in the order they are written, values as text.
+/// The entries of a JSON object in their order, with values as text.
 struct Entries<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Entries<'de> {
@@ -282,6 +282,6 @@ impl<'de> Deserialize<'de> for Entries<'de> {
     }
 }
 
-/// A key, borrowed where it holds no escapes.
+/// A key, borrowed if it has no escapes.
 #[derive(serde::Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,6 +1,6 @@
-//! Alibaba's openb 2023 pod lists. A pod is a job: created, perhaps scheduled, deleted.
+//! Reads Alibaba's openb 2023 pod lists. A pod is a job: created, perhaps scheduled, deleted.
 //!
-//! The run time is from scheduling to deletion, or from creation where the pod was never scheduled. CPU and memory are
+//! The run time is from scheduling to deletion, or from creation if the pod was never scheduled. CPU and memory are
 //! divided among the pod's GPUs. A pod that accepts several GPU types accepts any here; the list is kept in `gpu_spec`.
 
 use super::Input;
@@ -66,7 +66,7 @@ pub(super) fn read(input: Input<'_>) -> Result<Workload, TraceError> {
     builder.finish(Clock::Relative)
 }
 
-/// The part of an amount that falls to one of `gpus`, rounded up; zero where the amount is not said.
+/// Returns the amount per GPU, rounded up; zero if the amount is missing.
 fn share(cell: Option<Cell<'_>>, gpus: u32, most: u64) -> Result<u64, TraceError> {
     let Some(cell) = cell else { return Ok(0) };
     let amount = Decimal::parse(cell.text)

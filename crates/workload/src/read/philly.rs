@@ -77,7 +77,7 @@ struct Machine {
     gpus: Vec<IgnoredAny>,
 }
 
-/// A string, or nothing: `null` and the word `None` are how the log says that it does not know.
+/// A string; empty for `null` and the word `None`, which mean unknown in the log.
 #[derive(Deserialize, Default)]
 #[serde(from = "Option<String>")]
 struct Text(String);
@@ -115,7 +115,7 @@ impl<'de> Visitor<'de> for Jobs<'_> {
             .next_element::<Job>()
             .map_err(|e| A::Error::custom(format!("job {index}: {e}")))?
         {
-            if let Err(failure) = take(self.builder, self.file, index, &job) {
+            if let Err(failure) = add_job(self.builder, self.file, index, &job) {
                 *self.failure = Some(failure);
                 return Err(A::Error::custom("stopped"));
             }
@@ -125,7 +125,7 @@ impl<'de> Visitor<'de> for Jobs<'_> {
     }
 }
 
-fn take(builder: &mut Builder, file: &str, index: u64, job: &Job) -> Result<(), TraceError> {
+fn add_job(builder: &mut Builder, file: &str, index: u64, job: &Job) -> Result<(), TraceError> {
     let cell = |field, text| Cell {
         file,
         place: Place::Element(index),
@@ -135,8 +135,8 @@ fn take(builder: &mut Builder, file: &str, index: u64, job: &Job) -> Result<(), 
     let submit = cell("submitted_time", job.submitted_time.0.as_str()).date()?;
     let mut seconds = Time::ZERO;
     for attempt in &job.attempts {
-        let start = known(cell("start_time", &attempt.start_time.0))?;
-        let end = known(cell("end_time", &attempt.end_time.0))?;
+        let start = optional_date(cell("start_time", &attempt.start_time.0))?;
+        let end = optional_date(cell("end_time", &attempt.end_time.0))?;
         if let (Some(start), Some(end)) = (start, end) {
             seconds = seconds.saturating_add(end.since(start));
         }
@@ -147,11 +147,11 @@ fn take(builder: &mut Builder, file: &str, index: u64, job: &Job) -> Result<(), 
         .rev()
         .map(|a| a.detail.iter().map(|m| m.gpus.len() as u64).sum::<u64>());
     let Some(gpus) = asked.into_iter().find(|g| *g > 0) else {
-        builder.leave_out("was never given a GPU");
+        builder.skip("never had a GPU");
         return Ok(());
     };
     if seconds.0 <= 0 {
-        builder.leave_out("has no attempt with a start and a later end");
+        builder.skip("no attempt with a start and a later end");
         return Ok(());
     }
     if gpus > MAX_GPUS {
@@ -162,15 +162,15 @@ fn take(builder: &mut Builder, file: &str, index: u64, job: &Job) -> Result<(), 
         "" => JobLabel::Number(index),
         id => JobLabel::from_text(id),
     };
-    let mut job_out = TraceJob::new(label, submit, work, gpus as u32);
-    job_out.tenant = builder.tenant(&job.vc.0);
-    job_out.user = builder.user(&job.user.0);
-    builder.push(job_out);
+    let mut trace_job = TraceJob::new(label, submit, work, gpus as u32);
+    trace_job.tenant = builder.tenant(&job.vc.0);
+    trace_job.user = builder.user(&job.user.0);
+    builder.push(trace_job);
     Ok(())
 }
 
-/// The date, none where the log does not say.
-fn known(cell: Cell<'_>) -> Result<Option<Time>, TraceError> {
+/// Parses a date; `None` if it is unknown.
+fn optional_date(cell: Cell<'_>) -> Result<Option<Time>, TraceError> {
     if cell.text.is_empty() {
         Ok(None)
     } else {

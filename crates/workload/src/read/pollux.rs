@@ -1,4 +1,4 @@
-//! The Philly trace as reduced for Pollux: submission dates, durations, GPUs, and the virtual cluster as tenant.
+//! Reads the Philly trace as reduced for Pollux: submission dates, durations, GPUs, and the virtual cluster as tenant.
 
 use super::Input;
 use super::builder::{Builder, Clock};
@@ -12,11 +12,11 @@ pub(super) fn read(input: Input<'_>) -> Result<Workload, TraceError> {
     let file = input.file.clone();
     let mut table = Table::with_header(input)?;
     if table.column("application").is_some() && table.column("duration").is_none() {
-        let what = "this is a Pollux or Sia workload (name, time, application, num_replicas, batch_size), which does not \
-                    say how long its jobs run; expected a column duration with seconds at full speed on num_gpus GPUs";
+        let problem = "this is a Pollux or Sia workload (name, time, application, num_replicas, batch_size), which has no \
+                    run times; expected a column duration with seconds at full speed on num_gpus GPUs";
         return Err(TraceError::Unsupported {
             file,
-            what: what.to_owned(),
+            problem: problem.to_owned(),
         });
     }
     let [submit, duration, gpus] =

@@ -1,8 +1,8 @@
-//! Synergy's replay files: id, model, arrival in seconds, iterations and GPUs, without a header. Also its per-job results,
-//! which have a header and carry the time of an iteration.
+//! Reads Synergy's replay files: id, model, arrival in seconds, iterations and GPUs, without a header. Also its per-job
+//! results, which have a header and the time of an iteration.
 //!
-//! A replay file does not say how long an iteration takes: that is a figure of the model at its fair share of CPU and
-//! memory. The ideal demands of the results are kept as text, since a job runs, if slower, with less.
+//! A replay file does not have the time of an iteration: that is a property of the model at its fair share of CPU and
+//! memory. The ideal demands of the results are kept as text, since a job also runs with less, but slower.
 
 use super::Input;
 use super::builder::{Builder, Clock};
@@ -12,7 +12,7 @@ use crate::error::TraceError;
 use crate::format::Format;
 use crate::job::{JobLabel, TraceJob, Workload};
 
-/// Seconds of one iteration at the fair share of 3 CPUs and 62.5 GB per GPU, as Synergy's profiles have them.
+/// Seconds of one iteration at the fair share of 3 CPUs and 62.5 GB per GPU, from Synergy's profiles.
 /// The time does not depend on the number of GPUs.
 pub(crate) const MODELS: [(&str, &str); 12] = [
     ("alexnet", "0.6"),
@@ -32,7 +32,7 @@ pub(crate) const MODELS: [(&str, &str); 12] = [
 const COLUMNS: [&str; 5] = ["job_id", "model", "arrival_s", "total_iters", "gpu_demand"];
 const KEPT: [&str; 3] = ["speedup_ideal", "cpu_demand", "mem_demand_gb"];
 
-/// Seconds of one iteration of a model Synergy knows.
+/// Returns the seconds of one iteration of a model known to Synergy.
 pub(crate) fn iteration_time(model: &str) -> Option<Decimal> {
     let (_, seconds) = MODELS.iter().find(|(name, _)| *name == model)?;
     Decimal::parse(seconds)

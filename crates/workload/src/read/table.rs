@@ -1,4 +1,4 @@
-//! A CSV file read row by row.
+//! Reads a CSV file row by row.
 
 use std::io::{BufReader, Read};
 
@@ -9,7 +9,7 @@ use super::lines::Lines;
 use super::{Input, broken};
 use crate::error::{MissingColumn, Place, TraceError};
 
-/// An open CSV file: its header has been read, its rows come one at a time.
+/// An open CSV file whose header has been read.
 pub(crate) struct Table<'a> {
     file: String,
     compressed: bool,
@@ -55,7 +55,7 @@ impl<'a> Table<'a> {
         Ok(table)
     }
 
-    /// Opens a file without a header; errors call its columns by these names.
+    /// Opens a file without a header; `columns` are the names of its columns in errors.
     pub(crate) fn without_header(input: Input<'a>, delimiter: u8, columns: &[&str]) -> Self {
         let mut builder = csv::ReaderBuilder::new();
         builder
@@ -74,17 +74,17 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The columns found.
+    /// Returns the columns of the file.
     pub(crate) fn header(&self) -> &[String] {
         &self.header
     }
 
-    /// The position of a column, if it is there.
+    /// Returns the position of a column.
     pub(crate) fn column(&self, name: &str) -> Option<usize> {
         self.header.iter().position(|c| c == name)
     }
 
-    /// The positions of the columns a format must have.
+    /// Returns the positions of the columns that a format requires.
     pub(crate) fn require<const N: usize>(
         &self,
         format: &'static str,
@@ -106,7 +106,7 @@ impl<'a> Table<'a> {
         Ok(columns)
     }
 
-    /// The next row, checked to be as long as the header.
+    /// Reads the next row, which must be as long as the header.
     pub(crate) fn next_row(&mut self) -> Result<Option<Row<'_>>, TraceError> {
         if !self.advance()? {
             return Ok(None);
@@ -117,7 +117,7 @@ impl<'a> Table<'a> {
         Ok(Some(self.row()))
     }
 
-    /// The next row, however long it is.
+    /// Reads the next row of any length.
     pub(crate) fn next_row_of_any_length(&mut self) -> Result<Option<Row<'_>>, TraceError> {
         Ok(self.advance()?.then(|| self.row()))
     }
@@ -164,12 +164,12 @@ impl<'a> Table<'a> {
 }
 
 impl<'t> Row<'t> {
-    /// How many fields it has.
+    /// Returns the number of fields.
     pub(crate) fn len(&self) -> usize {
         self.record.len()
     }
 
-    /// The value in a column.
+    /// Returns the value in a column.
     pub(crate) fn cell(&self, column: usize) -> Cell<'t> {
         Cell {
             file: self.file,
@@ -179,17 +179,17 @@ impl<'t> Row<'t> {
         }
     }
 
-    /// The value in a column that need not be there; `None` if it is empty.
+    /// Returns the value in an optional column; `None` if it is missing or empty.
     pub(crate) fn optional(&self, column: Option<usize>) -> Option<Cell<'t>> {
         column.map(|c| self.cell(c)).filter(|c| !c.text.trim().is_empty())
     }
 
-    /// The text in a column that need not be there; empty if it is not.
+    /// Returns the text in an optional column; empty if it is missing.
     pub(crate) fn text(&self, column: Option<usize>) -> &'t str {
         column.and_then(|c| self.record.get(c)).unwrap_or_default()
     }
 
-    /// The error that this row has the wrong number of fields.
+    /// Returns the error for a row with the wrong number of fields.
     pub(crate) fn wrong_length(&self, expected: &str) -> TraceError {
         let (file, place) = (self.file.to_owned(), self.place);
         TraceError::RowLength {

@@ -1,7 +1,7 @@
-//! Tiresias' CSV, times in seconds, and Chronus', which adds users, deadlines and jobs of best effort.
+//! Reads Tiresias' CSV, with times in seconds, and Chronus', which adds users, deadlines and best-effort jobs.
 //!
-//! Chronus gives a deadline as seconds after submission; of several with falling value, the last is the deadline. Jobs of
-//! best effort have none and a priority of -1.
+//! Chronus states a deadline as seconds after submission; of several with decreasing value, the last is the deadline.
+//! Best-effort jobs have none and a priority of -1.
 
 use super::Input;
 use super::builder::{Builder, Clock};

@@ -1,4 +1,4 @@
-//! Giving jobs the sensitivity of their model.
+//! Assigns to jobs the sensitivity of their model.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,18 +10,17 @@ use crate::decimal::Decimal;
 use crate::job::Workload;
 use crate::read::synergy_iteration_time;
 
-/// What a model is found by: its id, GPUs, and the kind of GPU the job insists on.
-type Key = (dovetail_model::ModelId, u32, Option<dovetail_model::GpuTypeId>);
+/// Key of a profile: the model, the number of GPUs, and the required GPU type.
+type ProfileKey = (dovetail_model::ModelId, u32, Option<dovetail_model::GpuTypeId>);
 
-/// What a table says of it: the curve, and the seconds of an iteration.
+/// A profile of a table: the curve, and the seconds of an iteration.
 type ProfileEntry = (Arc<Sensitivity>, Option<Decimal>);
 
 impl Workload {
-    /// Gives every job the sensitivity of its model, and says how many have one. A job of a Synergy replay file, whose
-    /// run time is its iterations at the share of a machine with 3 CPUs per GPU, gets that at the share of the
-    /// table.
+    /// Assigns the sensitivity of its model to every job, and returns how many have one. The run time of a job of a Synergy
+    /// replay file is stated for the share of a machine with 3 CPUs per GPU; it is converted to the share of the table.
     pub fn join_sensitivity(&mut self, table: &SensitivityTable) -> usize {
-        let mut known: BTreeMap<Key, Option<ProfileEntry>> = BTreeMap::new();
+        let mut known: BTreeMap<ProfileKey, Option<ProfileEntry>> = BTreeMap::new();
         let mut joined = 0;
         for job in &mut self.jobs {
             job.sensitivity = None;
@@ -48,7 +47,7 @@ impl Workload {
     }
 }
 
-/// So many iterations of this many seconds each.
+/// Returns the work of `iterations` iterations of `seconds` each.
 fn work_of(iterations: u64, seconds: Decimal) -> Option<Work> {
     Decimal::parse(&iterations.to_string())?.times(seconds)?.work()
 }
@@ -64,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_run_time_of_a_replay_goes_with_the_table() {
+    fn run_times_of_a_replay_are_converted_to_the_share_of_the_table() {
         let (mut three, mut four) = (replay(), replay());
         let before: Vec<Work> = three.jobs.iter().map(|j| j.work).collect();
         assert_eq!(

@@ -1,14 +1,14 @@
 //! Speed of models over CPU and memory per GPU: the built-in tables, and those of users.
 //!
 //! ```yaml
-//! name: mine                        # any name; the file's where it is skipped
+//! name: mine                        # optional; the name of the file by default
 //! share: {cpu: 3, memory_gb: 62.5}  # per GPU of the machine: speed is 1 there
-//! gpu_type: V100                    # measured on this kind; may be left out, and said for each model instead
+//! gpu_type: V100                    # measured on this GPU type; optional, also per model
 //! models:
 //!   - model: alexnet
-//!     gpus: 1                       # measured on this many GPUs; 1 where it is skipped
-//!     iteration_s: 0.6              # time of an iteration at the share, where it is known
-//!     ideal: {cpu: 12, memory_gb: 125, speed: 2.94}   # as stated by those who measured; may be left out
+//!     gpus: 1                       # measured on this many GPUs; 1 by default
+//!     iteration_s: 0.6              # time of an iteration at the share, if known
+//!     ideal: {cpu: 12, memory_gb: 125, speed: 2.94}   # as published with the measurement; optional
 //!     cpu: [1, 3, 12]               # CPUs per GPU, ascending
 //!     memory_gb: [20.83, 62.5, 125] # memory per GPU, ascending
 //!     speed:                        # a row for each amount of CPU, a column for each of memory
@@ -30,7 +30,7 @@ use dovetail_model::{ClusterSpec, Sensitivity, Share};
 use crate::profiles::{ProfileError, Profiles, plain_name};
 use dovetail_yaml::YamlError;
 
-/// The built-in table, with the CPUs per GPU of their machine.
+/// The built-in tables, with the CPUs per GPU of their machine.
 const BUILTIN: [(&str, u32, &str); 5] = [
     ("synergy-3", 3000, include_str!("synergy-3.yaml")),
     ("synergy-4", 4000, include_str!("synergy-4.yaml")),
@@ -39,66 +39,66 @@ const BUILTIN: [(&str, u32, &str); 5] = [
     ("synergy-3-multi", 0, include_str!("synergy-3-multi.yaml")),
 ];
 
-/// How fast one model runs on this many GPUs.
+/// The speed of one model on one number of GPUs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SensitivityProfile {
     /// The model.
     pub model: String,
     /// GPUs it was measured on.
     pub gpus: u32,
-    /// The kind of GPU it was measured on, where that is known.
+    /// GPU type it was measured on, if known.
     pub gpu_type: Option<String>,
-    /// Seconds of an iteration at the share of the machine, where that is known.
+    /// Seconds of an iteration at the share of the machine, if known.
     pub iteration_s: Option<f64>,
-    /// The ideal as it was stated by those who measured.
+    /// The ideal share as published with the measurement.
     pub stated: Option<StatedIdeal>,
     /// The measured points.
     pub sensitivity: Arc<Sensitivity>,
 }
 
-/// What a job should have per GPU, and how fast it is then, in the words of a table.
+/// The ideal share per GPU and the speed with it, as a table states them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StatedIdeal {
     /// CPUs per GPU.
     pub cpu: f64,
     /// Memory per GPU, in GB.
     pub memory_gb: f64,
-    /// Speed over that at the share of the machine.
+    /// Speed relative to that at the share of the machine.
     pub speed: f64,
 }
 
 /// Profiles of several models, measured on one kind of machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SensitivityTable {
-    /// Its name.
+    /// Name of the table.
     pub name: String,
-    /// What the machine has per GPU. Speeds are relative to that.
+    /// CPU and memory per GPU of the machine. Speeds are relative to that share.
     pub share: Share,
-    /// One for each model and number of GPUs.
+    /// Profiles, one for each model and number of GPUs.
     pub rows: Vec<SensitivityProfile>,
 }
 
 impl SensitivityTable {
-    /// Names of the built-in tables.
+    /// Returns the names of the built-in tables.
     pub fn builtin_names() -> Vec<&'static str> {
         BUILTIN.iter().map(|(name, ..)| *name).collect()
     }
 
-    /// A table that comes with the program.
+    /// Returns a built-in table.
     pub fn builtin(name: &str) -> Option<Self> {
         let (name, _, text) = BUILTIN.iter().find(|(known, ..)| *known == name)?;
         let table = Self::from_yaml(text, name);
-        Some(table.expect("the tables that come with the program are in order"))
+        Some(table.expect("the built-in tables are valid"))
     }
 
-    /// The table of a cluster whose nodes all have the same CPUs per GPU, where there is one.
+    /// Returns the built-in table for a cluster whose nodes all have the same CPUs per GPU, if there is one.
     pub fn of_cluster(cluster: &ClusterSpec) -> Option<Self> {
         let mut with_gpus = cluster.nodes.values().filter(|n| n.gpus > 0);
         let first = with_gpus.next()?;
-        let alike = |n: &dovetail_model::NodeSpec| {
+        let same_ratio = |n: &dovetail_model::NodeSpec| {
             u64::from(n.cpu_milli) * u64::from(first.gpus) == u64::from(first.cpu_milli) * u64::from(n.gpus)
         };
-        if !with_gpus.all(alike) {
+        if !with_gpus.all(same_ratio) {
             return None;
         }
         let known = BUILTIN
@@ -120,7 +120,7 @@ impl SensitivityTable {
         Ok(Self::from_yaml(&text, &file)?)
     }
 
-    /// The table a YAML text describes.
+    /// Parses a table from a YAML text.
     ///
     /// # Errors
     /// Names the key that is wrong, and the accepted values.
@@ -128,7 +128,7 @@ impl SensitivityTable {
         parse::table(text, file)
     }
 
-    /// The models, each once, in the order of the table.
+    /// Returns the models, each once, in the order of the table.
     pub fn models(&self) -> Vec<&str> {
         let mut models: Vec<&str> = Vec::new();
         for row in &self.rows {
@@ -139,22 +139,22 @@ impl SensitivityTable {
         models
     }
 
-    /// The profile of a model, by any name it goes by: that of this many GPUs, else of the most below, else of the
-    /// fewest. A kind of GPU that was measured goes before the others.
+    /// Returns the profile of a model by any of its names: the one for this many GPUs, else for the largest number below,
+    /// else for the smallest one. Profiles of the same GPU type take precedence.
     pub fn find(&self, model: &str, gpus: u32, gpu_type: Option<&str>) -> Option<&SensitivityProfile> {
         let names = Profiles::default();
         let canonical = |name: &str| {
             let known = names.get(name).map(|p| plain_name(&p.name));
             known.unwrap_or_else(|| plain_name(name))
         };
-        let wanted = canonical(model);
-        let same_kind = |row: &SensitivityProfile| match (gpu_type, &row.gpu_type) {
-            (Some(wanted), Some(is)) => wanted.eq_ignore_ascii_case(is),
+        let name = canonical(model);
+        let same_type = |row: &SensitivityProfile| match (gpu_type, &row.gpu_type) {
+            (Some(required), Some(measured)) => required.eq_ignore_ascii_case(measured),
             _ => false,
         };
         self.rows
             .iter()
-            .filter(|row| canonical(&row.model) == wanted)
+            .filter(|row| canonical(&row.model) == name)
             .max_by_key(|row| {
                 let fits = row.gpus <= gpus;
                 let near = if fits {
@@ -162,7 +162,7 @@ impl SensitivityTable {
                 } else {
                     -i64::from(row.gpus)
                 };
-                (same_kind(row), fits, near)
+                (same_type(row), fits, near)
             })
     }
 }
@@ -173,13 +173,13 @@ mod tests {
     use dovetail_model::Rate;
 
     #[test]
-    fn the_tables_say_one_at_their_share_and_the_stated_ideal_at_theirs() {
+    fn speed_is_one_at_the_share_of_a_table_and_as_stated_at_the_ideal() {
         for name in SensitivityTable::builtin_names() {
             let table = SensitivityTable::builtin(name).unwrap();
             assert_eq!(table.models().len(), 12, "{name}");
             for row in &table.rows {
-                let what = format!("{name}: {} on {} GPUs", row.model, row.gpus);
-                assert_eq!(row.sensitivity.rate(table.share), Rate::FULL, "{what}");
+                let name = format!("{name}: {} on {} GPUs", row.model, row.gpus);
+                assert_eq!(row.sensitivity.rate(table.share), Rate::FULL, "{name}");
                 let stated = row.stated.unwrap();
                 let at = Share::new(
                     (stated.cpu * 1000.0) as u32,
@@ -188,9 +188,9 @@ mod tests {
                 assert_eq!(
                     row.sensitivity.rate(at),
                     Rate::from_factor(stated.speed),
-                    "{what}"
+                    "{name}"
                 );
-                assert_eq!(row.sensitivity.top(), Rate::from_factor(stated.speed), "{what}");
+                assert_eq!(row.sensitivity.top(), Rate::from_factor(stated.speed), "{name}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Reading and writing a table of sensitivities.
+//! Parses and writes tables of sensitivities.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ pub(super) fn table(text: &str, file: &str) -> Result<SensitivityTable, YamlErro
     let top = Entry::top(file, &value);
     top.entries(&["name", "share", "gpu_type", "models"])?;
     let name = top.get("name")?.map(|n| n.text()).transpose()?;
-    let share = need(&top, "share")?;
+    let share = required(&top, "share")?;
     share.entries(&["cpu", "memory_gb"])?;
     let share = Share::new(
-        cpu_milli(&need(&share, "cpu")?)?,
-        memory_mib(&need(&share, "memory_gb")?)?,
+        cpu_milli(&required(&share, "cpu")?)?,
+        memory_mib(&required(&share, "memory_gb")?)?,
     );
     let kind = top.get("gpu_type")?.map(|t| t.text()).transpose()?;
-    let models = need(&top, "models")?;
+    let models = required(&top, "models")?;
     let models = models.list().ok_or_else(|| models.expected("a list of models"))?;
     let rows = models.iter().map(|entry| profile(entry, kind.as_ref()));
     Ok(SensitivityTable {
@@ -45,9 +45,9 @@ pub(super) fn table(text: &str, file: &str) -> Result<SensitivityTable, YamlErro
 fn profile(entry: &Entry<'_>, kind: Option<&String>) -> Result<SensitivityProfile, YamlError> {
     entry.entries(&MODEL_KEYS)?;
     let (cpu, memory, speed) = (
-        need(entry, "cpu")?,
-        need(entry, "memory_gb")?,
-        need(entry, "speed")?,
+        required(entry, "cpu")?,
+        required(entry, "memory_gb")?,
+        required(entry, "speed")?,
     );
     let mut rates = Vec::new();
     for row in items(&speed)? {
@@ -64,7 +64,7 @@ fn profile(entry: &Entry<'_>, kind: Option<&String>) -> Result<SensitivityProfil
     let text = |key| entry.get(key)?.map(|e: Entry<'_>| e.text()).transpose();
     let gpus = entry.get("gpus")?.map(|g| g.whole(1, 1 << 20)).transpose()?;
     Ok(SensitivityProfile {
-        model: need(entry, "model")?.text()?,
+        model: required(entry, "model")?.text()?,
         gpus: gpus.unwrap_or(1) as u32,
         gpu_type: text("gpu_type")?.or_else(|| kind.cloned()),
         iteration_s: entry
@@ -79,14 +79,14 @@ fn profile(entry: &Entry<'_>, kind: Option<&String>) -> Result<SensitivityProfil
 fn stated(entry: &Entry<'_>) -> Result<StatedIdeal, YamlError> {
     entry.entries(&["cpu", "memory_gb", "speed"])?;
     Ok(StatedIdeal {
-        cpu: need(entry, "cpu")?.amount(0.0, 1e6)?,
-        memory_gb: need(entry, "memory_gb")?.amount(0.0, 1e9)?,
-        speed: need(entry, "speed")?.amount(0.0, 4000.0)?,
+        cpu: required(entry, "cpu")?.amount(0.0, 1e6)?,
+        memory_gb: required(entry, "memory_gb")?.amount(0.0, 1e9)?,
+        speed: required(entry, "speed")?.amount(0.0, 4000.0)?,
     })
 }
 
-fn need<'a>(entry: &Entry<'a>, key: &str) -> Result<Entry<'a>, YamlError> {
-    let missing = || entry.wrong(format!("there is no {key}, and it has to be there"));
+fn required<'a>(entry: &Entry<'a>, key: &str) -> Result<Entry<'a>, YamlError> {
+    let missing = || entry.wrong(format!("missing key `{key}`"));
     entry.get(key)?.ok_or_else(missing)
 }
 
@@ -103,7 +103,7 @@ fn memory_mib(entry: &Entry<'_>) -> Result<u64, YamlError> {
 }
 
 impl SensitivityTable {
-    /// The table as a YAML text that [`SensitivityTable::from_yaml`] reads.
+    /// Returns the table as a YAML text that [`SensitivityTable::from_yaml`] parses.
     pub fn to_yaml(&self) -> String {
         let share = (cpu_text(self.share.cpu_milli), memory_text(self.share.memory_mib));
         let name = serde_json::Value::from(self.name.as_str());
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_table_is_parsed_back() {
         for name in SensitivityTable::builtin_names() {
             let table = SensitivityTable::builtin(name).unwrap();
             assert_eq!(
@@ -175,16 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_by_their_place() {
+    fn errors_name_the_path_of_the_key() {
         let wrong = |text: &str| {
             SensitivityTable::from_yaml(text, "mine.yaml")
                 .unwrap_err()
                 .to_string()
         };
-        assert_eq!(
-            wrong("models: []\n"),
-            "mine.yaml: top level: there is no share, and it has to be there"
-        );
+        assert_eq!(wrong("models: []\n"), "mine.yaml: top level: missing key `share`");
         let top = "share: {cpu: 3, memory_gb: 60}\nmodels:\n  - model: x\n";
         assert_eq!(
             wrong(&format!(
@@ -194,7 +191,7 @@ mod tests {
         );
         assert_eq!(
             wrong(&format!("{top}    cpus: [1]\n")),
-            "mine.yaml: models[0].cpus: unknown key (did you mean cpu?); known are model, gpus, gpu_type, iteration_s, \
+            "mine.yaml: models[0].cpus: unknown key (did you mean cpu?); expected one of model, gpus, gpu_type, iteration_s, \
              ideal, cpu, memory_gb, speed"
         );
         assert_eq!(

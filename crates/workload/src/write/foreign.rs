@@ -1,4 +1,4 @@
-//! The formats of other systems, with the columns their readers want.
+//! Writes the formats of other systems, with the columns that their readers require.
 
 use std::io::Write;
 
@@ -12,9 +12,9 @@ use crate::format::Format;
 use crate::job::{TraceJob, Workload};
 use crate::read::synergy_iteration_time;
 
-/// The date at which written traces begin.
+/// The date of time zero in written traces.
 const FIRST_DATE: Time = Time::from_secs(946_684_800);
-/// The model under which a job goes that Synergy does not know: short iterations that no lack of CPU slows down.
+/// The model written for jobs whose model is unknown to Synergy: short iterations that a lack of CPU does not slow down.
 const SYNERGY_STAND_IN: &str = "lstm";
 
 pub(super) fn write(
@@ -45,10 +45,10 @@ pub(super) fn write(
 }
 
 type Csv<W> = csv::Writer<W>;
-type Lost = Result<Vec<String>, WriteError>;
+type Losses = Result<Vec<String>, WriteError>;
 
 /// Four columns: id, submission, run time, GPUs.
-fn plain<W: Write>(workload: &Workload, csv: &mut Csv<W>, header: [&str; 4]) -> Lost {
+fn plain<W: Write>(workload: &Workload, csv: &mut Csv<W>, header: [&str; 4]) -> Losses {
     csv.write_record(header)?;
     for job in &workload.jobs {
         csv.write_record([
@@ -61,7 +61,7 @@ fn plain<W: Write>(workload: &Workload, csv: &mut Csv<W>, header: [&str; 4]) -> 
     Ok(losses(workload, &[]))
 }
 
-fn tiresias<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Lost {
+fn tiresias<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Losses {
     csv.write_record([
         "job_id",
         "num_gpu",
@@ -85,7 +85,7 @@ fn tiresias<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Lost {
     Ok(losses(workload, &["iterations", "model"]))
 }
 
-fn blox<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Lost {
+fn blox<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Losses {
     csv.write_record([
         "order",
         "arrival_s",
@@ -109,8 +109,8 @@ fn blox<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Lost {
     Ok(losses(workload, &["iterations"]))
 }
 
-/// Muri wants whole iterations: where none are known, of a second each if that fits, else a single one.
-fn muri<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Lost {
+/// Muri requires whole iterations: if they are unknown, of a second each if that is exact, else a single one.
+fn muri<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Losses {
     let mut header = vec![
         "job_id",
         "num_gpu",
@@ -167,20 +167,20 @@ fn muri<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Lost {
         .count();
     if other > 0 {
         lost.push(format!(
-            "priority of {} (Muri has two, here 0 and -1)",
+            "priority of {} (Muri has only 0 and -1)",
             jobs_text(other)
         ));
     }
     Ok(lost)
 }
 
-/// Synergy's replay file: whole iterations of a model it knows.
-fn synergy<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Lost {
-    let (mut strangers, mut rounded) = (0, 0);
+/// Synergy's replay file: whole iterations of a known model.
+fn synergy<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Losses {
+    let (mut unknown, mut rounded) = (0, 0);
     for job in &workload.jobs {
         let name = model(workload, job);
         let known = synergy_iteration_time(name).map(|each| (name, each));
-        strangers += usize::from(known.is_none());
+        unknown += usize::from(known.is_none());
         let stand_in = || synergy_iteration_time(SYNERGY_STAND_IN).map(|each| (SYNERGY_STAND_IN, each));
         let Some((name, each)) = known.or_else(stand_in) else {
             continue;
@@ -198,10 +198,10 @@ fn synergy<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Lost {
         ])?;
     }
     let mut lost = losses(workload, &["model", "iterations"]);
-    if strangers > 0 {
+    if unknown > 0 {
         lost.push(format!(
-            "model of {} (Synergy does not know it; written as {SYNERGY_STAND_IN})",
-            jobs_text(strangers)
+            "model of {} (unknown to Synergy; written as {SYNERGY_STAND_IN})",
+            jobs_text(unknown)
         ));
     }
     if rounded > 0 {
@@ -213,7 +213,7 @@ fn synergy<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Lost {
     Ok(lost)
 }
 
-fn pollux<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Lost {
+fn pollux<W: Write>(workload: &Workload, csv: &mut Csv<W>) -> Losses {
     csv.write_record(["timestamp", "duration", "num_gpus", "gpu_time", "cluster"])?;
     for job in &workload.jobs {
         let gpu_time = Work(job.work.0.saturating_mul(job.gpus.into()));
@@ -261,14 +261,14 @@ fn millis(micros: i64) -> String {
     seconds_text(micros.saturating_mul(1000))
 }
 
-/// Iterations, where they are known and short enough to be told from nothing.
+/// Returns the iterations if they are known and each is long enough to be represented.
 fn whole_iterations(job: &TraceJob) -> Option<u64> {
     job.iterations
         .filter(|n| (1..=100_000_000_000).contains(n) && *n <= job.work.0.saturating_mul(1000))
 }
 
-/// `work / parts` in units of `10^digits` microseconds, cut after so many digits that, multiplied again and rounded up
-/// to a microsecond, it gives the very same work.
+/// Returns `work / parts` in units of `10^digits` microseconds, with enough digits that the product with `parts`, rounded up
+/// to a microsecond, equals `work`.
 fn part_of(work: Work, parts: u64, digits: u32) -> String {
     let unit = u128::from(parts.max(1)) * 10u128.pow(digits);
     let whole = u128::from(work.0) / unit;

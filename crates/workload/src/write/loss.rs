@@ -1,10 +1,10 @@
-//! What a format has no place for.
+//! Fields that a format cannot represent.
 
 use dovetail_model::{Scaling, TenantId, UserId};
 
 use crate::job::{TraceJob, Workload};
 
-/// A field a format may have no place for, and whether a job says something in it.
+/// A field that a format may not have, and whether a job uses it.
 type Field = (&'static str, fn(&TraceJob) -> bool);
 
 const FIELDS: [Field; 15] = [
@@ -25,11 +25,11 @@ const FIELDS: [Field; 15] = [
     ("parallel_share", |j| j.scaling != Scaling::Linear),
 ];
 
-/// What is lost of a workload in a format that keeps only these fields, beside submission, run time and GPUs.
+/// Lists what a format loses that keeps only these fields besides submission, run time and GPUs.
 pub(super) fn losses(workload: &Workload, kept: &[&str]) -> Vec<String> {
     let mut lost = Vec::new();
-    for (name, says) in FIELDS.iter().filter(|(name, _)| !kept.contains(name)) {
-        let jobs = workload.jobs.iter().filter(|j| says(j)).count();
+    for (name, is_used) in FIELDS.iter().filter(|(name, _)| !kept.contains(name)) {
+        let jobs = workload.jobs.iter().filter(|j| is_used(j)).count();
         if jobs > 0 {
             lost.push(format!("{name} of {}", jobs_text(jobs)));
         }
@@ -42,7 +42,7 @@ pub(super) fn losses(workload: &Workload, kept: &[&str]) -> Vec<String> {
     lost
 }
 
-/// "1 job", "2 jobs".
+/// Returns "1 job" or "2 jobs".
 pub(crate) fn jobs_text(count: usize) -> String {
     format!("{count} {}", if count == 1 { "job" } else { "jobs" })
 }

@@ -1,4 +1,4 @@
-//! Writing workloads. The native formats keep everything; for the others, what is lost is said.
+//! Writes workloads. The native formats keep everything; for the others, losses are reported.
 
 mod foreign;
 mod loss;
@@ -12,16 +12,16 @@ use crate::job::Workload;
 /// A workload that cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The output cannot take it.
+    /// Writing to the output failed.
     #[error("cannot write: {0}")]
     Io(#[from] std::io::Error),
-    /// The format has no place for what every workload has.
-    #[error("a workload cannot be written as {format}: {why}; expected one of {}", writable().join(", "))]
+    /// The format needs data that a workload does not have.
+    #[error("cannot write a workload as {format}: {reason}; expected one of {}", writable().join(", "))]
     Unsupported {
         /// The format.
         format: Format,
-        /// What it would need.
-        why: &'static str,
+        /// Why it cannot be written.
+        reason: &'static str,
     },
 }
 
@@ -39,12 +39,12 @@ fn writable() -> Vec<&'static str> {
     formats.map(Format::name).collect()
 }
 
-/// Why a format is only read, `None` if it is written too.
+/// Returns why a format can only be read; `None` if it can be written.
 pub fn cannot_write(format: Format) -> Option<&'static str> {
     match format {
-        Format::Philly => Some("it is a log of attempts on machines"),
-        Format::Openb => Some("it is a log of pods with their creation and deletion"),
-        Format::Gavel => Some("it names a command and steps of one of its job types for each job"),
+        Format::Philly => Some("the format is a log of attempts on machines"),
+        Format::Openb => Some("the format is a log of pods with their creation and deletion"),
+        Format::Gavel => Some("every job needs a command and steps of a known job type"),
         Format::Native
         | Format::NativeJsonl
         | Format::Muri
@@ -57,10 +57,10 @@ pub fn cannot_write(format: Format) -> Option<&'static str> {
     }
 }
 
-/// Writes a workload and returns what of it the format has no place for.
+/// Writes a workload, and returns what the format cannot represent.
 pub fn write(workload: &Workload, format: Format, out: impl Write) -> Result<Vec<String>, WriteError> {
-    if let Some(why) = cannot_write(format) {
-        return Err(WriteError::Unsupported { format, why });
+    if let Some(reason) = cannot_write(format) {
+        return Err(WriteError::Unsupported { format, reason });
     }
     let mut out = std::io::BufWriter::with_capacity(1 << 16, out);
     let lost = match format {

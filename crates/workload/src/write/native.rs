@@ -1,4 +1,4 @@
-//! The native formats. A column is written only if some job has something to say in it.
+//! Writes the native formats. An optional column is written only if some job has a value in it.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::job::{JobLabel, TraceJob, Workload};
 
 /// A value of one column.
 enum Value<'a> {
-    /// Nothing: empty in CSV, left out in JSON.
+    /// No value: empty in CSV, omitted in JSON.
     None,
     /// A number.
     Number(String),
@@ -19,7 +19,7 @@ enum Value<'a> {
     Text(Cow<'a, str>),
 }
 
-/// A column that a field stands for.
+/// A column and its value for a job.
 type Column = (&'static str, for<'a> fn(&'a Workload, &'a TraceJob) -> Value<'a>);
 
 const ALWAYS: usize = 4;
@@ -97,25 +97,25 @@ fn number<N: PartialEq + ToString>(value: N, default: N) -> Value<'static> {
     }
 }
 
-/// MiB as GiB, exact: a 1024th has ten decimals.
+/// Converts MiB to GiB, exactly: a 1024th has ten decimals.
 fn gib_text(mib: u64) -> String {
     let text = format!("{}.{:010}", mib / 1024, mib % 1024 * 9_765_625);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn used(workload: &Workload) -> Vec<Column> {
-    let says = |column: &Column| {
+fn used_columns(workload: &Workload) -> Vec<Column> {
+    let has_values = |column: &Column| {
         workload
             .jobs
             .iter()
             .any(|job| !matches!((column.1)(workload, job), Value::None))
     };
-    let optional = COLUMNS[ALWAYS..].iter().filter(|column| says(column));
+    let optional = COLUMNS[ALWAYS..].iter().filter(|column| has_values(column));
     COLUMNS[..ALWAYS].iter().chain(optional).copied().collect()
 }
 
 pub(super) fn write_csv(workload: &Workload, out: &mut impl Write) -> Result<Vec<String>, WriteError> {
-    let columns = used(workload);
+    let columns = used_columns(workload);
     let mut csv = csv::Writer::from_writer(out);
     let extra = workload.extra_columns.iter().map(String::as_str);
     csv.write_record(columns.iter().map(|(name, _)| *name).chain(extra))?;
@@ -176,7 +176,7 @@ fn json_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Whether a text is a JSON number, boolean, list or object that reads back as the very same text.
+/// Whether a text is a JSON number, boolean, list or object that is parsed back as the same text.
 fn is_plain_json(text: &str) -> bool {
     let begins = text.starts_with(|c: char| c.is_ascii_digit() || "-{[tf".contains(c));
     let ends = text.ends_with(|c: char| c.is_ascii_digit() || "}]e".contains(c));

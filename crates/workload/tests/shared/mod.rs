@@ -1,8 +1,8 @@
-//! Where the public traces are, for the tests that read them.
+//! Paths of the public traces.
 
 use std::path::PathBuf;
 
-/// A folder or file of the shared data, or none with a line that cannot be overlooked.
+/// Returns a folder or file of the shared data; `None` with a message if it is missing.
 #[allow(clippy::print_stderr)]
 pub(crate) fn data(path: &str) -> Option<PathBuf> {
     let root = std::env::var_os("DOVETAIL_SHARED").map(PathBuf::from);
@@ -12,7 +12,7 @@ pub(crate) fn data(path: &str) -> Option<PathBuf> {
         return Some(path);
     }
     eprintln!(
-        "SKIPPED: {} is not there; set DOVETAIL_SHARED to check against the public traces",
+        "SKIPPED: missing {}; set DOVETAIL_SHARED to check against the public traces",
         path.display()
     );
     None

@@ -55,7 +55,7 @@ fn text(compiled: &CompiledConfig, drawn: u32) -> String {
         draw_vc(&mut out, layout, vc);
     }
     out.push_str("\nGuaranteed cells\n");
-    let _ = writeln!(out, "{}", promises(layout));
+    let _ = writeln!(out, "{}", guarantee_table(layout));
     out
 }
 
@@ -146,7 +146,7 @@ fn draw_cell(
     }
 }
 
-/// `2 SOCKET × 2 SWITCH × 2 GPU`.
+/// Returns the cells inside a machine: `2 SOCKET × 2 SWITCH × 2 GPU`.
 fn inside_machine(chain: &Chain) -> String {
     let parts = (0..chain.node_level)
         .rev()
@@ -208,19 +208,19 @@ fn draw_vc(out: &mut String, layout: &Layout, vc: &VcSpec) {
 }
 
 /// Draws a table of all, guaranteed, pinned and remaining cells by chain and level.
-fn promises(layout: &Layout) -> comfy_table::Table {
+fn guarantee_table(layout: &Layout) -> comfy_table::Table {
     let mut table = console::table(&[
         "chain, cell type",
         "level",
         "cells",
-        "promised",
+        "guaranteed",
         "pinned",
         "not owned",
     ]);
     // Levels below the smallest owned cell add no information.
     for row in rows(layout).into_iter().filter(|r| r.matters) {
-        let [level, cells, promised, pinned, left] = row.numbers;
-        let numbers = [level, cells, promised, pinned, left].map(|n| n.to_string());
+        let [level, cells, guaranteed, pinned, left] = row.numbers;
+        let numbers = [level, cells, guaranteed, pinned, left].map(|n| n.to_string());
         let mut line = vec![format!("{}, {}", row.chain, row.kind)];
         line.extend(numbers);
         table.add_row(line);

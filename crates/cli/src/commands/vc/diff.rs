@@ -83,10 +83,10 @@ fn fates(
     path: &Path,
 ) -> Result<Vec<(String, ReconfiguredGroup)>, Failure> {
     let mut last: Option<GroupScheduler> = None;
-    let played = scenario.replay(&mut |_| Ok(before.clone()), &mut |_, extender, _, _| {
+    let result = scenario.replay(&mut |_| Ok(before.clone()), &mut |_, extender, _, _| {
         last = Some(extender.clone())
     });
-    played.map_err(|what| Failure::request(format!("{}: {what}", path.display())))?;
+    result.map_err(|error| Failure::request(format!("{}: {error}", path.display())))?;
     Ok(last
         .map(|mut extender| extender.reconfigure(after.clone()))
         .unwrap_or_default())

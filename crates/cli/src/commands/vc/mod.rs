@@ -2,8 +2,8 @@
 
 mod check;
 mod diff;
+mod explain;
 mod replay;
-mod why;
 
 use std::path::Path;
 

@@ -9,12 +9,12 @@ use dovetail_hived::{
 };
 use serde_json::{Value, json};
 
-use super::why;
+use super::explain;
 
 pub(super) fn run(
     files: &[PathBuf],
     configs: Option<&Path>,
-    explain: bool,
+    with_explanations: bool,
     as_json: bool,
 ) -> Result<(), Failure> {
     let mut table = console::table(&[
@@ -36,34 +36,34 @@ pub(super) fn run(
         let mut explanations = Vec::new();
         let mut watch =
             |at: usize, extender: &GroupScheduler, step: &Step, ours: Option<&Result<Answer, UserError>>| {
-                if explain {
-                    explanations.extend(waiting(at, extender, step, ours));
+                if with_explanations {
+                    explanations.extend(pending_lines(at, extender, step, ours));
                 }
             };
-        let played = scenario
+        let report = scenario
             .replay(&mut |name| layout(&folder, name), &mut watch)
-            .map_err(|what| Failure::request(format!("{}: {what}", file.display())))?;
-        if explain && !as_json {
+            .map_err(|error| Failure::request(format!("{}: {error}", file.display())))?;
+        if with_explanations && !as_json {
             console::print(format!("{}: {}", scenario.name, scenario.note))?;
             for line in &explanations {
                 console::print(format!("  {line}"))?;
             }
         }
-        let mismatch = played
+        let mismatch = report
             .mismatch
             .as_ref()
             .map(|(at, m)| describe(&scenario, *at, &m.to_string()));
         table.add_row([
             scenario.name.clone(),
-            played.steps.to_string(),
-            played.exact.to_string(),
-            played.symmetric.to_string(),
-            played.exceptions.len().to_string(),
+            report.steps.to_string(),
+            report.exact.to_string(),
+            report.symmetric.to_string(),
+            report.exceptions.len().to_string(),
             mismatch
                 .as_ref()
-                .map_or("–".to_owned(), |_| format!("step {}", played.steps - 1)),
+                .map_or("–".to_owned(), |_| format!("step {}", report.steps - 1)),
         ]);
-        rows.push(as_value(&scenario, &played, &explanations, mismatch.as_deref()));
+        rows.push(as_value(&scenario, &report, &explanations, mismatch.as_deref()));
         if first.is_none() {
             first = mismatch;
         }
@@ -95,7 +95,7 @@ fn print_exceptions(row: &Value) -> Result<(), Failure> {
 
 pub(super) fn read_scenario(file: &Path) -> Result<Scenario, Failure> {
     let shown = file.display();
-    let bytes = std::fs::read(file).map_err(|e| Failure::request(format!("{shown}: cannot open: {e}")))?;
+    let bytes = std::fs::read(file).map_err(|e| Failure::request(format!("cannot read {shown}: {e}")))?;
     serde_json::from_slice(&bytes).map_err(|e| {
         Failure::request(format!(
             "{shown}: not a scenario: {e}; expected JSON with name, config and steps"
@@ -118,8 +118,8 @@ fn describe(scenario: &Scenario, at: usize, what: &str) -> String {
     format!("{}, step {at} ({} {subject}): {what}", scenario.name, step.op)
 }
 
-/// Explains why a pod is pending, in lines.
-fn waiting(
+/// Returns why a pod is pending, as lines of text.
+fn pending_lines(
     at: usize,
     extender: &GroupScheduler,
     step: &Step,
@@ -129,7 +129,7 @@ fn waiting(
     match ours {
         Some(Ok(Answer::Wait { reason: None })) => {
             vec![format!(
-                "step {at}: {} waits: its group is being preempted",
+                "step {at}: {} is pending: its group is being preempted",
                 step.pod
             )]
         }
@@ -138,27 +138,32 @@ fn waiting(
                 return Vec::new();
             };
             let name = |key: u64| extender.name_of(key).to_owned();
-            let lines = why::lines(&explanation, extender.cells(), &spec.virtual_cluster, &name);
-            let head = format!("step {at}: {} waits", step.pod);
+            let lines = explain::lines(&explanation, extender.cells(), &spec.virtual_cluster, &name);
+            let head = format!("step {at}: {} is pending", step.pod);
             std::iter::once(head)
                 .chain(lines.into_iter().map(|l| format!("  {l}")))
                 .collect()
         }
-        Some(Err(error)) => vec![format!("step {at}: {} is refused: {error}", step.pod)],
+        Some(Err(error)) => vec![format!("step {at}: {} is rejected: {error}", step.pod)],
         Some(Ok(Answer::Bind { .. } | Answer::Preempt { .. })) | None => Vec::new(),
     }
 }
 
-fn as_value(scenario: &Scenario, played: &ScenarioReport, told: &[String], mismatch: Option<&str>) -> Value {
-    let exceptions: Vec<Value> = played
+fn as_value(
+    scenario: &Scenario,
+    report: &ScenarioReport,
+    explanations: &[String],
+    mismatch: Option<&str>,
+) -> Value {
+    let exceptions: Vec<Value> = report
         .exceptions
         .iter()
         .map(|(step, why)| json!({"step": step, "why": why}))
         .collect();
-    let mut row = json!({"scenario": scenario.name, "steps": played.steps, "exact": played.exact,
-           "symmetric": played.symmetric, "exceptions": exceptions, "difference": mismatch});
-    if !told.is_empty() {
-        row["explanations"] = json!(told);
+    let mut row = json!({"scenario": scenario.name, "steps": report.steps, "exact": report.exact,
+           "symmetric": report.symmetric, "exceptions": exceptions, "difference": mismatch});
+    if !explanations.is_empty() {
+        row["explanations"] = json!(explanations);
     }
     row
 }

@@ -47,7 +47,7 @@ pub struct UpArgs {
 /// How a node without a container runtime treats jobs with a container image.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ImagesArg {
-    /// Refuse the job
+    /// Reject the job
     Require,
     /// Run the job without its image, and note that in its log and record
     #[default]

@@ -12,10 +12,10 @@ pub struct VcSetArgs {
     /// Guaranteed GPUs
     #[arg(long, value_name = "N")]
     pub guaranteed_gpus: Option<u32>,
-    /// Most GPUs that its jobs of negative priority may borrow, or none for no limit
+    /// Maximum number of GPUs that its jobs of negative priority may borrow, or none for no limit
     #[arg(long, value_name = "N|none")]
     pub most_borrowed: Option<String>,
-    /// Most GPUs that one user's running and queued jobs may request, or none for no limit
+    /// Maximum number of GPUs that one user's running and queued jobs may request, or none for no limit
     #[arg(long, value_name = "N|none")]
     pub user_cap_gpus: Option<String>,
     /// Highest priority of a job, or none for no limit

@@ -139,8 +139,8 @@ impl Merger {
         }
     }
 
-    /// Pairs groups by maximum-weight matching. Groups of the same kind are interchangeable, so the matching is over kinds
-    /// of groups, which are few, not over groups.
+    /// Pairs groups by maximum-weight matching. Groups of the same kind are interchangeable, so the few kinds of groups are
+    /// matched instead of all groups.
     fn matched(&mut self, groups: &[Group]) -> Vec<(usize, usize)> {
         let mut order: Vec<u32> = (0..groups.len() as u32).collect();
         order.sort_by_key(|i| groups[*i as usize].code);
@@ -158,7 +158,7 @@ impl Merger {
         name_pairs(groups, &order, &kind_of, pairs)
     }
 
-    /// How many pairs of which kinds to make.
+    /// Returns how many pairs to make of which kinds.
     fn solve(&mut self, kinds: Vec<(GroupKind, u32)>) -> Vec<TypePair> {
         if self.solved_for != self.gpu_memory_mib || self.solved.len() >= MOST_SOLVED {
             self.solved.clear();
@@ -204,12 +204,12 @@ fn name_pairs(
 ) -> Vec<(usize, usize)> {
     let mut single = vec![true; groups.len()];
     let mut named: Vec<(usize, usize)> = Vec::new();
-    let mut homes: BTreeMap<FirstGpu, SmallVec<[usize; 4]>> = BTreeMap::new();
+    let mut at_gpu: BTreeMap<FirstGpu, SmallVec<[usize; 4]>> = BTreeMap::new();
     for (i, group) in groups.iter().enumerate() {
         let Some(first_gpu) = group.first_gpu else {
             continue;
         };
-        let here = homes.entry(first_gpu).or_default();
+        let here = at_gpu.entry(first_gpu).or_default();
         let partner = here.iter().position(|other| {
             let (a, b) = (kind_of[i].min(kind_of[*other]), kind_of[i].max(kind_of[*other]));
             let demand = pairs.binary_search_by_key(&(a, b), |p| (p.first, p.second));

@@ -182,19 +182,19 @@ fn first_gpu(job: &Job, width: u32) -> Option<FirstGpu> {
 
 /// The chosen jobs, grouped by the GPUs that they share now.
 fn running_groups(queue: &[(&Job, u32)], chosen: &[usize]) -> Vec<Positions> {
-    let mut homes: BTreeMap<(FirstGpu, u32), usize> = BTreeMap::new();
+    let mut at_gpu: BTreeMap<(FirstGpu, u32), usize> = BTreeMap::new();
     let mut groups: Vec<Positions> = Vec::new();
     for i in chosen {
         let (job, width) = queue[*i];
         let first_gpu = first_gpu(job, width)
             .filter(|_| job.spec.stages.is_some())
             .map(|first_gpu| (first_gpu, width));
-        match first_gpu.and_then(|first_gpu| homes.get(&first_gpu)) {
+        match first_gpu.and_then(|first_gpu| at_gpu.get(&first_gpu)) {
             Some(group) => groups[*group].push(*i),
             None => {
                 groups.push(alone(*i));
                 if let Some(first_gpu) = first_gpu {
-                    homes.insert(first_gpu, groups.len() - 1);
+                    at_gpu.insert(first_gpu, groups.len() - 1);
                 }
             }
         }

@@ -111,7 +111,7 @@ impl Types {
 
 /// Integral numbers of pairs for each two types, row by row and symmetric, and of single vertices of each type.
 #[derive(Debug, Clone)]
-pub(crate) struct Whole {
+pub(crate) struct IntegralSolution {
     pairs: Vec<u32>,
     single: Vec<u32>,
     /// Number of vertices with a positive price that the rounding left single.
@@ -205,9 +205,9 @@ fn check(counts: &[u32], weight: &[Vec<i64>]) {
         for (t, &w) in row.iter().enumerate() {
             assert_eq!(
                 w, weight[t][s],
-                "types {s} and {t} must be worth the same both ways"
+                "the weights of types {s} and {t} must be symmetric"
             );
-            assert!(w <= most, "the weight {w} of types {s} and {t} is beyond {most}");
+            assert!(w <= most, "weight {w} of types {s} and {t} exceeds {most}");
         }
     }
 }

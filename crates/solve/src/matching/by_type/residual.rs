@@ -15,13 +15,13 @@ use super::super::graph::Graph;
 use super::super::search::Solver;
 use super::super::start::Start;
 use super::super::{Duals, NONE};
-use super::{FIRST_COPIES, Types, Whole};
+use super::{FIRST_COPIES, IntegralSolution, Types};
 
 /// Makes a rounded solution optimal; `price` are the doubled prices of the relaxation.
 ///
 /// Kinds without a model get twice the copies in the next attempt. If that reaches the number that suffices without a proof,
 /// all kinds get that many, and the result is optimal as it is.
-pub(super) fn repair(types: &Types, price: &[i64], whole: &Whole) -> Whole {
+pub(super) fn repair(types: &Types, price: &[i64], whole: &IntegralSolution) -> IntegralSolution {
     let enough = whole.lost.saturating_mul(4);
     let n = types.len();
     let mut copies = Copies {
@@ -57,7 +57,12 @@ struct Copies {
 
 /// Repairs with this many copies. Also returns whether the result is proven for the whole graph; if not, doubles the copies
 /// of what is missing.
-fn attempt(types: &Types, price: &[i64], whole: &Whole, copies: &mut Copies) -> (Whole, bool) {
+fn attempt(
+    types: &Types,
+    price: &[i64],
+    whole: &IntegralSolution,
+    copies: &mut Copies,
+) -> (IntegralSolution, bool) {
     let n = types.len();
     let mut outside = whole.clone();
     let mut kind: Vec<u32> = Vec::new();
@@ -77,7 +82,7 @@ fn attempt(types: &Types, price: &[i64], whole: &Whole, copies: &mut Copies) -> 
         kind.extend(std::iter::repeat_n(s as u32, taken as usize));
         mate.extend(std::iter::repeat_n(NONE, taken as usize));
     }
-    let graph = Typed { types, kind };
+    let graph = TypedGraph { types, kind };
     let start = Start {
         price: graph.kind.iter().map(|&s| price[s as usize]).collect(),
         mate,
@@ -90,7 +95,13 @@ fn attempt(types: &Types, price: &[i64], whole: &Whole, copies: &mut Copies) -> 
 }
 
 /// Whether the proof for the small graph extends to what was left out; doubles the copies of what it does not cover.
-fn extends(graph: &Typed<'_>, mate: &[u32], duals: &Duals, outside: &Whole, copies: &mut Copies) -> bool {
+fn extends(
+    graph: &TypedGraph<'_>,
+    mate: &[u32],
+    duals: &Duals,
+    outside: &IntegralSolution,
+    copies: &mut Copies,
+) -> bool {
     let n = graph.types.len();
     let paid = duals.paid_by_blossom();
     let mut modelled = vec![false; n * n];
@@ -128,7 +139,7 @@ fn extends(graph: &Typed<'_>, mate: &[u32], duals: &Duals, outside: &Whole, copi
 }
 
 /// Adds the pairs and singles of the small graph to those left out.
-fn merged(graph: &Typed<'_>, mate: &[u32], mut all: Whole) -> Whole {
+fn merged(graph: &TypedGraph<'_>, mate: &[u32], mut all: IntegralSolution) -> IntegralSolution {
     let n = graph.types.len();
     for (v, &partner) in mate.iter().enumerate() {
         let s = graph.kind[v] as usize;
@@ -145,12 +156,12 @@ fn merged(graph: &Typed<'_>, mate: &[u32], mut all: Whole) -> Whole {
 }
 
 /// The complete graph over some vertices of each type.
-struct Typed<'t> {
+struct TypedGraph<'t> {
     types: &'t Types,
     kind: Vec<u32>,
 }
 
-impl Graph for Typed<'_> {
+impl Graph for TypedGraph<'_> {
     fn len(&self) -> usize {
         self.kind.len()
     }

@@ -1,7 +1,7 @@
 //! From halves to integers, losing as few vertices as possible.
 
-use super::transport::Relaxed;
-use super::{Types, Whole};
+use super::transport::Relaxation;
+use super::{IntegralSolution, Types};
 
 /// Rounds half of the flow in both directions.
 ///
@@ -11,7 +11,7 @@ use super::{Types, Whole};
 /// Along it, edges are rounded up and down in turn, which does not change the totals of the types passed. Trails between two
 /// visits of the extra node may start and end with either. A closed trail of odd length without the extra node starts and
 /// ends with down, and its first type, one with the lowest price, loses a vertex.
-pub(super) fn round(types: &Types, relaxed: &Relaxed) -> Whole {
+pub(super) fn round(types: &Types, relaxed: &Relaxation) -> IntegralSolution {
     let n = types.len();
     let mut odd = OddGraph {
         at: vec![Vec::new(); n + 1],
@@ -58,11 +58,11 @@ pub(super) fn round(types: &Types, relaxed: &Relaxed) -> Whole {
         }
     }
     let single = (0..n).map(|s| types.counts[s] - given(&pairs, n, s)).collect();
-    Whole { pairs, single, lost }
+    IntegralSolution { pairs, single, lost }
 }
 
 /// The flow between two types, or within one: twice the number of pairs.
-fn both_ways(relaxed: &Relaxed, n: usize, s: usize, t: usize) -> u32 {
+fn both_ways(relaxed: &Relaxation, n: usize, s: usize, t: usize) -> u32 {
     let one = relaxed.flow[s * n + t];
     if s == t {
         one

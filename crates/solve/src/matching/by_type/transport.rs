@@ -6,26 +6,26 @@
 
 use super::Types;
 
-const NOBODY: usize = usize::MAX;
+const NO_NODE: usize = usize::MAX;
 
 /// An optimal solution of the relaxation.
 #[derive(Debug)]
-pub(super) struct Relaxed {
+pub(super) struct Relaxation {
     /// The flow, row by row with a row for each consumer.
     pub(super) flow: Vec<u32>,
     /// The doubled price of each type.
     pub(super) price: Vec<i64>,
 }
 
-pub(super) fn solve(types: &Types) -> Relaxed {
+pub(super) fn solve(types: &Types) -> Relaxation {
     let mut plan = Plan::new(types);
     for source in 0..types.len() {
-        while plan.left[source] > 0 && plan.give_price[source] > 0 {
+        while plan.left[source] > 0 && plan.supply_price[source] > 0 {
             plan.step(source);
         }
     }
-    let both = plan.give_price.iter().zip(&plan.take_price);
-    Relaxed {
+    let both = plan.supply_price.iter().zip(&plan.demand_price);
+    Relaxation {
         price: both.map(|(give, take)| give + take).collect(),
         flow: plan.flow,
     }
@@ -43,8 +43,8 @@ struct Plan<'t> {
     /// What each supplier has left, and what each consumer has room for.
     left: Vec<u32>,
     room: Vec<u32>,
-    give_price: Vec<i64>,
-    take_price: Vec<i64>,
+    supply_price: Vec<i64>,
+    demand_price: Vec<i64>,
     /// The consumers with which each supplier has a positive weight, the heaviest first, row by row.
     offers: Vec<Vec<(i64, u32)>>,
     /// The suppliers with flow to each consumer.
@@ -52,10 +52,10 @@ struct Plan<'t> {
     // The search: the distance of each from the source, and its predecessor.
     near: Vec<i64>,
     open: Vec<u32>,
-    taker_from: Vec<usize>,
-    giver_from: Vec<usize>,
-    givers: Vec<(usize, i64)>,
-    takers: Vec<(usize, i64)>,
+    consumer_from: Vec<usize>,
+    supplier_from: Vec<usize>,
+    suppliers: Vec<(usize, i64)>,
+    consumers: Vec<(usize, i64)>,
     seen: Vec<bool>,
     limit: i64,
     goal: PathEnd,
@@ -70,19 +70,19 @@ impl<'t> Plan<'t> {
             flow: vec![0; n * n],
             left: types.counts.clone(),
             room: types.counts.clone(),
-            give_price: (0..n).map(heaviest).collect(),
-            take_price: vec![0; n],
+            supply_price: (0..n).map(heaviest).collect(),
+            demand_price: vec![0; n],
             offers: (0..n).map(|s| offers(types.row(s))).collect(),
             carriers: vec![Vec::new(); n],
             near: vec![i64::MAX; n],
             open: Vec::with_capacity(n),
-            taker_from: vec![NOBODY; n],
-            giver_from: vec![NOBODY; n],
-            givers: Vec::with_capacity(n),
-            takers: Vec::with_capacity(n),
+            consumer_from: vec![NO_NODE; n],
+            supplier_from: vec![NO_NODE; n],
+            suppliers: Vec::with_capacity(n),
+            consumers: Vec::with_capacity(n),
             seen: vec![false; n],
             limit: 0,
-            goal: PathEnd::Release(NOBODY),
+            goal: PathEnd::Release(NO_NODE),
         }
     }
 
@@ -91,24 +91,24 @@ impl<'t> Plan<'t> {
         self.near.fill(i64::MAX);
         self.seen.fill(false);
         self.open.clear();
-        self.givers.clear();
-        self.takers.clear();
+        self.suppliers.clear();
+        self.consumers.clear();
         self.limit = i64::MAX;
-        self.reach_giver(source, NOBODY, 0);
-        while let Some((taker, at)) = self.nearest() {
-            self.takers.push((taker, at));
-            for i in 0..self.carriers[taker].len() {
-                let giver = self.carriers[taker][i] as usize;
-                if !self.seen[giver] {
-                    self.reach_giver(giver, taker, at);
+        self.reach_supplier(source, NO_NODE, 0);
+        while let Some((consumer, at)) = self.nearest() {
+            self.consumers.push((consumer, at));
+            for i in 0..self.carriers[consumer].len() {
+                let supplier = self.carriers[consumer][i] as usize;
+                if !self.seen[supplier] {
+                    self.reach_supplier(supplier, consumer, at);
                 }
             }
         }
-        for &(giver, at) in &self.givers {
-            self.give_price[giver] -= self.limit - at;
+        for &(supplier, at) in &self.suppliers {
+            self.supply_price[supplier] -= self.limit - at;
         }
-        for &(taker, at) in &self.takers {
-            self.take_price[taker] += self.limit - at;
+        for &(consumer, at) in &self.consumers {
+            self.demand_price[consumer] += self.limit - at;
         }
         self.push(source);
     }
@@ -116,8 +116,8 @@ impl<'t> Plan<'t> {
     /// Removes the nearest consumer that is nearer than the goal.
     fn nearest(&mut self) -> Option<(usize, i64)> {
         let (mut best, mut at) = (usize::MAX, self.limit);
-        for (i, &taker) in self.open.iter().enumerate() {
-            let near = self.near[taker as usize];
+        for (i, &consumer) in self.open.iter().enumerate() {
+            let near = self.near[consumer as usize];
             if near < at {
                 (best, at) = (i, near);
             }
@@ -125,31 +125,31 @@ impl<'t> Plan<'t> {
         (best < self.open.len()).then(|| (self.open.swap_remove(best) as usize, at))
     }
 
-    fn reach_giver(&mut self, giver: usize, through: usize, at: i64) {
-        self.seen[giver] = true;
-        self.giver_from[giver] = through;
-        self.givers.push((giver, at));
-        let ahead = at + self.give_price[giver];
+    fn reach_supplier(&mut self, supplier: usize, through: usize, at: i64) {
+        self.seen[supplier] = true;
+        self.supplier_from[supplier] = through;
+        self.suppliers.push((supplier, at));
+        let ahead = at + self.supply_price[supplier];
         if ahead < self.limit {
             self.limit = ahead;
-            self.goal = PathEnd::Release(giver);
+            self.goal = PathEnd::Release(supplier);
         }
-        for &(weight, taker) in &self.offers[giver] {
+        for &(weight, consumer) in &self.offers[supplier] {
             // Prices only add to it, so none of the lighter edges can be nearer than the goal either.
             if ahead - weight >= self.limit {
                 break;
             }
-            let taker = taker as usize;
-            let near = ahead - weight + self.take_price[taker];
-            if near < self.near[taker] && near < self.limit {
-                if self.near[taker] == i64::MAX {
-                    self.open.push(taker as u32);
+            let consumer = consumer as usize;
+            let near = ahead - weight + self.demand_price[consumer];
+            if near < self.near[consumer] && near < self.limit {
+                if self.near[consumer] == i64::MAX {
+                    self.open.push(consumer as u32);
                 }
-                self.near[taker] = near;
-                self.taker_from[taker] = giver;
-                if self.room[taker] > 0 {
+                self.near[consumer] = near;
+                self.consumer_from[consumer] = supplier;
+                if self.room[consumer] > 0 {
                     self.limit = near;
-                    self.goal = PathEnd::Room(taker);
+                    self.goal = PathEnd::Room(consumer);
                 }
             }
         }
@@ -158,47 +158,47 @@ impl<'t> Plan<'t> {
     /// Moves as much flow as the path to the goal carries.
     fn push(&mut self, source: usize) {
         let (end, mut amount) = match self.goal {
-            PathEnd::Room(taker) => (self.taker_from[taker], self.room[taker]),
-            PathEnd::Release(giver) if giver == source => return,
-            PathEnd::Release(giver) => (giver, u32::MAX),
+            PathEnd::Room(consumer) => (self.consumer_from[consumer], self.room[consumer]),
+            PathEnd::Release(supplier) if supplier == source => return,
+            PathEnd::Release(supplier) => (supplier, u32::MAX),
         };
         amount = amount.min(self.left[source]);
-        let mut giver = end;
-        while giver != source {
-            let taker = self.giver_from[giver];
-            amount = amount.min(self.flow[taker * self.types.len() + giver]);
-            giver = self.taker_from[taker];
+        let mut supplier = end;
+        while supplier != source {
+            let consumer = self.supplier_from[supplier];
+            amount = amount.min(self.flow[consumer * self.types.len() + supplier]);
+            supplier = self.consumer_from[consumer];
         }
         match self.goal {
-            PathEnd::Room(taker) => {
-                self.room[taker] -= amount;
-                self.add(end, taker, amount);
+            PathEnd::Room(consumer) => {
+                self.room[consumer] -= amount;
+                self.add(end, consumer, amount);
             }
-            PathEnd::Release(giver) => self.left[giver] += amount,
+            PathEnd::Release(supplier) => self.left[supplier] += amount,
         }
         self.left[source] -= amount;
-        let mut giver = end;
-        while giver != source {
-            let taker = self.giver_from[giver];
-            self.remove(giver, taker, amount);
-            giver = self.taker_from[taker];
-            self.add(giver, taker, amount);
+        let mut supplier = end;
+        while supplier != source {
+            let consumer = self.supplier_from[supplier];
+            self.remove(supplier, consumer, amount);
+            supplier = self.consumer_from[consumer];
+            self.add(supplier, consumer, amount);
         }
     }
 
-    fn add(&mut self, giver: usize, taker: usize, amount: u32) {
-        let flow = &mut self.flow[taker * self.types.len() + giver];
+    fn add(&mut self, supplier: usize, consumer: usize, amount: u32) {
+        let flow = &mut self.flow[consumer * self.types.len() + supplier];
         if *flow == 0 {
-            self.carriers[taker].push(giver as u32);
+            self.carriers[consumer].push(supplier as u32);
         }
         *flow += amount;
     }
 
-    fn remove(&mut self, giver: usize, taker: usize, amount: u32) {
-        let flow = &mut self.flow[taker * self.types.len() + giver];
+    fn remove(&mut self, supplier: usize, consumer: usize, amount: u32) {
+        let flow = &mut self.flow[consumer * self.types.len() + supplier];
         *flow -= amount;
         if *flow == 0 {
-            self.carriers[taker].retain(|&carrier| carrier != giver as u32);
+            self.carriers[consumer].retain(|&carrier| carrier != supplier as u32);
         }
     }
 }
@@ -211,6 +211,6 @@ fn offers(row: &[i64]) -> Vec<(i64, u32)> {
         .zip(0..)
         .filter(|&(weight, _)| weight > 0)
         .collect();
-    offers.sort_unstable_by_key(|&(weight, taker)| (-weight, taker));
+    offers.sort_unstable_by_key(|&(weight, consumer)| (-weight, consumer));
     offers
 }

@@ -1,9 +1,9 @@
-//! Why a group of pods waits: an explanation of the cells as reasons, with the names of groups and machines.
+//! Explains why a group of pods is pending: the explanation of the cells as reasons, with the names of groups and machines.
 
 use dovetail_cells::{Cells, Explanation, Remedy, WaitReason};
 use dovetail_model::{Change, JobKey, NameLookup, NodeId, Reason, TenantId, UserId};
 
-/// The most holders that are named.
+/// Maximum number of holders that are named.
 const NAMED: usize = 5;
 
 /// Names for the numbers in the reasons of one explanation.
@@ -55,7 +55,7 @@ pub(super) fn lines(
         groups: Vec::new(),
         machines: Vec::new(),
     };
-    let mut reasons = vec![wait(explanation, cells)];
+    let mut reasons = vec![wait_reason(explanation, cells)];
     reasons.extend(explanation.levels.iter().map(|level| Reason::CellsOwned {
         tenant: TenantId(0),
         kind: cells.layout().chain(level.chain).types[level.level].clone(),
@@ -69,8 +69,8 @@ pub(super) fn lines(
     if !explanation.holders.is_empty() {
         let holders = explanation.holders.iter().take(NAMED);
         let holders = holders.map(|h| {
-            let named = format!("{} at priority {}", name(h.key), h.priority);
-            (names.group(named), h.leaves)
+            let holder = format!("{} at priority {}", name(h.key), h.priority);
+            (names.group(holder), h.leaves)
         });
         reasons.push(Reason::CellsHeld {
             holders: holders.collect(),
@@ -86,7 +86,7 @@ pub(super) fn lines(
     reasons.iter().map(|reason| reason.render(&names)).collect()
 }
 
-fn wait(explanation: &Explanation, cells: &Cells) -> Reason {
+fn wait_reason(explanation: &Explanation, cells: &Cells) -> Reason {
     let (tenant, user) = (TenantId(0), UserId(0));
     match &explanation.wait {
         WaitReason::NoRoom {

@@ -1,0 +1,176 @@
+//! Jobs as text for people.
+
+use dovetail_cluster::state::{JobExplanation, NodeSlots};
+use dovetail_model::Time;
+use dovetail_web::views::{AttemptView, JobView, RoleView};
+
+use crate::live::show::{clock, now, span};
+
+/// Returns the nodes and GPU slots of a placement: `node-a:0,1 node-b:0`.
+pub fn placement_text(placement: &[NodeSlots]) -> String {
+    let one = |s: &NodeSlots| {
+        let slots: Vec<String> = s.gpus.iter().map(ToString::to_string).collect();
+        format!("{}:{}", s.node, slots.join(","))
+    };
+    placement.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the steps of a job, such as `120/1000`.
+pub fn steps_text(job: &JobView) -> String {
+    match job.steps {
+        None => String::new(),
+        Some(s) if s.total == 0 => s.step.to_string(),
+        Some(s) => format!("{}/{}", s.step, s.total),
+    }
+}
+
+/// Returns how long a job has run, or waited if it has not started.
+pub fn age_text(job: &JobView, now: Time) -> String {
+    let end = job.ended.unwrap_or(now);
+    match (job.started, job.state.as_str()) {
+        (Some(started), "running" | "stopping" | "starting") => span(end.since(started)),
+        (Some(started), _) if job.has_ended() => span(end.since(started)),
+        _ => span(end.since(job.submitted)),
+    }
+}
+
+/// Returns the reasons of an explanation in one line, after a heading such as `queued`.
+pub fn explanation_text(explanation: &JobExplanation, heading: &str) -> String {
+    let mut parts = explanation.reasons.clone();
+    if parts.is_empty() && !explanation.sentence.is_empty() {
+        parts.push(explanation.sentence.clone());
+    }
+    parts.extend(ahead_text(explanation.ahead));
+    match parts.is_empty() {
+        true => heading.to_owned(),
+        false => format!("{heading}: {}", parts.join("; ")),
+    }
+}
+
+/// Returns the number of jobs ahead of a job in the queue as text, if there are any.
+pub fn ahead_text(ahead: u32) -> Option<String> {
+    match ahead {
+        0 => None,
+        1 => Some("1 job ahead of it in the queue".to_owned()),
+        n => Some(format!("{n} jobs ahead of it in the queue")),
+    }
+}
+
+/// Returns the instances of a role, by state.
+fn role_text(role: &RoleView) -> String {
+    let of = |state: &str| {
+        let listed = role.instances.iter().filter(|i| i.state == state);
+        let listed: Vec<String> = listed
+            .map(|i| match (i.node.as_str(), i.exit_code) {
+                ("", _) => i.index.to_string(),
+                (node, None | Some(0)) => format!("{} on {node}", i.index),
+                (node, Some(code)) => format!("{} on {node} (exit {code})", i.index),
+            })
+            .collect();
+        match listed.len() {
+            0 => None,
+            1..=4 => Some(format!("{state}: {}", listed.join(", "))),
+            count => Some(format!("{state}: {count} instances")),
+        }
+    };
+    let states = ["waiting", "starting", "running", "succeeded", "failed", "stopped"];
+    states.into_iter().filter_map(of).collect::<Vec<_>>().join("; ")
+}
+
+/// Lines of a heading and a text each; empty texts are left out.
+#[derive(Default)]
+struct Lines(Vec<(String, String)>);
+
+impl Lines {
+    fn add(&mut self, heading: &str, text: String) {
+        if !text.is_empty() {
+            self.0.push((heading.to_owned(), text));
+        }
+    }
+
+    fn text(&self) -> String {
+        let width = self.0.iter().map(|(heading, _)| heading.len()).max().unwrap_or(0);
+        let line = |(heading, text): &(String, String)| format!("{heading:<width$}  {text}");
+        self.0.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Returns the text of `dovetail job show`.
+pub fn details(job: &JobView, explanation: &JobExplanation) -> String {
+    let now = now();
+    let mut lines = Lines::default();
+    lines.add("Job", format!("{} {}", job.id, job.name));
+    add_state(&mut lines, job, explanation, now);
+    lines.add("User", format!("{} (virtual cluster {})", job.user, job.tenant));
+    lines.add("GPUs", job.gpus.to_string());
+    lines.add("Where", placement_text(&job.placement));
+    add_progress(&mut lines, job, now);
+    lines.add("GPU-hours", format!("{:.3}", job.gpu_seconds / 3600.0));
+    let labels: Vec<String> = job.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    lines.add("Labels", labels.join(" "));
+    for role in &job.roles {
+        lines.add(&format!("Role {}", role.name), role_text(role));
+    }
+    if let Some(request) = &job.request {
+        lines.add("Command", request.command.join(" "));
+        lines.add("In", request.workdir.clone());
+    }
+    for attempt in &job.attempts {
+        add_attempt(&mut lines, attempt, now);
+    }
+    lines.text()
+}
+
+fn add_state(lines: &mut Lines, job: &JobView, explanation: &JobExplanation, now: Time) {
+    lines.add(
+        "State",
+        match (job.detail.is_empty(), span(now.since(job.since))) {
+            (false, _) => format!("{} ({})", job.state_text(), job.detail),
+            (true, ago) if job.has_ended() => format!("{} {ago} ago", job.state_text()),
+            (true, age) => format!("{} for {age}", job.state_text()),
+        },
+    );
+    if job.state == "queued" {
+        lines.add("Pending", explanation_text(explanation, "queued"));
+    }
+}
+
+fn add_progress(lines: &mut Lines, job: &JobView, now: Time) {
+    let age = span(now.since(job.submitted));
+    lines.add("Submitted", format!("{} UTC, {age} ago", clock(job.submitted)));
+    if let Some(started) = job.started {
+        lines.add("Waited", span(started.since(job.submitted)));
+    }
+    if let Some(steps) = job.steps {
+        let time = steps.step_time.as_secs_f64();
+        let steps = format!(
+            "{} ({time:.3} s each, checkpoint at {})",
+            steps_text(job),
+            steps.checkpoint
+        );
+        lines.add("Step", steps);
+    }
+}
+
+fn add_attempt(lines: &mut Lines, attempt: &AttemptView, now: Time) {
+    let end = attempt.end.clone().unwrap_or_else(|| "running".to_owned());
+    let took = attempt.until.unwrap_or(now).since(attempt.since);
+    let shared = match attempt.sharing.is_empty() {
+        true => String::new(),
+        false => format!(", GPUs shared by {}", attempt.sharing),
+    };
+    lines.add(
+        &format!("Attempt {}", attempt.attempt),
+        format!(
+            "{} UTC on {} for {}{shared}: {end}",
+            clock(attempt.since),
+            placement_text(&attempt.placement),
+            span(took)
+        ),
+    );
+    for remark in &attempt.remarks {
+        lines.add("  note", remark.clone());
+    }
+    let last_line = attempt.last_output.trim_end().lines().last();
+    lines.add("  last output", last_line.unwrap_or_default().to_owned());
+}
