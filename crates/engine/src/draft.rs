@@ -35,13 +35,13 @@ pub(crate) struct Changes {
     pub(crate) changed: Vec<(JobKey, Allocation)>,
 }
 
-/// A set of jobs. Up to 16 of them are searched linearly, which is fastest.
-enum JobSet {
+/// The jobs seen so far. Up to 16 of them are searched linearly, which is fastest.
+enum SeenJobs {
     Few(SmallVec<[JobKey; 16]>),
     Many(BTreeSet<JobKey>),
 }
 
-impl JobSet {
+impl SeenJobs {
     /// Returns an empty set for up to `count` jobs.
     fn for_count(count: usize) -> Self {
         match count <= 16 {
@@ -133,7 +133,7 @@ impl Draft {
             };
         }
         let mut changes = Changes::default();
-        let mut seen = JobSet::for_count(self.steps.len());
+        let mut seen = SeenJobs::for_count(self.steps.len());
         for step in self.steps {
             if !seen.insert(step.job) || state.job(step.job).allocation == step.before {
                 continue;

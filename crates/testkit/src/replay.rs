@@ -28,18 +28,18 @@ pub struct ReplayError {
 ///
 /// # Errors
 /// Describes the first call with another result.
-pub fn replay(engine: &mut Engine, calls: &[Call]) -> Result<(), ReplayError> {
+pub fn replay(engine: &mut Engine, calls: &[Call]) -> Result<(), Box<ReplayError>> {
     for (call, recorded) in calls.iter().enumerate() {
         match recorded {
             Call::Handle(now, event) => engine.handle(*now, event.clone()),
             Call::Poll(expected) => {
                 let found = engine.poll();
                 if found != *expected {
-                    return Err(ReplayError {
+                    return Err(Box::new(ReplayError {
                         call,
                         expected: expected.clone(),
                         found,
-                    });
+                    }));
                 }
             }
         }

@@ -75,7 +75,7 @@ impl Discipline for Afresh {
         let mut claims = round.planner().group(&self.queue);
         if self.sift {
             let here = round.checkpoint();
-            claims.retain(|claim| fits(claim, round));
+            claims.retain(|claim| try_place(claim, round));
             round.rollback(here);
         }
         if self.widest {
@@ -86,7 +86,7 @@ impl Discipline for Afresh {
                 .sort_by_key(|id| std::cmp::Reverse(round.job(*id).spec.gpus));
         }
         for claim in &claims {
-            fits(claim, round);
+            try_place(claim, round);
         }
     }
 
@@ -99,13 +99,13 @@ impl Discipline for Afresh {
     }
 }
 
-/// Places the claim if there is room for it, and returns whether there was.
-fn fits(claim: &Claim, round: &mut Round<'_>) -> bool {
+/// Places the claim if there is room for it. Returns whether there was.
+fn try_place(claim: &Claim, round: &mut Round<'_>) -> bool {
     round.cluster().free_gpus(None) >= claim.gpus && round.planner().place_claim(claim).is_ok()
 }
 
 impl Afresh {
-    /// Removes jobs that are gone, appends new ones, and sorts by key; ties keep their order.
+    /// Removes jobs that have ended, appends new ones, and sorts by key; ties keep their order.
     fn sort(&mut self, round: &Round<'_>) {
         let ranks: BTreeMap<JobKey, (i32, i128)> = round
             .all_jobs()

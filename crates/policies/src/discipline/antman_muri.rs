@@ -116,7 +116,7 @@ impl Discipline for AntManMuri {
 }
 
 impl GpuRecords {
-    /// Releases the GPUs of jobs that are gone, those of guaranteed jobs first.
+    /// Releases the GPUs of jobs that have ended, those of guaranteed jobs first.
     fn release_all_but(&mut self, present: &[JobKey]) {
         let mut gone: Vec<(bool, JobKey)> = self
             .holdings
@@ -137,7 +137,7 @@ impl GpuRecords {
         }
     }
 
-    /// Allocates or reserves GPUs; returns whether the job has all it asks for.
+    /// Allocates or reserves GPUs. Returns whether the job has all it asks for.
     fn allocate(&mut self, job: &Job) -> bool {
         if job.spec.priority < 0 {
             return self.allocate_opportunistic(job);
@@ -186,7 +186,7 @@ impl GpuRecords {
         true
     }
 
-    /// GPUs of one node without a guaranteed job.
+    /// Returns the GPUs of one node without a guaranteed job.
     fn free_of_guaranteed(&self, node: usize) -> Vec<u32> {
         (0..)
             .zip(&self.nodes[node])
@@ -195,7 +195,8 @@ impl GpuRecords {
             .collect()
     }
 
-    /// The first node with enough GPUs, else all free GPUs of the emptiest; once some are reserved, that node alone.
+    /// Reserves GPUs of the first node with enough, else all free GPUs of the emptiest node; once some are reserved, only of
+    /// their node.
     fn reserve_on_one_node(&mut self, job: &Job) {
         let reserved = self.holdings.get(&job.spec.id);
         let missing = job.spec.gpus as usize - reserved.map_or(0, |g| g.gpus.len());
@@ -220,7 +221,7 @@ impl GpuRecords {
         self.reserve(job.spec.id, node, gpus);
     }
 
-    /// As many nodes free of guaranteed jobs as are missing, or all such nodes if they are fewer.
+    /// Reserves as many nodes free of guaranteed jobs as are missing, or all such nodes if they are fewer.
     fn reserve_whole_nodes(&mut self, job: &Job, per_node: u32) {
         let reserved = self.holdings.get(&job.spec.id).map_or(0, |g| g.gpus.len() as u32);
         let missing = (job.spec.gpus - reserved) / per_node;
@@ -246,7 +247,7 @@ impl GpuRecords {
         }
     }
 
-    /// The GPUs of the job as an allocation.
+    /// Returns the GPUs of the job as an allocation.
     fn allocation(&self, job: &Job) -> Allocation {
         let mut nodes: BTreeMap<u32, GpuSet> = BTreeMap::new();
         for (node, gpu) in &self.holdings[&job.spec.id].gpus {

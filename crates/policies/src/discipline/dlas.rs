@@ -95,7 +95,7 @@ impl Discipline for Dlas {
 }
 
 impl Dlas {
-    /// Removes jobs that are gone, appends new ones to the first queue, and moves down those that reached its limit.
+    /// Removes jobs that have ended, appends new ones to the first queue, and moves down those that reached its limit.
     fn update_queues(&mut self, round: &Round<'_>) {
         let mut all: Vec<JobKey> = round.all_jobs().iter().map(|r| r.job).collect();
         all.sort_unstable();

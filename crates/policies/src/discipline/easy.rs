@@ -123,15 +123,15 @@ impl Easy {
     }
 }
 
-/// Free GPUs of the nodes that the job may run on.
+/// Returns the number of free GPUs on nodes that the job may run on.
 fn free_within(spec: &JobSpec, cluster: &Cluster) -> u32 {
     let open = cluster.nodes_with_any_free().map(|(_, node)| node);
-    let takes =
+    let is_usable =
         |n: &&NodeState| spec.gpu_type.is_none_or(|t| n.spec.gpu_type == t) && n.admits(spec.constraint);
-    open.filter(takes).map(|n| n.free_gpus).sum()
+    open.filter(is_usable).map(|n| n.free_gpus).sum()
 }
 
-/// When enough GPUs for the head are expected to be free, from the expected ends of all holders, including the jobs that
+/// Returns when enough GPUs for the head are expected to be free, from the expected ends of all holders, including the jobs that
 /// were started in this walk; `None` if it cannot be predicted.
 fn shadow(round: &Round<'_>, head: &Candidate, started: Vec<JobKey>) -> Option<Shadow> {
     let spec = &round.job(head.job).spec;

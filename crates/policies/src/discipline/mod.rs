@@ -36,12 +36,12 @@ pub const ALL: &[Entry<dyn Discipline>] = &[
     antman_muri::ENTRY,
 ];
 
-/// Writes a list of jobs for a snapshot.
+/// Returns a list of jobs as saved in a snapshot.
 fn save_jobs(jobs: &[JobKey]) -> Value {
     jobs.iter().map(|job| Value::from(job.0)).collect()
 }
 
-/// Reads what [`save_jobs`] wrote; `None` if the value is something else. A part that was never saved had an empty list.
+/// Reads what [`save_jobs`] wrote; `None` if the value is something else. `null` is an empty list.
 fn load_jobs(saved: &Value) -> Option<Vec<JobKey>> {
     let number = |v: &Value| v.as_u64().and_then(|n| u32::try_from(n).ok()).map(JobKey);
     match saved {
@@ -50,7 +50,7 @@ fn load_jobs(saved: &Value) -> Option<Vec<JobKey>> {
     }
 }
 
-/// Removes jobs that are gone from the list and appends new ones. `present` is sorted.
+/// Removes jobs that have ended from the list and appends new ones. `present` is sorted.
 fn update_list(list: &mut Vec<JobKey>, present: impl Iterator<Item = JobKey>) {
     let present: Vec<JobKey> = present.collect();
     list.retain(|job| present.binary_search(job).is_ok());

@@ -119,7 +119,7 @@ impl Preempt {
         }
     }
 
-    /// A job that could not preempt others may be able to as soon as one of the holders has run for `min_run`.
+    /// Requests a decision as soon as one of the holders has run for `min_run`: a job that could not preempt it may then.
     fn wake_when_a_holder_may_be_evicted(&self, round: &mut Round<'_>) {
         if self.min_run == Time::ZERO {
             return;

@@ -1,4 +1,4 @@
-//! ShareDiscipline: a job starts alone if it fits, else beside running jobs where the grouping finds room; the rest is passed over.
+//! Share: a job starts alone if it fits, else beside running jobs where the grouping finds room; the rest is passed over.
 //!
 //! Without `preempt` no job is preempted. With it, jobs behind are preempted before any job shares, as under discipline
 //! `preempt`, but only those with enough work left to be worth a restart.

@@ -27,19 +27,19 @@ pub struct Synergy {
     mode: SynergyMode,
     /// Whether only jobs whose GPUs fit one after the other are considered, under `tune` the widest first: its LAS.
     prefix: bool,
-    /// CPU and memory per GPU that make each job fastest.
-    wishes: Vec<Share>,
+    /// CPU and memory per GPU with which each job is fastest.
+    ideal_shares: Vec<Share>,
     round: Time,
     queue: Vec<JobKey>,
 }
 
 impl Synergy {
-    /// Takes the ideal share of each job, by id, and the length of a round.
-    pub fn new(mode: SynergyMode, prefix: bool, wishes: Vec<Share>, round: Time) -> Self {
+    /// Returns the discipline for jobs with these ideal shares, by job key, and rounds of this length.
+    pub fn new(mode: SynergyMode, prefix: bool, ideal_shares: Vec<Share>, round: Time) -> Self {
         Self {
             mode,
             prefix,
-            wishes,
+            ideal_shares,
             round,
             queue: Vec::new(),
         }
@@ -70,10 +70,10 @@ impl Discipline for Synergy {
     fn walk(&mut self, round: &mut Round<'_>) {
         self.sort(round);
         round.planner().release_all();
-        let mut floor = Floor::new(round.cluster());
+        let mut cluster = EmptiedCluster::new(round.cluster());
         let mut queue = self.queue.clone();
         if self.prefix {
-            let mut left = floor.free_gpus();
+            let mut left = cluster.free_gpus();
             queue.retain(|id| {
                 let gpus = round.job(*id).spec.gpus;
                 let fits = gpus <= left;
@@ -86,16 +86,16 @@ impl Discipline for Synergy {
         }
         for id in queue {
             let gpus = round.job(id).spec.gpus;
-            if gpus <= floor.free_gpus() {
-                let wish = self.wishes[id.0 as usize];
+            if gpus <= cluster.free_gpus() {
+                let ideal = self.ideal_shares[id.0 as usize];
                 match self.mode {
-                    SynergyMode::Fair => drop(floor.put(id, gpus, floor.fair, wish)),
-                    SynergyMode::Greedy => drop(floor.put(id, gpus, wish, wish)),
-                    SynergyMode::Tune => floor.tune(id, gpus, wish),
+                    SynergyMode::Fair => drop(cluster.put(id, gpus, cluster.fair, ideal)),
+                    SynergyMode::Greedy => drop(cluster.put(id, gpus, ideal, ideal)),
+                    SynergyMode::Tune => cluster.tune(id, gpus, ideal),
                 }
             }
         }
-        for (id, placed) in floor.jobs {
+        for (id, placed) in cluster.jobs {
             round.planner().assign(id, placed.allocation(), false);
         }
         let next = round.now() + self.round;
@@ -124,7 +124,7 @@ impl Synergy {
     }
 }
 
-/// What is left of a server in this round.
+/// A server with what is left of it in this round.
 #[derive(Debug)]
 struct Server {
     id: NodeId,
@@ -139,7 +139,7 @@ struct Server {
 struct Placed {
     parts: Vec<(usize, NodeId, dovetail_model::GpuSet)>,
     each: Share,
-    wish: Share,
+    ideal: Share,
 }
 
 impl Placed {
@@ -161,13 +161,13 @@ impl Placed {
 
 /// The cluster while it is filled.
 #[derive(Debug)]
-struct Floor {
+struct EmptiedCluster {
     fair: Share,
     servers: Vec<Server>,
     jobs: BTreeMap<JobKey, Placed>,
 }
 
-impl Floor {
+impl EmptiedCluster {
     fn new(cluster: &Cluster) -> Self {
         let open = cluster.nodes().filter(|(_, n)| n.is_open());
         let server = |(id, node): (NodeId, &dovetail_engine::NodeState)| Server {
@@ -187,8 +187,8 @@ impl Floor {
         self.servers.iter().map(|s| s.slots.count()).sum()
     }
 
-    /// Takes GPUs by number, each where this share is left; returns false if there are not enough.
-    fn put(&mut self, id: JobKey, gpus: u32, each: Share, wish: Share) -> bool {
+    /// Takes GPUs by number, each where this share is left. Returns false if there are not enough.
+    fn put(&mut self, id: JobKey, gpus: u32, each: Share, ideal: Share) -> bool {
         let mut missing = gpus;
         let mut counts = Vec::new();
         for (i, server) in self.servers.iter().enumerate() {
@@ -217,17 +217,17 @@ impl Floor {
             server.jobs.push(id);
             parts.push((i, server.id, slots));
         }
-        self.jobs.insert(id, Placed { parts, each, wish });
+        self.jobs.insert(id, Placed { parts, each, ideal });
         true
     }
 
     /// Tries the ideal share, then the proportional one if that is smaller, then cuts back other jobs.
-    fn tune(&mut self, id: JobKey, gpus: u32, wish: Share) {
-        if self.put(id, gpus, wish, wish) {
+    fn tune(&mut self, id: JobKey, gpus: u32, ideal: Share) {
+        if self.put(id, gpus, ideal, ideal) {
             return;
         }
-        let each = self.modest(wish);
-        if self.put(id, gpus, each, wish) {
+        let each = self.capped_share(ideal);
+        if self.put(id, gpus, each, ideal) {
             return;
         }
         for (server, here) in self.servers_for(gpus) {
@@ -235,15 +235,15 @@ impl Floor {
                 self.cut_back(victim);
             }
         }
-        self.put(id, gpus, each, wish);
+        self.put(id, gpus, each, ideal);
     }
 
-    /// The proportional share for a job whose ideal share exceeds it in any resource; else the ideal share.
-    fn modest(&self, wish: Share) -> Share {
-        if self.fair.covers(wish) { wish } else { self.fair }
+    /// Returns the proportional share for a job whose ideal share exceeds it in any resource; else the ideal share.
+    fn capped_share(&self, ideal: Share) -> Share {
+        if self.fair.covers(ideal) { ideal } else { self.fair }
     }
 
-    /// Servers for this many GPUs: if more than one, the first server that has them all; else the fullest first.
+    /// Returns servers for this many GPUs: if more than one, the first server that has them all; else the fullest first.
     fn servers_for(&self, gpus: u32) -> Vec<(usize, u32)> {
         let free = |i: usize| self.servers[i].slots.count();
         if gpus > 1
@@ -266,8 +266,8 @@ impl Floor {
         chosen
     }
 
-    /// The jobs to cut back on a server: those on the fewest servers with the largest shares first, until what exceeds
-    /// their proportional shares covers what is missing. Jobs with nothing to give up are included.
+    /// Returns the jobs to cut back on a server: those on the fewest servers with the largest shares first, until what
+    /// exceeds their proportional shares covers what is missing. Jobs that exceed nothing are included.
     fn victims(&mut self, server: usize, needed: Share) -> Vec<JobKey> {
         let mut missing = needed.minus(self.servers[server].left);
         if missing == Share::default() {
@@ -297,9 +297,9 @@ impl Floor {
         victims
     }
 
-    /// Gives a placed job its proportional share if it would like more, on the same GPUs.
+    /// Reduces a placed job to its proportional share, on the same GPUs.
     fn cut_back(&mut self, id: JobKey) {
-        let each = self.modest(self.jobs[&id].wish);
+        let each = self.capped_share(self.jobs[&id].ideal);
         let job = self.jobs.get_mut(&id).expect("a victim was placed in this round");
         for (i, _, slots) in &job.parts {
             let (before, after) = (job.each.times(slots.count()), each.times(slots.count()));

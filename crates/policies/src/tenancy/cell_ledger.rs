@@ -18,7 +18,7 @@ use super::group_placement::{GroupPlacement, Leaves, leaves_of};
 const MAX_CUTS: usize = 64;
 
 /// The result of a search for a placement.
-pub(super) enum Search {
+pub(super) enum SearchResult {
     /// There is a placement.
     Placed(GroupPlacement),
     /// There is a placement if these groups, which borrow, are preempted.
@@ -40,7 +40,11 @@ fn priority(job: &JobSpec) -> i16 {
 }
 
 /// Searches for the first request that can be met, else for the first that can be met by preempting borrowers.
-pub(super) fn search(cells: &mut Cells, requests: &[Request], options: &PlacementOptions<'_>) -> Search {
+pub(super) fn search(
+    cells: &mut Cells,
+    requests: &[Request],
+    options: &PlacementOptions<'_>,
+) -> SearchResult {
     let (mut borrowed, mut error, mut lacks_machines) = (None, None, false);
     for request in requests {
         let attempt = cells.try_place(request, options);
@@ -59,7 +63,7 @@ pub(super) fn search(cells: &mut Cells, requests: &[Request], options: &Placemen
             Ok(attempt) => match attempt.outcome() {
                 Outcome::Placed => {
                     let placement = GroupPlacement::new(attempt.cells(), &attempt.group().pods);
-                    return Search::Placed(placement);
+                    return SearchResult::Placed(placement);
                 }
                 Outcome::Preempting { victims } => drop(borrowed.get_or_insert_with(|| victims.clone())),
             },
@@ -71,9 +75,9 @@ pub(super) fn search(cells: &mut Cells, requests: &[Request], options: &Placemen
         }
     }
     match borrowed {
-        Some(groups) => Search::Borrowed(groups),
-        None if lacks_machines => Search::NoMachine(error),
-        None => Search::NoRoom(error),
+        Some(groups) => SearchResult::Borrowed(groups),
+        None if lacks_machines => SearchResult::NoMachine(error),
+        None => SearchResult::NoRoom(error),
     }
 }
 

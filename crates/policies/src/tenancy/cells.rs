@@ -16,7 +16,7 @@ use dovetail_model::{Allocation, JobKey, JobSpec, NodeId, Reason};
 use serde_json::Value;
 
 use super::cell_explain::CellExplainer;
-use super::cell_ledger::{CellLedger, Search, is_borrower, search};
+use super::cell_ledger::{CellLedger, SearchResult, is_borrower, search};
 use super::cell_map::SharedCells;
 use super::group_placement::{GroupPlacement, Leaves, leaves_of};
 use crate::knobs::Knob;
@@ -186,8 +186,8 @@ impl Tenancy for VirtualClusters {
     fn check_feasible(&mut self, job: &JobSpec) -> Result<(), Reason> {
         let requests = self.ledger.requests(job, job.min_gpus, job.gpu_type);
         match search(&mut self.empty, &requests, &PlacementOptions::default()) {
-            Search::Placed(_) | Search::Borrowed(_) => Ok(()),
-            Search::NoRoom(error) | Search::NoMachine(error) => {
+            SearchResult::Placed(_) | SearchResult::Borrowed(_) => Ok(()),
+            SearchResult::NoRoom(error) | SearchResult::NoMachine(error) => {
                 Err(self.reason(job, job.min_gpus, error.as_ref(), 0))
             }
         }
@@ -212,7 +212,7 @@ impl Tenancy for VirtualClusters {
             ..PlacementOptions::default()
         };
         let mut found = search(&mut ledger.cells, &requests, &options);
-        if !slots.is_empty() && matches!(found, Search::NoRoom(_) | Search::NoMachine(_)) {
+        if !slots.is_empty() && matches!(found, SearchResult::NoRoom(_) | SearchResult::NoMachine(_)) {
             // The slots it had may have no machines for it any more.
             let options = PlacementOptions {
                 slots: &[],
@@ -220,9 +220,9 @@ impl Tenancy for VirtualClusters {
             };
             found = search(&mut ledger.cells, &requests, &options);
         }
-        self.lacks_machines |= matches!(found, Search::NoMachine(_));
+        self.lacks_machines |= matches!(found, SearchResult::NoMachine(_));
         match found {
-            Search::Placed(placement) => {
+            SearchResult::Placed(placement) => {
                 let allocation = ledger.allocation(&placement.pods, ask);
                 let allocation =
                     allocation
@@ -234,13 +234,13 @@ impl Tenancy for VirtualClusters {
                 ledger.placements.insert(job.spec.id, placement);
                 Ok(allocation)
             }
-            Search::Borrowed(groups) => {
+            SearchResult::Borrowed(groups) => {
                 let victims: BTreeSet<JobKey> = groups.iter().flat_map(|id| ledger.jobs_of(*id)).collect();
                 let borrowers = victims.len() as u32;
                 self.victims = Some((job.spec.id, victims));
                 Err(self.reason(&job.spec, ask.gpus, None, borrowers))
             }
-            Search::NoRoom(error) | Search::NoMachine(error) => {
+            SearchResult::NoRoom(error) | SearchResult::NoMachine(error) => {
                 if matches!(error, Some(PlacementError::Wait(WaitReason::UserLimit { .. }))) {
                     self.over_limit = Some(job.spec.id);
                 }

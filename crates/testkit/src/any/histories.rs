@@ -63,7 +63,10 @@ fn scenario(cluster: ClusterSpec, policy: PolicyText, jobs: &Workloads) -> Scena
         }
     }
     scenario.names.tenants = ["default", "x", "y"].map(str::to_owned).into_iter().collect();
-    scenario.names.users = ["anyone", "u", "v", "w"].map(str::to_owned).into_iter().collect();
+    scenario.names.users = ["default", "u", "v", "w"]
+        .map(str::to_owned)
+        .into_iter()
+        .collect();
     scenario
 }
 

@@ -176,7 +176,7 @@ impl Discipline for Auction {
 }
 
 impl Auction {
-    /// All jobs without a running lease, best first.
+    /// Returns all jobs without a running lease, best first.
     fn queue(&self, round: &Round<'_>, holders: &[Rank], waiting: Vec<Candidate>) -> Vec<Buyer> {
         let has_ended = |rank: &&Rank| {
             self.state
@@ -200,7 +200,7 @@ impl Auction {
         queue
     }
 
-    /// The job that GPUs are gathered for, and when it will have them: the same as before, else the first job in the queue
+    /// Returns the job that GPUs are gathered for, and when it will have them: the same as before, else the first job in the queue
     /// if it is wider than the offer.
     fn gathering(
         &mut self,
@@ -262,7 +262,7 @@ impl Auction {
         }
     }
 
-    /// The winners, and the other jobs that should get GPUs as far as their number goes.
+    /// Returns the winners, and the other jobs that should get GPUs as far as their number goes.
     fn sale(&self, round: &Round<'_>, queue: &[Buyer], offer: u32, gathering: Option<Gathering>) -> Sale {
         let now = round.now();
         let due = gathering.filter(|g| g.at <= now);
@@ -305,7 +305,7 @@ impl Auction {
         let ahead: Vec<(usize, f64)> = sale.first.map(|i| (i, 1.0)).into_iter().chain(winners).collect();
         let mut served = BTreeSet::new();
         for (i, kept) in ahead {
-            let placed = stays(&i) || self.can_start(round, &queue[i], gathering);
+            let placed = stays(&i) || self.try_start(round, &queue[i], gathering);
             all_placed &= placed;
             if placed {
                 served.insert(i);
@@ -313,7 +313,7 @@ impl Auction {
             }
         }
         for i in (0..queue.len()).filter(|i| !served.contains(i)) {
-            if stays(&i) || self.can_start(round, &queue[i], gathering) {
+            if stays(&i) || self.try_start(round, &queue[i], gathering) {
                 self.grant(round.now(), &queue[i], 1.0, &mut gathering);
             } else {
                 all_placed &= !sale.rest.contains(&i);
@@ -322,7 +322,7 @@ impl Auction {
         all_placed
     }
 
-    /// What the gang is worth for one lease: the inverse of ρ if the job gets it now, and if it gets it only after the lease.
+    /// Returns the value of the gang for one lease: the inverse of ρ if the job gets it now, and if it gets it only after the lease.
     /// The ideal time is the same in both and cancels out.
     fn bid(&self, job: &Job, gpus: u32, now: Time) -> Bid {
         let waited = now.since(job.spec.submit);
@@ -350,8 +350,8 @@ impl Auction {
         long || end.is_some_and(|end| end <= g.at)
     }
 
-    /// Starts a job that holds no GPUs, if it fits and its lease would be long enough.
-    fn can_start(&self, round: &mut Round<'_>, buyer: &Buyer, gathering: Option<Gathering>) -> bool {
+    /// Starts a job that holds no GPUs, if it fits and its lease would be long enough. Returns whether it started.
+    fn try_start(&self, round: &mut Round<'_>, buyer: &Buyer, gathering: Option<Gathering>) -> bool {
         round.cluster().free_gpus(None) >= buyer.gpus
             && self.is_worth_it(round, buyer, gathering)
             && round.start(&buyer.candidate).is_ok()
@@ -373,7 +373,7 @@ impl Auction {
     }
 }
 
-/// GPUs of a holder that other jobs could use: those on nodes that accept new jobs.
+/// Returns the number of GPUs of a holder that other jobs could use: those on nodes that accept new jobs.
 fn reusable_gpus(round: &Round<'_>, holder: JobKey) -> u32 {
     let shares = round.job(holder).allocation.iter().flat_map(|a| &a.shares);
     let open = shares.filter(|share| round.cluster().is_open(share.node));
