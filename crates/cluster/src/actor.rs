@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The originator of a change, as recorded in the journal and shown to people.
+/// The originator of a change, as recorded in the journal and shown to users.
 ///
-/// Older journals hold a plain string instead; `Actor::from_legacy` says how it is read.
+/// Older journals hold a plain string instead, which `Actor::from_legacy` reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", from = "StoredActor")]
 pub enum Actor {
@@ -32,12 +32,12 @@ pub enum SystemRule {
 const LEGACY_COMPLETION: &str = "the completion rule: ";
 
 impl Actor {
-    /// A user.
+    /// Returns a user.
     pub fn user(name: impl Into<String>) -> Self {
         Self::User(name.into())
     }
 
-    /// Kubernetes, with what happened there.
+    /// Returns Kubernetes, with what happened there.
     pub fn kubernetes(event: impl Into<String>) -> Self {
         Self::Kubernetes(Some(event.into()))
     }
@@ -52,12 +52,12 @@ impl Actor {
         }
     }
 
-    /// Whether this is the user with that name.
+    /// Returns whether this is the user with that name.
     pub fn is_user(&self, name: &str) -> bool {
         matches!(self, Self::User(user) if user == name)
     }
 
-    /// Whether this is Kubernetes.
+    /// Returns whether this is Kubernetes.
     pub fn is_kubernetes(&self) -> bool {
         matches!(self, Self::Kubernetes(_))
     }

@@ -1,4 +1,4 @@
-//! Amounts as integers with a unit. People write cores and seconds as decimal numbers; those appear in files and JSON only.
+//! Amounts as integers with a unit. Cores and seconds are decimal numbers in files and JSON only.
 
 use std::fmt;
 
@@ -14,18 +14,17 @@ impl Cpus {
     /// No CPU.
     pub const ZERO: Cpus = Cpus { milli: 0 };
 
-    /// From milli-cores.
+    /// Converts from milli-cores.
     pub const fn from_milli(milli: i64) -> Self {
         Self { milli }
     }
 
-    /// From whole cores.
+    /// Converts from whole cores.
     pub fn from_whole(cores: u32) -> Self {
         Self::from_milli(i64::from(cores) * 1000)
     }
 
-    /// From cores, rounded down to a milli-core. What is not a number becomes an amount below zero, so that validation
-    /// refuses it.
+    /// Converts from cores, rounded down to a milli-core. NaN becomes a negative amount, so that validation refuses it.
     pub fn from_cores(cores: f64) -> Self {
         match cores.is_nan() {
             true => Self::from_milli(i64::MIN),
@@ -33,23 +32,23 @@ impl Cpus {
         }
     }
 
-    /// In milli-cores; an amount below zero counts as none.
+    /// Returns the amount in milli-cores; zero for a negative amount.
     pub fn milli(self) -> u32 {
         u32::try_from(self.milli.max(0)).unwrap_or(u32::MAX)
     }
 
-    /// In whole cores, rounded up.
+    /// Returns the amount in whole cores, rounded up.
     pub fn whole(self) -> u32 {
         self.milli().div_ceil(1000)
     }
 
-    /// This many times the amount.
+    /// Returns the amount multiplied by `count`.
     #[must_use]
     pub fn times(self, count: u32) -> Self {
         Self::from_milli(self.milli.saturating_mul(i64::from(count)))
     }
 
-    /// In cores, as people write them.
+    /// Returns the amount in cores.
     pub fn as_cores(self) -> f64 {
         self.milli as f64 / 1000.0
     }
@@ -73,12 +72,12 @@ impl<'de> Deserialize<'de> for Cpus {
     }
 }
 
-/// Spans of time that are read and written as a number of seconds.
+/// Time spans that are read and written as a number of seconds.
 pub(crate) mod seconds {
     use dovetail_model::Time;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// What is not a number becomes a span below zero, so that validation refuses it.
+    /// NaN becomes a negative span, so that validation refuses it.
     fn from_seconds(seconds: f64) -> Time {
         match seconds.is_nan() {
             true => Time(-1),
@@ -94,7 +93,7 @@ pub(crate) mod seconds {
         f64::deserialize(deserializer).map(from_seconds)
     }
 
-    /// The same for a span that may be missing.
+    /// Optional time spans.
     pub(crate) mod optional {
         use super::{Deserialize, Deserializer, Serializer, Time, from_seconds};
 
@@ -125,7 +124,7 @@ mod tests {
     use crate::JobRequest;
 
     #[test]
-    fn amounts_are_written_as_people_write_them() {
+    fn amounts_are_decimal_numbers_in_json() {
         let read: JobRequest =
             serde_json::from_str(r#"{"cpus_per_gpu": 1.5, "time_limit_s": 90, "grace_s": 0.25}"#).unwrap();
         assert_eq!(
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_that_are_negative_or_no_number_are_refused() {
+    fn negative_amounts_and_nan_are_refused() {
         let refused = |change: fn(&mut JobRequest)| {
             let mut request = JobRequest {
                 command: vec!["true".to_owned()],

@@ -1,11 +1,12 @@
-//! One task owns the book. What people and agents tell it is written down, made durable in one go with everything else
-//! that waits, and only then answered and acted upon.
+//! The driver thread, which owns the cluster state. Facts of all pending requests become durable with one write to the
+//! journal; only then are the requests answered and commands sent to agents. If the write fails, the state is restored
+//! from the journal and all these requests are refused.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dovetail_engine::Clock;
 use dovetail_journal::{Journal, JournalError, Recovered, Repair};
@@ -13,310 +14,383 @@ use dovetail_model::{NodeId, Time};
 
 use crate::fact::{Fact, PolicyText, Record};
 use crate::handle::Handle;
-use crate::state::{ClusterState, RuntimeCommand};
+use crate::state::{ClusterState, PolicyTextError, RuntimeCommand, SnapshotError};
 
-/// Where orders go, and news.
+/// Receives commands for agents and news about the driver.
 pub trait Backend: Send + 'static {
-    /// Tells agents what to do. An agent that is not there is told when it comes back.
+    /// Sends commands to agents. An agent that is not connected gets them when it reconnects.
     fn dispatch(&mut self, commands: Vec<(NodeId, RuntimeCommand)>);
 
-    /// Something happened: notices up to this number are in the book.
+    /// Events up to this number are durable.
     fn events_recorded(&mut self, last: u64);
 
-    /// The journal cannot be written (why), or can be again (none).
+    /// The journal cannot be written, with the error, or can be written again.
     fn journal_unavailable(&mut self, _error: Option<&str>) {}
 }
 
-/// How a driver is started.
+/// Configuration of a driver.
 #[derive(Debug, Clone)]
 pub struct DriverConfig {
-    /// The folder of the journal.
+    /// Folder of the journal.
     pub dir: PathBuf,
-    /// The policy of a new journal. An old one remembers its own.
+    /// Policy of a new journal; an existing one has its own.
     pub policy: PolicyText,
-    /// When a new journal's engine decides.
+    /// Clock of a new journal; an existing one has its own.
     pub clock: Clock,
-    /// A snapshot is taken after so many records.
+    /// Number of records after which a snapshot is taken.
     pub snapshot_every: u64,
 }
 
-/// What cannot be started.
+/// Why a driver cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
-    /// The journal.
+    /// The journal cannot be opened or read.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A record of it.
-    #[error("record {seq} of the journal: {what}")]
+    /// A record of the journal cannot be read.
+    #[error("record {seq} of the journal: {source}")]
     Record {
-        /// Which.
+        /// Number of the record.
         seq: u64,
-        /// What is wrong.
-        what: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
     },
-    /// Its snapshot.
-    #[error("the snapshot at record {seq}: {what}")]
+    /// The snapshot of the journal cannot be read.
+    #[error("the snapshot at record {seq}: {source}")]
     Snapshot {
-        /// The last record it stands for.
+        /// Last record that the snapshot includes.
         seq: u64,
-        /// What is wrong.
-        what: String,
+        /// What is wrong with it.
+        source: SnapshotError,
     },
-    /// The policy.
+    /// The policy cannot be built.
     #[error("policy: {0}")]
-    Policy(String),
-    /// A folder that cannot be read.
+    Policy(#[from] PolicyTextError),
+    /// A folder cannot be read.
     #[error("{}: {source}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system error.
         source: std::io::Error,
     },
 }
 
-/// What a driver found when it started.
+/// What a driver restored when it started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovery {
-    /// Records that were applied, after the snapshot if there was one.
+    /// Number of records that were applied after the snapshot, if there was one.
     pub records: u64,
     /// Whether there was a snapshot.
     pub snapshot: bool,
-    /// What had to be mended.
+    /// Repairs of the journal.
     pub repairs: Vec<Repair>,
 }
 
-/// A driver that is ready to go.
-#[derive(Debug)]
-pub struct Driver {
-    state: Arc<RwLock<ClusterState>>,
-    /// None where somebody else remembers, such as Kubernetes.
-    journal: Option<Journal>,
-    inbox: Receiver<Box<dyn Work>>,
-    snapshot_every: u64,
-    since_snapshot: u64,
+/// Whether the facts of a request were recorded.
+#[derive(Debug, Clone)]
+pub(crate) enum Outcome {
+    /// They are durable.
+    Durable,
+    /// They were not recorded and have no effect, with the reason.
+    NotRecorded(String),
 }
 
-/// Something to do at the desk.
-pub(crate) trait Work: Send {
-    /// Does it, and returns how to answer once everything is durable.
-    fn run(self: Box<Self>, desk: &mut Transaction<'_>) -> Box<dyn FnOnce() + Send>;
-    /// Answers that it cannot be done now.
-    fn refuse(self: Box<Self>, why: &str);
-    /// Whether this is the last thing to do.
-    fn is_last(&self) -> bool {
-        false
-    }
+/// A request to the driver.
+pub(crate) trait Request: Send {
+    /// Executes the request. Returns the function that answers it, once it is known whether its facts are durable.
+    fn run(self: Box<Self>, transaction: &mut Transaction<'_>) -> Box<dyn FnOnce(Outcome) + Send>;
+    /// Answers that the request is not executed because the journal cannot be written.
+    fn refuse(self: Box<Self>, reason: &str);
+    /// Returns whether the driver ends after this request.
+    fn is_shutdown(&self) -> bool;
 }
 
-impl std::fmt::Debug for dyn Work {
+impl std::fmt::Debug for dyn Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Work")
+        f.write_str("Request")
     }
 }
 
-/// What work is done with: the book, and the journal to write facts into.
+/// Access to the state for one request, which records facts.
 #[derive(Debug)]
 pub struct Transaction<'a> {
     pub(crate) state: &'a mut ClusterState,
     now: Time,
-    /// What is to be made durable, if anything is.
-    written: Option<&'a mut Vec<Vec<u8>>>,
+    /// Encoded records for the journal; `None` for a driver without one.
+    records: Option<&'a mut Vec<Vec<u8>>>,
 }
 
 impl Transaction<'_> {
-    /// How things stand.
+    /// Returns the current state.
     pub fn state(&self) -> &ClusterState {
         self.state
     }
 
-    /// Writes a fact down and applies it.
+    /// Records a fact and applies it.
     pub fn record(&mut self, fact: Fact) {
         let record = Record { at: self.now, fact };
-        if let Some(written) = &mut self.written {
-            written.push(serde_json::to_vec(&record).expect("facts are plain data"));
+        if let Some(records) = &mut self.records {
+            records.push(serde_json::to_vec(&record).expect("facts are plain data"));
         }
         self.state.apply(record.at, &record.fact);
     }
 }
 
-/// Work that waits at most, before whoever brings more has to wait.
+/// Number of pending requests; more of them block the sender.
 const INBOX: usize = 65_536;
-/// Work that is made durable together at most.
+/// Largest number of requests that become durable together.
 const BATCH: usize = 4_096;
-/// How long to wait before a full disk is tried again.
-const TRY_AGAIN: Duration = Duration::from_millis(500);
+/// Time between two attempts to write a journal that is not available.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest time the driver sleeps.
+const MAX_SLEEP: Duration = Duration::from_secs(60);
+
+/// A time in which the journal cannot be written.
+#[derive(Debug)]
+struct Outage {
+    reason: String,
+    /// Space that the failed write needed.
+    bytes: usize,
+    next_check: Instant,
+}
+
+/// The driver of a live cluster.
+#[derive(Debug)]
+pub struct Driver {
+    state: Arc<RwLock<ClusterState>>,
+    /// The journal and its configuration; `None` where the state is kept elsewhere, such as in Kubernetes.
+    journal: Option<(Journal, DriverConfig)>,
+    inbox: Receiver<Box<dyn Request>>,
+    since_snapshot: u64,
+    outage: Option<Outage>,
+}
 
 impl Driver {
-    /// Opens the journal and comes back to where it ended.
+    /// Opens the journal and restores the state.
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// If the journal cannot be read.
     pub fn open(config: &DriverConfig) -> Result<(Self, Handle, Recovery), DriverError> {
         let (journal, recovered) = Journal::open(&config.dir)?;
-        let mut state = restore(config, &recovered)?;
-        for (seq, bytes) in &recovered.records {
-            let record = record(*seq, bytes)?;
-            state.apply(record.at, &record.fact);
-        }
-        // Agents that come back are told what still stands.
-        state.take_commands();
-        let start = Recovery {
+        let state = replay(config, &recovered)?;
+        let recovery = Recovery {
             records: recovered.records.len() as u64,
             snapshot: recovered.snapshot.is_some(),
             repairs: recovered.repairs,
         };
-        let (mut driver, handle) = Self::of(state, Some(journal));
-        driver.snapshot_every = config.snapshot_every.max(1);
-        driver.since_snapshot = start.records;
-        Ok((driver, handle, start))
+        let (mut driver, handle) = Self::new(state, Some((journal, config.clone())));
+        driver.since_snapshot = recovery.records;
+        Ok((driver, handle, recovery))
     }
 
-    /// Without a journal: whoever starts it tells it all there is to know, and it forgets everything when it ends.
+    /// Creates a driver without a journal, whose state is lost when it ends.
     ///
     /// # Errors
-    /// When there is no such policy.
+    /// If the policy cannot be built.
     pub fn without_journal(policy: PolicyText, clock: Clock) -> Result<(Self, Handle), DriverError> {
-        let state = ClusterState::new(policy, clock).map_err(DriverError::Policy)?;
-        Ok(Self::of(state, None))
+        Ok(Self::new(ClusterState::new(policy, clock)?, None))
     }
 
-    fn of(state: ClusterState, journal: Option<Journal>) -> (Self, Handle) {
-        let (sender, inbox): (SyncSender<Box<dyn Work>>, _) = sync_channel(INBOX);
+    fn new(state: ClusterState, journal: Option<(Journal, DriverConfig)>) -> (Self, Handle) {
+        let (sender, inbox): (SyncSender<Box<dyn Request>>, _) = sync_channel(INBOX);
         let state = Arc::new(RwLock::new(state));
         let handle = Handle::new(sender, Arc::clone(&state));
         let driver = Self {
             state,
             journal,
             inbox,
-            snapshot_every: u64::MAX,
             since_snapshot: 0,
+            outage: None,
         };
         (driver, handle)
     }
 
-    /// Runs in a thread of its own until [`Handle::shut_down`], or until nobody can send work any more.
+    /// Runs the driver in a new thread until [`Handle::shut_down`], or until all handles are dropped.
     pub fn spawn(self, backend: impl Backend) -> JoinHandle<()> {
         std::thread::spawn(move || self.run(backend))
     }
 
-    /// Works until the last handle says so.
+    /// Runs the driver until [`Handle::shut_down`], or until all handles are dropped.
     pub fn run(mut self, mut backend: impl Backend) {
         let mut last_event = 0;
         loop {
             let mut batch = Vec::new();
             match self.inbox.recv_timeout(self.until_due()) {
-                Ok(work) => batch.push(work),
+                Ok(request) => batch.push(request),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             batch.extend(self.inbox.try_iter().take(BATCH));
-            let is_last = batch.iter().any(|work| work.is_last());
-            let mut written = Vec::new();
-            let (answers, orders, events_recorded) = {
-                let mut state = self.state.write().unwrap_or_else(|e| e.into_inner());
-                let now = now().max(state.now());
-                let mut desk = Transaction {
-                    state: &mut state,
-                    now,
-                    written: self.journal.is_some().then_some(&mut written),
-                };
-                let answers: Vec<_> = batch.into_iter().map(|work| work.run(&mut desk)).collect();
-                for fact in desk.state.due(now) {
-                    desk.record(fact);
-                }
-                (answers, state.take_commands(), state.last_event())
+            let is_shutdown = batch.iter().any(|request| request.is_shutdown());
+            if let Some(reason) = self.check_outage(&mut backend) {
+                batch.into_iter().for_each(|request| request.refuse(&reason));
+            } else {
+                self.process(batch, &mut last_event, &mut backend);
+            }
+            let is_snapshot_due = match &self.journal {
+                Some((_, config)) => self.since_snapshot >= config.snapshot_every.max(1),
+                None => false,
             };
-            self.make_durable(&written, &mut backend);
-            answers.into_iter().for_each(|answer| answer());
-            if !orders.is_empty() {
-                backend.dispatch(orders);
-            }
-            if events_recorded != last_event {
-                last_event = events_recorded;
-                backend.events_recorded(events_recorded);
-            }
-            self.since_snapshot += written.len() as u64;
-            if is_last || self.since_snapshot >= self.snapshot_every {
+            if self.outage.is_none() && (is_shutdown || is_snapshot_due) {
                 self.snapshot(&mut backend);
             }
-            if is_last {
+            if is_shutdown {
                 break;
             }
         }
     }
 
-    /// How long nothing is due.
+    /// Executes a batch of requests and everything that is due, and answers the requests.
+    fn process(&mut self, batch: Vec<Box<dyn Request>>, last_event: &mut u64, backend: &mut impl Backend) {
+        let mut records = Vec::new();
+        let (answers, commands, events) = {
+            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            let now = now().max(state.now());
+            let mut transaction = Transaction {
+                state: &mut state,
+                now,
+                records: self.journal.is_some().then_some(&mut records),
+            };
+            let run = |request: Box<dyn Request>| request.run(&mut transaction);
+            let answers: Vec<_> = batch.into_iter().map(run).collect();
+            for fact in transaction.state.due(now) {
+                transaction.record(fact);
+            }
+            (answers, state.take_commands(), state.last_event())
+        };
+        if let Err(error) = self.write(&records) {
+            let reason = error.to_string();
+            self.begin_outage(&reason, &records, backend);
+            for answer in answers {
+                answer(Outcome::NotRecorded(reason.clone()));
+            }
+            return;
+        }
+        answers.into_iter().for_each(|answer| answer(Outcome::Durable));
+        if !commands.is_empty() {
+            backend.dispatch(commands);
+        }
+        if events != *last_event {
+            *last_event = events;
+            backend.events_recorded(events);
+        }
+        self.since_snapshot += records.len() as u64;
+    }
+
+    /// Returns the time until something is due.
     fn until_due(&self) -> Duration {
-        const LONGEST: Duration = Duration::from_secs(60);
-        let state = self.state.read().unwrap_or_else(|e| e.into_inner());
-        let Some(at) = state.wake_at() else { return LONGEST };
+        if let Some(outage) = &self.outage {
+            return outage.next_check.saturating_duration_since(Instant::now());
+        }
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(at) = state.wake_at() else {
+            return MAX_SLEEP;
+        };
         let left = at.since(now());
-        Duration::from_micros(left.0.unsigned_abs()).min(LONGEST)
+        Duration::from_micros(left.0.max(0).unsigned_abs()).min(MAX_SLEEP)
     }
 
-    /// Writes the records to the disk, however long it takes. While it cannot, everything else is refused.
-    fn make_durable(&mut self, written: &[Vec<u8>], backend: &mut impl Backend) {
-        let mut was_stuck = false;
-        while let Err(error) = self.write(written) {
-            let why = error.to_string();
-            if !was_stuck {
-                backend.journal_unavailable(Some(&why));
-                was_stuck = true;
-            }
-            match self.inbox.recv_timeout(TRY_AGAIN) {
-                Ok(work) => work.refuse(&why),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TRY_AGAIN),
-            }
-        }
-        if was_stuck {
-            backend.journal_unavailable(None);
-        }
-    }
-
-    fn write(&mut self, written: &[Vec<u8>]) -> Result<(), JournalError> {
-        let Some(journal) = &mut self.journal else {
+    /// Makes records durable: all of them, or none.
+    fn write(&mut self, records: &[Vec<u8>]) -> Result<(), JournalError> {
+        let Some((journal, _)) = &mut self.journal else {
             return Ok(());
         };
-        for bytes in written {
-            journal.append(bytes)?;
+        for record in records {
+            if let Err(error) = journal.append(record) {
+                journal.discard()?;
+                return Err(error);
+            }
         }
         journal.commit()
     }
 
+    /// Restores the state without the records that could not be written, and refuses requests from now on.
+    fn begin_outage(&mut self, reason: &str, records: &[Vec<u8>], backend: &mut impl Backend) {
+        backend.journal_unavailable(Some(reason));
+        // Until the records are gone from the disk, the requests must not be answered: a restart could still find them.
+        while let Err(error) = self.roll_back() {
+            backend.journal_unavailable(Some(&format!("{reason}; cannot roll back: {error}")));
+            std::thread::sleep(RETRY_INTERVAL);
+        }
+        self.outage = Some(Outage {
+            reason: reason.to_owned(),
+            bytes: records.iter().map(Vec::len).sum(),
+            next_check: Instant::now() + RETRY_INTERVAL,
+        });
+    }
+
+    /// Removes uncommitted records from the disk, and restores the state from the journal.
+    fn roll_back(&mut self) -> Result<(), DriverError> {
+        let Some((journal, config)) = &mut self.journal else {
+            return Ok(());
+        };
+        journal.discard()?;
+        let restored = replay(config, &journal.read()?)?;
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let discarded = std::mem::replace(&mut *state, restored);
+        state.adopt_older_events(discarded);
+        Ok(())
+    }
+
+    /// Ends an outage if the journal can be written again. Returns the reason of one that continues.
+    fn check_outage(&mut self, backend: &mut impl Backend) -> Option<String> {
+        let outage = self.outage.as_mut()?;
+        let (journal, _) = self.journal.as_mut()?;
+        if Instant::now() < outage.next_check {
+            return Some(outage.reason.clone());
+        }
+        match journal.check_writable(outage.bytes) {
+            Ok(()) => {
+                self.outage = None;
+                backend.journal_unavailable(None);
+                None
+            }
+            Err(error) => {
+                outage.reason = error.to_string();
+                outage.next_check = Instant::now() + RETRY_INTERVAL;
+                Some(outage.reason.clone())
+            }
+        }
+    }
+
     fn snapshot(&mut self, backend: &mut impl Backend) {
-        let Some(journal) = &mut self.journal else { return };
-        let saved = self.state.read().unwrap_or_else(|e| e.into_inner()).save();
-        let kept = saved.and_then(|bytes| journal.snapshot(&bytes).map_err(|e| e.to_string()));
-        // Without a snapshot the next start takes longer, and nothing else.
-        if let Err(why) = kept {
-            backend.journal_unavailable(Some(&format!("no snapshot: {why}")));
+        let Some((journal, _)) = &mut self.journal else {
+            return;
+        };
+        let saved = self.state.read().unwrap_or_else(PoisonError::into_inner).save();
+        let written = match saved {
+            Ok(bytes) => journal.snapshot(&bytes).map_err(|e| e.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        // Without a snapshot only the next start takes longer.
+        if let Err(error) = written {
+            backend.journal_unavailable(Some(&format!("cannot write a snapshot: {error}")));
         }
         self.since_snapshot = 0;
     }
 }
 
-/// The book as the last snapshot has it; an empty one if there is none.
-pub(crate) fn restore(config: &DriverConfig, recovered: &Recovered) -> Result<ClusterState, DriverError> {
-    match &recovered.snapshot {
+/// Restores the state from a snapshot, if there is one, and the records after it.
+pub(crate) fn replay(config: &DriverConfig, recovered: &Recovered) -> Result<ClusterState, DriverError> {
+    let mut state = match &recovered.snapshot {
         Some((seq, bytes)) => {
-            ClusterState::load(bytes).map_err(|what| DriverError::Snapshot { seq: *seq, what })
+            ClusterState::load(bytes).map_err(|source| DriverError::Snapshot { seq: *seq, source })?
         }
-        None => ClusterState::new(config.policy.clone(), config.clock).map_err(DriverError::Policy),
+        None => ClusterState::new(config.policy.clone(), config.clock)?,
+    };
+    for (seq, bytes) in &recovered.records {
+        let record: Record =
+            serde_json::from_slice(bytes).map_err(|source| DriverError::Record { seq: *seq, source })?;
+        state.apply(record.at, &record.fact);
+        // Agents ask for their commands when they reconnect.
+        state.take_commands();
     }
+    Ok(state)
 }
 
-/// A record of the journal.
-pub(crate) fn record(seq: u64, bytes: &[u8]) -> Result<Record, DriverError> {
-    serde_json::from_slice(bytes).map_err(|e| DriverError::Record {
-        seq,
-        what: e.to_string(),
-    })
-}
-
-/// Microseconds since 1970.
-pub(crate) fn now() -> Time {
+/// Returns the time in microseconds since 1970.
+fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }

@@ -1,4 +1,4 @@
-//! What goes into the journal: everything that happened, and nothing that follows from it.
+//! Facts: the entries of the journal. They hold what happened and nothing that follows from it.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
-use crate::clusters::VirtualClusters;
 use crate::request::JobRequest;
 use crate::state::End;
+use crate::virtual_clusters::VirtualClusters;
 use crate::{AttemptId, JobId};
 
-/// A fact and its time.
+/// A fact with its time, as written to the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Microseconds since 1970.
@@ -25,23 +25,23 @@ pub struct Record {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskEnd {
-    /// Of the first process that failed, else zero.
+    /// Exit code of the first process that failed, or zero.
     pub exit_code: i32,
-    /// The signal that ended it; zero if none did.
+    /// Signal that ended it, or zero.
     pub signal: i32,
-    /// It could not be started, or was lost: why.
+    /// Why it could not be started, or was lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub platform_error: Option<String>,
-    /// It ended because it was told to.
+    /// Whether it ended because it was stopped.
     pub was_stopped: bool,
-    /// The last step whose checkpoint is whole.
+    /// Last step with a complete checkpoint.
     pub checkpoint_step: u64,
-    /// What it printed last.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub last_words: String,
-    /// The kernel killed it for want of memory.
+    /// Last lines of its log.
+    #[serde(rename = "last_words", skip_serializing_if = "String::is_empty")]
+    pub log_tail: String,
+    /// Whether the kernel killed it because it ran out of memory.
     pub out_of_memory: bool,
-    /// The node does not have what the job asks for, as `platform_error` says: the job's own fault.
+    /// Whether the node does not have what the job asks for, as `platform_error` describes; counts as a failure of the job.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
 }
@@ -49,22 +49,22 @@ pub struct TaskEnd {
 /// How an instance of a role ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceEnd {
-    /// Its role.
+    /// Name of the role.
     pub role: String,
-    /// Which of its instances.
+    /// Index among the instances of the role.
     pub index: u32,
-    /// Its exit code.
+    /// Exit code.
     pub exit_code: i32,
-    /// The signal that ended it; zero if none did.
+    /// Signal that ended it, or zero.
     pub signal: i32,
 }
 
-/// A policy as people write it: a preset, and parts that replace its own.
+/// A policy as users write it: a preset, and parts that replace those of the preset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyText {
-    /// The preset, with knobs: `tiresias:limits=3600`.
+    /// Name of the preset, with options: `tiresias:limits=3600`.
     pub policy: String,
-    /// Parts by kind: `placement` to `spread`.
+    /// Replaced parts by kind, such as `placement`: `spread`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parts: BTreeMap<String, String>,
 }
@@ -78,19 +78,19 @@ impl Default for PolicyText {
     }
 }
 
-/// What an operator changes.
+/// A change of a setting of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OperatorAction {
-    /// Another policy.
+    /// Change the policy.
     Policy(PolicyText),
-    /// Decide in rounds of this length, or whenever something happens.
+    /// Decide in rounds of this length, or at every event.
     Round(#[schemars(with = "Option<i64>")] Option<Time>),
-    /// Decide nothing for now.
+    /// Pause scheduling.
     Pause,
-    /// Decide again.
+    /// Resume scheduling.
     Resume,
-    /// Other virtual clusters.
+    /// Change the virtual clusters.
     VirtualClusters(Box<VirtualClusters>),
 }
 
@@ -98,78 +98,79 @@ pub enum OperatorAction {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
-    /// A job came in.
+    /// A job was submitted.
     Submitted {
-        /// Its number: one more than the last.
+        /// Number of the job: one more than the last.
         job: JobId,
-        /// Who sent it.
+        /// User who submitted it.
         user: String,
-        /// What is asked for.
+        /// What is requested.
         request: Box<JobRequest>,
-        /// What its sender calls this request, to send it again without a second job.
+        /// Idempotency key of the request: sent again, it does not create a second job.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
-    /// A job came in of which others make the parts, and these are not there yet: it waits for them.
+    /// A job was submitted whose workload another controller creates, and does not exist yet.
     Announced {
-        /// Its number, larger than all that are known.
+        /// Number of the job, larger than all others.
         job: JobId,
-        /// Who sent it.
+        /// User who submitted it.
         user: String,
-        /// What is asked for.
+        /// What is requested.
         request: Box<JobRequest>,
-        /// What its sender calls this request, to send it again without a second job.
+        /// Idempotency key of the request: sent again, it does not create a second job.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
-    /// A job that this book does not know was found on these GPUs. It runs on there, unless somebody else has them.
+    /// An unknown job was found running. It keeps its GPUs unless another job holds them.
     Found {
-        /// Its number, larger than all that are known.
+        /// Number of the job, larger than all others.
         job: JobId,
-        /// Who sent it.
+        /// User who submitted it.
         user: String,
-        /// What was asked for.
+        /// What was requested.
         request: Box<JobRequest>,
-        /// When it came.
+        /// When it was submitted.
         submitted: Time,
-        /// The launch that was found.
+        /// Number of the attempt that was found.
+        #[serde(alias = "launch")]
         attempt: AttemptId,
-        /// When that got its GPUs.
+        /// When the attempt got its GPUs.
         since: Time,
-        /// Where.
+        /// What the attempt holds.
         allocation: Allocation,
     },
-    /// A job that this book does not know was found to be over.
+    /// An unknown job was found that has ended.
     #[serde(alias = "past")]
     FoundEnded {
-        /// Its number, larger than all that are known.
+        /// Number of the job, larger than all others.
         job: JobId,
-        /// Who sent it.
+        /// User who submitted it.
         user: String,
-        /// What was asked for.
+        /// What was requested.
         request: Box<JobRequest>,
-        /// When it came.
+        /// When it was submitted.
         submitted: Time,
-        /// When it got GPUs, where that is known.
+        /// When it got GPUs, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         started: Option<Time>,
         /// When it ended.
         ended: Time,
-        /// How.
+        /// How it ended.
         end: End,
     },
-    /// What a job consists of is gone, and is being made anew by others: it waits for that.
+    /// The workload of a job was deleted; its controller has to recreate it.
     #[serde(alias = "scattered")]
     WorkloadLost {
-        /// The job.
+        /// Number of the job.
         job: JobId,
     },
-    /// All that a job consists of is there again, or all that it still needs.
+    /// The workload of a job exists again, or as much of it as the job still needs.
     #[serde(alias = "gathered")]
     WorkloadReady {
-        /// The job.
+        /// Number of the job.
         job: JobId,
-        /// What it asks for now: only GPUs and what goes with them are looked at.
+        /// What it requests now: only GPUs, CPU, memory and node constraint are used.
         #[serde(default, alias = "now", skip_serializing_if = "Option::is_none")]
         request: Option<Box<JobRequest>>,
     },
@@ -182,168 +183,176 @@ pub enum Fact {
         /// Why it cannot continue.
         reason: String,
     },
-    /// Someone does not want it any more.
+    /// A job was cancelled.
     Cancelled {
-        /// The job.
+        /// Number of the job.
         job: JobId,
-        /// Who.
+        /// User or rule that caused it.
         by: Actor,
     },
-    /// Someone wants it to wait.
+    /// A job was held.
     Held {
-        /// The job.
+        /// Number of the job.
         job: JobId,
-        /// Who.
+        /// User or rule that caused it.
         by: Actor,
     },
-    /// It need not wait any more.
+    /// A job was released.
     Released {
-        /// The job.
+        /// Number of the job.
         job: JobId,
-        /// Who.
+        /// User or rule that caused it.
         by: Actor,
     },
-    /// A job that waits has another priority.
+    /// The priority of a job was changed.
     Prioritized {
-        /// The job.
+        /// Number of the job.
         job: JobId,
-        /// Larger is more urgent.
+        /// The new priority.
         priority: i32,
-        /// Who.
+        /// User or rule that caused it.
         by: Actor,
     },
-    /// A job has another mark of its owner, or one less.
+    /// A label of a job was set or removed.
     Labelled {
-        /// The job.
+        /// Number of the job.
         job: JobId,
-        /// The key of the mark.
+        /// Key of the label.
         key: String,
-        /// Its value; none to take it away.
+        /// Value of the label; `None` removes it.
         value: Option<String>,
-        /// Who.
+        /// User or rule that caused it.
         by: Actor,
     },
-    /// A node joined, came back, or changed.
+    /// A node joined, returned or changed.
     NodeJoined {
-        /// Its id: the next free one for a new name.
+        /// Id of the node; the next free one for a new name.
         node: NodeId,
-        /// What it has.
+        /// Resources of the node.
         spec: Box<NodeSpec>,
-        /// The kind of its GPUs.
+        /// Type of its GPUs.
         gpu_type: String,
-        /// The rack it is in.
+        /// Rack it is in.
         rack: String,
-        /// Where other nodes reach it.
+        /// Address at which other nodes reach it.
         address: String,
-        /// Drawn when its agent first started.
+        /// Random number its agent drew at the first start.
         identity: u64,
     },
-    /// A node has not been heard of for too long: its tasks have ended by now.
+    /// A node was silent for longer than its lease; its agent has ended its tasks.
     NodeLost {
         /// The node.
         node: NodeId,
     },
-    /// A node takes no new jobs.
+    /// A node was drained: it gets no new jobs.
     NodeDrained {
         /// The node.
         node: NodeId,
-        /// Who, or which rule.
+        /// User or rule that drained it.
         by: Actor,
-        /// Why.
+        /// Reason given.
         #[serde(alias = "why")]
         reason: String,
     },
-    /// A node takes jobs again.
+    /// A drained node gets jobs again.
     NodeResumed {
         /// The node.
         node: NodeId,
-        /// Who.
+        /// User or rule that caused it.
         by: Actor,
     },
-    /// So much of a node is not there for jobs: others use it, or it is broken.
+    /// Part of a node is not available to jobs: used by others, or broken.
+    #[serde(alias = "node_withheld")]
     NodeUnavailable {
         /// The node.
         node: NodeId,
-        /// GPUs, whichever they are.
+        /// Number of GPUs.
         gpus: u32,
-        /// CPU, in milli-cores.
+        /// CPU in milli-cores.
         cpu_milli: u32,
-        /// Memory, in MiB.
+        /// Memory in MiB.
         memory_mib: u64,
     },
-    /// These nodes and no others are within a fence.
+    /// The nodes of a node constraint were set.
+    #[serde(alias = "fenced")]
     NodeConstraintSet {
-        /// The fence.
+        /// The node constraint.
+        #[serde(alias = "fence")]
         constraint: NodeConstraintId,
-        /// The nodes.
+        /// All nodes that satisfy it.
         nodes: Vec<NodeId>,
     },
-    /// The processes of a launch run on a node.
+    /// The processes of a task run.
     TaskStarted {
-        /// The job.
+        /// Number of the job.
         job: JobId,
-        /// The launch.
+        /// Number of the attempt.
+        #[serde(alias = "launch")]
         attempt: AttemptId,
         /// The node.
         node: NodeId,
-        /// How its GPUs are shared, where they are.
+        /// How its GPUs are shared with other jobs; empty if they are not.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         sharing: String,
-        /// What its agent has to say, such as an image that is not used.
+        /// Remarks of the agent, such as an image that is not used.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         remarks: Vec<String>,
     },
-    /// An instance of a role has ended; others of the launch may go on.
+    /// An instance of a role has ended; other instances of the attempt may still run.
     InstanceEnded {
-        /// The job.
+        /// Number of the job.
         job: JobId,
-        /// The launch.
+        /// Number of the attempt.
+        #[serde(alias = "launch")]
         attempt: AttemptId,
-        /// How.
+        /// How it ended.
         end: InstanceEnd,
     },
-    /// They have ended.
+    /// The processes of a task have ended.
     TaskEnded {
-        /// The job.
+        /// Number of the job.
         job: JobId,
-        /// The launch.
+        /// Number of the attempt.
+        #[serde(alias = "launch")]
         attempt: AttemptId,
         /// The node.
         node: NodeId,
-        /// How.
+        /// How it ended.
         end: Box<TaskEnd>,
     },
-    /// A job told how far it is.
+    /// A job reported its progress.
     Progressed {
-        /// The job.
+        /// Number of the job.
         job: JobId,
-        /// The launch.
+        /// Number of the attempt.
+        #[serde(alias = "launch")]
         attempt: AttemptId,
-        /// Steps done.
+        /// Number of finished steps.
         step: u64,
-        /// Of how many; zero if not known.
+        /// Number of steps in total; zero if unknown.
         total_steps: u64,
-        /// Time of a step.
+        /// Duration of one step.
         step_time: Time,
-        /// The last step whose checkpoint is whole.
+        /// Last step with a complete checkpoint.
         checkpoint_step: u64,
     },
-    /// A job has run for as long as it may.
+    /// A job has reached its time limit.
     #[serde(alias = "time_is_up")]
     TimeLimitReached {
-        /// The job.
+        /// Number of the job.
         job: JobId,
-        /// The launch.
+        /// Number of the attempt.
+        #[serde(alias = "launch")]
         attempt: AttemptId,
     },
-    /// An operator changed something.
+    /// An operator changed a setting of the scheduler.
     Operated {
-        /// What.
+        /// The change.
         #[serde(alias = "what")]
         action: OperatorAction,
-        /// Who.
+        /// User or rule that caused it.
         by: Actor,
     },
-    /// The moment came at which the engine wanted to look again.
+    /// The time came at which the engine asked to be woken.
     Woke,
 }

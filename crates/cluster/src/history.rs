@@ -1,54 +1,54 @@
-//! The past of a live cluster, out of its journal: what came when, and how long it held GPUs.
+//! The history of a live cluster, read from its journal: when jobs were submitted, and how long they held GPUs.
 
 use std::path::Path;
 
 use dovetail_journal::Journal;
 use dovetail_model::Time;
 
-use crate::driver::DriverError;
-use crate::fact::{PolicyText, Record};
+use crate::driver::{DriverError, replay};
+use crate::fact::PolicyText;
 use crate::request::JobRequest;
-use crate::state::{ClusterState, End, JobState};
+use crate::state::{ClusterState, End, JobRecord, JobState, NodeRecord};
 use crate::{DriverConfig, JobId};
 
-/// A job that ran and is over.
+/// A job that ran and has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastJob {
-    /// Its number.
+    /// Number of the job.
     pub id: JobId,
-    /// Who sent it.
+    /// User who submitted it.
     pub user: String,
-    /// What was asked for.
+    /// What was requested.
     pub request: JobRequest,
-    /// When it came.
+    /// When it was submitted.
     pub submitted: Time,
-    /// When it was over.
+    /// When it ended.
     pub ended: Time,
-    /// How long it held GPUs, as if it had held all it asked for; launches that were lost count too.
+    /// Time for which it held GPUs, scaled to the number it requested; lost attempts count too.
     pub held: Time,
-    /// Steps it told of, and the time of each.
+    /// Number of steps it reported, and the duration of each.
     pub steps: Option<(u64, Time)>,
 }
 
-/// All that is needed to replay it.
+/// Everything that is needed to replay the jobs of a cluster.
 #[derive(Debug)]
 pub struct History {
-    /// Jobs that ran and are over, oldest first.
+    /// Jobs that ran and have ended, oldest first.
     pub jobs: Vec<PastJob>,
-    /// Jobs that are not, or never ran.
+    /// Number of jobs that have not ended, or never ran.
     pub others: usize,
-    /// The nodes at the end.
-    pub nodes: Vec<crate::state::NodeRecord>,
-    /// The policy at the end.
+    /// Nodes at the end of the journal.
+    pub nodes: Vec<NodeRecord>,
+    /// Policy at the end of the journal.
     pub policy: PolicyText,
-    /// When the engine decides, at the end.
+    /// Clock at the end of the journal.
     pub clock: dovetail_engine::Clock,
 }
 
-/// Reads the journal in a folder. A copy of it is read, so whoever writes to it is not disturbed.
+/// Reads the journal in a folder, which a running server may write: its files are copied to `copy` first.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If the journal cannot be read.
 pub fn read(dir: &Path, copy: &Path) -> Result<History, DriverError> {
     let failed = |source: std::io::Error| DriverError::Folder {
         path: dir.to_owned(),
@@ -65,43 +65,38 @@ pub fn read(dir: &Path, copy: &Path) -> Result<History, DriverError> {
         clock: dovetail_engine::Clock::Events,
         snapshot_every: u64::MAX,
     };
-    let mut state = crate::driver::restore(&config, &recovered)?;
-    for (seq, bytes) in &recovered.records {
-        let record: Record = crate::driver::record(*seq, bytes)?;
-        state.apply(record.at, &record.fact);
-        // What agents would be told is nobody's business here.
-        state.take_commands();
-    }
-    Ok(of(&state))
+    Ok(History::new(&replay(&config, &recovered)?))
 }
 
-fn of(state: &ClusterState) -> History {
-    let past = |job: &crate::state::JobRecord| {
-        let JobState::Ended(end) = &job.state else {
-            return None;
+impl History {
+    fn new(state: &ClusterState) -> Self {
+        let past = |job: &JobRecord| {
+            let JobState::Ended(end) = &job.state else {
+                return None;
+            };
+            let mut held = 0.0;
+            for attempt in &job.attempts {
+                let span = attempt.until.unwrap_or(job.since).since(attempt.since);
+                held += span.0 as f64 * f64::from(attempt.allocation.gpus()) / f64::from(job.request.gpus);
+            }
+            let ran = held > 0.0 && !matches!(end, End::Cancelled(_));
+            ran.then(|| PastJob {
+                id: job.id,
+                user: job.user.clone(),
+                request: (*job.request).clone(),
+                submitted: job.submitted,
+                ended: job.since,
+                held: Time(held as i64),
+                steps: (job.progress.total > 0).then_some((job.progress.total, job.progress.step_time)),
+            })
         };
-        let mut held = 0.0;
-        for attempt in &job.attempts {
-            let span = attempt.until.unwrap_or(job.since).since(attempt.since);
-            held += span.0 as f64 * f64::from(attempt.allocation.gpus()) / f64::from(job.request.gpus);
+        let jobs: Vec<PastJob> = state.jobs().filter_map(past).collect();
+        Self {
+            others: state.jobs().count() - jobs.len(),
+            jobs,
+            nodes: state.nodes().map(|(_, n)| n.clone()).collect(),
+            policy: state.policy().clone(),
+            clock: state.engine().clock(),
         }
-        let ran = held > 0.0 && !matches!(end, End::Cancelled(_));
-        ran.then(|| PastJob {
-            id: job.id,
-            user: job.user.clone(),
-            request: (*job.request).clone(),
-            submitted: job.submitted,
-            ended: job.since,
-            held: Time(held as i64),
-            steps: (job.progress.total > 0).then_some((job.progress.total, job.progress.step_time)),
-        })
-    };
-    let jobs: Vec<PastJob> = state.jobs().filter_map(past).collect();
-    History {
-        others: state.jobs().count() - jobs.len(),
-        jobs,
-        nodes: state.nodes().map(|(_, n)| n.clone()).collect(),
-        policy: state.policy().clone(),
-        clock: state.engine().clock(),
     }
 }

@@ -1,17 +1,17 @@
-//! How busy nodes are, as their agents tell.
+//! Utilization of nodes, as their agents report it.
 
 use dovetail_model::Time;
 
-/// How busy a node was for a while.
+/// Utilization of a node over an interval.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LoadPoint {
-    /// When that was over.
+    /// End of the interval.
     pub at: Time,
-    /// Of each GPU, the part of the time it did something, in percent; empty if nobody knows.
+    /// Utilization of each GPU in percent; empty if unknown.
     pub gpu_busy: Vec<u8>,
-    /// Memory in use on each GPU, in MiB; empty if nobody knows.
+    /// Memory in use on each GPU, in MiB; empty if unknown.
     pub gpu_memory_mib: Vec<u32>,
-    /// Of all CPUs together, in percent.
+    /// Utilization of all CPUs together in percent.
     pub cpu_busy: u8,
     /// Memory in use, in MiB.
     pub memory_mib: u64,

@@ -1,49 +1,49 @@
-//! What is asked for of a log, and what comes back.
+//! Requests to read logs, and the pieces that are returned.
 
 use dovetail_model::NodeId;
 
 use crate::{AttemptId, JobId};
 
-/// Which log, and which part of it.
+/// A request to read the log of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRequest {
-    /// The job.
+    /// Number of the job.
     pub job: JobId,
-    /// The launch.
+    /// Number of the attempt.
     pub attempt: AttemptId,
-    /// The node.
+    /// Node of the task.
     pub node: NodeId,
-    /// From here on; negative counts from the end.
+    /// First byte to read; negative counts from the end.
     pub offset: i64,
-    /// So much at most; zero for all of it.
+    /// Largest number of bytes; zero for no limit.
     pub most_bytes: u64,
-    /// Go on until the task ends.
+    /// Whether to follow the log until the task ends.
     pub follow: bool,
-    /// Only lines with these words; empty for everything.
+    /// Text that returned lines must contain; empty for all bytes.
     pub find: String,
-    /// So many lines at most; zero for any number.
+    /// Largest number of matching lines; zero for no limit.
     pub most_found: u32,
 }
 
 /// A piece of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogPiece {
-    /// Bytes, and where in the log they end.
+    /// A range of bytes.
     Data {
         /// The bytes.
         data: Vec<u8>,
-        /// Where they end.
+        /// Offset of their end.
         offset: u64,
     },
-    /// A line with the words that were looked for, and where it begins.
+    /// A line that contains the text.
     Found {
-        /// The line, or the part of it around the words.
+        /// The line, or the part of it around the text.
         line: Vec<u8>,
-        /// Where it begins.
+        /// Offset of its beginning.
         offset: u64,
     },
-    /// There is no more.
+    /// End of the log.
     End,
-    /// It cannot be read: why.
+    /// The log cannot be read, with the reason.
     Error(String),
 }

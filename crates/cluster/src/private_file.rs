@@ -1,17 +1,17 @@
-//! Files that only their owner can read: keys, tokens, users.
+//! Files that only their owner can read: keys, tokens, accounts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Writes such a file, so that after a crash there is the old one or the new one.
+/// Writes a file that only its owner can read. After a crash, the file has either the old or the new contents.
 ///
 /// # Errors
-/// When the disk says no; the old file is as it was then.
+/// If the file cannot be written; the old file is unchanged then.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let unfinished = path.with_extension("tmp");
-    // One that a crash left may be open to others.
+    // A file that a crash left behind may be readable by others.
     match fs::remove_file(&unfinished) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
@@ -36,7 +36,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn what_a_crash_left_behind_is_written_anew_for_the_owner_alone() {
+    fn a_file_left_by_a_crash_is_replaced_by_one_for_the_owner_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
         fs::write(path.with_extension("tmp"), "half").unwrap();

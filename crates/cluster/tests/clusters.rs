@@ -1,4 +1,4 @@
-//! Virtual clusters that are changed while jobs run.
+//! Changes of virtual clusters while jobs run.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,7 @@ impl World {
             now: Time::from_secs(1_000),
         };
         for i in 0..nodes {
-            world.tell(Fact::NodeJoined {
+            world.apply(Fact::NodeJoined {
                 node: NodeId(i),
                 spec: Box::new(NodeSpec::plain(format!("node-{i}"), gpus)),
                 gpu_type: "virtual".to_owned(),
@@ -37,7 +37,7 @@ impl World {
         world
     }
 
-    fn tell(&mut self, fact: Fact) {
+    fn apply(&mut self, fact: Fact) {
         self.now += Time::from_secs(1);
         self.state.apply(self.now, &fact);
         self.state.check().unwrap();
@@ -45,7 +45,7 @@ impl World {
         assert_eq!(
             ClusterState::load(&saved).unwrap().save().unwrap(),
             saved,
-            "what is kept is all there is"
+            "a loaded state saves the same bytes"
         );
     }
 
@@ -58,7 +58,7 @@ impl World {
             priority,
             ..JobRequest::default()
         };
-        self.tell(Fact::Submitted {
+        self.apply(Fact::Submitted {
             job,
             user: user.to_owned(),
             request: Box::new(request),
@@ -69,14 +69,14 @@ impl World {
 
     fn set(&mut self, clusters: &VirtualClusters) {
         let action = OperatorAction::VirtualClusters(Box::new(clusters.clone()));
-        self.tell(Fact::Operated {
+        self.apply(Fact::Operated {
             action,
             by: Actor::user("root"),
         });
         assert_eq!(self.state.virtual_clusters(), clusters);
     }
 
-    fn is_up(&self, job: JobId) -> bool {
+    fn holds_gpus(&self, job: JobId) -> bool {
         self.state.job(job).unwrap().state.holds_gpus()
     }
 
@@ -85,9 +85,15 @@ impl World {
         attempt.allocation.shares[0].node.0
     }
 
-    fn why(&self, job: JobId) -> String {
-        let why = self.state.explain(job).unwrap();
-        format!("{}; {}", why.sentence, why.reasons.join("; "))
+    fn explain(&self, job: JobId) -> String {
+        let explanation = self.state.explain(job).unwrap();
+        format!("{}; {}", explanation.sentence, explanation.reasons.join("; "))
+    }
+
+    /// Returns why a change of the virtual clusters is refused.
+    fn refused(&self, clusters: &VirtualClusters) -> String {
+        let preview = self.state.preview_virtual_clusters(clusters);
+        preview.unwrap_err().to_string()
     }
 }
 
@@ -115,36 +121,36 @@ fn a_quota_is_raised_while_a_job_waits_for_it() {
         world.submit("ann", "vision", 2, 0),
     );
     assert!(
-        world.is_up(first) && !world.is_up(second),
+        world.holds_gpus(first) && !world.holds_gpus(second),
         "{}",
-        world.why(second)
+        world.explain(second)
     );
     assert!(
         world
-            .why(second)
+            .explain(second)
             .contains("virtual cluster vision is guaranteed 4 and holds 4"),
         "{}",
-        world.why(second)
+        world.explain(second)
     );
     let raised = quota(&[("vision", 6), ("speech", 2)]);
     let change = world.state.preview_virtual_clusters(&raised).unwrap();
     assert_eq!((change.starts, change.stops), (vec![second], vec![]));
-    assert!(!world.is_up(second), "nothing is changed yet");
+    assert!(!world.holds_gpus(second), "nothing is changed yet");
     world.set(&raised);
-    assert!(world.is_up(second));
+    assert!(world.holds_gpus(second));
 }
 
 #[test]
-fn borrowers_give_way_and_too_large_promises_are_remarked() {
+fn borrowers_are_preempted_and_unmet_guarantees_are_reported() {
     let mut world = World::new(2, 4);
     world.set(&quota(&[("vision", 4), ("speech", 4)]));
     let borrower = world.submit("ann", "vision", 8, -1);
-    assert!(world.is_up(borrower));
+    assert!(world.holds_gpus(borrower));
     let own = world.submit("bob", "speech", 1, 0);
     assert!(
         matches!(world.state.job(borrower).unwrap().state, JobState::Stopping(_)),
         "{}",
-        world.why(own)
+        world.explain(own)
     );
     let lowered = quota(&[("vision", 8), ("speech", 0)]);
     let change = world.state.preview_virtual_clusters(&lowered).unwrap();
@@ -154,29 +160,31 @@ fn borrowers_give_way_and_too_large_promises_are_remarked() {
         .preview_virtual_clusters(&quota(&[("vision", 40)]))
         .unwrap();
     assert!(
-        change.remarks[0].contains("40 GPUs are promised, but only 8 are there"),
+        change.remarks[0].contains("40 GPUs guaranteed, but only 8 available"),
         "{change:?}"
     );
 }
 
 #[test]
-fn a_user_waits_at_the_cap_and_goes_on_below_it() {
+fn jobs_over_the_limit_of_a_user_wait_until_others_end() {
     let mut world = World::new(2, 4);
     let mut clusters = quota(&[("vision", 8)]);
     clusters.named.get_mut("vision").unwrap().user_cap_gpus = Some(3);
     world.set(&clusters);
     let jobs: Vec<JobId> = (0..3).map(|_| world.submit("ann", "vision", 2, 0)).collect();
     let other = world.submit("bob", "vision", 2, 0);
-    assert!(world.is_up(jobs[0]) && world.is_up(other) && !world.is_up(jobs[1]));
+    assert!(world.holds_gpus(jobs[0]) && world.holds_gpus(other) && !world.holds_gpus(jobs[1]));
     assert!(
-        world.why(jobs[1]).contains("where one user may have 3"),
+        world
+            .explain(jobs[1])
+            .contains("at most 3 are allowed for one user"),
         "{}",
-        world.why(jobs[1])
+        world.explain(jobs[1])
     );
     clusters.named.get_mut("vision").unwrap().user_cap_gpus = Some(4);
     world.set(&clusters);
-    assert!(world.is_up(jobs[1]) && !world.is_up(jobs[2]));
-    world.tell(Fact::Cancelled {
+    assert!(world.holds_gpus(jobs[1]) && !world.holds_gpus(jobs[2]));
+    world.apply(Fact::Cancelled {
         job: jobs[0],
         by: Actor::user("ann"),
     });
@@ -184,18 +192,18 @@ fn a_user_waits_at_the_cap_and_goes_on_below_it() {
         was_stopped: true,
         ..Default::default()
     });
-    let (attempt_id, node) = (1, NodeId(world.node_of(jobs[0])));
-    world.tell(Fact::TaskEnded {
+    let (attempt, node) = (1, NodeId(world.node_of(jobs[0])));
+    world.apply(Fact::TaskEnded {
         job: jobs[0],
-        attempt: attempt_id,
+        attempt,
         node,
         end,
     });
-    assert!(world.is_up(jobs[2]), "{}", world.why(jobs[2]));
+    assert!(world.holds_gpus(jobs[2]), "{}", world.explain(jobs[2]));
 }
 
 #[test]
-fn cells_are_owned_lent_and_moved_to_another_owner() {
+fn cells_are_assigned_to_virtual_clusters() {
     let cells = |a: u32, b: u32| {
         let machine = |name: &str| dovetail_cells::PhysicalCell {
             address: Some(name.to_owned()),
@@ -240,13 +248,13 @@ fn cells_are_owned_lent_and_moved_to_another_owner() {
     world.set(&cells(1, 1));
     let first = world.submit("ann", "a", 4, 0);
     let second = world.submit("bob", "b", 4, 0);
-    // The other machine has not come yet, and a's own cell is not b's.
+    // The other machine has not joined yet, and b must not use the cell of a.
     assert!(
-        world.is_up(first) && !world.is_up(second),
+        world.holds_gpus(first) && !world.holds_gpus(second),
         "{}",
-        world.why(second)
+        world.explain(second)
     );
-    world.tell(Fact::NodeJoined {
+    world.apply(Fact::NodeJoined {
         node: NodeId(1),
         spec: Box::new(NodeSpec::plain("node-1".to_owned(), 4)),
         gpu_type: "virtual".to_owned(),
@@ -254,27 +262,21 @@ fn cells_are_owned_lent_and_moved_to_another_owner() {
         address: String::new(),
         identity: 1,
     });
-    assert!(world.is_up(second), "{}", world.why(second));
+    assert!(world.holds_gpus(second), "{}", world.explain(second));
     assert_ne!(world.node_of(first), world.node_of(second));
-    let refused = world.state.preview_virtual_clusters(&cells(2, 0)).unwrap_err();
+    let error = world.refused(&cells(2, 0));
     assert!(
-        refused.contains("job 2 is not over and belongs to b"),
-        "{refused}"
+        error.contains("job 2 has not ended and belongs to virtual cluster b"),
+        "{error}"
     );
     let mut wrong = cells(1, 1);
     wrong.named.insert("c".to_owned(), VirtualCluster::default());
-    assert!(
-        world
-            .state
-            .preview_virtual_clusters(&wrong)
-            .unwrap_err()
-            .contains("c: owns no cells")
-    );
-    let too_many = world.state.preview_virtual_clusters(&cells(2, 1)).unwrap_err();
-    assert!(too_many.contains("cells:"), "{too_many}");
+    assert!(world.refused(&wrong).contains("c: owns no cells"));
+    let error = world.refused(&cells(2, 1));
+    assert!(error.contains("cells:"), "{error}");
 }
 
-/// One virtual cluster has an order of its own.
+/// Returns virtual clusters of which one has an order of its own.
 fn with_order(order: Option<&str>) -> VirtualClusters {
     let mut clusters = quota(&[("vision", 4), ("speech", 4)]);
     clusters.named.get_mut("vision").unwrap().order = order.map(str::to_owned);
@@ -294,7 +296,7 @@ fn a_virtual_cluster_has_an_order_of_its_own_and_changes_it_while_jobs_wait() {
             expected: Some(Time::from_secs(expected_s)),
             ..JobRequest::default()
         };
-        world.tell(Fact::Submitted {
+        world.apply(Fact::Submitted {
             job,
             user: "ann".to_owned(),
             request: Box::new(request),
@@ -306,34 +308,34 @@ fn a_virtual_cluster_has_an_order_of_its_own_and_changes_it_while_jobs_wait() {
     let long = sized(&mut world, "vision", 9_000);
     let other_long = sized(&mut world, "speech", 9_000);
     let (short, other_short) = (sized(&mut world, "vision", 60), sized(&mut world, "speech", 60));
-    let line = |world: &World| world.state.queue().iter().map(|j| j.id).collect::<Vec<_>>();
-    assert!(world.is_up(v1) && world.is_up(s1));
-    assert_eq!(line(&world), [long, other_long, short, other_short]);
+    let queue = |world: &World| world.state.queue().iter().map(|j| j.id).collect::<Vec<_>>();
+    assert!(world.holds_gpus(v1) && world.holds_gpus(s1));
+    assert_eq!(queue(&world), [long, other_long, short, other_short]);
     world.set(&with_order(Some("sjf")));
     assert_eq!(
-        line(&world),
+        queue(&world),
         [short, other_long, long, other_short],
-        "only vision's own jobs change places"
+        "only jobs of vision change their order"
     );
-    assert!(world.is_up(v1) && world.is_up(s1), "nobody is stopped");
+    assert!(world.holds_gpus(v1) && world.holds_gpus(s1), "no job is stopped");
     world.set(&with_order(None));
-    assert_eq!(line(&world), [long, other_long, short, other_short]);
+    assert_eq!(queue(&world), [long, other_long, short, other_short]);
     let mut open = with_order(Some("sjf"));
     open.mode = GuaranteeMode::Open;
-    let said = world.state.preview_virtual_clusters(&open).unwrap_err();
-    assert!(said.contains("only where GPUs are promised"), "{said}");
+    let error = world.refused(&open);
+    assert!(
+        error.contains("must only be set in mode `quota` or `cells`"),
+        "{error}"
+    );
     for (order, part) in [("lass", "las"), ("drf", "compares all jobs")] {
-        let said = world
-            .state
-            .preview_virtual_clusters(&with_order(Some(order)))
-            .unwrap_err();
-        assert!(said.contains(part), "{said}");
+        let error = world.refused(&with_order(Some(order)));
+        assert!(error.contains(part), "{error}");
     }
 }
 
-/// Found by random histories: what an order saw is not saved, so it has to look again before it is asked.
+/// Found by random histories: the internal state of an order is not saved, so it must be rebuilt before the order is used.
 #[test]
-fn a_restart_in_between_changes_nothing_where_a_virtual_cluster_has_its_own_order() {
+fn a_restart_does_not_affect_a_virtual_cluster_with_its_own_order() {
     let policy = PolicyText {
         policy: "las:quantum=30s".to_owned(),
         parts: BTreeMap::new(),
@@ -375,22 +377,22 @@ fn a_restart_in_between_changes_nothing_where_a_virtual_cluster_has_its_own_orde
         by: Actor::user("ann"),
     });
     let state = || ClusterState::new(policy.clone(), Clock::Events).unwrap();
-    let (mut straight, mut restarted) = (state(), state());
+    let (mut original, mut restarted) = (state(), state());
     for (i, fact) in facts.iter().enumerate() {
         let at = Time::from_secs(1_000 + i as i64);
-        straight.apply(at, fact);
+        original.apply(at, fact);
         restarted = ClusterState::load(&restarted.save().unwrap()).unwrap();
         restarted.apply(at, fact);
         assert_eq!(
-            straight.save().unwrap(),
+            original.save().unwrap(),
             restarted.save().unwrap(),
             "after {fact:?}"
         );
-        assert_eq!(straight.wake_at(), restarted.wake_at());
+        assert_eq!(original.wake_at(), restarted.wake_at());
     }
-    // Three GPUs use up ten GPU-seconds in a third of the time: its own quantum counts, and not the cluster's of thirty.
-    let due = straight.wake_at().unwrap();
-    assert!(due > straight.now() && due < Time::from_secs(1_012), "{due:?}");
+    // Three GPUs consume ten GPU-seconds in a third of the time: its own quantum applies, not that of the cluster.
+    let due = original.wake_at().unwrap();
+    assert!(due > original.now() && due < Time::from_secs(1_012), "{due:?}");
 }
 
 mod orders {
@@ -398,11 +400,11 @@ mod orders {
 
     use super::*;
 
-    /// A job that waits, as numbers: its tenant, GPUs, expected length and priority.
-    type Sent = (u8, u32, u32, i32);
+    /// Tenant, GPUs, expected run time and priority of a queued job.
+    type QueuedJob = (u8, u32, u32, i32);
 
-    /// The line of jobs that all wait, with the tenant of each.
-    fn line(sent: &[Sent], policy: &str, order: Option<&str>) -> Vec<(JobId, String)> {
+    /// Returns the queue of jobs that all wait, with their tenants.
+    fn queue(jobs: &[QueuedJob], policy: &str, order: Option<&str>) -> Vec<(JobId, String)> {
         let mut state = ClusterState::new(
             PolicyText {
                 policy: policy.to_owned(),
@@ -412,16 +414,16 @@ mod orders {
         )
         .unwrap();
         let mut now = Time::from_secs(1_000);
-        let mut tell = |fact: Fact| {
+        let mut apply = |fact: Fact| {
             now += Time::from_secs(1);
             state.apply(now, &fact);
         };
         let action = OperatorAction::VirtualClusters(Box::new(with_order(order)));
-        tell(Fact::Operated {
+        apply(Fact::Operated {
             action,
             by: Actor::user("root"),
         });
-        for (i, (tenant, gpus, expected, priority)) in sent.iter().enumerate() {
+        for (i, (tenant, gpus, expected, priority)) in jobs.iter().enumerate() {
             let request = JobRequest {
                 command: vec!["true".to_owned()],
                 tenant: ["vision", "speech", "default"][usize::from(*tenant % 3)].to_owned(),
@@ -430,7 +432,7 @@ mod orders {
                 priority: *priority,
                 ..JobRequest::default()
             };
-            tell(Fact::Submitted {
+            apply(Fact::Submitted {
                 job: i as JobId + 1,
                 user: "ann".to_owned(),
                 request: Box::new(request),
@@ -444,24 +446,23 @@ mod orders {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn a_tenant_swaps_only_its_own_jobs_and_stands_as_if_it_were_alone(
-            sent in prop::collection::vec((0u8..3, 1u32..5, 1u32..9_000, -1i32..3), 1..24),
+        fn an_order_of_a_tenant_permutes_its_own_jobs_only(
+            jobs in prop::collection::vec((0u8..3, 1u32..5, 1u32..9_000, -1i32..3), 1..24),
             order in prop::sample::select(vec!["sjf", "srtf", "srsf", "las", "fifo"]),
         ) {
             let shared = "fifo-backfill:priority=true";
-            let (base, own) = (line(&sent, shared, None), line(&sent, shared, Some(order)));
+            let (base, own) = (queue(&jobs, shared, None), queue(&jobs, shared, Some(order)));
             let tenants = |all: &[(JobId, String)]| all.iter().map(|(_, t)| t.clone()).collect::<Vec<_>>();
             prop_assert_eq!(tenants(&own), tenants(&base), "the sequence of tenants stays");
             let of = |all: &[(JobId, String)], vision: bool| {
                 let is = |t: &String| (t == "vision") == vision;
-                all.iter().filter(|(_, t)| is(t)).map(|(no, _)| *no).collect::<Vec<_>>()
+                all.iter().filter(|(_, t)| is(t)).map(|(id, _)| *id).collect::<Vec<_>>()
             };
-            prop_assert_eq!(of(&own, false), of(&base, false), "jobs of others stand where they stood");
-            let alone: Vec<Sent> = sent.clone();
-            let everywhere = line(&alone, "fifo-backfill", Some(order));
-            // Alone: the same jobs where the cluster itself knows nothing but when they came.
-            let borrows = |no: &JobId| sent[*no as usize - 1].3 < 0;
-            let keep = |all: Vec<JobId>, b: bool| all.into_iter().filter(|no| borrows(no) == b).collect::<Vec<_>>();
+            prop_assert_eq!(of(&own, false), of(&base, false), "jobs of other tenants keep their positions");
+            // The same jobs under a policy that orders them by submission only.
+            let everywhere = queue(&jobs, "fifo-backfill", Some(order));
+            let borrows = |id: &JobId| jobs[*id as usize - 1].3 < 0;
+            let keep = |all: Vec<JobId>, b: bool| all.into_iter().filter(|id| borrows(id) == b).collect::<Vec<_>>();
             for b in [false, true] {
                 prop_assert_eq!(keep(of(&own, true), b), keep(of(&everywhere, true), b));
             }

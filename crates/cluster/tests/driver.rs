@@ -1,4 +1,4 @@
-//! The driver over a real journal: what was answered is there after a crash, and orders go out after the fact is durable.
+//! The driver with a real journal: acknowledged requests survive a crash, and commands are sent when facts are durable.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,17 +7,19 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use dovetail_cluster::state::{End, JobState};
 use dovetail_cluster::{
-    Actor, Backend, Driver, DriverConfig, Handle, JobRequest, NodeRegistration, OperatorAction, PolicyText,
-    Recovery, Refusal, RuntimeCommand, TaskEnd,
+    Actor, Backend, Driver, DriverConfig, Handle, JobRequest, NodeRegistration, NotFound, OperatorAction,
+    PolicyText, Recovery, Refusal, RuntimeCommand, TaskEnd,
 };
 use dovetail_engine::Clock;
 use dovetail_model::{NodeId, NodeSpec};
 
-struct Post(Sender<(NodeId, RuntimeCommand)>);
+struct CommandSink(Sender<(NodeId, RuntimeCommand)>);
 
-impl Backend for Post {
-    fn dispatch(&mut self, orders: Vec<(NodeId, RuntimeCommand)>) {
-        orders.into_iter().for_each(|order| drop(self.0.send(order)));
+impl Backend for CommandSink {
+    fn dispatch(&mut self, commands: Vec<(NodeId, RuntimeCommand)>) {
+        commands
+            .into_iter()
+            .for_each(|command| drop(self.0.send(command)));
     }
 
     fn events_recorded(&mut self, _last: u64) {}
@@ -37,12 +39,12 @@ fn start(
         clock: Clock::Events,
         snapshot_every: 50,
     };
-    let (driver, handle, start) = Driver::open(&config).unwrap();
-    let (sender, orders) = channel();
-    (handle, start, orders, driver.spawn(Post(sender)))
+    let (driver, handle, recovery) = Driver::open(&config).unwrap();
+    let (sender, commands) = channel();
+    (handle, recovery, commands, driver.spawn(CommandSink(sender)))
 }
 
-fn arrival(name: &str) -> NodeRegistration {
+fn registration(name: &str) -> NodeRegistration {
     NodeRegistration {
         spec: NodeSpec::plain(name, 4),
         gpu_type: "virtual".to_owned(),
@@ -61,39 +63,43 @@ fn job(gpus: u32) -> JobRequest {
 }
 
 #[test]
-fn a_job_survives_a_crash_and_is_taken_up_again() {
+fn a_running_job_survives_a_crash() {
     let dir = tempfile::tempdir().unwrap();
-    let (handle, first, orders, thread) = start(dir.path());
+    let (handle, first, commands, thread) = start(dir.path());
     assert_eq!((first.records, first.snapshot), (0, false));
-    let node = handle.register_node(arrival("a")).wait().unwrap().node;
-    let no = handle.submit("ann", job(2)).wait().unwrap();
-    let (to, order) = orders.recv().unwrap();
+    let node = handle.register_node(registration("a")).wait().unwrap().node;
+    let id = handle.submit("ann", job(2)).wait().unwrap();
+    let (to, command) = commands.recv().unwrap();
     assert_eq!(to, node);
-    let RuntimeCommand::Start(task) = order else {
-        panic!("{order:?}")
+    let RuntimeCommand::Start(task) = command else {
+        panic!("{command:?}")
     };
-    assert_eq!((task.job, task.attempt, task.share.gpus.count()), (no, 1, 2));
+    assert_eq!((task.job, task.attempt, task.share.gpus.count()), (id, 1, 2));
     handle
-        .task_started(no, 1, node, String::new(), Vec::new())
+        .task_started(id, 1, node, String::new(), Vec::new())
         .wait()
         .unwrap();
-    // The process dies: nothing is said, nothing is tidied up.
+    // A crash: the driver ends without a shutdown.
     drop(handle);
     thread.join().unwrap();
 
-    let (handle, again, orders, _) = start(dir.path());
+    let (handle, again, commands, _) = start(dir.path());
     assert_eq!((again.records, again.snapshot), (3, false));
-    handle.read(|state| assert_eq!(state.job(no).unwrap().state, JobState::Running));
-    let back = handle.register_node(arrival("a")).wait().unwrap();
-    assert_eq!((back.node, back.keep), (node, vec![(no, 1)]));
-    assert!(back.commands.is_empty(), "it runs already: {:?}", back.commands);
-    handle.task_ended(no, 1, node, TaskEnd::default()).wait().unwrap();
-    handle.read(|state| assert_eq!(state.job(no).unwrap().state, JobState::Ended(End::Completed)));
-    assert!(orders.try_recv().is_err());
+    handle.read(|state| assert_eq!(state.job(id).unwrap().state, JobState::Running));
+    let registered = handle.register_node(registration("a")).wait().unwrap();
+    assert_eq!((registered.node, registered.keep), (node, vec![(id, 1)]));
+    assert!(
+        registered.commands.is_empty(),
+        "it runs already: {:?}",
+        registered.commands
+    );
+    handle.task_ended(id, 1, node, TaskEnd::default()).wait().unwrap();
+    handle.read(|state| assert_eq!(state.job(id).unwrap().state, JobState::Ended(End::Completed)));
+    assert!(commands.try_recv().is_err());
 }
 
 #[test]
-fn a_shutdown_keeps_a_snapshot_and_the_numbers_go_on() {
+fn a_shutdown_writes_a_snapshot_and_numbers_continue() {
     let dir = tempfile::tempdir().unwrap();
     let (handle, _, _, thread) = start(dir.path());
     for expected in 1..=120 {
@@ -110,13 +116,13 @@ fn a_shutdown_keeps_a_snapshot_and_the_numbers_go_on() {
 }
 
 #[test]
-fn requests_that_make_no_sense_are_refused_with_the_reason() {
+fn invalid_requests_are_refused_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let (handle, ..) = start(dir.path());
     let refused = |result: Result<u64, Refusal>| result.unwrap_err().to_string();
     assert!(refused(handle.submit("ann", JobRequest::default()).wait()).starts_with("command: "));
     assert!(refused(handle.submit("ann", job(0)).wait()).starts_with("gpus: "));
-    handle.register_node(arrival("a")).wait().unwrap();
+    handle.register_node(registration("a")).wait().unwrap();
     assert_eq!(
         refused(handle.submit("ann", job(5)).wait()),
         "gpus: asks for 5 GPUs, but the cluster has only 4 that it could use; ask for fewer, for another gpu_type, or for \
@@ -124,7 +130,7 @@ fn requests_that_make_no_sense_are_refused_with_the_reason() {
     );
     assert!(matches!(
         handle.cancel(9, Actor::user("ann")).wait(),
-        Err(Refusal::NotFound(_))
+        Err(Refusal::NotFound(NotFound::Job(9)))
     ));
     let policy = OperatorAction::Policy(PolicyText {
         policy: "srft".to_owned(),
@@ -149,10 +155,10 @@ fn requests_that_make_no_sense_are_refused_with_the_reason() {
 }
 
 #[test]
-fn an_array_runs_so_many_at_a_time() {
+fn the_limit_of_an_array_is_respected() {
     let dir = tempfile::tempdir().unwrap();
-    let (handle, _, orders, _) = start(dir.path());
-    let node = handle.register_node(arrival("a")).wait().unwrap().node;
+    let (handle, _, commands, _) = start(dir.path());
+    let node = handle.register_node(registration("a")).wait().unwrap().node;
     let (first, last) = handle
         .submit_array("ann", job(1), (1..=5).collect(), Some(2), None)
         .wait()
@@ -160,12 +166,12 @@ fn an_array_runs_so_many_at_a_time() {
     assert_eq!((first, last), (1, 5));
     let mut ended = Vec::new();
     while ended.len() < 5 {
-        let (_, order) = orders.recv().unwrap();
-        let RuntimeCommand::Start(task) = order else {
-            panic!("{order:?}")
+        let (_, command) = commands.recv().unwrap();
+        let RuntimeCommand::Start(task) = command else {
+            panic!("{command:?}")
         };
-        let up = handle.read(|state| state.jobs().filter(|j| j.state.holds_gpus()).count());
-        assert!(up <= 2, "{up} at once");
+        let active = handle.read(|state| state.jobs().filter(|j| j.state.holds_gpus()).count());
+        assert!(active <= 2, "{active} at once");
         assert_eq!(task.request.array.unwrap().index as u64, task.job);
         handle
             .task_started(task.job, 1, node, String::new(), Vec::new())

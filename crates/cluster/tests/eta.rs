@@ -1,12 +1,13 @@
-//! The interval for a start holds what it says: on the half of a public trace that was not looked at before, about nine
-//! in ten jobs start within it.
+//! Coverage of forecasts: on the second half of a public trace, about nine in ten jobs start within their interval.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use dovetail_cluster::forecast::{Arrivals, Calibration, Draw, Eta, Lengths, Past, first_starts, interval};
+use dovetail_cluster::forecast::{
+    Arrivals, Calibration, Eta, FinishedJob, RunTimes, Sampler, first_starts, interval,
+};
 use dovetail_engine::{Clock, Engine, Job};
 use dovetail_model::{AttemptKey, ClusterSpec, Command, Event, JobKey, JobSpec, Outcome, Rate, Time};
 use dovetail_policies::{Overrides, build};
@@ -14,63 +15,64 @@ use dovetail_workload::Workload;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-struct Drawn<'a> {
-    lengths: &'a Lengths,
+struct TraceSampler<'a> {
+    run_times: &'a RunTimes,
     arrivals: Arrivals,
     rng: ChaCha8Rng,
 }
 
-impl Draw for Drawn<'_> {
-    fn anew(&mut self, sample: u32) {
+impl Sampler for TraceSampler<'_> {
+    fn restart(&mut self, sample: u32) {
         self.rng = ChaCha8Rng::seed_from_u64(u64::from(sample));
-        self.arrivals.anew(&mut self.rng);
+        self.arrivals.restart(&mut self.rng);
     }
 
-    fn arrival(&mut self) -> Option<(Time, JobSpec)> {
-        self.arrivals.following()
+    fn next_arrival(&mut self) -> Option<(Time, JobSpec)> {
+        self.arrivals.next_arrival()
     }
 
-    fn left(&mut self, job: &Job, ran: Time) -> Time {
-        self.lengths.left(("", "", job.spec.gpus), ran, &mut self.rng)
+    fn draw_remaining(&mut self, job: &Job, elapsed: Time) -> Time {
+        let job = ("", "", job.spec.gpus);
+        self.run_times.draw_remaining(job, elapsed, &mut self.rng)
     }
 }
 
-/// A cluster on which a trace is run as it was, and looked ahead from time to time.
+/// A replay of a trace that makes a forecast from time to time.
 struct Replay<'a> {
     workload: &'a Workload,
     engine: Engine,
     ends: BinaryHeap<Reverse<(Time, JobKey, AttemptKey)>>,
-    past: Vec<Past>,
+    finished: Vec<FinishedJob>,
     starts: BTreeMap<JobKey, Time>,
-    /// When something was said, what was found out, and what was said after it was corrected.
-    said: BTreeMap<JobKey, (Time, Eta, Eta)>,
-    /// Jobs of which it is not known yet how it came.
+    /// Time of each forecast, with the forecast before and after its correction.
+    forecasts: BTreeMap<JobKey, (Time, Eta, Eta)>,
+    /// Jobs with a forecast that have not started yet.
     open: BTreeSet<JobKey>,
     calibration: Calibration,
 }
 
 impl Replay<'_> {
-    fn obey(&mut self, now: Time) {
+    fn execute_commands(&mut self, now: Time) {
         while let Some(command) = self.engine.poll() {
             if let Command::Launch { job, attempt, .. } = command {
                 let rate = Rate::FULL;
                 self.engine.handle(now, Event::Started { job, attempt, rate });
                 self.starts.insert(job, now);
-                let ran = Time(self.workload.jobs[job.0 as usize].work.0 as i64);
-                self.ends.push(Reverse((now + ran, job, attempt)));
+                let run_time = Time(self.workload.jobs[job.0 as usize].work.0 as i64);
+                self.ends.push(Reverse((now + run_time, job, attempt)));
             }
         }
     }
 
-    fn until(&mut self, now: Time) {
+    fn advance_to(&mut self, now: Time) {
         while let Some(Reverse((at, job, attempt))) = self.ends.peek().copied().filter(|e| e.0.0 <= now) {
             self.ends.pop();
             let known = &self.workload.jobs[job.0 as usize];
-            self.past.push(Past {
+            self.finished.push(FinishedJob {
                 user: String::new(),
                 name: String::new(),
                 gpus: known.gpus,
-                ran: Time(known.work.0 as i64),
+                run_time: Time(known.work.0 as i64),
             });
             let outcome = Outcome::Completed;
             self.engine.handle(
@@ -81,45 +83,45 @@ impl Replay<'_> {
                     outcome,
                 },
             );
-            self.obey(at);
+            self.execute_commands(at);
         }
     }
 
-    fn look_ahead(&mut self, now: Time, job: JobKey) {
-        let from = self.past.len().saturating_sub(5_000);
-        let lengths = Lengths::new(self.past[from..].iter().cloned());
-        let came = &self.workload.jobs[..=job.0 as usize];
-        let came = &came[came.len().saturating_sub(2_000)..];
+    fn forecast(&mut self, now: Time, job: JobKey) {
+        let from = self.finished.len().saturating_sub(5_000);
+        let run_times = RunTimes::new(self.finished[from..].iter().cloned());
+        let submitted = &self.workload.jobs[..=job.0 as usize];
+        let recent = &submitted[submitted.len().saturating_sub(2_000)..];
         let spec = |j: &dovetail_workload::TraceJob| (j.submit, JobSpec::new(JobKey(0), j.gpus));
-        let arrivals = came.iter().map(spec).collect();
-        let mut draw = Drawn {
-            lengths: &lengths,
+        let arrivals = recent.iter().map(spec).collect();
+        let mut sampler = TraceSampler {
+            run_times: &run_times,
             arrivals: Arrivals::new(arrivals),
             rng: ChaCha8Rng::seed_from_u64(0),
         };
-        let (starts, _) = first_starts(&self.engine, now, (job, JobKey(job.0 + 1)), 60, &mut draw);
-        self.look_back();
+        let (starts, _) = first_starts(&self.engine, now, (job, JobKey(job.0 + 1)), 60, &mut sampler);
+        self.calibrate();
         if let Some(raw) = interval(now, starts, String::new()) {
-            let said = self.calibration.correct(now, &raw);
-            self.said.insert(job, (now, raw, said));
+            let corrected = self.calibration.correct(now, &raw);
+            self.forecasts.insert(job, (now, raw, corrected));
             self.open.insert(job);
         }
     }
 
-    /// Learns from jobs that have started since, in the order in which they did.
-    fn look_back(&mut self) {
+    /// Learns from jobs that have started since their forecast, in the order in which they did.
+    fn calibrate(&mut self) {
         let started = |job: &JobKey| Some((*self.starts.get(job)?, *job));
         let mut started: Vec<(Time, JobKey)> = self.open.iter().filter_map(started).collect();
         started.sort_unstable();
         for (at, job) in started {
-            let (said_at, raw, _) = &self.said[&job];
-            self.calibration.learn(*said_at, raw, at);
+            let (forecast_at, raw, _) = &self.forecasts[&job];
+            self.calibration.learn(*forecast_at, raw, at);
             self.open.remove(&job);
         }
     }
 }
 
-/// The share of jobs in the second half that start within the interval, and how many there were.
+/// Returns the share of jobs in the second half that start within their interval, and the number of forecasts.
 fn coverage(workload: &Workload, nodes: u32, every: usize) -> (f64, usize) {
     let (policy, _) = build("fifo-backfill", &Overrides::default()).unwrap();
     let cluster = ClusterSpec::uniform(nodes, 8);
@@ -127,40 +129,40 @@ fn coverage(workload: &Workload, nodes: u32, every: usize) -> (f64, usize) {
         workload,
         engine: Engine::with_cluster(policy, Clock::Events, &cluster),
         ends: BinaryHeap::new(),
-        past: Vec::new(),
+        finished: Vec::new(),
         starts: BTreeMap::new(),
-        said: BTreeMap::new(),
+        forecasts: BTreeMap::new(),
         open: BTreeSet::new(),
         calibration: Calibration::default(),
     };
     let mut waiting = 0;
     for (i, job) in workload.jobs.iter().enumerate() {
-        replay.until(job.submit);
+        replay.advance_to(job.submit);
         let id = JobKey(i as u32);
         let spec = JobSpec {
             submit: job.submit,
             ..JobSpec::new(id, job.gpus)
         };
         replay.engine.handle(job.submit, Event::Submitted(spec));
-        replay.obey(job.submit);
-        // A twentieth of the trace is history only.
+        replay.execute_commands(job.submit);
+        // There are no forecasts in the first twentieth of the trace.
         let waits = !replay.starts.contains_key(&id) && replay.engine.job(id).is_some();
         if waits && i >= workload.jobs.len() / 20 {
             waiting += 1;
             if waiting % every == 0 {
-                replay.look_ahead(job.submit, id);
+                replay.forecast(job.submit, id);
             }
         }
     }
-    replay.until(Time(i64::MAX / 4));
+    replay.advance_to(Time(i64::MAX / 4));
     let half = JobKey(workload.jobs.len() as u32 / 2);
-    let held = replay.said.range(half..).map(|(job, (_, _, eta))| {
+    let covered = replay.forecasts.range(half..).map(|(job, (_, _, eta))| {
         let start = replay.starts[job];
         eta.p5 <= start && start <= eta.p95
     });
-    let held: Vec<bool> = held.collect();
-    let hits = held.iter().filter(|h| **h).count();
-    (hits as f64 / held.len() as f64, held.len())
+    let covered: Vec<bool> = covered.collect();
+    let hits = covered.iter().filter(|is_covered| **is_covered).count();
+    (hits as f64 / covered.len() as f64, covered.len())
 }
 
 #[test]

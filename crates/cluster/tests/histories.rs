@@ -1,5 +1,5 @@
-//! Random histories of people, agents and failures: nothing is lost, nothing runs twice, no GPU is given twice, and the
-//! same facts give the same book.
+//! Random histories of users, agents and failures: no job is lost or runs twice, no GPU is allocated twice, and the same
+//! facts give the same state.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,26 +21,26 @@ const GPUS: u32 = 4;
 struct Task {
     attempt: AttemptId,
     gpus: Vec<u32>,
-    told_to_stop: bool,
+    is_stopping: bool,
 }
 
-/// An agent as the protocol wants it to be.
+/// An agent that follows the protocol.
 #[derive(Debug, Default)]
 struct Agent {
     connected: bool,
     tasks: BTreeMap<JobId, Task>,
     newest: BTreeMap<JobId, AttemptId>,
-    /// Facts that were not acknowledged.
-    kept: VecDeque<Fact>,
-    /// Orders on their way.
-    mail: VecDeque<RuntimeCommand>,
+    /// Facts that are not acknowledged.
+    outbox: VecDeque<Fact>,
+    /// Commands that were sent and not received yet.
+    inbox: VecDeque<RuntimeCommand>,
 }
 
 impl Agent {
-    /// What is on its way through a connection is lost with it.
+    /// Closes the connection; commands that were not received are lost.
     fn disconnect(&mut self) {
         self.connected = false;
-        self.mail.clear();
+        self.inbox.clear();
     }
 }
 
@@ -122,20 +122,20 @@ impl World {
 
     fn record(&mut self, fact: Fact) {
         let record = Record { at: self.now, fact };
-        // What is written is what is applied.
+        // Apply the record as it would be read from the journal.
         let record: Record = serde_json::from_slice(&serde_json::to_vec(&record).unwrap()).unwrap();
         self.state.apply(record.at, &record.fact);
         self.records.push(record);
         self.state.check().unwrap();
-        self.post();
+        self.send_commands();
     }
 
-    /// Puts orders on their way; those to agents that are away are lost.
-    fn post(&mut self) {
-        for (node, order) in self.state.take_commands() {
+    /// Sends commands; those to disconnected agents are lost.
+    fn send_commands(&mut self) {
+        for (node, command) in self.state.take_commands() {
             let agent = &mut self.agents[node.0 as usize];
             if agent.connected {
-                agent.mail.push_back(order);
+                agent.inbox.push_back(command);
             }
         }
     }
@@ -164,12 +164,12 @@ impl World {
             .map(|(job, a, _)| (job.id, a.id))
             .collect();
         let agent = &mut self.agents[i];
-        agent.mail.clear();
+        agent.inbox.clear();
         agent
             .tasks
             .retain(|job, task| keep.contains(&(*job, task.attempt)));
-        // The agent tells what it kept, then what it has.
-        while let Some(fact) = self.agents[i].kept.pop_front() {
+        // The agent first sends the facts it kept, then the tasks it runs.
+        while let Some(fact) = self.agents[i].outbox.pop_front() {
             self.record(fact);
         }
         let running: Vec<(JobId, AttemptId)> = self.agents[i]
@@ -180,16 +180,16 @@ impl World {
         for fact in self.state.reconcile(node, &running) {
             self.record(fact);
         }
-        let orders = self.state.commands_for(node);
-        self.agents[i].mail.extend(orders);
+        let commands = self.state.commands_for(node);
+        self.agents[i].inbox.extend(commands);
     }
 
     fn deliver(&mut self, i: usize) {
         let agent = &mut self.agents[i];
-        let Some(order) = agent.mail.pop_front() else {
+        let Some(command) = agent.inbox.pop_front() else {
             return;
         };
-        match order {
+        match command {
             RuntimeCommand::Start(start) => {
                 let newest = agent.newest.entry(start.job).or_default();
                 if start.attempt > *newest {
@@ -205,14 +205,14 @@ impl World {
                     let task = Task {
                         attempt: start.attempt,
                         gpus,
-                        told_to_stop: false,
+                        is_stopping: false,
                     };
                     assert!(
                         agent.tasks.insert(start.job, task).is_none(),
                         "job {} twice",
                         start.job
                     );
-                    agent.kept.push_back(Fact::TaskStarted {
+                    agent.outbox.push_back(Fact::TaskStarted {
                         job: start.job,
                         attempt: start.attempt,
                         node: NodeId(i as u32),
@@ -228,22 +228,22 @@ impl World {
             } => {
                 let known = agent.newest.get(&job).copied().unwrap_or(0);
                 match agent.tasks.get_mut(&job).filter(|t| t.attempt == attempt_id) {
-                    Some(task) => task.told_to_stop = true,
-                    // The order to start it was overtaken by the one to stop it: it will not be started any more.
+                    Some(task) => task.is_stopping = true,
+                    // The command to stop arrived before the one to start: the task is never started.
                     None if known < attempt_id => {
                         agent.newest.insert(job, attempt_id);
-                        agent.kept.push_back(ended(job, attempt_id, i, 0, true));
+                        agent.outbox.push_back(ended(job, attempt_id, i, 0, true));
                     }
                     None => {}
                 }
             }
-            // Limits change nothing about which tasks there are.
+            // Limits do not affect which tasks exist.
             RuntimeCommand::Resize { .. } => {}
         }
         let mut seen: BTreeMap<JobId, AttemptId> = BTreeMap::new();
         for (job, task) in self.agents.iter().flat_map(|a| &a.tasks) {
             let first = *seen.entry(*job).or_insert(task.attempt);
-            assert_eq!(first, task.attempt, "two launches of job {job} at once");
+            assert_eq!(first, task.attempt, "two attempts of job {job} at once");
         }
     }
 
@@ -253,17 +253,17 @@ impl World {
             return;
         };
         agent.tasks.remove(&job);
-        let code = if task.told_to_stop { 0 } else { code };
+        let code = if task.is_stopping { 0 } else { code };
         agent
-            .kept
-            .push_back(ended(job, task.attempt, i, code, task.told_to_stop));
+            .outbox
+            .push_back(ended(job, task.attempt, i, code, task.is_stopping));
     }
 
     fn report(&mut self, i: usize, twice: bool) {
         if !self.agents[i].connected {
             return;
         }
-        let Some(fact) = self.agents[i].kept.pop_front() else {
+        let Some(fact) = self.agents[i].outbox.pop_front() else {
             return;
         };
         if twice {
@@ -290,7 +290,7 @@ impl World {
         assert_eq!(
             text(&self.state.save().unwrap()),
             text(&saved),
-            "a restart is a replay"
+            "a restart gives the same state"
         );
         self.state.check().unwrap();
         for i in 0..self.agents.len() {
@@ -364,17 +364,17 @@ impl World {
             Step::Disconnect(i) => self.agents[agent(i)].disconnect(),
             Step::Connect(i) => self.connect(agent(i)),
             Step::Lose(i) => {
-                // By then the agent has ended its tasks, wherever it is.
-                let away = &mut self.agents[agent(i)];
-                away.disconnect();
-                away.tasks.clear();
+                // The agent has ended its tasks by now.
+                let lost = &mut self.agents[agent(i)];
+                lost.disconnect();
+                lost.tasks.clear();
                 self.record(Fact::NodeLost { node: node(i) });
             }
             Step::Forget(i) => {
-                // The machine was started again: nothing runs there, and nobody knows what did.
-                let away = &mut self.agents[agent(i)];
-                away.tasks.clear();
-                away.disconnect();
+                // The machine was rebooted: nothing runs, and the agent does not know what did.
+                let rebooted = &mut self.agents[agent(i)];
+                rebooted.tasks.clear();
+                rebooted.disconnect();
             }
             Step::Drain(i) => self.record(Fact::NodeDrained {
                 node: node(i),
@@ -412,8 +412,8 @@ impl World {
         }
     }
 
-    /// Everything goes well from now on: everybody who can must come to an end.
-    fn come_to_an_end(&mut self) {
+    /// Continues without failures until all jobs that can end have ended.
+    fn finish_all(&mut self) {
         for action in [
             OperatorAction::Resume,
             OperatorAction::VirtualClusters(Box::default()),
@@ -430,13 +430,13 @@ impl World {
         }
         for _ in 0..10_000 {
             for i in 0..NODES as usize {
-                while !self.agents[i].mail.is_empty() {
+                while !self.agents[i].inbox.is_empty() {
                     self.deliver(i);
                 }
                 while !self.agents[i].tasks.is_empty() {
                     self.finish(i, 0, 0);
                 }
-                while !self.agents[i].kept.is_empty() {
+                while !self.agents[i].outbox.is_empty() {
                     self.report(i, false);
                 }
             }
@@ -446,11 +446,11 @@ impl World {
             self.pass(61);
         }
         let open: Vec<_> = self.state.jobs().filter(|j| !j.state.has_ended()).collect();
-        panic!("some jobs never end: {open:#?}");
+        panic!("jobs that never end: {open:#?}");
     }
 }
 
-/// Nothing promised, numbers with a cap, or cells of which one machine is in none.
+/// Returns open virtual clusters, quotas with a user limit, or cells that one machine is not part of.
 fn clusters(i: u8) -> VirtualClusters {
     let cluster = |guaranteed_gpus: u32, user_cap_gpus: Option<u32>| VirtualCluster {
         guaranteed_gpus,
@@ -463,7 +463,7 @@ fn clusters(i: u8) -> VirtualClusters {
         ("a", cluster(4, Some(6))),
         ("b", cluster(2, None)),
     ];
-    // Some have an order of their own.
+    // A virtual cluster may have an order of its own.
     named[1].1.order = ["las", "srtf", "tiresias"]
         .get(usize::from(i / 4 % 4))
         .map(|o| (*o).to_owned());
@@ -522,30 +522,30 @@ fn nth(tasks: &BTreeMap<JobId, Task>, pick: u8) -> Option<(JobId, Task)> {
     tasks.iter().nth(at).map(|(job, task)| (*job, task.clone()))
 }
 
-/// Over, or waiting for people.
-fn is_settled(state: &ClusterState, no: JobId) -> bool {
-    match &state.job(no).unwrap().state {
+/// Returns whether a job has ended or waits for a user.
+fn is_settled(state: &ClusterState, id: JobId) -> bool {
+    match &state.job(id).unwrap().state {
         JobState::Ended(_) | JobState::Held(Hold::User(_)) => true,
         JobState::Held(Hold::After(others)) => others.iter().any(|o| is_settled(state, *o)),
         _ => false,
     }
 }
 
-/// Whatever is said to start now does, if it is sent in place of the job that waits.
-fn what_would_start_instead_does(state: &ClusterState) {
+/// Checks that every alternative starts at once if it is submitted instead of the queued job.
+fn check_alternatives(state: &ClusterState) {
     let clusters: Vec<String> = ["default", "a", "b"].map(str::to_owned).to_vec();
     let waiting = state
         .jobs()
         .filter(|job| job.state == JobState::Queued)
         .map(|job| job.id);
-    for no in waiting.take(5) {
-        for instead in state.alternatives(no, &clusters) {
+    for id in waiting.take(5) {
+        for alternative in state.alternatives(id, &clusters) {
             let mut changed = ClusterState::load(&state.save().unwrap()).unwrap();
-            let mut request = (*state.job(no).unwrap().request).clone();
-            match instead.change.as_str() {
-                "gpus" => request.gpus = instead.to.parse().unwrap(),
-                "tenant" => request.tenant = instead.to.clone(),
-                "priority" => request.priority = instead.to.parse().unwrap(),
+            let mut request = (*state.job(id).unwrap().request).clone();
+            match alternative.change.as_str() {
+                "gpus" => request.gpus = alternative.to.parse().unwrap(),
+                "tenant" => request.tenant = alternative.to.clone(),
+                "priority" => request.priority = alternative.to.parse().unwrap(),
                 other => panic!("{other}"),
             }
             request.after.clear();
@@ -554,7 +554,7 @@ fn what_would_start_instead_does(state: &ClusterState) {
             changed.apply(
                 state.now(),
                 &Fact::Cancelled {
-                    job: no,
+                    job: id,
                     by: by.clone(),
                 },
             );
@@ -567,7 +567,7 @@ fn what_would_start_instead_does(state: &ClusterState) {
             };
             changed.apply(state.now(), &fact);
             let state = &changed.job(job).unwrap().state;
-            assert_eq!(*state, JobState::Starting, "{instead:?}");
+            assert_eq!(*state, JobState::Starting, "{alternative:?}");
         }
     }
 }
@@ -588,14 +588,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_lost_and_nothing_runs_twice(steps in steps()) {
+    fn no_job_is_lost_and_none_runs_twice(steps in steps()) {
         let mut world = World::new();
         for step in &steps {
             world.step(step);
         }
-        what_would_start_instead_does(&world.state);
+        check_alternatives(&world.state);
         let saved = world.state.save().unwrap();
         prop_assert_eq!(text(&replay(&world.records).save().unwrap()), text(&saved));
-        world.come_to_an_end();
+        world.finish_all();
     }
 }

@@ -1,4 +1,4 @@
-//! The scheduler's own authority: it signs the certificate of the server and one for each node that joins.
+//! The certificate authority of the scheduler, which signs the certificates of the server and of all nodes that join.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,30 +10,41 @@ use rcgen::{
 };
 use ring::digest::{SHA256, digest};
 
-use crate::token::JoinToken;
+use crate::token::{InvalidToken, JoinToken};
 
-/// What can go wrong with keys and certificates.
+/// Why keys or certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// A file of it.
+    /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system error.
         source: std::io::Error,
     },
-    /// A key or certificate.
-    #[error("{what}: {why}")]
-    Bad {
-        /// Which.
-        what: String,
+    /// A key, certificate or request is not valid.
+    #[error("{subject}: {source}")]
+    Certificate {
+        /// What is not valid.
+        subject: String,
         /// What is wrong with it.
-        why: String,
+        source: rcgen::Error,
+    },
+    /// A file is not a certificate in PEM.
+    #[error("invalid certificate of the authority: {0}")]
+    Pem(#[from] pem::PemError),
+    /// The join token is not valid.
+    #[error("{}: {source}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: InvalidToken,
     },
 }
 
-/// Keys and certificates of a scheduler, in a folder that only it can read.
+/// Keys and certificates of a scheduler, in a folder that only its account can read.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
@@ -46,19 +57,19 @@ impl std::fmt::Debug for Authority {
     }
 }
 
-fn bad(what: &str) -> impl Fn(rcgen::Error) -> AuthorityError {
-    let what = what.to_owned();
-    move |e| AuthorityError::Bad {
-        what: what.clone(),
-        why: e.to_string(),
+fn invalid(subject: &str) -> impl Fn(rcgen::Error) -> AuthorityError {
+    let subject = subject.to_owned();
+    move |source| AuthorityError::Certificate {
+        subject: subject.clone(),
+        source,
     }
 }
 
 impl Authority {
-    /// The authority in this folder; a new one if there is none.
+    /// Opens the authority in a folder, and creates it if there is none.
     ///
     /// # Errors
-    /// When a file cannot be read or written, or does not hold what it should.
+    /// If a file cannot be read or written, or is not valid.
     pub fn open(dir: &Path) -> Result<Self, AuthorityError> {
         let at = |path: &Path| {
             let path = path.to_owned();
@@ -68,29 +79,29 @@ impl Authority {
         let (key_path, ca_path) = (dir.join("ca.key"), dir.join("ca.pem"));
         let token_path = dir.join("join-token");
         if !ca_path.exists() {
-            let key = KeyPair::generate().map_err(bad("a new key"))?;
+            let key = KeyPair::generate().map_err(invalid("a new key"))?;
             let mut params = CertificateParams::default();
             params.distinguished_name.push(DnType::CommonName, "Dovetail");
             params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
             params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-            let certificate = params.self_signed(&key).map_err(bad("a new certificate"))?;
+            let certificate = params.self_signed(&key).map_err(invalid("a new certificate"))?;
             write_private(&key_path, key.serialize_pem().as_bytes()).map_err(at(&key_path))?;
             write_private(&ca_path, certificate.pem().as_bytes()).map_err(at(&ca_path))?;
         }
         let certificate = fs::read_to_string(&ca_path).map_err(at(&ca_path))?;
         let key = fs::read_to_string(&key_path).map_err(at(&key_path))?;
-        let key = KeyPair::from_pem(&key).map_err(bad(&key_path.display().to_string()))?;
+        let key = KeyPair::from_pem(&key).map_err(invalid(&key_path.display().to_string()))?;
         let issuer =
-            Issuer::from_ca_cert_pem(&certificate, key).map_err(bad(&ca_path.display().to_string()))?;
+            Issuer::from_ca_cert_pem(&certificate, key).map_err(invalid(&ca_path.display().to_string()))?;
         let fingerprint = fingerprint(&certificate)?;
         if !token_path.exists() {
             let token = JoinToken::generate(&fingerprint);
             write_private(&token_path, format!("{token}\n").as_bytes()).map_err(at(&token_path))?;
         }
         let token = fs::read_to_string(&token_path).map_err(at(&token_path))?;
-        let token: JoinToken = token.parse().map_err(|why| AuthorityError::Bad {
-            what: token_path.display().to_string(),
-            why,
+        let token = token.parse().map_err(|source| AuthorityError::Token {
+            path: token_path,
+            source,
         })?;
         Ok(Self {
             issuer,
@@ -99,42 +110,42 @@ impl Authority {
         })
     }
 
-    /// The certificate of the authority, in PEM.
+    /// Returns the certificate of the authority, in PEM.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// What a new node must show.
+    /// Returns the token that a new node needs to join.
     pub fn join_token(&self) -> &JoinToken {
         &self.token
     }
 
-    /// A key and a certificate (with the authority's behind it) for a server of these names and addresses.
+    /// Creates a certificate chain and a key for a server with these names and addresses.
     ///
     /// # Errors
-    /// When one of them is no name.
+    /// If a name is not valid.
     pub fn server_identity(&self, names: &[String]) -> Result<(String, String), AuthorityError> {
-        let key = KeyPair::generate().map_err(bad("a new key"))?;
-        let mut params = CertificateParams::new(names.to_vec()).map_err(bad("the server's names"))?;
+        let key = KeyPair::generate().map_err(invalid("a new key"))?;
+        let mut params = CertificateParams::new(names.to_vec()).map_err(invalid("the server's names"))?;
         params
             .distinguished_name
             .push(DnType::CommonName, "Dovetail server");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let certificate = params
             .signed_by(&key, &self.issuer)
-            .map_err(bad("the server's certificate"))?;
+            .map_err(invalid("the server's certificate"))?;
         let chain = format!("{}{}", certificate.pem(), self.certificate);
         Ok((chain, key.serialize_pem()))
     }
 
-    /// A certificate for a node, for the key it asks with.
+    /// Signs the certificate of a node, for the key of its request.
     ///
     /// # Errors
-    /// When the request is not one.
+    /// If the request is not valid.
     pub fn sign_node(&self, node: &str, request: &str) -> Result<String, AuthorityError> {
-        let mut asked = CertificateSigningRequestParams::from_pem(request)
-            .map_err(bad("the certificate signing request"))?;
-        // Only the key of the request counts; what it says of itself does not.
+        let mut request = CertificateSigningRequestParams::from_pem(request)
+            .map_err(invalid("the certificate signing request"))?;
+        // Only the key of the request is used; its names are not.
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, node);
@@ -143,15 +154,15 @@ impl Authority {
         }
         params.is_ca = IsCa::ExplicitNoCa;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        asked.params = params;
-        let signed = asked
+        request.params = params;
+        let signed = request
             .signed_by(&self.issuer)
-            .map_err(bad("the node's certificate"))?;
+            .map_err(invalid("the node's certificate"))?;
         Ok(signed.pem())
     }
 }
 
-/// The name of the node a certificate (DER) was given to.
+/// Returns the name of the node in a certificate (DER).
 pub(crate) fn node_of(der: &[u8]) -> Option<String> {
     let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
     let name = certificate.subject().iter_common_name().next()?;
@@ -159,10 +170,7 @@ pub(crate) fn node_of(der: &[u8]) -> Option<String> {
 }
 
 fn fingerprint(certificate: &str) -> Result<String, AuthorityError> {
-    let parsed = pem::parse(certificate).map_err(|e| AuthorityError::Bad {
-        what: "the authority's certificate".to_owned(),
-        why: e.to_string(),
-    })?;
+    let parsed = pem::parse(certificate)?;
     let hash = digest(&SHA256, parsed.contents());
     Ok(hash.as_ref().iter().map(|b| format!("{b:02x}")).collect())
 }
@@ -173,7 +181,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn an_authority_is_the_same_when_it_is_opened_again() {
+    fn a_reopened_authority_is_the_same() {
         let dir = tempfile::tempdir().unwrap();
         let first = Authority::open(dir.path()).unwrap();
         let again = Authority::open(dir.path()).unwrap();
@@ -189,12 +197,12 @@ mod tests {
     }
 
     #[test]
-    fn a_node_gets_the_name_it_joined_with_whatever_its_request_says() {
+    fn the_certificate_has_the_name_a_node_joined_with() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::open(dir.path()).unwrap();
         let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec!["someone-else".to_owned()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, "someone-else");
+        let mut params = CertificateParams::new(vec!["another-node".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "another-node");
         let request = params.serialize_request(&key).unwrap().pem().unwrap();
         let certificate = authority.sign_node("node-1", &request).unwrap();
         let der = pem::parse(certificate).unwrap();

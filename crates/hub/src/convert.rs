@@ -1,4 +1,4 @@
-//! Words of the protocol as values of the scheduler, and back.
+//! Conversions between messages of the protocol and types of the scheduler.
 
 use dovetail_cluster::state::StartInstance;
 use dovetail_cluster::{JobRequest, NodeRegistration, Processes, RuntimeCommand, StartTask, TaskEnd};
@@ -6,18 +6,25 @@ use dovetail_model::numa::NumaDomain;
 use dovetail_model::{GpuSet, GpuTypeId, NodeSpec, ZoneId};
 use dovetail_proto::v1;
 
-/// What an agent says of its node.
-pub(crate) fn arrival(hello: &v1::Hello) -> Result<NodeRegistration, String> {
-    let hardware = hello
-        .hardware
-        .as_ref()
-        .ok_or("it did not say what the node has")?;
-    let kinds: Vec<&str> = hardware.gpus.iter().map(|g| g.r#type.as_str()).collect();
-    if kinds.iter().any(|kind| kind != &kinds[0]) {
-        return Err(format!(
-            "its GPUs are of several kinds ({}); give each kind to an agent of its own",
-            kinds.join(", ")
-        ));
+/// Why a node cannot be registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegistrationError {
+    /// The agent did not report the hardware of the node.
+    #[error("missing hardware of the node")]
+    MissingHardware,
+    /// The GPUs of the node have several types.
+    #[error("the GPUs of the node have several types ({}); run one agent for each type", .0.join(", "))]
+    SeveralGpuTypes(Vec<String>),
+}
+
+/// Converts the first message of an agent to the registration of its node.
+pub(crate) fn registration(hello: &v1::Hello) -> Result<NodeRegistration, RegistrationError> {
+    let hardware = hello.hardware.as_ref();
+    let hardware = hardware.ok_or(RegistrationError::MissingHardware)?;
+    let gpu_types: Vec<&str> = hardware.gpus.iter().map(|g| g.r#type.as_str()).collect();
+    if gpu_types.iter().any(|name| name != &gpu_types[0]) {
+        let gpu_types = gpu_types.into_iter().map(str::to_owned);
+        return Err(RegistrationError::SeveralGpuTypes(gpu_types.collect()));
     }
     let gpus = hardware.gpus.len() as u32;
     let spec = NodeSpec {
@@ -32,16 +39,16 @@ pub(crate) fn arrival(hello: &v1::Hello) -> Result<NodeRegistration, String> {
     };
     Ok(NodeRegistration {
         spec,
-        gpu_type: kinds.first().copied().unwrap_or("none").to_owned(),
+        gpu_type: gpu_types.first().copied().unwrap_or("none").to_owned(),
         rack: hardware.rack.clone(),
         address: hello.address.clone(),
         identity: hello.identity,
     })
 }
 
-/// NUMA domains, where every GPU says which one it is near to.
+/// Returns the NUMA domains, if the domain of every GPU is known.
 fn numa(hardware: &v1::Hardware) -> Vec<NumaDomain> {
-    let of = |domain: usize| {
+    let gpus_of = |domain: usize| {
         let mut near = GpuSet::empty(hardware.gpus.len() as u32);
         let all = hardware.gpus.iter().enumerate();
         all.filter(|(_, gpu)| gpu.numa as usize == domain + 1)
@@ -55,57 +62,54 @@ fn numa(hardware: &v1::Hardware) -> Vec<NumaDomain> {
     domains
         .map(|(i, domain)| NumaDomain {
             cpus: domain.cpus.iter().copied().collect(),
-            gpus: of(i),
+            gpus: gpus_of(i),
         })
         .collect()
 }
 
-/// The first GPU that must not be used, and why.
-pub(crate) fn faulty(gpus: &[v1::Gpu]) -> Option<String> {
-    let bad = gpus.iter().find(|g| !g.fault.is_empty())?;
-    Some(format!("GPU {}: {}", bad.uuid, bad.fault))
+/// Returns a description of the first faulty GPU.
+pub(crate) fn find_fault(gpus: &[v1::Gpu]) -> Option<String> {
+    let faulty = gpus.iter().find(|g| !g.fault.is_empty())?;
+    Some(format!("GPU {}: {}", faulty.uuid, faulty.fault))
 }
 
-pub(crate) fn key(job: u64, attempt_id: u64) -> Option<v1::TaskKey> {
-    Some(v1::TaskKey {
-        job,
-        attempt: attempt_id,
-    })
+pub(crate) fn task_key(job: u64, attempt: u64) -> Option<v1::TaskKey> {
+    Some(v1::TaskKey { job, attempt })
 }
 
-pub(crate) fn end(ended: v1::TaskEnded) -> TaskEnd {
+pub(crate) fn task_end(ended: v1::TaskEnded) -> TaskEnd {
     TaskEnd {
         exit_code: ended.exit_code,
         signal: ended.signal,
         platform_error: (!ended.platform_error.is_empty()).then_some(ended.platform_error),
         was_stopped: ended.was_stopped,
         checkpoint_step: ended.checkpoint_step,
-        last_words: ended.log_tail,
+        log_tail: ended.log_tail,
         out_of_memory: ended.out_of_memory,
         refused: ended.refused,
     }
 }
 
-pub(crate) fn order(order: RuntimeCommand, checkpoints: &str) -> v1::server_message::Body {
-    match order {
+pub(crate) fn command(command: RuntimeCommand, checkpoints: &str) -> v1::server_message::Body {
+    match command {
         RuntimeCommand::Start(task) => v1::server_message::Body::StartTask(start(*task, checkpoints)),
         RuntimeCommand::Stop {
             job,
-            attempt: attempt_id,
+            attempt,
             reason,
             kill,
         } => v1::server_message::Body::StopTask(v1::StopTask {
-            task: key(job, attempt_id),
+            task: task_key(job, attempt),
             reason,
             kill,
         }),
         RuntimeCommand::Resize {
             job,
-            attempt: attempt_id,
+            attempt,
             cpu_milli,
             memory_mib,
         } => v1::server_message::Body::ResizeTask(v1::ResizeTask {
-            task: key(job, attempt_id),
+            task: task_key(job, attempt),
             cpu_milli,
             memory_mib,
         }),
@@ -147,7 +151,7 @@ fn start(task: StartTask, checkpoints: &str) -> v1::StartTask {
         gpus: peer.gpus,
     };
     v1::StartTask {
-        task: key(task.job, task.attempt),
+        task: task_key(task.job, task.attempt),
         job_name: name,
         user: run_as.unwrap_or_default(),
         tenant,

@@ -1,4 +1,4 @@
-//! Who is there. One session for each node; orders go to whoever is there, and to the others when they come.
+//! Sessions of agents, one for each node. Commands go to connected agents; others get them when they reconnect.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,16 +15,16 @@ use crate::loads::Loads;
 use crate::logs::Readers;
 use crate::stops::Stops;
 
-/// How the hub deals with agents.
+/// Configuration of the hub.
 #[derive(Debug, Clone)]
 pub struct HubConfig {
-    /// How often agents are to be heard.
+    /// Time between two heartbeats of an agent.
     pub heartbeat: Duration,
-    /// Agents end their tasks when they have not been answered for so long.
+    /// Time without an answer after which agents end their tasks.
     pub lease: Duration,
-    /// After the lease, so long until a node counts as lost: time to end what runs there.
+    /// Time after the lease at which a node is lost, in which its agent ends its tasks.
     pub margin: Duration,
-    /// The folder, shared by all nodes, in which jobs find one of their own for checkpoints; empty for none.
+    /// Folder for checkpoints that all nodes share, with one subfolder for each job; empty for none.
     pub checkpoints: String,
 }
 
@@ -39,157 +39,172 @@ impl Default for HubConfig {
     }
 }
 
+/// Why the hub refuses a session or a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HubError {
+    /// Another agent is connected for the same node.
+    #[error("another agent of the same name is connected; every node must have a unique name")]
+    DuplicateName,
+    /// The agent of the node is not connected.
+    #[error("the agent of the node is not connected; its logs are available when it reconnects")]
+    NotConnected,
+}
+
 /// The connection to one agent.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Tells an old connection of a node from the one that replaced it.
+    /// Distinguishes a connection of a node from the one that replaced it.
     pub(crate) epoch: u64,
     pub(crate) identity: u64,
-    /// Whether it has told everything it kept, so that orders can be sent.
+    /// Whether the agent has sent all facts it kept, so that commands can be sent.
     ready: bool,
     out: UnboundedSender<v1::ServerMessage>,
 }
 
 #[derive(Debug, Default)]
-struct Room {
+struct Connections {
     sessions: BTreeMap<NodeId, Session>,
-    heard: BTreeMap<NodeId, Instant>,
+    last_heard: BTreeMap<NodeId, Instant>,
     next_epoch: u64,
     readers: Readers,
     stops: Stops,
     loads: Loads,
 }
 
-/// Who is there; clone it freely.
+/// Sessions of all agents; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Hub {
     pub(crate) config: HubConfig,
-    room: Arc<Mutex<Room>>,
+    connections: Arc<Mutex<Connections>>,
     started: Instant,
     last_event: watch::Sender<u64>,
-    stuck: watch::Sender<Option<String>>,
+    journal_error: watch::Sender<Option<String>>,
 }
 
 impl Hub {
-    /// Nobody is there yet.
+    /// Creates a hub without sessions.
     pub fn new(config: HubConfig) -> Self {
         Self {
             config,
-            room: Arc::default(),
+            connections: Arc::default(),
             started: Instant::now(),
             last_event: watch::Sender::new(0),
-            stuck: watch::Sender::new(None),
+            journal_error: watch::Sender::new(None),
         }
     }
 
-    fn room(&self) -> MutexGuard<'_, Room> {
-        self.room.lock().unwrap_or_else(|e| e.into_inner())
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// The number of the last notice in the book, whenever it changes.
-    pub fn notices(&self) -> watch::Receiver<u64> {
+    /// Watches the number of the last durable event.
+    pub fn last_event(&self) -> watch::Receiver<u64> {
         self.last_event.subscribe()
     }
 
-    /// Why the journal cannot be written; none if it can.
-    pub fn trouble(&self) -> watch::Receiver<Option<String>> {
-        self.stuck.subscribe()
+    /// Watches why the journal cannot be written; `None` if it can.
+    pub fn journal_error(&self) -> watch::Receiver<Option<String>> {
+        self.journal_error.subscribe()
     }
 
-    /// Whether the agent of a node is connected.
+    /// Returns whether the agent of a node is connected.
     pub fn is_connected(&self, node: NodeId) -> bool {
-        self.room().sessions.contains_key(&node)
+        self.connections().sessions.contains_key(&node)
     }
 
-    /// A session for a node. An older one of the same agent is replaced; one of another agent is not.
-    pub(crate) fn enter(
+    /// Opens a session for a node. It replaces an older one of the same agent, but not one of another agent.
+    pub(crate) fn open_session(
         &self,
         node: NodeId,
         identity: u64,
         out: UnboundedSender<v1::ServerMessage>,
-    ) -> Result<u64, String> {
-        let mut room = self.room();
-        let other = room.sessions.get(&node).filter(|s| s.identity != identity);
+    ) -> Result<u64, HubError> {
+        let mut connections = self.connections();
+        let other = connections.sessions.get(&node).filter(|s| s.identity != identity);
         if other.is_some_and(|s| !s.out.is_closed()) {
-            return Err(
-                "another agent of the same name is connected; every node needs a name of its own".to_owned(),
-            );
+            return Err(HubError::DuplicateName);
         }
-        room.next_epoch += 1;
-        let epoch = room.next_epoch;
-        room.heard.insert(node, Instant::now());
+        connections.next_epoch += 1;
+        let epoch = connections.next_epoch;
+        connections.last_heard.insert(node, Instant::now());
         let session = Session {
             epoch,
             identity,
             ready: false,
             out,
         };
-        room.sessions.insert(node, session);
+        connections.sessions.insert(node, session);
         Ok(epoch)
     }
 
-    /// The identity of the agent that is connected for a node.
+    /// Returns the identity of the connected agent of a node.
     pub(crate) fn connected_identity(&self, node: NodeId) -> Option<u64> {
-        let room = self.room();
-        let session = room.sessions.get(&node).filter(|s| !s.out.is_closed())?;
+        let connections = self.connections();
+        let session = connections.sessions.get(&node).filter(|s| !s.out.is_closed())?;
         Some(session.identity)
     }
 
-    /// Orders can be sent from now on.
-    pub(crate) fn is_ready(&self, node: NodeId, epoch: u64) {
-        if let Some(session) = self.room().sessions.get_mut(&node).filter(|s| s.epoch == epoch) {
+    /// Marks a session as ready to receive commands.
+    pub(crate) fn set_ready(&self, node: NodeId, epoch: u64) {
+        if let Some(session) = self
+            .connections()
+            .sessions
+            .get_mut(&node)
+            .filter(|s| s.epoch == epoch)
+        {
             session.ready = true;
         }
     }
 
-    pub(crate) fn leave(&self, node: NodeId, epoch: u64) {
-        let mut room = self.room();
-        if room.sessions.get(&node).is_some_and(|s| s.epoch == epoch) {
-            room.sessions.remove(&node);
-            room.readers.node_is_away(node);
+    pub(crate) fn close_session(&self, node: NodeId, epoch: u64) {
+        let mut connections = self.connections();
+        if connections.sessions.get(&node).is_some_and(|s| s.epoch == epoch) {
+            connections.sessions.remove(&node);
+            connections.readers.end_for_node(node);
         }
     }
 
-    pub(crate) fn heard(&self, node: NodeId, epoch: u64) {
-        let mut room = self.room();
-        if room.sessions.get(&node).is_some_and(|s| s.epoch == epoch) {
-            room.heard.insert(node, Instant::now());
+    pub(crate) fn record_contact(&self, node: NodeId, epoch: u64) {
+        let mut connections = self.connections();
+        if connections.sessions.get(&node).is_some_and(|s| s.epoch == epoch) {
+            connections.last_heard.insert(node, Instant::now());
         }
     }
 
-    /// A node tells how busy it is.
-    pub(crate) fn is_busy(&self, node: NodeId, beat: &v1::Heartbeat) {
+    /// Records the utilization in a heartbeat.
+    pub(crate) fn record_load(&self, node: NodeId, beat: &v1::Heartbeat) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
-        self.room().loads.told(node, now, beat);
+        self.connections().loads.record(node, now, beat);
     }
 
-    /// How busy a node was since then, oldest first; nothing where it does not tell.
+    /// Returns the utilization of a node since a point in time, oldest first; empty if it is unknown.
     pub fn loads(&self, node: NodeId, since: Time) -> Vec<LoadPoint> {
-        self.room().loads.of(node, since)
+        self.connections().loads.since(node, since)
     }
 
-    /// Says something to an agent, if it is there.
-    pub(crate) fn say(&self, node: NodeId, body: Body) -> bool {
-        let room = self.room();
-        let session = room.sessions.get(&node);
+    /// Sends a message to an agent, if it is connected.
+    pub(crate) fn send(&self, node: NodeId, body: Body) -> bool {
+        let connections = self.connections();
+        let session = connections.sessions.get(&node);
         session.is_some_and(|s| s.out.send(v1::ServerMessage { body: Some(body) }).is_ok())
     }
 
-    pub(crate) fn order(&self, node: NodeId, order: RuntimeCommand) {
-        let body = convert::order(order, &self.config.checkpoints);
-        let ready = self.room().sessions.get(&node).is_some_and(|s| s.ready);
+    /// Sends a command to an agent, if it is connected and ready.
+    pub(crate) fn send_command(&self, node: NodeId, command: RuntimeCommand) {
+        let body = convert::command(command, &self.config.checkpoints);
+        let ready = self.connections().sessions.get(&node).is_some_and(|s| s.ready);
         if ready {
-            self.say(node, body);
+            self.send(node, body);
         }
     }
 
-    /// A rank of a job that stops is at this step; when all are known, all are told where to stop.
-    pub(crate) fn at_step(&self, handle: &Handle, task: (JobId, AttemptId), words: &v1::StepReached) {
+    /// Records the step of a rank of a stopping job. When all ranks have reported, their agents get the step to stop after.
+    pub(crate) fn record_step(&self, handle: &Handle, task: (JobId, AttemptId), report: &v1::StepReached) {
         let agreed = self
-            .room()
+            .connections()
             .stops
-            .at_step(task, words.rank, words.step, words.world_size);
+            .at_step(task, report.rank, report.step, report.world_size);
         let Some(step) = agreed else { return };
         let nodes = handle.read(|state| {
             let attempt = state.job(task.0).and_then(|job| job.attempt());
@@ -198,56 +213,63 @@ impl Hub {
         });
         for node in nodes {
             let stop_at = v1::StopAfterStep {
-                task: convert::key(task.0, task.1),
+                task: convert::task_key(task.0, task.1),
                 step,
             };
-            self.say(node, Body::StopAfterStep(stop_at));
+            self.send(node, Body::StopAfterStep(stop_at));
         }
     }
 
     pub(crate) fn forget_stop(&self, task: (JobId, AttemptId)) {
-        self.room().stops.forget(task);
+        self.connections().stops.forget(task);
     }
 
-    /// Reads a log where it is.
+    /// Requests a log from the agent of its node.
     ///
     /// # Errors
-    /// When the agent of the node is not connected.
-    pub fn read_log(&self, request: &LogRequest) -> Result<Receiver<LogPiece>, String> {
-        let mut room = self.room();
-        let away = || "the agent of the node is not connected; its logs can be read when it is".to_owned();
-        let out = room
+    /// If the agent is not connected.
+    pub fn read_log(&self, request: &LogRequest) -> Result<Receiver<LogPiece>, HubError> {
+        let mut connections = self.connections();
+        let out = connections
             .sessions
             .get(&request.node)
             .map(|s| s.out.clone())
-            .ok_or_else(away)?;
-        let (words, receiver) = room.readers.open(request);
-        let body = Some(Body::ReadLog(words));
-        out.send(v1::ServerMessage { body }).map_err(|_| away())?;
+            .ok_or(HubError::NotConnected)?;
+        let (message, receiver) = connections.readers.open(request);
+        let body = Some(Body::ReadLog(message));
+        out.send(v1::ServerMessage { body })
+            .map_err(|_| HubError::NotConnected)?;
         Ok(receiver)
     }
 
-    pub(crate) fn log_piece(&self, node: NodeId, chunk: v1::LogChunk) {
-        let back = self.room().readers.piece(node, chunk);
-        if let Some(words) = back {
-            self.say(node, Body::ReadLog(words));
+    pub(crate) fn pass_on_log(&self, node: NodeId, chunk: v1::LogChunk) {
+        let cancel = self.connections().readers.pass_on(node, chunk);
+        if let Some(message) = cancel {
+            self.send(node, Body::ReadLog(message));
         }
     }
 
-    /// Nodes that have been silent for longer than their lease and the margin.
+    /// Returns the nodes that have been silent for longer than the lease and the margin.
     pub fn silent(&self, nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
-        let room = self.room();
+        let connections = self.connections();
         let longest = self.config.lease + self.config.margin;
         nodes
-            .filter(|node| room.heard.get(node).unwrap_or(&self.started).elapsed() > longest)
+            .filter(|node| {
+                connections
+                    .last_heard
+                    .get(node)
+                    .unwrap_or(&self.started)
+                    .elapsed()
+                    > longest
+            })
             .collect()
     }
 }
 
 impl Backend for Hub {
-    fn dispatch(&mut self, orders: Vec<(NodeId, RuntimeCommand)>) {
-        for (node, order) in orders {
-            Hub::order(self, node, order);
+    fn dispatch(&mut self, commands: Vec<(NodeId, RuntimeCommand)>) {
+        for (node, command) in commands {
+            self.send_command(node, command);
         }
     }
 
@@ -255,11 +277,11 @@ impl Backend for Hub {
         self.last_event.send_replace(last);
     }
 
-    fn journal_unavailable(&mut self, why: Option<&str>) {
-        match why {
-            Some(why) => tracing::error!(why, "the journal cannot be written"),
+    fn journal_unavailable(&mut self, error: Option<&str>) {
+        match error {
+            Some(error) => tracing::error!(error, "cannot write the journal"),
             None => tracing::info!("the journal can be written again"),
         }
-        self.stuck.send_replace(why.map(str::to_owned));
+        self.journal_error.send_replace(error.map(str::to_owned));
     }
 }

@@ -1,8 +1,8 @@
-//! The scheduler's side of the protocol with its agents: who may speak, who is there, and what each is to do.
+//! The server side of the agent protocol: authentication, sessions and commands.
 //!
-//! An agent dials, shows its certificate, and says what runs on its node. The [`Hub`] keeps one session for each node,
-//! passes its facts to the driver and orders back, and acknowledges facts once they are in the journal. A node that is
-//! silent for longer than its lease is lost: by then its agent has ended what ran there.
+//! An agent connects with its certificate and reports the tasks on its node. The [`Hub`] keeps one session for each node,
+//! passes facts to the driver and commands to the agent, and acknowledges facts when they are in the journal. A node that is
+//! silent for longer than its lease is lost: by then its agent has ended its tasks.
 
 mod authority;
 mod convert;
@@ -14,6 +14,7 @@ mod stops;
 mod token;
 
 pub use authority::{Authority, AuthorityError};
-pub use hub::{Hub, HubConfig};
+pub use convert::RegistrationError;
+pub use hub::{Hub, HubConfig, HubError};
 pub use service::{ServeError, serve};
-pub use token::JoinToken;
+pub use token::{InvalidToken, JoinToken};

@@ -1,4 +1,4 @@
-//! How busy nodes are: what agents tell with their heartbeats, kept for some hours in steps of half a minute.
+//! Utilization of nodes, from the heartbeats of their agents: averages over 30 seconds, kept for half a day.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,14 +6,14 @@ use dovetail_cluster::LoadPoint;
 use dovetail_model::{NodeId, Time};
 use dovetail_proto::v1;
 
-/// The length of a step, in microseconds.
+/// Length of an interval in microseconds.
 const STEP_US: i64 = 30_000_000;
-/// Steps that are kept: half a day.
-const KEPT: usize = 1_440;
+/// Number of intervals that are kept: half a day.
+const MAX_POINTS: usize = 1_440;
 
-/// A step that has not ended.
+/// An interval that has not ended.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenInterval {
     step: i64,
     beats: u32,
     gpu_busy: Vec<u32>,
@@ -22,17 +22,17 @@ struct Open {
     memory_mib: u64,
 }
 
-impl Open {
+impl OpenInterval {
     fn add(&mut self, beat: &v1::Heartbeat) {
         self.beats += 1;
         self.gpu_busy.resize(beat.gpu_utilization.len(), 0);
         for (sum, busy) in self.gpu_busy.iter_mut().zip(&beat.gpu_utilization) {
             *sum += (*busy).min(100);
         }
-        // Of memory the most counts.
+        // For memory, the maximum counts.
         self.gpu_memory_mib.resize(beat.gpu_memory_used_mib.len(), 0);
-        for (most, used) in self.gpu_memory_mib.iter_mut().zip(&beat.gpu_memory_used_mib) {
-            *most = (*most).max(*used);
+        for (max, used) in self.gpu_memory_mib.iter_mut().zip(&beat.gpu_memory_used_mib) {
+            *max = (*max).max(*used);
         }
         self.cpu_busy += beat.cpu_utilization.min(100);
         self.memory_mib = self.memory_mib.max(beat.memory_used_mib);
@@ -52,32 +52,32 @@ impl Open {
 
 #[derive(Debug, Default)]
 struct NodeLoad {
-    open: Open,
+    open: OpenInterval,
     points: VecDeque<LoadPoint>,
 }
 
-/// How busy all nodes are.
+/// Utilization of all nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Loads(BTreeMap<NodeId, NodeLoad>);
 
 impl Loads {
-    /// A node tells.
-    pub(crate) fn told(&mut self, node: NodeId, now: Time, beat: &v1::Heartbeat) {
+    /// Adds a heartbeat of a node.
+    pub(crate) fn record(&mut self, node: NodeId, now: Time, beat: &v1::Heartbeat) {
         let load = self.0.entry(node).or_default();
         let step = now.0.div_euclid(STEP_US);
         if load.open.step != step {
             let ended = std::mem::take(&mut load.open);
             load.open.step = step;
             load.points.extend(ended.point());
-            while load.points.len() > KEPT {
+            while load.points.len() > MAX_POINTS {
                 load.points.pop_front();
             }
         }
         load.open.add(beat);
     }
 
-    /// What a node has told since a moment, oldest first.
-    pub(crate) fn of(&self, node: NodeId, since: Time) -> Vec<LoadPoint> {
+    /// Returns the utilization of a node since a point in time, oldest first.
+    pub(crate) fn since(&self, node: NodeId, since: Time) -> Vec<LoadPoint> {
         let points = self.0.get(&node).map(|load| &load.points);
         let new = points.into_iter().flatten().filter(|p| p.at > since);
         new.cloned().collect()
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beats_become_means_and_old_ones_go() {
+    fn heartbeats_are_averaged_and_old_intervals_removed() {
         let mut loads = Loads::default();
         let beat = |busy: u32, memory: u32| v1::Heartbeat {
             gpu_utilization: vec![busy, 0],
@@ -99,25 +99,22 @@ mod tests {
         };
         let node = NodeId(3);
         for (at, busy, memory) in [(0, 10, 7), (10, 30, 5), (29, 50, 6), (31, 90, 1), (61, 0, 0)] {
-            loads.told(node, Time::from_secs(at), &beat(busy, memory));
+            loads.record(node, Time::from_secs(at), &beat(busy, memory));
         }
-        let points = loads.of(node, Time::ZERO);
+        let points = loads.since(node, Time::ZERO);
         assert_eq!(points.len(), 2, "{points:?}");
         assert_eq!(
             (points[0].at, &points[0].gpu_busy[..]),
             (Time::from_secs(30), &[30, 0][..])
         );
         assert_eq!((points[0].gpu_memory_mib[0], points[0].cpu_busy), (7, 50));
-        assert_eq!(loads.of(node, Time::from_secs(30)).len(), 1);
-        assert!(loads.of(NodeId(4), Time::ZERO).is_empty());
+        assert_eq!(loads.since(node, Time::from_secs(30)).len(), 1);
+        assert!(loads.since(NodeId(4), Time::ZERO).is_empty());
         for i in 0..2_000 {
-            loads.told(node, Time::from_secs(30 * i + 100), &v1::Heartbeat::default());
+            loads.record(node, Time::from_secs(30 * i + 100), &v1::Heartbeat::default());
         }
-        let points = loads.of(node, Time::ZERO);
-        assert_eq!(points.len(), KEPT);
-        assert!(
-            points[0].gpu_busy.is_empty(),
-            "a node that does not tell is not idle"
-        );
+        let points = loads.since(node, Time::ZERO);
+        assert_eq!(points.len(), MAX_POINTS);
+        assert!(points[0].gpu_busy.is_empty(), "a node without data is not idle");
     }
 }

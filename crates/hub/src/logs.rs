@@ -1,4 +1,4 @@
-//! Logs are on the nodes. Whoever wants to read one asks through the hub, and gets it piece by piece.
+//! Readers of logs. Logs are on the nodes; the hub passes requests to agents and pieces back to readers.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use dovetail_model::NodeId;
 use dovetail_proto::v1;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Pieces that wait for a slow reader, before it is given up: nobody else must wait for it.
-const WAITING: usize = 1_024;
+/// Number of buffered pieces; a reader that is slower is dropped, so that it does not block others.
+const MAX_BUFFERED: usize = 1_024;
 
-/// Who reads what.
+/// All readers of logs.
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     next: u64,
@@ -18,14 +18,14 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// A new reader: the words to send to its node, and where the pieces will come.
+    /// Adds a reader. Returns the message to its node, and the channel on which it gets the pieces.
     pub(crate) fn open(&mut self, request: &LogRequest) -> (v1::ReadLog, Receiver<LogPiece>) {
         self.next += 1;
-        let (sender, receiver) = channel(WAITING);
+        let (sender, receiver) = channel(MAX_BUFFERED);
         self.open.insert(self.next, (request.node, sender));
-        let words = v1::ReadLog {
+        let message = v1::ReadLog {
             request: self.next,
-            task: crate::convert::key(request.job, request.attempt),
+            task: crate::convert::task_key(request.job, request.attempt),
             offset: request.offset,
             max_bytes: request.most_bytes,
             follow: request.follow,
@@ -33,56 +33,56 @@ impl Readers {
             pattern: request.find.clone().into_bytes(),
             max_matches: request.most_found,
         };
-        (words, receiver)
+        (message, receiver)
     }
 
-    /// A piece came. Returns words to send back when nobody wants more.
-    pub(crate) fn piece(&mut self, from: NodeId, chunk: v1::LogChunk) -> Option<v1::ReadLog> {
+    /// Passes a piece to its reader. Returns the message that cancels the request if the reader does not take more.
+    pub(crate) fn pass_on(&mut self, from: NodeId, chunk: v1::LogChunk) -> Option<v1::ReadLog> {
         let number = chunk.request;
         let (node, reader) = self.open.get(&number)?;
         if *node != from {
             return None;
         }
-        let mut heard = true;
+        let mut is_taken = true;
         if !chunk.data.is_empty() {
             let (data, offset) = (chunk.data, chunk.offset);
             let piece = match chunk.is_match {
                 true => LogPiece::Found { line: data, offset },
                 false => LogPiece::Data { data, offset },
             };
-            heard = reader.try_send(piece).is_ok();
+            is_taken = reader.try_send(piece).is_ok();
         }
         let last = match (chunk.error.is_empty(), chunk.end) {
             (false, _) => Some(LogPiece::Error(chunk.error)),
             (true, true) => Some(LogPiece::End),
             (true, false) => None,
         };
-        let is_over = last.is_some();
+        let has_ended = last.is_some();
         if let Some(last) = last {
-            // A reader that is gone needs no end.
+            // The reader may be gone.
             let _ = reader.try_send(last);
         }
-        if is_over || !heard {
+        if has_ended || !is_taken {
             self.open.remove(&number);
         }
-        (!heard && !is_over).then(|| v1::ReadLog {
+        (!is_taken && !has_ended).then(|| v1::ReadLog {
             request: number,
             cancel: true,
             ..Default::default()
         })
     }
 
-    /// A node is away: whoever reads from it is told.
-    pub(crate) fn node_is_away(&mut self, node: NodeId) {
-        let gone: Vec<u64> = self
+    /// Ends all readers of a node that has disconnected.
+    pub(crate) fn end_for_node(&mut self, node: NodeId) {
+        let numbers: Vec<u64> = self
             .open
             .iter()
-            .filter(|(_, (of, _))| *of == node)
+            .filter(|(_, (reads_from, _))| *reads_from == node)
             .map(|(number, _)| *number)
             .collect();
-        for number in gone {
+        for number in numbers {
             if let Some((_, reader)) = self.open.remove(&number) {
-                let _ = reader.try_send(LogPiece::Error("the node is not connected any more".to_owned()));
+                let _ = reader.try_send(LogPiece::Error("the node has disconnected".to_owned()));
             }
         }
     }

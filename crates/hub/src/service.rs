@@ -1,4 +1,4 @@
-//! The gRPC service: joining, and one long conversation with each agent.
+//! The gRPC service: joining, and one stream of messages with each agent.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -20,34 +20,37 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::authority::{self, Authority};
 use crate::convert;
-use crate::hub::Hub;
+use crate::hub::{Hub, HubError};
 
-/// Why agents cannot be served.
+/// Why the service for agents cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address.
+    /// The address cannot be used.
     #[error("{address}: {source}")]
     Address {
-        /// Which.
+        /// The address.
         address: String,
-        /// What the system says.
+        /// The system error.
         source: std::io::Error,
     },
-    /// The certificate of the server.
+    /// The certificate of the server cannot be created.
     #[error(transparent)]
     Authority(#[from] crate::AuthorityError),
-    /// The transport.
-    #[error("agents cannot be served: {0}")]
+    /// The transport failed.
+    #[error("cannot serve agents: {0}")]
     Transport(#[from] tonic::transport::Error),
 }
 
-/// So long an agent may take to say who it is.
-const FIRST_WORD: Duration = Duration::from_secs(10);
+/// Tasks that run on a node.
+type RunningTasks = Vec<(JobId, AttemptId)>;
 
-/// Serves agents on a socket until the signal comes. `names` are those by which agents dial this server.
+/// Time within which an agent must send its first message.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Serves agents on a socket until `until` completes. `names` are the host names of this server.
 ///
 /// # Errors
-/// When the certificate cannot be made or the transport fails.
+/// If the certificate cannot be created or the transport fails.
 pub async fn serve(
     listener: TcpListener,
     names: &[String],
@@ -70,8 +73,8 @@ pub async fn serve(
         hub: hub.clone(),
         handle: handle.clone(),
     };
-    let watch = tokio::spawn(watch_silence(hub, handle));
-    // Words are short and must not wait for each other. (The builder's own setting is for sockets it opens itself.)
+    let watch = tokio::spawn(watch_leases(hub, handle));
+    // Messages are short and must not be delayed. (The builder's own setting is for sockets it opens itself.)
     let connections = TcpListenerStream::new(listener).map(|accepted| {
         accepted.inspect(|stream| {
             let _ = stream.set_nodelay(true);
@@ -88,26 +91,26 @@ pub async fn serve(
     Ok(address)
 }
 
-/// Tells the driver of nodes that have been silent for too long.
-async fn watch_silence(hub: Hub, handle: Handle) {
+/// Reports nodes whose lease has expired to the driver.
+async fn watch_leases(hub: Hub, handle: Handle) {
     let every = (hub.config.lease / 10).clamp(Duration::from_millis(20), Duration::from_secs(1));
     loop {
         tokio::time::sleep(every).await;
-        let up: Vec<NodeId> = handle.read(|state| {
-            let there = state.nodes().filter(|(_, n)| n.state != NodeState::Lost);
-            there.map(|(id, _)| id).collect()
+        let nodes: Vec<NodeId> = handle.read(|state| {
+            let connected = state.nodes().filter(|(_, n)| n.state != NodeState::Lost);
+            connected.map(|(id, _)| id).collect()
         });
-        for node in hub.silent(up.into_iter()) {
-            tracing::warn!(node = node.0, "the node is lost");
+        for node in hub.silent(nodes.into_iter()) {
+            tracing::warn!(node = node.0, "node lost");
             let _ = answer(handle.node_lost(node)).await;
         }
     }
 }
 
-/// Waits for an answer of the driver without holding up other conversations.
-async fn answer<T: Send + 'static>(ask: DriverCall<'_, T>) -> Result<T, Refusal> {
+/// Waits for an answer of the driver without blocking other streams.
+async fn answer<T: Send + 'static>(call: DriverCall<'_, T>) -> Result<T, Refusal> {
     let (sender, receiver) = oneshot::channel();
-    ask.then(move |result| drop(sender.send(result)));
+    call.then(move |result| drop(sender.send(result)));
     receiver.await.unwrap_or(Err(Refusal::ShuttingDown))
 }
 
@@ -117,64 +120,67 @@ struct Service {
     handle: Handle,
 }
 
-type Words = Pin<Box<dyn Stream<Item = Result<v1::ServerMessage, Status>> + Send>>;
+type ServerMessages = Pin<Box<dyn Stream<Item = Result<v1::ServerMessage, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Scheduler for Service {
     async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinReply>, Status> {
-        let asked = request.into_inner();
-        if !self.authority.join_token().is(&asked.token) {
-            tracing::warn!(node = asked.node, "a node showed a wrong join token");
+        let request = request.into_inner();
+        if !self.authority.join_token().has_secret(&request.token) {
+            tracing::warn!(node = request.node, "wrong join token");
             return Err(Status::permission_denied(
-                "the join token is not the one of this scheduler",
+                "wrong join token; `dovetail server --print-join-token` prints the right one",
             ));
         }
-        let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if asked.node.is_empty() || asked.node.len() > 253 || !asked.node.chars().all(is_fine) {
+        let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if request.node.is_empty() || request.node.len() > 253 || !request.node.chars().all(is_valid) {
             return Err(Status::invalid_argument(
-                "node: letters, digits, `-`, `_` and `.` only",
+                "node: expected up to 253 letters, digits, `-`, `_` and `.`",
             ));
         }
         let certificate = self
             .authority
-            .sign_node(&asked.node, &asked.signing_request)
+            .sign_node(&request.node, &request.signing_request)
             .map_err(|e| Status::invalid_argument(e.to_string()))?;
-        tracing::info!(node = asked.node, "a node joined");
+        tracing::info!(node = request.node, "node joined");
         Ok(Response::new(v1::JoinReply { certificate }))
     }
 
-    type AttachStream = Words;
+    type AttachStream = ServerMessages;
 
-    async fn attach(&self, request: Request<Streaming<v1::AgentMessage>>) -> Result<Response<Words>, Status> {
-        let shown = request.peer_certs();
-        let name = shown
+    async fn attach(
+        &self,
+        request: Request<Streaming<v1::AgentMessage>>,
+    ) -> Result<Response<ServerMessages>, Status> {
+        let certificates = request.peer_certs();
+        let name = certificates
             .as_ref()
             .and_then(|certificates| authority::node_of(certificates.first()?));
         let Some(name) = name else {
             return Err(Status::unauthenticated(
-                "an agent must show the certificate it was given",
+                "missing client certificate; the agent must join first",
             ));
         };
-        let (out, words) = unbounded_channel();
-        let conversation = Conversation {
+        let (out, messages) = unbounded_channel();
+        let connection = Connection {
             hub: self.hub.clone(),
             handle: self.handle.clone(),
             name,
             out,
         };
-        tokio::spawn(conversation.hold(request.into_inner()));
-        Ok(Response::new(Box::pin(until_closed(words))))
+        tokio::spawn(connection.run(request.into_inner()));
+        Ok(Response::new(Box::pin(until_closed(messages))))
     }
 }
 
 fn until_closed(
-    words: UnboundedReceiver<v1::ServerMessage>,
+    messages: UnboundedReceiver<v1::ServerMessage>,
 ) -> impl Stream<Item = Result<v1::ServerMessage, Status>> + Send {
-    UnboundedReceiverStream::new(words).map(Ok)
+    UnboundedReceiverStream::new(messages).map(Ok)
 }
 
-/// What one agent and the scheduler say to each other.
-struct Conversation {
+/// The stream of messages with one agent.
+struct Connection {
     hub: Hub,
     handle: Handle,
     /// The name in the agent's certificate.
@@ -182,138 +188,138 @@ struct Conversation {
     out: UnboundedSender<v1::ServerMessage>,
 }
 
-impl Conversation {
-    fn say(&self, body: Body) {
-        // An agent that is gone hears nothing, and is told again when it comes back.
+impl Connection {
+    fn send(&self, body: Body) {
+        // An agent that has disconnected gets everything again when it reconnects.
         let _ = self.out.send(v1::ServerMessage { body: Some(body) });
     }
 
-    fn refuse(&self, why: &str, for_good: bool) {
-        tracing::warn!(node = self.name, why, "an agent was refused");
-        self.say(Body::Rejection(v1::Rejection {
-            reason: why.to_owned(),
-            permanent: for_good,
+    fn reject(&self, reason: &str, permanent: bool) {
+        tracing::warn!(node = self.name, reason, "agent rejected");
+        self.send(Body::Rejection(v1::Rejection {
+            reason: reason.to_owned(),
+            permanent,
         }));
     }
 
-    async fn hold(self, mut words: Streaming<v1::AgentMessage>) {
-        let first = tokio::time::timeout(FIRST_WORD, words.message()).await;
+    async fn run(self, mut messages: Streaming<v1::AgentMessage>) {
+        let first = tokio::time::timeout(HELLO_TIMEOUT, messages.message()).await;
         let Ok(Ok(Some(v1::AgentMessage {
             body: Some(agent_message::Body::Hello(hello)),
             ..
         }))) = first
         else {
-            return self.refuse("the first word must be Hello", false);
+            return self.reject("the first message must be Hello", false);
         };
         if hello.node != self.name {
-            let why = format!(
-                "its certificate is for {:?}, but it calls itself {:?}",
+            let reason = format!(
+                "the certificate is for node {:?}, but the agent reports node {:?}",
                 self.name, hello.node
             );
-            return self.refuse(&why, true);
+            return self.reject(&reason, true);
         }
-        let arrival = match convert::arrival(&hello) {
-            Ok(arrival) => arrival,
-            Err(why) => return self.refuse(&why, true),
+        let registration = match convert::registration(&hello) {
+            Ok(registration) => registration,
+            Err(error) => return self.reject(&error.to_string(), true),
         };
         let known = self.handle.read(|state| state.node_named(&self.name));
         let other = known.and_then(|node| self.hub.connected_identity(node));
         if other.is_some_and(|identity| identity != hello.identity) {
-            let why = "another agent of the same name is connected; every node needs a name of its own";
-            return self.refuse(why, true);
+            return self.reject(&HubError::DuplicateName.to_string(), true);
         }
-        let admitted = match answer(self.handle.register_node(arrival)).await {
-            Ok(admitted) => admitted,
-            Err(refusal) => return self.refuse(&refusal.to_string(), false),
+        let registered = match answer(self.handle.register_node(registration)).await {
+            Ok(registered) => registered,
+            Err(refusal) => return self.reject(&refusal.to_string(), false),
         };
-        let node = admitted.node;
-        let epoch = match self.hub.enter(node, hello.identity, self.out.clone()) {
+        let node = registered.node;
+        let epoch = match self.hub.open_session(node, hello.identity, self.out.clone()) {
             Ok(epoch) => epoch,
-            Err(why) => return self.refuse(&why, true),
+            Err(error) => return self.reject(&error.to_string(), true),
         };
-        tracing::info!(node = self.name, version = hello.version, "an agent is connected");
+        tracing::info!(node = self.name, version = hello.version, "agent connected");
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
-        self.say(Body::Welcome(v1::Welcome {
+        self.send(Body::Welcome(v1::Welcome {
             node: node.0,
             heartbeat_ms: millis(self.hub.config.heartbeat),
             lease_ms: millis(self.hub.config.lease),
-            keep: admitted
+            keep: registered
                 .keep
                 .iter()
-                .filter_map(|(j, l)| convert::key(*j, *l))
+                .filter_map(|(job, attempt)| convert::task_key(*job, *attempt))
                 .collect(),
         }));
-        if let Some(why) = hello.hardware.as_ref().and_then(|h| convert::faulty(&h.gpus)) {
+        if let Some(fault) = hello.hardware.as_ref().and_then(|h| convert::find_fault(&h.gpus)) {
             let _ = answer(self.handle.set_draining(
                 &self.name,
-                Some(why),
+                Some(fault),
                 Actor::System(SystemRule::Health),
             ))
             .await;
         }
-        let running: Vec<(JobId, AttemptId)> = hello.running.iter().map(|t| (t.job, t.attempt)).collect();
-        let mut listener = Listener {
-            conversation: &self,
+        let running: RunningTasks = hello.running.iter().map(|t| (t.job, t.attempt)).collect();
+        let mut receiver = MessageReceiver {
+            connection: &self,
             node,
             epoch,
             running: Some(running),
         };
-        while let Ok(Some(word)) = words.message().await {
-            listener.hear(word).await;
+        while let Ok(Some(message)) = messages.message().await {
+            receiver.receive(message).await;
         }
-        self.hub.leave(node, epoch);
-        tracing::info!(node = self.name, "an agent is gone");
+        self.hub.close_session(node, epoch);
+        tracing::info!(node = self.name, "agent disconnected");
     }
 }
 
-/// The scheduler's ear for one agent.
-struct Listener<'a> {
-    conversation: &'a Conversation,
+/// Receives the messages of one agent.
+struct MessageReceiver<'a> {
+    connection: &'a Connection,
     node: NodeId,
     epoch: u64,
-    /// What ran when the agent came, until it has told everything it kept.
-    running: Option<Vec<(JobId, AttemptId)>>,
+    /// Tasks that ran when the agent connected, until it has sent all facts it kept.
+    running: Option<RunningTasks>,
 }
 
-impl Listener<'_> {
-    async fn hear(&mut self, word: v1::AgentMessage) {
-        let Conversation {
+impl MessageReceiver<'_> {
+    async fn receive(&mut self, message: v1::AgentMessage) {
+        let Connection {
             hub, handle, name, ..
-        } = self.conversation;
+        } = self.connection;
         let node = self.node;
-        hub.heard(node, self.epoch);
-        match word.body {
+        hub.record_contact(node, self.epoch);
+        match message.body {
             Some(agent_message::Body::Heartbeat(beat)) => {
-                self.acknowledge(word.sequence);
-                hub.is_busy(node, &beat);
+                self.acknowledge(message.sequence);
+                hub.record_load(node, &beat);
                 if let Some(running) = self.running.take() {
-                    self.settle(running).await;
+                    // If the journal cannot be written, the next heartbeat tries again.
+                    self.running = self.reconcile(running).await.err();
                 }
-                if let Some(why) = convert::faulty(&beat.gpus) {
-                    let _ =
-                        answer(handle.set_draining(name, Some(why), Actor::System(SystemRule::Health))).await;
+                if let Some(fault) = convert::find_fault(&beat.gpus) {
+                    let _ = answer(handle.set_draining(name, Some(fault), Actor::System(SystemRule::Health)))
+                        .await;
                 }
             }
             Some(agent_message::Body::TaskStarted(started)) => {
-                let (job, attempt_id) = named(started.task);
-                self.when_durable(
-                    word.sequence,
-                    handle.task_started(job, attempt_id, node, started.sharing, started.remarks),
+                let (job, attempt) = numbers(started.task);
+                self.acknowledge_when_durable(
+                    message.sequence,
+                    handle.task_started(job, attempt, node, started.sharing, started.remarks),
                 );
             }
             Some(agent_message::Body::TaskEnded(ended)) => {
-                let (job, attempt_id) = named(ended.task);
-                hub.forget_stop((job, attempt_id));
-                self.when_durable(
-                    word.sequence,
-                    handle.task_ended(job, attempt_id, node, convert::end(ended)),
+                let (job, attempt) = numbers(ended.task);
+                hub.forget_stop((job, attempt));
+                self.acknowledge_when_durable(
+                    message.sequence,
+                    handle.task_ended(job, attempt, node, convert::task_end(ended)),
                 );
             }
             Some(agent_message::Body::InstanceEnded(ended)) => {
-                let (job, attempt_id) = named(ended.task);
+                let (job, attempt) = numbers(ended.task);
                 let fact = Fact::InstanceEnded {
                     job,
-                    attempt: attempt_id,
+                    attempt,
                     end: InstanceEnd {
                         role: ended.role,
                         index: ended.index,
@@ -321,62 +327,72 @@ impl Listener<'_> {
                         signal: ended.signal,
                     },
                 };
-                self.when_durable(word.sequence, handle.tell(fact));
+                self.acknowledge_when_durable(message.sequence, handle.record(fact));
             }
             Some(agent_message::Body::Progress(progress)) => {
-                let (job, attempt_id) = named(progress.task);
+                let (job, attempt) = numbers(progress.task);
                 let fact = Fact::Progressed {
                     job,
-                    attempt: attempt_id,
+                    attempt,
                     step: progress.step,
                     total_steps: progress.total_steps,
                     step_time: Time(i64::try_from(progress.step_time_us).unwrap_or(i64::MAX)),
                     checkpoint_step: progress.checkpoint_step,
                 };
-                self.when_durable(word.sequence, handle.tell(fact));
+                self.acknowledge_when_durable(message.sequence, handle.record(fact));
             }
-            Some(agent_message::Body::StepReached(at_step)) => {
-                hub.at_step(handle, named(at_step.task), &at_step)
+            Some(agent_message::Body::StepReached(report)) => {
+                hub.record_step(handle, numbers(report.task), &report)
             }
-            Some(agent_message::Body::LogChunk(chunk)) => hub.log_piece(node, chunk),
-            // A second Hello says nothing new, and an empty word nothing at all.
+            Some(agent_message::Body::LogChunk(chunk)) => hub.pass_on_log(node, chunk),
+            // Only the first Hello counts; unknown messages are ignored.
             Some(agent_message::Body::Hello(_)) | None => {}
         }
     }
 
-    /// The agent has told everything it kept: it hears what is to be done.
-    async fn settle(&self, running: Vec<(JobId, AttemptId)>) {
-        let Conversation { hub, handle, .. } = self.conversation;
+    /// Reconciles the tasks of an agent that has sent all facts it kept, and sends it its commands. Returns the tasks if that
+    /// was refused.
+    async fn reconcile(&self, running: RunningTasks) -> Result<(), RunningTasks> {
+        let Connection { hub, handle, .. } = self.connection;
         let (sender, receiver) = oneshot::channel();
-        let (at_hub, node, epoch) = (hub.clone(), self.node, self.epoch);
-        handle.reconcile_node(node, running).then(move |orders| {
-            // Before the driver's next orders go out, so that none falls between these and those.
-            at_hub.is_ready(node, epoch);
-            let _ = sender.send(orders);
-        });
-        if let Ok(Ok(orders)) = receiver.await {
-            orders.into_iter().for_each(|order| hub.order(node, order));
+        let (hub_of_driver, node, epoch) = (hub.clone(), self.node, self.epoch);
+        handle
+            .reconcile_node(node, running.clone())
+            .then(move |commands| {
+                // Set in the driver's thread, before its next commands: none is lost between these and those.
+                if commands.is_ok() {
+                    hub_of_driver.set_ready(node, epoch);
+                }
+                let _ = sender.send(commands);
+            });
+        let Ok(Ok(commands)) = receiver.await else {
+            return Err(running);
+        };
+        for command in commands {
+            hub.send_command(node, command);
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&self, sequence: u64) {
+        if sequence > 0 {
+            self.connection.send(Body::Ack(v1::Ack { sequence }));
         }
     }
 
-    fn acknowledge(&self, number: u64) {
-        if number > 0 {
-            self.conversation.say(Body::Ack(v1::Ack { sequence: number }));
-        }
-    }
-
-    /// Acknowledges a fact once it is in the journal. One that was refused is told again by the agent later.
-    fn when_durable(&self, number: u64, ask: DriverCall<'_, ()>) {
-        let out = self.conversation.out.clone();
-        ask.then(move |result| {
-            if result.is_ok() && number > 0 {
-                let body = Some(Body::Ack(v1::Ack { sequence: number }));
+    /// Acknowledges a fact when it is in the journal. The agent sends one that was refused again later.
+    fn acknowledge_when_durable(&self, sequence: u64, call: DriverCall<'_, ()>) {
+        let out = self.connection.out.clone();
+        call.then(move |result| {
+            if result.is_ok() && sequence > 0 {
+                let body = Some(Body::Ack(v1::Ack { sequence }));
                 let _ = out.send(v1::ServerMessage { body });
             }
         });
     }
 }
 
-fn named(task: Option<v1::TaskKey>) -> (JobId, AttemptId) {
+/// Returns the job and the attempt of a task.
+fn numbers(task: Option<v1::TaskKey>) -> (JobId, AttemptId) {
     task.map_or((0, 0), |t| (t.job, t.attempt))
 }

@@ -1,38 +1,39 @@
-//! All ranks of a job stop after the same step: the greatest that any of them has begun.
+//! Coordinated stops: all ranks of a job stop after the same step, the last one that any of them has begun.
 
 use std::collections::BTreeMap;
 
 use dovetail_cluster::{AttemptId, JobId};
 
-/// What ranks that were told to stop have said.
+/// Steps that the ranks of stopping jobs have reached.
 #[derive(Debug, Default)]
 pub(crate) struct Stops {
-    said: BTreeMap<(JobId, AttemptId), BTreeMap<u32, u64>>,
+    steps: BTreeMap<(JobId, AttemptId), BTreeMap<u32, u64>>,
 }
 
-/// Jobs about which something is remembered at most; the oldest are over by then.
-const MOST: usize = 10_000;
+/// Largest number of stopping jobs; the oldest ones have ended by then.
+const MAX_JOBS: usize = 10_000;
 
 impl Stops {
-    /// A rank is at this step. Tells the step after which all stop, once all have said where they are.
+    /// Records the step of a rank. Returns the step after which all ranks stop, once all have reported theirs.
     pub(crate) fn at_step(
         &mut self,
         task: (JobId, AttemptId),
         rank: u32,
         step: u64,
-        world: u32,
+        world_size: u32,
     ) -> Option<u64> {
-        if self.said.len() >= MOST {
-            self.said.pop_first();
+        if self.steps.len() >= MAX_JOBS {
+            self.steps.pop_first();
         }
-        let said = self.said.entry(task).or_default();
-        said.insert(rank, step);
-        (said.len() as u32 >= world.max(1)).then(|| said.values().copied().max().unwrap_or(step))
+        let steps = self.steps.entry(task).or_default();
+        steps.insert(rank, step);
+        let all_reported = steps.len() as u32 >= world_size.max(1);
+        all_reported.then(|| steps.values().copied().max().unwrap_or(step))
     }
 
-    /// The job is over, or starts again.
+    /// Removes an attempt that has ended.
     pub(crate) fn forget(&mut self, task: (JobId, AttemptId)) {
-        self.said.remove(&task);
+        self.steps.remove(&task);
     }
 }
 
@@ -41,14 +42,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_greatest_step_is_told_when_all_have_spoken_and_again_to_who_asks_again() {
+    fn the_last_step_is_returned_when_all_ranks_have_reported_and_to_later_reports() {
         let mut stops = Stops::default();
         assert_eq!(stops.at_step((1, 1), 0, 7, 3), None);
         assert_eq!(stops.at_step((1, 1), 2, 8, 3), None);
         assert_eq!(
             stops.at_step((1, 1), 2, 8, 3),
             None,
-            "the same rank twice is one rank"
+            "a second report of the same rank does not count"
         );
         assert_eq!(stops.at_step((1, 1), 1, 7, 3), Some(8));
         assert_eq!(stops.at_step((1, 1), 0, 7, 3), Some(8));

@@ -1,5 +1,5 @@
-//! The word by which a new node joins: a secret, and the fingerprint of the scheduler's authority, so that the node
-//! knows whom it gives the secret to.
+//! Join tokens: a secret, and the fingerprint of the certificate authority, by which a new node verifies the server before it
+//! sends the secret.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ pub struct JoinToken {
 }
 
 impl JoinToken {
-    /// A new one for this authority.
+    /// Generates a token for the authority with this fingerprint.
     pub fn generate(fingerprint: &str) -> Self {
         let mut bytes = [0u8; 16];
         rand::rng().fill_bytes(&mut bytes);
@@ -27,9 +27,9 @@ impl JoinToken {
         }
     }
 
-    /// Whether a node has shown the secret. Hashes are compared, so that the time it takes tells nothing of the secret.
-    pub fn is(&self, shown: &str) -> bool {
-        digest(&SHA256, self.secret.as_bytes()).as_ref() == digest(&SHA256, shown.as_bytes()).as_ref()
+    /// Returns whether this is the secret. Hashes are compared, so that the time does not reveal anything about it.
+    pub fn has_secret(&self, secret: &str) -> bool {
+        digest(&SHA256, self.secret.as_bytes()).as_ref() == digest(&SHA256, secret.as_bytes()).as_ref()
     }
 }
 
@@ -40,26 +40,30 @@ impl fmt::Display for JoinToken {
 }
 
 impl fmt::Debug for JoinToken {
-    /// Without the secret.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "JoinToken(….{})", self.fingerprint)
     }
 }
 
-impl FromStr for JoinToken {
-    type Err = String;
+/// A text that is not a join token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "invalid join token: expected 32 hex digits, a dot and 64 hex digits, as `dovetail server` prints it"
+)]
+pub struct InvalidToken;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for JoinToken {
+    type Err = InvalidToken;
+
+    fn from_str(text: &str) -> Result<Self, InvalidToken> {
         let is_hex = |s: &str, digits: usize| s.len() == digits && s.bytes().all(|b| b.is_ascii_hexdigit());
         match text.trim().split_once('.') {
             Some((secret, fingerprint)) if is_hex(secret, 32) && is_hex(fingerprint, 64) => Ok(Self {
                 secret: secret.to_owned(),
                 fingerprint: fingerprint.to_ascii_lowercase(),
             }),
-            _ => Err(
-                "not a join token: 32 hex digits, a dot and 64 hex digits, as the scheduler prints it"
-                    .to_owned(),
-            ),
+            _ => Err(InvalidToken),
         }
     }
 }
@@ -69,11 +73,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read_as_it_is_written_and_shows_no_secret() {
+    fn a_token_is_parsed_as_it_is_printed_and_debug_output_has_no_secret() {
         let token = JoinToken::generate(&"ab".repeat(32));
         assert_eq!(token.to_string().parse(), Ok(token.clone()));
-        assert!(token.is(&token.secret));
-        assert!(!token.is("") && !token.is(&"0".repeat(32)));
+        assert!(token.has_secret(&token.secret));
+        assert!(!token.has_secret("") && !token.has_secret(&"0".repeat(32)));
         assert!(!format!("{token:?}").contains(&token.secret));
         assert!("abc.def".parse::<JoinToken>().is_err());
     }

@@ -1,4 +1,4 @@
-//! A server with a real socket, TLS and journal, and agents that are no more than their words.
+//! A server with a real socket, TLS and journal, and agents that only exchange messages.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -57,10 +57,10 @@ async fn server(config: HubConfig) -> Server {
     }
 }
 
-/// An agent's end of the conversation.
+/// The agent's end of a connection.
 struct Agent {
     out: UnboundedSender<v1::AgentMessage>,
-    words: Streaming<v1::ServerMessage>,
+    messages: Streaming<v1::ServerMessage>,
 }
 
 impl Server {
@@ -89,8 +89,8 @@ impl Server {
         Ok((reply.into_inner().certificate, key))
     }
 
-    /// An agent that has joined as `node` and calls itself `called`.
-    async fn attach(&self, node: &str, called: &str, identity: u64, running: &[(u64, u64)]) -> Agent {
+    /// Connects an agent that has joined as `node` and reports the name `reported`.
+    async fn attach(&self, node: &str, reported: &str, identity: u64, running: &[(u64, u64)]) -> Agent {
         let (certificate, key) = self
             .join(node, &self.authority.join_token().secret)
             .await
@@ -106,7 +106,7 @@ impl Server {
             ..Default::default()
         };
         let hello = v1::Hello {
-            node: called.to_owned(),
+            node: reported.to_owned(),
             version: "test".to_owned(),
             address: "127.0.0.1".to_owned(),
             hardware: Some(v1::Hardware {
@@ -123,13 +123,13 @@ impl Server {
         };
         let agent_out = out.clone();
         send(&agent_out, 0, agent_message::Body::Hello(hello));
-        let words = client
+        let stream = client
             .attach(UnboundedReceiverStream::new(messages))
             .await
             .unwrap();
         Agent {
             out,
-            words: words.into_inner(),
+            messages: stream.into_inner(),
         }
     }
 
@@ -140,7 +140,7 @@ impl Server {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("waited in vain for {what}");
+        panic!("timed out waiting for {what}");
     }
 }
 
@@ -148,48 +148,44 @@ fn key_of(job: u64, attempt: u64) -> v1::TaskKey {
     v1::TaskKey { job, attempt }
 }
 
-fn send(out: &UnboundedSender<v1::AgentMessage>, number: u64, body: agent_message::Body) {
+fn send(out: &UnboundedSender<v1::AgentMessage>, sequence: u64, body: agent_message::Body) {
     let body = Some(body);
-    out.send(v1::AgentMessage {
-        sequence: number,
-        body,
-    })
-    .unwrap();
+    out.send(v1::AgentMessage { sequence, body }).unwrap();
 }
 
 impl Agent {
-    fn say(&self, number: u64, body: agent_message::Body) {
-        send(&self.out, number, body);
+    fn send(&self, sequence: u64, body: agent_message::Body) {
+        send(&self.out, sequence, body);
     }
 
-    /// The next word that is not an acknowledgement.
-    async fn hear(&mut self) -> Body {
+    /// Receives the next message that is not an acknowledgement.
+    async fn receive(&mut self) -> Body {
         loop {
-            match self.words.message().await.unwrap().unwrap().body.unwrap() {
+            match self.messages.message().await.unwrap().unwrap().body.unwrap() {
                 Body::Ack(_) => {}
-                word => return word,
+                message => return message,
             }
         }
     }
 
-    async fn hear_ack(&mut self) -> u64 {
+    async fn receive_ack(&mut self) -> u64 {
         loop {
-            if let Some(Body::Ack(ack)) = self.words.message().await.unwrap().unwrap().body {
+            if let Some(Body::Ack(ack)) = self.messages.message().await.unwrap().unwrap().body {
                 return ack.sequence;
             }
         }
     }
 
-    fn beat(&self, number: u64) {
-        self.say(number, agent_message::Body::Heartbeat(v1::Heartbeat::default()));
+    fn send_heartbeat(&self, sequence: u64) {
+        self.send(sequence, agent_message::Body::Heartbeat(v1::Heartbeat::default()));
     }
 
-    fn started(&self, number: u64, task: v1::TaskKey) {
+    fn send_started(&self, sequence: u64, task: v1::TaskKey) {
         let started = v1::TaskStarted {
             task: Some(task),
             ..Default::default()
         };
-        self.say(number, agent_message::Body::TaskStarted(started));
+        self.send(sequence, agent_message::Body::TaskStarted(started));
     }
 }
 
@@ -202,50 +198,50 @@ fn job(gpus: u32) -> JobRequest {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_goes_to_an_agent_and_its_end_comes_back() {
+async fn a_job_runs_on_an_agent_and_its_end_is_recorded() {
     let server = server(HubConfig::default()).await;
     let mut agent = server.attach("a", "a", 1, &[]).await;
-    let Body::Welcome(welcome) = agent.hear().await else {
-        panic!("not welcome")
+    let Body::Welcome(welcome) = agent.receive().await else {
+        panic!("expected Welcome")
     };
     assert_eq!((welcome.node, welcome.keep.len()), (0, 0));
-    agent.beat(1);
-    assert_eq!(agent.hear_ack().await, 1);
-    let no = server.handle.submit("ann", job(2)).wait().unwrap();
-    let Body::StartTask(start) = agent.hear().await else {
-        panic!("no order")
+    agent.send_heartbeat(1);
+    assert_eq!(agent.receive_ack().await, 1);
+    let id = server.handle.submit("ann", job(2)).wait().unwrap();
+    let Body::StartTask(start) = agent.receive().await else {
+        panic!("expected StartTask")
     };
-    assert_eq!((start.task, start.gpus.len()), (Some(key_of(no, 1)), 2));
-    agent.started(2, key_of(no, 1));
-    assert_eq!(agent.hear_ack().await, 2);
+    assert_eq!((start.task, start.gpus.len()), (Some(key_of(id, 1)), 2));
+    agent.send_started(2, key_of(id, 1));
+    assert_eq!(agent.receive_ack().await, 2);
     server
         .handle
-        .read(|state| assert_eq!(state.job(no).unwrap().state, JobState::Running));
-    // It is asked to stop: all ranks say where they are, and hear where to stop.
-    server.handle.cancel(no, Actor::user("ann")).wait().unwrap();
-    let Body::StopTask(stop) = agent.hear().await else {
-        panic!("not told to stop")
+        .read(|state| assert_eq!(state.job(id).unwrap().state, JobState::Running));
+    // The job is cancelled: all ranks report their step, and get the step to stop after.
+    server.handle.cancel(id, Actor::user("ann")).wait().unwrap();
+    let Body::StopTask(stop) = agent.receive().await else {
+        panic!("expected StopTask")
     };
     assert_eq!(
         (stop.task, stop.reason.as_str()),
-        (Some(key_of(no, 1)), "cancelled")
+        (Some(key_of(id, 1)), "cancelled")
     );
     for (rank, step) in [(0, 41), (1, 42)] {
-        let at_step = v1::StepReached {
-            task: Some(key_of(no, 1)),
+        let report = v1::StepReached {
+            task: Some(key_of(id, 1)),
             rank,
             step,
             world_size: 2,
         };
-        agent.say(0, agent_message::Body::StepReached(at_step));
+        agent.send(0, agent_message::Body::StepReached(report));
     }
-    let Body::StopAfterStep(stop_at) = agent.hear().await else {
-        panic!("not told where")
+    let Body::StopAfterStep(stop_at) = agent.receive().await else {
+        panic!("expected StopAfterStep")
     };
     assert_eq!(stop_at.step, 42);
-    // A log is read where it is.
+    // The log is read from the node.
     let request = LogRequest {
-        job: no,
+        job: id,
         attempt: 1,
         node: dovetail_model::NodeId(0),
         offset: -100,
@@ -255,8 +251,8 @@ async fn a_job_goes_to_an_agent_and_its_end_comes_back() {
         most_found: 0,
     };
     let mut log = server.hub.read_log(&request).unwrap();
-    let Body::ReadLog(read) = agent.hear().await else {
-        panic!("no log asked for")
+    let Body::ReadLog(read) = agent.receive().await else {
+        panic!("expected ReadLog")
     };
     let chunk = |data: &[u8], end| v1::LogChunk {
         request: read.request,
@@ -266,7 +262,7 @@ async fn a_job_goes_to_an_agent_and_its_end_comes_back() {
         error: String::new(),
         is_match: false,
     };
-    agent.say(0, agent_message::Body::LogChunk(chunk(b"hello", true)));
+    agent.send(0, agent_message::Body::LogChunk(chunk(b"hello", true)));
     let expected = LogPiece::Data {
         data: b"hello".to_vec(),
         offset: 5,
@@ -276,15 +272,15 @@ async fn a_job_goes_to_an_agent_and_its_end_comes_back() {
         (Some(expected), Some(LogPiece::End))
     );
     let ended = v1::TaskEnded {
-        task: Some(key_of(no, 1)),
+        task: Some(key_of(id, 1)),
         was_stopped: true,
         checkpoint_step: 42,
         ..Default::default()
     };
-    agent.say(3, agent_message::Body::TaskEnded(ended));
-    assert_eq!(agent.hear_ack().await, 3);
+    agent.send(3, agent_message::Body::TaskEnded(ended));
+    assert_eq!(agent.receive_ack().await, 3);
     server.handle.read(|state| {
-        let job = state.job(no).unwrap();
+        let job = state.job(id).unwrap();
         assert_eq!(job.state, JobState::Ended(End::Cancelled(Actor::user("ann"))));
         assert_eq!(job.progress.checkpoint, 42);
     });
@@ -292,40 +288,40 @@ async fn a_job_goes_to_an_agent_and_its_end_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strangers_and_impostors_are_refused() {
+async fn agents_without_the_right_token_certificate_or_name_are_refused() {
     let server = server(HubConfig::default()).await;
     let wrong = server.join("a", &"0".repeat(32)).await.unwrap_err();
     assert_eq!(wrong.code(), Code::PermissionDenied);
-    // Without a certificate nobody is heard.
-    let mut stranger = SchedulerClient::new(server.channel(server.tls()).await);
-    let refused = stranger.attach(tokio_stream::empty()).await.unwrap_err();
+    // A client without a certificate.
+    let mut client = SchedulerClient::new(server.channel(server.tls()).await);
+    let refused = client.attach(tokio_stream::empty()).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated);
-    // The certificate of one node is not good for another.
-    let mut impostor = server.attach("a", "b", 1, &[]).await;
-    let Body::Rejection(refused) = impostor.hear().await else {
-        panic!("not refused")
+    // An agent with the certificate of another node.
+    let mut agent = server.attach("a", "b", 1, &[]).await;
+    let Body::Rejection(refused) = agent.receive().await else {
+        panic!("expected Rejection")
     };
     assert!(
-        refused.permanent && refused.reason.contains("certificate is for \"a\""),
+        refused.permanent && refused.reason.contains("certificate is for node \"a\""),
         "{refused:?}"
     );
-    // Two agents of one name are not one node.
+    // A second agent with the name of a connected one.
     let mut first = server.attach("a", "a", 1, &[]).await;
-    assert!(matches!(first.hear().await, Body::Welcome(_)));
+    assert!(matches!(first.receive().await, Body::Welcome(_)));
     let mut second = server.attach("a", "a", 2, &[]).await;
-    let Body::Rejection(refused) = second.hear().await else {
-        panic!("not refused")
+    let Body::Rejection(refused) = second.receive().await else {
+        panic!("expected Rejection")
     };
     assert!(
         refused.permanent && refused.reason.contains("same name"),
         "{refused:?}"
     );
-    first.beat(1);
-    assert_eq!(first.hear_ack().await, 1, "the first one is still there");
+    first.send_heartbeat(1);
+    assert_eq!(first.receive_ack().await, 1, "the first one is still connected");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_that_comes_back_goes_on_and_one_that_does_not_is_lost() {
+async fn an_agent_that_reconnects_keeps_its_tasks_and_one_that_does_not_is_lost() {
     let server = server(HubConfig {
         heartbeat: Duration::from_millis(50),
         lease: Duration::from_millis(1500),
@@ -334,26 +330,26 @@ async fn an_agent_that_comes_back_goes_on_and_one_that_does_not_is_lost() {
     })
     .await;
     let mut a = server.attach("a", "a", 1, &[]).await;
-    a.hear().await;
-    a.beat(1);
-    a.hear_ack().await;
-    let no = server.handle.submit("ann", job(4)).wait().unwrap();
-    a.hear().await;
-    a.started(2, key_of(no, 1));
-    a.hear_ack().await;
+    a.receive().await;
+    a.send_heartbeat(1);
+    a.receive_ack().await;
+    let id = server.handle.submit("ann", job(4)).wait().unwrap();
+    a.receive().await;
+    a.send_started(2, key_of(id, 1));
+    a.receive_ack().await;
     drop(a);
-    // It is back before its lease is over, with the job; and once more with nothing but the order still to be heard.
-    let mut a = server.attach("a", "a", 1, &[(no, 1)]).await;
-    let Body::Welcome(welcome) = a.hear().await else {
-        panic!("not welcome")
+    // It reconnects within its lease and still runs the job.
+    let mut a = server.attach("a", "a", 1, &[(id, 1)]).await;
+    let Body::Welcome(welcome) = a.receive().await else {
+        panic!("expected Welcome")
     };
-    assert_eq!(welcome.keep, [key_of(no, 1)]);
-    a.beat(3);
-    a.hear_ack().await;
+    assert_eq!(welcome.keep, [key_of(id, 1)]);
+    a.send_heartbeat(3);
+    a.receive_ack().await;
     server
         .handle
-        .read(|state| assert_eq!(state.job(no).unwrap().state, JobState::Running));
-    // The connection is lost for good: the node is, and the job waits for another.
+        .read(|state| assert_eq!(state.job(id).unwrap().state, JobState::Running));
+    // It does not reconnect: the node is lost, and the job is queued again.
     drop(a);
     server
         .until("the node to be lost", |state| {
@@ -362,16 +358,12 @@ async fn an_agent_that_comes_back_goes_on_and_one_that_does_not_is_lost() {
         .await;
     server
         .handle
-        .read(|state| assert_eq!(state.job(no).unwrap().state, JobState::Queued));
+        .read(|state| assert_eq!(state.job(id).unwrap().state, JobState::Queued));
     let mut b = server.attach("b", "b", 2, &[]).await;
-    b.hear().await;
-    b.beat(1);
-    let Body::StartTask(start) = b.hear().await else {
-        panic!("no order")
+    b.receive().await;
+    b.send_heartbeat(1);
+    let Body::StartTask(start) = b.receive().await else {
+        panic!("expected StartTask")
     };
-    assert_eq!(
-        start.task,
-        Some(key_of(no, 2)),
-        "a new launch: the old one is fenced off"
-    );
+    assert_eq!(start.task, Some(key_of(id, 2)), "a new attempt");
 }

@@ -1,68 +1,56 @@
-//! What can go wrong with a journal.
+//! Errors of a journal.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is wrong, and where.
+/// Why a journal cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The disk said no.
+    /// The file system failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file or folder.
+        /// File or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system error.
         source: io::Error,
     },
-    /// Another process writes it.
+    /// Another process has it open.
     #[error("{}: another process has this journal open; stop it first, or use another folder", dir.display())]
     InUse {
         /// The folder.
         dir: PathBuf,
     },
-    /// A later release wrote it.
+    /// A newer release wrote it.
     #[error("{}: written in format {found} by a newer release; this one reads format {known} and older", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// Format of the file.
         found: u32,
-        /// The newest this release knows.
+        /// Newest format this release reads.
         known: u32,
     },
-    /// The file is damaged where a crash cannot have done it.
-    #[error("{}: damaged at byte {at}: {what}; restore the folder from a back-up", path.display())]
+    /// A file is damaged in a way that a crash cannot cause.
+    #[error("{}: damaged at byte {at}: {what}; restore the folder from a backup", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// The place.
+        /// Offset of the damage.
         at: u64,
-        /// What was found there.
+        /// What was found at the offset.
         what: String,
     },
     /// A record is too large.
-    #[error("a record of {bytes} bytes is too large for the journal; at most {most} are possible")]
+    #[error("a record of {bytes} bytes exceeds the limit of the journal ({max} bytes)")]
     TooLarge {
-        /// Its size.
+        /// Size of the record in bytes.
         bytes: usize,
-        /// The largest possible.
-        most: usize,
+        /// Largest size in bytes.
+        max: usize,
     },
 }
 
-impl JournalError {
-    /// Whether the disk is full, so that it may go on when there is room again.
-    pub fn is_full(&self) -> bool {
-        let kinds = [
-            io::ErrorKind::StorageFull,
-            io::ErrorKind::QuotaExceeded,
-            io::ErrorKind::FileTooLarge,
-        ];
-        matches!(self, Self::Io { source, .. } if kinds.contains(&source.kind()))
-    }
-}
-
-/// Names the file an error is about.
+/// Adds the path to an error.
 pub(crate) trait At<T> {
     fn at(self, path: &Path) -> Result<T, JournalError>;
 }

@@ -1,4 +1,4 @@
-//! The files of a journal: their names, their heads, and writing them so that a crash leaves the old or the new one.
+//! Files of a journal: their names, their headers, and atomic writes.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -9,11 +9,11 @@ use crate::{Seq, frame};
 
 const MAGIC: &[u8; 8] = b"DOVETAIL";
 const VERSION: u32 = 1;
-/// Bytes before the first frame: the magic word, the version, and four for later.
+/// Size of the header: magic number, version, and four reserved bytes.
 pub(crate) const HEADER_BYTES: u64 = 16;
-/// How far numbers of records in a torn tail can be from the last good one.
-pub(crate) const NEAR: Seq = 1 << 24;
-/// Snapshots that are kept.
+/// Largest distance of the record numbers in an incomplete tail from the last valid one.
+pub(crate) const MAX_SEQ_DISTANCE: Seq = 1 << 24;
+/// Number of snapshots that are kept.
 const SNAPSHOTS: usize = 2;
 
 pub(crate) fn lock(dir: &Path) -> Result<File, JournalError> {
@@ -38,23 +38,23 @@ fn header() -> [u8; HEADER_BYTES as usize] {
     header
 }
 
-/// Checks the first bytes of a file; false if it is too short to have them, as a crash may leave it.
+/// Checks the header of a file. Returns false if the file is too short, as a crash may leave it.
 pub(crate) fn has_header(path: &Path, bytes: &[u8]) -> Result<bool, JournalError> {
     let Some(header) = bytes.get(..HEADER_BYTES as usize) else {
         return Ok(false);
     };
-    let found = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
-    if &header[..8] != MAGIC || found == 0 {
+    let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+    if &header[..8] != MAGIC || version == 0 {
         return Err(JournalError::Damaged {
             path: path.to_owned(),
             at: 0,
             what: "not a journal file".to_owned(),
         });
     }
-    if found > VERSION {
+    if version > VERSION {
         return Err(JournalError::Newer {
             path: path.to_owned(),
-            found,
+            found: version,
             known: VERSION,
         });
     }
@@ -65,18 +65,29 @@ pub(crate) fn open_for_writing(path: &Path) -> Result<File, JournalError> {
     OpenOptions::new().write(true).open(path).at(path)
 }
 
-/// A segment for records from `first` on; its path, the file at its end, and its length.
+/// Creates a segment for records from `first` on. Returns its path, the file and its length.
 pub(crate) fn new_segment(dir: &Path, first: Seq) -> Result<(PathBuf, File, u64), JournalError> {
     let path = dir.join(format!("journal-{first:020}.log"));
-    let mut file = File::create(&path).at(&path)?;
-    file.write_all(&header())
-        .and_then(|()| file.sync_all())
-        .at(&path)?;
-    sync_dir(dir)?;
-    Ok((path, file, HEADER_BYTES))
+    let create = || {
+        let mut file = File::create(&path)?;
+        file.write_all(&header())?;
+        file.sync_all()?;
+        Ok(file)
+    };
+    match create() {
+        Ok(file) => {
+            sync_dir(dir)?;
+            Ok((path, file, HEADER_BYTES))
+        }
+        Err(error) => {
+            // Records continue in the segment before, which must then remain the last one.
+            let _ = fs::remove_file(&path);
+            Err(error).at(&path)
+        }
+    }
 }
 
-/// Files of one kind with the numbers in their names, in order.
+/// Returns the files of one kind with the numbers in their names, in order.
 pub(crate) fn numbered(dir: &Path, prefix: &str, suffix: &str) -> Result<Vec<(Seq, PathBuf)>, JournalError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).at(dir)? {
@@ -106,10 +117,10 @@ pub(crate) fn write_snapshot(dir: &Path, seq: Seq, state: &[u8]) -> Result<(), J
     let packed = zstd::bulk::compress(state, 1).at(&path)?;
     let mut bytes = header().to_vec();
     frame::write(&mut bytes, seq, &packed)?;
-    write_whole(&path, &bytes)
+    write_atomically(&path, &bytes)
 }
 
-/// What a snapshot holds; none if the file is not whole.
+/// Returns the contents of a snapshot, or `None` if the file is incomplete.
 pub(crate) fn read_snapshot(path: &Path, seq: Seq) -> Result<Option<Vec<u8>>, JournalError> {
     let bytes = fs::read(path).at(path)?;
     if !has_header(path, &bytes)? {
@@ -122,18 +133,18 @@ pub(crate) fn read_snapshot(path: &Path, seq: Seq) -> Result<Option<Vec<u8>>, Jo
     }
 }
 
-/// Writes a file under another name first, so that it is there whole or not at all.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), JournalError> {
-    let unfinished = path.with_extension("tmp");
+/// Writes a file under a temporary name and renames it, so that it is never incomplete.
+pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), JournalError> {
+    let temporary = path.with_extension("tmp");
     let write = || {
-        let mut file = File::create(&unfinished)?;
+        let mut file = File::create(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&unfinished, path)
+        fs::rename(&temporary, path)
     };
     if let Err(error) = write() {
-        // It is of no use to anybody; if it cannot be deleted either, the next snapshot writes over it.
-        let _ = fs::remove_file(&unfinished);
+        // If it cannot be deleted, the next snapshot overwrites it.
+        let _ = fs::remove_file(&temporary);
         return Err(error).at(path);
     }
     path.parent().map_or(Ok(()), sync_dir)
@@ -143,14 +154,14 @@ fn sync_dir(dir: &Path) -> Result<(), JournalError> {
     File::open(dir).and_then(|d| d.sync_all()).at(dir)
 }
 
-/// Deletes snapshots but the newest two, and segments that end before the older of them.
+/// Deletes all snapshots except the newest two, and segments that end before the older one.
 pub(crate) fn delete_old(dir: &Path) -> Result<(), JournalError> {
     let snapshots = snapshots(dir)?;
     let kept = snapshots.len().saturating_sub(SNAPSHOTS);
     for (_, path) in &snapshots[..kept] {
         fs::remove_file(path).at(path)?;
     }
-    // With one snapshot alone all records stay: should it turn out damaged, they are what is left.
+    // While there is only one snapshot, all records are kept in case it turns out to be damaged.
     let Some((oldest, _)) = snapshots.get(kept).filter(|_| snapshots.len() >= SNAPSHOTS) else {
         return Ok(());
     };

@@ -1,11 +1,11 @@
-//! A durable log of what happened, with snapshots: all that a scheduler needs to come back after a crash.
+//! A durable log with snapshots, from which a scheduler restores its state after a crash.
 //!
-//! Records are bytes with a number. They are gathered with [`Journal::append`] and become durable together with
-//! [`Journal::commit`], so that one write to the disk serves everybody who waits for one. A snapshot stands for all
-//! records up to its number; older files are then deleted, but for the last snapshot before it.
+//! Records are numbered byte strings. [`Journal::append`] collects them and [`Journal::commit`] makes them durable with one
+//! write to the disk. A snapshot replaces all records up to its number; files that only older snapshots need are then
+//! deleted, except those of the previous one.
 //!
-//! What was committed is never lost silently: a tail that a crash left half written is cut off, kept in a file beside
-//! the journal and reported; damage before the tail is an error.
+//! Committed records are never lost silently: an incomplete record at the end, as a crash leaves it, is cut off, saved in a
+//! file next to the journal and reported. Damage before the end is an error.
 
 mod error;
 mod files;
@@ -21,35 +21,35 @@ pub use recover::{Recovered, Repair};
 
 use error::At;
 
-/// The number of a record; the first is 1.
+/// Number of a record; the first is 1.
 pub type Seq = u64;
 
-/// A segment is closed when it is larger than this, so that old ones can be deleted one by one.
+/// Size at which a new segment is started, so that old segments can be deleted.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// A journal that is open for writing. Nobody else can open it meanwhile.
+/// A journal that is open for writing. No other process can open it at the same time.
 #[derive(Debug)]
 pub struct Journal {
     dir: PathBuf,
-    /// Held as long as the journal is open.
+    /// Locked while the journal is open.
     _lock: File,
     path: PathBuf,
     file: File,
-    /// The length of the segment up to which everything is durable.
+    /// Length of the durable part of the segment.
     durable_bytes: u64,
-    /// The number of the last record that is durable.
+    /// Number of the last durable record.
     durable: Seq,
-    /// Frames that are not durable yet.
+    /// Frames that are not written yet.
     pending: Vec<u8>,
     next: Seq,
     segment_bytes: u64,
 }
 
 impl Journal {
-    /// Opens the journal in a folder, which is made if there is none, and reads what it holds.
+    /// Opens the journal in a folder, which is created if it does not exist, and reads its contents.
     ///
     /// # Errors
-    /// When another process has it open, a file is damaged or was written by a newer version, or the disk fails.
+    /// If another process has it open, a file is damaged or was written by a newer version, or the disk fails.
     pub fn open(dir: &Path) -> Result<(Self, Recovered), JournalError> {
         std::fs::create_dir_all(dir).at(dir)?;
         let lock = files::lock(dir)?;
@@ -77,17 +77,17 @@ impl Journal {
         Ok((journal, recovered))
     }
 
-    /// Closes segments at another size.
+    /// Sets the size at which a new segment is started.
     #[must_use]
     pub fn with_segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
         self
     }
 
-    /// Adds a record, which is not durable before the next [`Journal::commit`], and tells its number.
+    /// Adds a record, which becomes durable with the next [`Journal::commit`]. Returns its number.
     ///
     /// # Errors
-    /// When the record is larger than a frame can be.
+    /// If the record is too large.
     pub fn append(&mut self, payload: &[u8]) -> Result<Seq, JournalError> {
         let seq = self.next;
         frame::write(&mut self.pending, seq, payload)?;
@@ -95,11 +95,11 @@ impl Journal {
         Ok(seq)
     }
 
-    /// Makes all records durable that were added. Where that fails none of them is: they are forgotten, and the journal
-    /// goes on from where it was.
+    /// Makes all added records durable. On an error none of them is durable; [`Journal::discard`] must succeed before that
+    /// is certain, and is called here once.
     ///
     /// # Errors
-    /// When the disk is full or fails.
+    /// If the disk is full or fails.
     pub fn commit(&mut self) -> Result<(), JournalError> {
         if self.pending.is_empty() {
             return Ok(());
@@ -109,27 +109,54 @@ impl Journal {
             .write_all(&self.pending)
             .and_then(|()| self.file.sync_data());
         if let Err(error) = written {
-            self.take_back()?;
+            self.discard()?;
             return Err(error).at(&self.path);
         }
         self.durable_bytes += self.pending.len() as u64;
         self.durable = self.next - 1;
         self.pending.clear();
         if self.durable_bytes > self.segment_bytes {
-            self.start_segment()?;
+            // The records are durable. If the new segment cannot be created, the next commit tries again.
+            let _ = self.start_segment();
         }
         Ok(())
     }
 
-    /// Forgets what was added and not committed, on the disk too.
-    fn take_back(&mut self) -> Result<(), JournalError> {
+    /// Removes all records that were added and are not committed, also from the disk: they will never be read.
+    ///
+    /// # Errors
+    /// If the file cannot be truncated; then it is not certain whether the records are in it.
+    pub fn discard(&mut self) -> Result<(), JournalError> {
         self.pending.clear();
         self.next = self.durable + 1;
-        self.file.set_len(self.durable_bytes).at(&self.path)?;
         self.file
-            .seek(SeekFrom::Start(self.durable_bytes))
-            .at(&self.path)?;
-        Ok(())
+            .set_len(self.durable_bytes)
+            .and_then(|()| self.file.seek(SeekFrom::Start(self.durable_bytes)))
+            .and_then(|_| self.file.sync_data())
+            .at(&self.path)
+    }
+
+    /// Checks whether this many bytes can be written now, by writing them and removing them again.
+    ///
+    /// # Errors
+    /// If the disk is full or fails.
+    pub fn check_writable(&mut self, bytes: usize) -> Result<(), JournalError> {
+        // Zeros are not a valid frame: if the process ends here, they are cut off as an incomplete record.
+        let written = self
+            .file
+            .write_all(&vec![0; bytes.max(1)])
+            .and_then(|()| self.file.sync_data());
+        self.discard()?;
+        written.at(&self.path)
+    }
+
+    /// Reads the newest snapshot and all durable records after it.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is damaged.
+    pub fn read(&self) -> Result<Recovered, JournalError> {
+        let (recovered, _) = recover::read(&self.dir)?;
+        Ok(recovered)
     }
 
     fn start_segment(&mut self) -> Result<(), JournalError> {
@@ -137,16 +164,15 @@ impl Journal {
         Ok(())
     }
 
-    /// The number of the last record that is durable; zero before the first.
+    /// Returns the number of the last durable record; zero if there is none.
     pub fn last(&self) -> Seq {
         self.durable
     }
 
-    /// Keeps a snapshot that stands for all records so far, and deletes what only older ones need. Whoever comes back
-    /// starts from it.
+    /// Writes a snapshot that replaces all records so far, and deletes files that only older snapshots need.
     ///
     /// # Errors
-    /// When the disk is full or fails; the journal is as good as before then.
+    /// If the disk is full or fails; the journal remains valid then.
     pub fn snapshot(&mut self, state: &[u8]) -> Result<(), JournalError> {
         self.commit()?;
         files::write_snapshot(&self.dir, self.durable, state)?;

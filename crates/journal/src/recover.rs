@@ -1,4 +1,4 @@
-//! Reading a journal after a stop or a crash.
+//! Reads a journal, and repairs what a crash left behind.
 
 use std::fs;
 use std::io::Write;
@@ -8,40 +8,40 @@ use crate::error::{At, JournalError};
 use crate::files::{self, HEADER_BYTES};
 use crate::{Seq, frame};
 
-/// What a journal held when it was opened.
+/// Contents of a journal.
 #[derive(Debug, Default)]
 pub struct Recovered {
-    /// The newest sound snapshot, and the number of the last record it stands for.
+    /// Newest valid snapshot, with the number of the last record it includes.
     pub snapshot: Option<(Seq, Vec<u8>)>,
-    /// The records after it, in order.
+    /// Records after the snapshot, in order.
     pub records: Vec<(Seq, Vec<u8>)>,
-    /// What had to be mended.
+    /// Repairs that were made.
     pub repairs: Vec<Repair>,
 }
 
 impl Recovered {
-    /// The number of the last record; zero before the first.
+    /// Returns the number of the last record; zero if there is none.
     pub fn last(&self) -> Seq {
         let snapshot = self.snapshot.as_ref().map_or(0, |(seq, _)| *seq);
         self.records.last().map_or(snapshot, |(seq, _)| *seq)
     }
 }
 
-/// Something that was not whole, as a crash leaves it.
+/// A repair of an incomplete file, as a crash leaves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Repair {
-    /// The end of a segment was half written. It was never committed.
+    /// An incomplete record at the end of a segment was cut off. It was never committed.
     TornTail {
-        /// The segment.
+        /// Path of the segment.
         path: PathBuf,
-        /// Bytes that were cut off.
+        /// Number of bytes that were cut off.
         bytes: u64,
-        /// Where they are now.
+        /// File to which they were moved.
         kept_in: PathBuf,
     },
-    /// A snapshot is not whole; an older one and the records serve instead.
+    /// A snapshot is incomplete; an older one and the records after it were used.
     BadSnapshot {
-        /// The file.
+        /// Path of the snapshot.
         path: PathBuf,
     },
 }
@@ -51,24 +51,24 @@ impl std::fmt::Display for Repair {
         match self {
             Self::TornTail { path, bytes, kept_in } => write!(
                 f,
-                "{}: the last {bytes} bytes were half written and never confirmed to anybody; cut off, kept in {}",
+                "{}: removed an incomplete record of {bytes} bytes that was never acknowledged; saved in {}",
                 path.display(),
                 kept_in.display()
             ),
             Self::BadSnapshot { path } => write!(
                 f,
-                "{}: this snapshot is not whole; started from an older one and the records since",
+                "{}: incomplete snapshot; restored from an older one and the records after it",
                 path.display()
             ),
         }
     }
 }
 
-/// The last segment, and how long its sound part is.
-type Last = Option<(PathBuf, u64)>;
+/// The last segment, and the length of its valid part.
+type LastSegment = Option<(PathBuf, u64)>;
 
-/// Reads everything, and mends the tail.
-pub(crate) fn read(dir: &Path) -> Result<(Recovered, Last), JournalError> {
+/// Reads all files, and cuts off an incomplete record at the end.
+pub(crate) fn read(dir: &Path) -> Result<(Recovered, LastSegment), JournalError> {
     let mut recovered = Recovered::default();
     for (seq, path) in files::snapshots(dir)?.into_iter().rev() {
         match files::read_snapshot(&path, seq)? {
@@ -84,7 +84,7 @@ pub(crate) fn read(dir: &Path) -> Result<(Recovered, Last), JournalError> {
     let mut last = None;
     for (i, (first, path)) in segments.iter().enumerate() {
         let is_last = i + 1 == segments.len();
-        // A segment that ends before the snapshot is of no use, and may be older than one that was deleted.
+        // A segment that ends before the snapshot is not needed, and the one after it may be deleted already.
         if segments.get(i + 1).is_some_and(|(next, _)| *next <= from) {
             continue;
         }
@@ -101,17 +101,17 @@ pub(crate) fn read(dir: &Path) -> Result<(Recovered, Last), JournalError> {
             });
         }
         let bytes = fs::read(path).at(path)?;
-        let sound = read_segment(path, &bytes, (*first, expected), is_last, &mut recovered)?;
-        last = is_last.then(|| (path.clone(), sound));
+        let valid = read_segment(path, &bytes, (*first, expected), is_last, &mut recovered)?;
+        last = is_last.then(|| (path.clone(), valid));
     }
     Ok((recovered, last))
 }
 
-/// Reads the records from `wanted` on of a segment that begins with `first`; tells how long its sound part is.
+/// Reads the records from `expected` on of a segment that begins with `first`. Returns the length of its valid part.
 fn read_segment(
     path: &Path,
     bytes: &[u8],
-    (first, wanted): (Seq, Seq),
+    (first, expected): (Seq, Seq),
     is_last: bool,
     recovered: &mut Recovered,
 ) -> Result<u64, JournalError> {
@@ -126,17 +126,17 @@ fn read_segment(
     while at < bytes.len() {
         match frame::read(bytes, at) {
             Some(frame) if frame.seq == next => {
-                if frame.seq >= wanted {
+                if frame.seq >= expected {
                     recovered.records.push((frame.seq, frame.payload.to_vec()));
                 }
                 (at, next) = (frame.end, next + 1);
             }
             Some(frame) => {
-                let what = format!("record {} where {next} should be", frame.seq);
+                let what = format!("found record {}, expected record {next}", frame.seq);
                 return Err(damaged(path, at, &what));
             }
             None if !is_last || frame::any_after(bytes, at, next) => {
-                let what = format!("record {next} is not sound, but later ones are there");
+                let what = format!("record {next} is invalid, but later ones are valid");
                 return Err(damaged(path, at, &what));
             }
             None => {
@@ -156,12 +156,13 @@ fn damaged(path: &Path, at: usize, what: &str) -> JournalError {
     }
 }
 
-/// Cuts the file off, and keeps what was there in another one.
+/// Truncates a file and saves the removed bytes in another one.
 fn cut_off(path: &Path, bytes: &[u8], at: usize) -> Result<Repair, JournalError> {
     let kept_in = path.with_extension("torn");
-    let mut kept = fs::File::create(&kept_in).at(&kept_in)?;
-    kept.write_all(&bytes[at..])
-        .and_then(|()| kept.sync_all())
+    let mut saved = fs::File::create(&kept_in).at(&kept_in)?;
+    saved
+        .write_all(&bytes[at..])
+        .and_then(|()| saved.sync_all())
         .at(&kept_in)?;
     let file = files::open_for_writing(path)?;
     file.set_len(at as u64).and_then(|()| file.sync_all()).at(path)?;

@@ -1,6 +1,6 @@
-//! A journal that is opened again has everything that was committed, whatever happened to its end.
+//! A reopened journal has all committed records, whatever happened to its end.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail so")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ fn texts(recovered: &Recovered) -> Vec<String> {
 }
 
 #[test]
-fn what_was_committed_is_there_again_and_the_rest_is_not() {
+fn only_committed_records_are_restored() {
     let dir = tempfile::tempdir().unwrap();
     let (mut journal, nothing) = open(dir.path());
     assert_eq!((nothing.last(), nothing.records.len()), (0, 0));
@@ -46,7 +46,7 @@ fn what_was_committed_is_there_again_and_the_rest_is_not() {
 }
 
 #[test]
-fn only_one_process_writes() {
+fn a_journal_is_opened_by_one_process_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
     let second = Journal::open(dir.path()).unwrap_err();
@@ -56,7 +56,7 @@ fn only_one_process_writes() {
 }
 
 #[test]
-fn a_snapshot_stands_for_what_was_before_it() {
+fn a_snapshot_replaces_the_records_before_it() {
     let dir = tempfile::tempdir().unwrap();
     let (mut journal, _) = open(dir.path());
     for round in 0..4 {
@@ -70,7 +70,7 @@ fn a_snapshot_stands_for_what_was_before_it() {
     assert_eq!(
         files(dir.path(), "journal-").len(),
         2,
-        "one since each snapshot that is kept"
+        "one after each snapshot that is kept"
     );
     let (_, recovered) = open(dir.path());
     assert_eq!(recovered.snapshot.as_ref().unwrap(), &(4, b"s3".to_vec()));
@@ -78,7 +78,7 @@ fn a_snapshot_stands_for_what_was_before_it() {
 }
 
 #[test]
-fn a_snapshot_that_is_not_whole_is_passed_over() {
+fn an_incomplete_snapshot_is_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let (mut journal, _) = open(dir.path());
     for round in 0..2 {
@@ -96,7 +96,7 @@ fn a_snapshot_that_is_not_whole_is_passed_over() {
 }
 
 #[test]
-fn damage_before_the_end_is_named_and_nothing_is_cut_off() {
+fn damage_before_the_end_is_reported_and_nothing_is_cut_off() {
     let dir = tempfile::tempdir().unwrap();
     let (mut journal, _) = open(dir.path());
     for text in ["first", "second", "third"] {
@@ -110,7 +110,7 @@ fn damage_before_the_end_is_named_and_nothing_is_cut_off() {
     fs::write(&path, &bytes).unwrap();
     let error = Journal::open(dir.path()).unwrap_err().to_string();
     assert!(
-        error.contains("damaged at byte 16: record 1 is not sound, but later ones are there"),
+        error.contains("damaged at byte 16: record 1 is invalid, but later ones are valid"),
         "{error}"
     );
     assert_eq!(fs::read(&path).unwrap(), bytes);
@@ -134,17 +134,35 @@ fn a_newer_format_is_refused() {
     assert!(error.contains("not a journal file"), "{error}");
 }
 
+#[test]
+fn discarded_records_are_never_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(dir.path());
+    journal.append(b"a").unwrap();
+    journal.commit().unwrap();
+    journal.append(b"discarded").unwrap();
+    journal.discard().unwrap();
+    journal.check_writable(100_000).unwrap();
+    assert_eq!(texts(&journal.read().unwrap()), ["a"]);
+    assert_eq!(journal.append(b"b").unwrap(), 2);
+    journal.commit().unwrap();
+    drop(journal);
+    let (_, recovered) = open(dir.path());
+    assert_eq!(texts(&recovered), ["a", "b"]);
+    assert!(recovered.repairs.is_empty());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Cut the last segment anywhere, or write rubbish after that: all whole records before the cut come back, the
-    /// journal goes on, and it is sound from then on.
+    /// Cuts the last segment anywhere and appends garbage: all complete records before the cut are restored, and the journal
+    /// continues without further repairs.
     #[test]
-    fn a_torn_tail_costs_nothing_but_itself(
+    fn an_incomplete_tail_loses_no_committed_record(
         sizes in prop::collection::vec(0usize..200, 1..30),
         segment_bytes in prop_oneof![Just(200u64), Just(1 << 20)],
         cut in 0.0..1.0f64,
-        rubbish in prop::collection::vec(any::<u8>(), 0..40),
+        garbage in prop::collection::vec(any::<u8>(), 0..40),
     ) {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = open(dir.path()).0.with_segment_bytes(segment_bytes);
@@ -160,23 +178,23 @@ proptest! {
         let path = files(dir.path(), "journal-").pop().unwrap();
         let bytes = fs::read(&path).unwrap();
         let keep = (bytes.len() as f64 * cut) as usize;
-        let torn: Vec<u8> = bytes[..keep].iter().chain(&rubbish).copied().collect();
+        let torn: Vec<u8> = bytes[..keep].iter().chain(&garbage).copied().collect();
         fs::write(&path, &torn).unwrap();
         if torn.len() >= 16 && torn[..12] != bytes[..12] {
-            // The very head is damaged: that is said, and nothing is touched.
+            // A damaged header is an error, and nothing is changed.
             prop_assert!(Journal::open(dir.path()).is_err());
             return Ok(());
         }
         let (mut journal, recovered) = open(dir.path());
-        let whole = recovered.records.len();
+        let complete = recovered.records.len();
         for (i, (seq, bytes)) in recovered.records.iter().enumerate() {
             prop_assert_eq!((*seq, bytes), (i as u64 + 1, &payload(i, sizes[i])));
         }
-        prop_assert_eq!(journal.append(b"next").unwrap(), whole as u64 + 1);
+        prop_assert_eq!(journal.append(b"next").unwrap(), complete as u64 + 1);
         journal.commit().unwrap();
         drop(journal);
         let (_, again) = open(dir.path());
-        prop_assert_eq!(again.records.len(), whole + 1);
+        prop_assert_eq!(again.records.len(), complete + 1);
         prop_assert!(again.repairs.is_empty());
     }
 }

@@ -29,7 +29,7 @@ impl ClusterTransaction for TestTransaction<'_> {
     }
 
     fn submit(&mut self, user: &str, request: JobRequest) -> Result<JobId, Refusal> {
-        request.validate().map_err(|e| Refusal::Invalid(e.to_string()))?;
+        request.validate()?;
         let job = self.state.next_job();
         self.record(Fact::Submitted {
             job,

@@ -37,7 +37,7 @@ mod virtual_clusters;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -112,32 +112,15 @@ impl Api {
         }
     }
 
-    /// Waits for an answer of the driver without blocking other requests. Gives up if the journal cannot be written,
-    /// because the driver then answers no requests.
+    /// Waits for an answer of the driver without blocking other requests. The driver answers every request, also when the
+    /// journal cannot be written: then the request was not recorded and never will be.
     async fn call<T: Send + 'static>(&self, call: DriverCall<'_, T>) -> Result<T, Problem> {
-        let (sender, mut receiver) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         call.then(move |result| drop(sender.send(result)));
-        loop {
-            match tokio::time::timeout(JOURNAL_CHECK_INTERVAL, &mut receiver).await {
-                Ok(answer) => {
-                    return answer
-                        .unwrap_or(Err(Refusal::ShuttingDown))
-                        .map_err(Problem::from);
-                }
-                Err(_) => {
-                    if let Some(error) = self.nodes.journal_error() {
-                        return Err(Problem::unavailable(format!(
-                            "the change cannot be saved: cannot write the journal: {error}"
-                        )));
-                    }
-                }
-            }
-        }
+        let answer = receiver.await.unwrap_or(Err(Refusal::ShuttingDown));
+        answer.map_err(Problem::from)
     }
 }
-
-/// How long to wait for the driver before checking whether the journal can be written.
-const JOURNAL_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Maximum size of a request body, in bytes.
 const MAX_BODY: usize = 1 << 20;

@@ -36,7 +36,7 @@ impl Nodes for HubNodes {
     }
 
     fn last_event(&self) -> watch::Receiver<u64> {
-        self.0.notices()
+        self.0.last_event()
     }
 
     fn loads(&self, node: NodeId, since: Time) -> Vec<LoadPoint> {
@@ -44,7 +44,7 @@ impl Nodes for HubNodes {
     }
 
     fn journal_error(&self) -> Option<String> {
-        self.0.trouble().borrow().clone()
+        self.0.journal_error().borrow().clone()
     }
 }
 

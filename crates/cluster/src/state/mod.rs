@@ -1,103 +1,78 @@
-//! The book: all jobs, all nodes and the engine, as they follow from the facts so far.
+//! The cluster state: jobs, nodes, virtual clusters and the engine, as they follow from the facts so far.
+//!
+//! [`ClusterState`] owns one structure for each of them and applies facts. A structure that spans several of them, such as
+//! `JobLifecycle`, borrows what it changes for one fact.
 
-mod arrays;
-mod caps;
-mod clusters;
-mod instances;
-mod instead;
+mod alternatives;
+mod attempts;
+mod commands;
+mod error;
+mod events;
+mod explain;
+mod feasibility;
 mod jobs;
+mod names;
 mod nodes;
-mod notices;
-mod orders;
-mod parts;
 mod policy;
-mod tasks;
-mod why;
-mod words;
+mod preview;
+mod queries;
+mod scheduler;
+mod text;
+mod virtual_clusters;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use dovetail_engine::{Clock, Engine, Snapshot};
+use dovetail_engine::{Clock, Snapshot};
 use dovetail_model::{Command, Event, IdVec, JobKey, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::JobId;
 use crate::actor::Actor;
-use crate::clusters::{DEFAULT_VIRTUAL_CLUSTER, VirtualClusters};
-use crate::fact::{Fact, OperatorAction, PolicyText};
-use policy::Ground;
+use crate::fact::{Fact, OperatorAction, PolicyText, TaskEnd};
+use crate::virtual_clusters::VirtualClusters;
+use attempts::AttemptLifecycle;
+use events::EventLog;
+use jobs::{JobLifecycle, JobTable};
+use names::Names;
+use nodes::{NodeLifecycle, NodeTable};
+use scheduler::{SavedScheduler, Scheduler};
 
-pub use clusters::VirtualClusterChange;
-pub use instead::Alternative;
+pub use alternatives::Alternative;
+pub use commands::{RuntimeCommand, StartInstance, StartTask, TaskPeer};
+pub use error::{InconsistentState, Infeasible, PolicyTextError, SnapshotError, VirtualClusterChangeError};
+pub use events::{ClusterEvent, EventKind};
+pub use explain::{Blocker, JobExplanation};
 pub use jobs::{
-    Attempt, AttemptEnd, Cause, End, Hold, JobRecord, JobState, ProgressSample, TaskState, Verdict,
+    Attempt, AttemptEnd, Cause, End, Failures, Hold, JobRecord, JobState, Progress, ProgressSample,
+    TaskState, Verdict,
 };
 pub use nodes::{NodeRecord, NodeState};
-pub use notices::{ClusterEvent, EventKind};
-pub use orders::{RuntimeCommand, StartInstance, StartTask, TaskPeer};
-pub use why::{Blocker, JobExplanation, NodeSlots, SubmissionPreview};
-
-/// Names that are numbers in the engine.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Names {
-    tenants: Vec<String>,
-    users: Vec<String>,
-    gpu_types: Vec<String>,
-    racks: Vec<String>,
-}
-
-impl Names {
-    fn number(table: &mut Vec<String>, name: &str) -> u32 {
-        let known = table.iter().position(|n| n == name);
-        let number = known.unwrap_or_else(|| {
-            table.push(name.to_owned());
-            table.len() - 1
-        });
-        number as u32
-    }
-}
+pub use preview::{NodeSlots, SubmissionPreview};
+pub use virtual_clusters::VirtualClusterChange;
 
 /// Everything that follows from the facts so far.
 #[derive(Debug)]
 pub struct ClusterState {
-    pub(crate) engine: Engine,
-    policy: PolicyText,
-    clusters: VirtualClusters,
-    jobs: BTreeMap<JobId, JobRecord>,
-    /// Jobs that hold GPUs.
-    up: BTreeSet<JobId>,
-    /// Jobs that are not over.
-    live: BTreeSet<JobId>,
-    nodes: IdVec<NodeId, NodeRecord>,
-    pub(crate) names: Names,
-    /// The number of each job that is in the engine, by its number there.
-    pub(crate) job_ids: IdVec<JobKey, JobId>,
-    /// Jobs that wait for another, by that other.
-    waiting_for: BTreeMap<JobId, Vec<JobId>>,
-    /// Jobs by whoever sent them and what they call the request.
-    keys: BTreeMap<(String, String), JobId>,
-    /// Jobs that wait because their user has enough already.
-    capped: BTreeSet<JobId>,
-    /// When running jobs have had their time, with the launch.
-    limits: BTreeMap<(Time, JobId), u64>,
-    pub(crate) now: Time,
-    /// What happened lately, for people who watch.
-    notices: VecDeque<ClusterEvent>,
-    next_event: u64,
-    /// What agents are to be told.
-    orders: Vec<(NodeId, RuntimeCommand)>,
+    jobs: JobTable,
+    nodes: NodeTable,
+    virtual_clusters: VirtualClusters,
+    scheduler: Scheduler,
+    events: EventLog,
+    /// Commands to agents that were not taken yet.
+    commands: Vec<(NodeId, RuntimeCommand)>,
+    /// Time of the last fact.
+    now: Time,
 }
 
-/// A book on paper.
+/// The saved form of a cluster state.
 #[derive(Debug, Serialize, Deserialize)]
-struct Saved {
+struct SavedState {
     engine: Snapshot,
     policy: PolicyText,
     #[serde(default, alias = "clusters")]
     virtual_clusters: VirtualClusters,
     jobs: Vec<JobRecord>,
-    nodes: IdVec<NodeId, NodeRecord>,
+    nodes: NodeTable,
     names: Names,
+    #[serde(alias = "tickets")]
     job_ids: IdVec<JobKey, JobId>,
     now: Time,
     #[serde(alias = "next_notice")]
@@ -105,377 +80,349 @@ struct Saved {
 }
 
 impl ClusterState {
-    /// An empty book.
+    /// Creates a state without jobs and nodes.
     ///
     /// # Errors
-    /// Names the part of the policy that does not exist.
-    pub fn new(policy: PolicyText, clock: Clock) -> Result<Self, String> {
-        let (clusters, mut names, nodes) = (VirtualClusters::default(), Names::default(), IdVec::default());
-        // Whoever names no tenant is this one, so it is there before all others.
-        Names::number(&mut names.tenants, DEFAULT_VIRTUAL_CLUSTER);
-        let ground = Ground {
-            clusters: &clusters,
-            names: &names,
-            nodes: &nodes,
-        };
-        let engine = Engine::new(policy::build(&policy, ground)?, clock);
+    /// If the policy cannot be built.
+    pub fn new(policy: PolicyText, clock: Clock) -> Result<Self, PolicyTextError> {
         Ok(Self {
-            engine,
-            policy,
-            clusters,
-            jobs: BTreeMap::new(),
-            up: BTreeSet::new(),
-            live: BTreeSet::new(),
-            nodes,
-            names,
-            job_ids: IdVec::default(),
-            waiting_for: BTreeMap::new(),
-            keys: BTreeMap::new(),
-            capped: BTreeSet::new(),
-            limits: BTreeMap::new(),
+            jobs: JobTable::default(),
+            nodes: NodeTable::default(),
+            virtual_clusters: VirtualClusters::default(),
+            scheduler: Scheduler::new(policy, clock)?,
+            events: EventLog::new(1),
+            commands: Vec::new(),
             now: Time::ZERO,
-            notices: VecDeque::new(),
-            next_event: 1,
-            orders: Vec::new(),
         })
     }
 
-    /// The book as bytes.
+    /// Returns the state as bytes.
     ///
     /// # Errors
-    /// When a value cannot be written as JSON, which would be a bug.
-    pub fn save(&self) -> Result<Vec<u8>, String> {
-        let saved = Saved {
-            engine: self.engine.snapshot(),
-            policy: self.policy.clone(),
-            virtual_clusters: self.clusters.clone(),
-            jobs: self.jobs.values().cloned().collect(),
+    /// If a value cannot be written as JSON, which would be a bug.
+    pub fn save(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let SavedScheduler {
+            engine,
+            policy,
+            names,
+            job_ids,
+        } = self.scheduler.save();
+        serde_json::to_vec(&SavedState {
+            engine,
+            policy,
+            virtual_clusters: self.virtual_clusters.clone(),
+            jobs: self.jobs.iter().cloned().collect(),
             nodes: self.nodes.clone(),
-            names: self.names.clone(),
-            job_ids: self.job_ids.clone(),
+            names,
+            job_ids,
             now: self.now,
-            next_event: self.next_event,
-        };
-        serde_json::to_vec(&saved).map_err(|e| e.to_string())
+            next_event: self.events.next(),
+        })
     }
 
-    /// The book that [`ClusterState::save`] gave the bytes of.
+    /// Restores a state from the bytes of [`ClusterState::save`].
     ///
     /// # Errors
-    /// Says what is wrong with them.
-    pub fn load(bytes: &[u8]) -> Result<Self, String> {
-        let saved: Saved = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
-        let ground = Ground {
-            clusters: &saved.virtual_clusters,
-            names: &saved.names,
-            nodes: &saved.nodes,
-        };
-        let engine = Engine::restore(saved.engine, policy::build(&saved.policy, ground)?)
-            .map_err(|e| e.to_string())?;
-        let mut state = Self {
-            engine,
+    /// If the bytes are not a saved state.
+    pub fn load(bytes: &[u8]) -> Result<Self, SnapshotError> {
+        let saved: SavedState = serde_json::from_slice(bytes)?;
+        let scheduler = SavedScheduler {
+            engine: saved.engine,
             policy: saved.policy,
-            clusters: saved.virtual_clusters,
-            jobs: saved.jobs.into_iter().map(|job| (job.id, job)).collect(),
-            up: BTreeSet::new(),
-            live: BTreeSet::new(),
-            nodes: saved.nodes,
             names: saved.names,
             job_ids: saved.job_ids,
-            waiting_for: BTreeMap::new(),
-            keys: BTreeMap::new(),
-            capped: BTreeSet::new(),
-            limits: BTreeMap::new(),
-            now: saved.now,
-            notices: VecDeque::new(),
-            next_event: saved.next_event,
-            orders: Vec::new(),
         };
-        state.index();
-        Ok(state)
+        Ok(Self {
+            scheduler: Scheduler::restore(scheduler, &saved.virtual_clusters, &saved.nodes)?,
+            jobs: JobTable::new(saved.jobs),
+            nodes: saved.nodes,
+            virtual_clusters: saved.virtual_clusters,
+            events: EventLog::new(saved.next_event),
+            commands: Vec::new(),
+            now: saved.now,
+        })
     }
 
-    /// Learns a fact. Orders and notices that follow from it can be taken afterwards.
+    /// Applies a fact. Commands and events that follow from it can be taken afterwards.
     pub fn apply(&mut self, at: Time, fact: &Fact) {
         self.now = self.now.max(at);
+        match fact {
+            Fact::NodeJoined { .. }
+            | Fact::NodeLost { .. }
+            | Fact::NodeDrained { .. }
+            | Fact::NodeResumed { .. }
+            | Fact::NodeUnavailable { .. }
+            | Fact::NodeConstraintSet { .. } => self.apply_to_nodes(fact),
+            Fact::TaskStarted { .. }
+            | Fact::InstanceEnded { .. }
+            | Fact::TaskEnded { .. }
+            | Fact::Progressed { .. }
+            | Fact::AttemptAborted { .. }
+            | Fact::TimeLimitReached { .. } => self.apply_to_attempts(fact),
+            Fact::Operated { action, by } => self.operate(action, by),
+            Fact::Woke => self.scheduler.handle(self.now, Event::Wake),
+            _ => self.apply_to_jobs(fact),
+        }
+        self.execute_engine_commands();
+    }
+
+    fn apply_to_jobs(&mut self, fact: &Fact) {
+        let mut jobs = self.attempt_lifecycle().jobs;
         match fact {
             Fact::Submitted {
                 job,
                 user,
                 request,
                 key,
-            } => self.submitted(*job, user, request, key.as_ref()),
+            } => jobs.submit(*job, user, request, key.as_ref()),
             Fact::Announced {
                 job,
                 user,
                 request,
                 key,
-            } => self.announced(*job, user, request, key.as_ref()),
-            Fact::Found { .. } => self.found(fact),
-            Fact::FoundEnded { .. } => self.past(fact),
-            Fact::WorkloadLost { job } => self.scattered(*job),
-            Fact::AttemptAborted { job, attempt, reason } => self.attempt_aborted(*job, *attempt, reason),
-            Fact::WorkloadReady { job, request } => self.gathered(*job, request.as_deref()),
-            Fact::Cancelled { job, by } => self.cancelled(*job, by),
-            Fact::Held { job, by } => self.held(*job, by),
-            Fact::Released { job, by } => self.released(*job, by),
-            Fact::Prioritized { job, priority, .. } => self.prioritized(*job, *priority),
-            Fact::Labelled { job, key, value, .. } => self.labelled(*job, key, value.as_deref()),
-            Fact::NodeJoined { .. } => self.node_joined(fact),
-            Fact::NodeLost { node } => self.node_lost(*node),
-            Fact::NodeDrained { node, by, reason } => self.node_drained(*node, by, reason),
-            Fact::NodeResumed { node, by } => self.node_resumed(*node, by),
+            } => jobs.announce(*job, user, request, key.as_ref()),
+            Fact::Found { .. } => jobs.adopt(fact),
+            Fact::FoundEnded { .. } => jobs.add_ended(fact),
+            Fact::WorkloadLost { job } => jobs.lose_workload(*job),
+            Fact::WorkloadReady { job, request } => jobs.restore_workload(*job, request.as_deref()),
+            Fact::Cancelled { job, by } => jobs.cancel(*job, by),
+            Fact::Held { job, by } => jobs.hold(*job, by),
+            Fact::Released { job, .. } => jobs.release(*job),
+            Fact::Prioritized { job, priority, .. } => jobs.set_priority(*job, *priority),
+            Fact::Labelled { job, key, value, .. } => jobs.set_label(*job, key, value.as_deref()),
+            _ => {}
+        }
+    }
+
+    fn apply_to_attempts(&mut self, fact: &Fact) {
+        match fact {
+            Fact::TaskStarted {
+                job,
+                attempt,
+                node,
+                sharing,
+                remarks,
+            } => self
+                .attempt_lifecycle()
+                .start_task(*job, *attempt, *node, sharing, remarks),
+            Fact::InstanceEnded { job, attempt, end } => {
+                self.attempt_lifecycle().end_instance(*job, *attempt, end);
+            }
+            Fact::TaskEnded {
+                job,
+                attempt,
+                node,
+                end,
+            } => self.end_task(*job, *attempt, *node, end),
+            Fact::Progressed {
+                job,
+                attempt,
+                step,
+                total_steps,
+                step_time,
+                checkpoint_step,
+            } => {
+                let record = self.jobs.get_mut(*job);
+                if let Some(record) = record.filter(|r| r.attempt().is_some_and(|a| a.is_open(*attempt))) {
+                    let reported = Progress {
+                        step: *step,
+                        total: *total_steps,
+                        step_time: *step_time,
+                        checkpoint: *checkpoint_step,
+                    };
+                    record.record_progress(self.now, reported);
+                }
+            }
+            Fact::AttemptAborted { job, attempt, reason } => {
+                self.attempt_lifecycle().abort(*job, *attempt, reason)
+            }
+            Fact::TimeLimitReached { job, attempt } => self.attempt_lifecycle().expire(*job, *attempt),
+            _ => {}
+        }
+    }
+
+    fn apply_to_nodes(&mut self, fact: &Fact) {
+        match fact {
+            Fact::NodeJoined { .. } => self.node_lifecycle().join(fact),
+            Fact::NodeLost { node } => self.lose_node(*node),
+            Fact::NodeDrained { node, by, reason } => self.node_lifecycle().drain(*node, by, reason),
+            Fact::NodeResumed { node, by } => self.node_lifecycle().resume(*node, by),
             Fact::NodeUnavailable {
                 node,
                 gpus,
                 cpu_milli,
                 memory_mib,
-            } => self.tell(Event::NodeUnavailable {
-                node: *node,
-                gpus: *gpus,
-                cpu_milli: *cpu_milli,
-                memory_mib: *memory_mib,
-            }),
-            Fact::NodeConstraintSet { constraint, nodes } => self.tell(Event::NodeConstraintSet {
-                constraint: *constraint,
-                nodes: nodes.clone(),
-            }),
-            Fact::TaskStarted {
-                job,
-                attempt: attempt_id,
-                node,
-                sharing,
-                remarks,
-            } => self.task_started(*job, *attempt_id, *node, sharing, remarks),
-            Fact::InstanceEnded {
-                job,
-                attempt: attempt_id,
-                end,
-            } => self.instance_ended(*job, *attempt_id, end),
-            Fact::TaskEnded {
-                job,
-                attempt: attempt_id,
-                node,
-                end,
-            } => self.task_ended(*job, *attempt_id, *node, end),
-            Fact::Progressed { .. } => self.progressed(fact),
-            Fact::TimeLimitReached {
-                job,
-                attempt: attempt_id,
-            } => self.time_is_up(*job, *attempt_id),
-            Fact::Operated { action, by } => self.operated(action, by),
-            Fact::Woke => self.tell(Event::Wake),
+            } => self.scheduler.handle(
+                self.now,
+                Event::NodeUnavailable {
+                    node: *node,
+                    gpus: *gpus,
+                    cpu_milli: *cpu_milli,
+                    memory_mib: *memory_mib,
+                },
+            ),
+            Fact::NodeConstraintSet { constraint, nodes } => self.scheduler.handle(
+                self.now,
+                Event::NodeConstraintSet {
+                    constraint: *constraint,
+                    nodes: nodes.clone(),
+                },
+            ),
+            _ => {}
         }
-        self.pump();
     }
 
-    fn tell(&mut self, event: Event) {
-        self.engine.handle(self.now, event);
+    fn attempt_lifecycle(&mut self) -> AttemptLifecycle<'_> {
+        AttemptLifecycle {
+            jobs: JobLifecycle {
+                jobs: &mut self.jobs,
+                scheduler: &mut self.scheduler,
+                nodes: &self.nodes,
+                virtual_clusters: &self.virtual_clusters,
+                events: &mut self.events,
+                now: self.now,
+            },
+            commands: &mut self.commands,
+        }
     }
 
-    /// Does what the engine wants, until it wants nothing more.
-    fn pump(&mut self) {
-        while let Some(command) = self.engine.poll() {
+    fn node_lifecycle(&mut self) -> NodeLifecycle<'_> {
+        NodeLifecycle {
+            nodes: &mut self.nodes,
+            scheduler: &mut self.scheduler,
+            virtual_clusters: &self.virtual_clusters,
+            events: &mut self.events,
+            now: self.now,
+        }
+    }
+
+    /// Executes the commands of the engine until there are no more.
+    fn execute_engine_commands(&mut self) {
+        while let Some(command) = self.scheduler.engine_mut().poll() {
             match command {
                 Command::Launch {
                     job,
-                    attempt: key,
+                    attempt,
                     allocation,
-                } => self.launch(job, key, allocation),
+                } => self.attempt_lifecycle().launch(job, attempt, allocation),
                 Command::Resize {
                     job,
-                    attempt: key,
+                    attempt,
                     allocation,
-                } => self.resized(job, key, allocation),
-                Command::Stop {
-                    job,
-                    attempt: key,
-                    reason,
-                } => self.stop(job, key, reason),
+                } => self.attempt_lifecycle().resize(job, attempt, allocation),
+                Command::Stop { job, attempt, reason } => self.attempt_lifecycle().stop(job, attempt, reason),
                 Command::Reject { job, reason } => {
-                    let why = self.reason(&reason);
-                    self.rejected(job, &why);
+                    let end = End::Rejected(self.reason(&reason));
+                    let id = self.scheduler.job_id(job);
+                    self.attempt_lifecycle().jobs.end(id, end);
                 }
             }
         }
     }
 
-    pub(super) fn set_policy(&mut self, policy: dovetail_engine::Policy) -> Result<(), String> {
-        self.engine.set_policy(policy).map_err(|e| e.to_string())
+    fn end_task(&mut self, job: JobId, attempt: crate::AttemptId, node: NodeId, end: &TaskEnd) {
+        if !self.attempt_lifecycle().record_task_end(job, attempt, node, end) {
+            return;
+        }
+        // A node is drained before its GPUs become free, so that the job does not get them again.
+        if let Some(error) = end.platform_error.as_ref().filter(|_| !end.refused) {
+            self.node_lifecycle().record_fault(node, error);
+        }
+        self.attempt_lifecycle()
+            .continue_after_task_end(job, attempt, end);
     }
 
-    fn operated(&mut self, action: &OperatorAction, by: &Actor) {
-        match action {
-            OperatorAction::Policy(text) => {
-                // It was checked before it was written down; a book from elsewhere may still not know it.
-                let changed = policy::build(text, self.ground()).and_then(|policy| self.set_policy(policy));
-                match changed {
-                    Ok(()) => self.policy = text.clone(),
-                    Err(why) => {
-                        return self
-                            .log_event(None, EventKind::Refused(format!("policy {}: {why}", text.policy)));
-                    }
-                }
-            }
-            OperatorAction::Round(None) => self.engine.set_clock(Clock::Events),
-            OperatorAction::Round(Some(period)) => self.engine.set_clock(Clock::rounds(*period)),
-            OperatorAction::Pause => self.engine.set_paused(true),
-            OperatorAction::Resume => self.engine.set_paused(false),
-            OperatorAction::VirtualClusters(clusters) => {
-                if let Err(why) = self.set_clusters(clusters) {
-                    return self.log_event(None, EventKind::Refused(format!("virtual clusters: {why}")));
-                }
-            }
+    fn lose_node(&mut self, node: NodeId) {
+        if !self.node_lifecycle().lose(node) {
+            return;
         }
-        self.log_event(
-            None,
-            EventKind::Operated {
+        // The engine's stop commands come first: tasks must be known to be stopping before they end.
+        self.execute_engine_commands();
+        // The agent of a lost node ends its tasks by itself.
+        let tasks = commands::tasks_on(&self.jobs, node).into_iter();
+        let tasks: Vec<_> = tasks.map(|(job, attempt, _)| (job.id, attempt.id)).collect();
+        let end = TaskEnd {
+            was_stopped: true,
+            ..TaskEnd::default()
+        };
+        for (job, attempt) in tasks {
+            self.end_task(job, attempt, node, &end);
+        }
+    }
+
+    fn operate(&mut self, action: &OperatorAction, by: &Actor) {
+        // Changes are checked before they become facts; an older release may still have accepted one that fails now.
+        let changed = match action {
+            OperatorAction::Policy(text) => self
+                .scheduler
+                .set_policy(text, &self.virtual_clusters, &self.nodes)
+                .map_err(|error| format!("policy {}: {error}", text.policy)),
+            OperatorAction::VirtualClusters(clusters) => self
+                .set_virtual_clusters(clusters)
+                .map_err(|error| format!("virtual clusters: {error}")),
+            OperatorAction::Round(period) => {
+                let clock = period.map_or(Clock::Events, Clock::rounds);
+                self.scheduler.engine_mut().set_clock(clock);
+                Ok(())
+            }
+            OperatorAction::Pause | OperatorAction::Resume => {
+                let is_paused = *action == OperatorAction::Pause;
+                self.scheduler.engine_mut().set_paused(is_paused);
+                Ok(())
+            }
+        };
+        let kind = match changed {
+            Ok(()) => EventKind::Operated {
                 action: action.clone(),
                 by: by.clone(),
             },
-        );
+            Err(error) => EventKind::Refused(error),
+        };
+        self.events.log(self.now, None, kind);
     }
 
-    /// Whether another policy would be taken.
-    ///
-    /// # Errors
-    /// Says why not.
-    pub fn check_policy(&self, text: &PolicyText) -> Result<(), String> {
-        self.engine
-            .clone()
-            .set_policy(policy::build(text, self.ground())?)
-            .map_err(|e| e.to_string())
+    fn set_virtual_clusters(&mut self, clusters: &VirtualClusters) -> Result<(), VirtualClusterChangeError> {
+        virtual_clusters::check_owners(self, clusters)?;
+        self.scheduler.set_virtual_clusters(clusters, &self.nodes)?;
+        self.virtual_clusters = clusters.clone();
+        self.scheduler.handle(self.now, Event::Wake);
+        self.execute_engine_commands();
+        self.attempt_lifecycle().jobs.enqueue_below_caps();
+        Ok(())
     }
 
-    /// The moment at which [`Fact::Woke`] or [`Fact::TimeLimitReached`] is due, if nothing happens before.
-    pub fn wake_at(&self) -> Option<Time> {
-        let limit = self.limits.keys().next().map(|(at, _)| *at);
-        self.engine.wake_at().into_iter().chain(limit).min()
-    }
-
-    /// What is due now because time has passed.
-    pub fn due(&self, now: Time) -> Vec<Fact> {
-        let over = self.limits.iter().take_while(|((at, _), _)| *at <= now);
-        let mut due: Vec<Fact> = over
-            .map(|((_, job), attempt_id)| Fact::TimeLimitReached {
-                job: *job,
-                attempt: *attempt_id,
-            })
-            .collect();
-        if self.engine.wake_at().is_some_and(|at| at <= now) {
-            due.push(Fact::Woke);
-        }
-        due
-    }
-
-    /// What agents are to be told since the last time.
+    /// Returns the commands to agents since the last call.
     pub fn take_commands(&mut self) -> Vec<(NodeId, RuntimeCommand)> {
-        std::mem::take(&mut self.orders)
+        std::mem::take(&mut self.commands)
     }
 
-    /// The number the next job gets.
-    pub fn next_job(&self) -> JobId {
-        self.jobs.last_key_value().map_or(1, |(no, _)| no + 1)
+    /// Takes over the events of another state that are older than all events of this one.
+    pub(crate) fn adopt_older_events(&mut self, other: Self) {
+        self.events.prepend(other.events);
     }
 
-    /// A job.
-    pub fn job(&self, no: JobId) -> Option<&JobRecord> {
-        self.jobs.get(&no)
-    }
-
-    /// The job that came with this request of the user.
-    pub fn job_of_key(&self, user: &str, key: &str) -> Option<&JobRecord> {
-        let no = self.keys.get(&(user.to_owned(), key.to_owned()))?;
-        self.jobs.get(no)
-    }
-
-    /// All jobs, oldest first.
-    pub fn jobs(&self) -> impl DoubleEndedIterator<Item = &JobRecord> {
-        self.jobs.values()
-    }
-
-    /// Jobs from this one on, oldest first.
-    pub fn jobs_from(&self, no: JobId) -> impl Iterator<Item = &JobRecord> {
-        self.jobs.range(no..).map(|(_, job)| job)
-    }
-
-    /// Jobs that are not over, oldest first.
-    pub fn unfinished_jobs(&self) -> impl DoubleEndedIterator<Item = &JobRecord> {
-        self.live.iter().map(|no| &self.jobs[no])
-    }
-
-    /// Jobs that hold GPUs, oldest first.
-    pub fn active_jobs(&self) -> impl Iterator<Item = &JobRecord> {
-        self.up.iter().map(|no| &self.jobs[no])
-    }
-
-    /// Whether nothing is decided for now.
-    pub fn is_paused(&self) -> bool {
-        self.engine.is_paused()
-    }
-
-    /// When the engine decides, in words: `events`, or `rounds:300s`.
-    pub fn clock(&self) -> String {
-        match self.engine.clock() {
-            Clock::Events => "events".to_owned(),
-            Clock::Rounds { period, .. } => format!("rounds:{}s", period.as_secs_f64()),
-        }
-    }
-
-    /// All nodes that ever joined.
-    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeRecord)> {
-        self.nodes.iter()
-    }
-
-    /// A node.
-    pub fn node(&self, id: NodeId) -> Option<&NodeRecord> {
-        self.nodes.get(id)
-    }
-
-    /// The node of this name.
-    pub fn node_named(&self, name: &str) -> Option<NodeId> {
-        self.nodes
-            .iter()
-            .find(|(_, node)| node.spec.name == name)
-            .map(|(id, _)| id)
-    }
-
-    /// The engine, to look into.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
-    /// The policy, as it was written.
-    pub fn policy(&self) -> &PolicyText {
-        &self.policy
-    }
-
-    /// The time of the last fact.
-    pub fn now(&self) -> Time {
-        self.now
-    }
-
-    /// Whether everything agrees: the engine with itself, and every record with the engine.
+    /// Checks the invariants of the state.
     ///
     /// # Errors
-    /// Says what does not.
-    pub fn check(&self) -> Result<(), String> {
-        self.engine.check().map_err(|e| e.to_string())?;
-        for job in self.jobs.values() {
-            if job.state.holds_gpus() != self.up.contains(&job.id) {
-                return Err(format!(
-                    "job {} is {:?}, which the list of jobs that are up does not say",
-                    job.id, job.state
-                ));
+    /// Returns the first invariant that does not hold.
+    pub fn check(&self) -> Result<(), InconsistentState> {
+        self.scheduler.engine().check()?;
+        for job in self.jobs.iter() {
+            let state = || Box::new(job.state.clone());
+            if job.state.holds_gpus() != self.jobs.is_active(job.id) {
+                return Err(InconsistentState::ActiveIndex {
+                    job: job.id,
+                    state: state(),
+                });
             }
-            let lives = job.job_key.is_some_and(|t| self.engine.job(t).is_some());
-            if lives != job.state.is_in_engine() {
-                return Err(format!(
-                    "job {} is {:?}, but the engine {}",
-                    job.id,
-                    job.state,
-                    if lives { "has it" } else { "has not" }
-                ));
+            let engine = self.scheduler.engine();
+            let in_engine = job.job_key.is_some_and(|key| engine.job(key).is_some());
+            if in_engine != job.state.is_in_engine() {
+                return Err(InconsistentState::EngineJob {
+                    job: job.id,
+                    state: state(),
+                    in_engine,
+                });
             }
         }
         Ok(())

@@ -1,61 +1,120 @@
-//! Nodes: how they come and go.
+//! Nodes: their records, and the transitions between their states.
 
 use std::collections::VecDeque;
 
 use dovetail_model::ids::Id;
-use dovetail_model::{Event, GpuTypeId, NodeId, NodeSpec, Time, Zone, ZoneId};
+use dovetail_model::{Event, IdVec, NodeId, NodeSpec, Time};
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterState, EventKind, Names};
+use super::events::{EventKind, EventLog};
+use super::scheduler::Scheduler;
 use crate::actor::{Actor, SystemRule};
 use crate::fact::Fact;
+use crate::virtual_clusters::VirtualClusters;
 
-/// Whether a node can be used.
+/// State of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// It takes jobs.
+    /// Takes jobs.
     Up,
-    /// It takes no new jobs: who said so, and why.
+    /// Takes no new jobs.
     Draining {
-        /// Who, or which rule.
+        /// User or rule that drained it.
         by: Actor,
-        /// Why.
+        /// Reason given.
         #[serde(alias = "why")]
         reason: String,
     },
-    /// It was not heard of for too long.
+    /// Silent for longer than its lease.
     Lost,
 }
 
-/// All that is known of a node.
+/// Everything the scheduler knows about a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeRecord {
-    /// What it has.
+    /// Its resources.
     pub spec: NodeSpec,
-    /// The kind of its GPUs.
+    /// Type of its GPUs.
     pub gpu_type: String,
-    /// Its rack.
+    /// Rack it is in.
     pub rack: String,
-    /// Where other nodes reach it.
+    /// Address at which other nodes reach it.
     pub address: String,
-    /// Drawn when its agent first started.
+    /// Random number its agent drew at the first start.
     pub identity: u64,
-    /// Whether it can be used.
+    /// Current state.
     pub state: NodeState,
-    /// Since when.
+    /// When it entered this state.
     pub since: Time,
-    /// When tasks failed here through the platform's fault, lately.
-    pub(super) faults: VecDeque<Time>,
+    /// Times of recent task failures caused by the platform.
+    faults: VecDeque<Time>,
 }
 
-/// So many faults of the platform on a node ...
-const FAULTS: usize = 3;
-/// ... within this time, and it takes no new jobs.
+/// Number of platform failures within [`FAULT_WINDOW`] after which a node is drained.
+const MAX_FAULTS: usize = 3;
+/// Time for which platform failures count.
 const FAULT_WINDOW: Time = Time::from_secs(3600);
 
-impl ClusterState {
-    pub(super) fn node_joined(&mut self, fact: &Fact) {
+/// All nodes that ever joined, by id.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct NodeTable {
+    records: IdVec<NodeId, NodeRecord>,
+}
+
+impl NodeTable {
+    pub(super) fn get(&self, id: NodeId) -> Option<&NodeRecord> {
+        self.records.get(id)
+    }
+
+    /// Returns a node that exists.
+    pub(super) fn known(&self, id: NodeId) -> &NodeRecord {
+        &self.records[id]
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &NodeRecord)> {
+        self.records.iter()
+    }
+
+    /// Returns all nodes that are not lost.
+    pub(super) fn connected(&self) -> impl Iterator<Item = &NodeRecord> {
+        self.records.values().filter(|n| n.state != NodeState::Lost)
+    }
+
+    /// Returns the node with this name.
+    pub(super) fn named(&self, name: &str) -> Option<NodeId> {
+        let mut nodes = self.records.iter();
+        nodes.find(|(_, node)| node.spec.name == name).map(|(id, _)| id)
+    }
+
+    /// Changes the state of a node. Returns whether it exists and was in another state.
+    fn set_state(&mut self, id: NodeId, state: NodeState, now: Time) -> bool {
+        let Some(record) = self.records.get_mut(id).filter(|record| record.state != state) else {
+            return false;
+        };
+        (record.state, record.since) = (state, now);
+        true
+    }
+}
+
+/// Changes the states of nodes: in the node table, the engine and the event log together.
+#[derive(Debug)]
+pub(super) struct NodeLifecycle<'a> {
+    pub(super) nodes: &'a mut NodeTable,
+    pub(super) scheduler: &'a mut Scheduler,
+    pub(super) virtual_clusters: &'a VirtualClusters,
+    pub(super) events: &'a mut EventLog,
+    pub(super) now: Time,
+}
+
+impl NodeLifecycle<'_> {
+    fn log(&mut self, kind: EventKind) {
+        self.events.log(self.now, None, kind);
+    }
+
+    /// Adds a node, or replaces the record of one that returned ([`Fact::NodeJoined`]). A drained node stays drained.
+    pub(super) fn join(&mut self, fact: &Fact) {
         let Fact::NodeJoined {
             node,
             spec,
@@ -67,18 +126,11 @@ impl ClusterState {
         else {
             return;
         };
-        if node.index() > self.nodes.len() {
+        if node.index() > self.nodes.records.len() {
             return;
         }
         let mut spec = (**spec).clone();
-        spec.gpu_type = GpuTypeId(Names::number(&mut self.names.gpu_types, gpu_type));
-        spec.zone = ZoneId(Names::number(&mut self.names.racks, rack));
-        let zone = |name: &String| Zone {
-            name: name.clone(),
-            parent: None,
-        };
-        let zones = self.names.racks.iter().map(zone).collect();
-        self.engine.set_zones(zones);
+        (spec.gpu_type, spec.zone) = self.scheduler.register_node(gpu_type, rack);
         let draining = match self.nodes.get(*node).map(|n| &n.state) {
             Some(NodeState::Draining { by, reason }) => Some((by.clone(), reason.clone())),
             _ => None,
@@ -93,92 +145,83 @@ impl ClusterState {
             since: self.now,
             faults: VecDeque::new(),
         };
-        match self.nodes.get_mut(*node) {
+        match self.nodes.records.get_mut(*node) {
             Some(known) => *known = record,
             None => {
-                self.nodes.push(record);
+                self.nodes.records.push(record);
             }
         }
-        self.tell(Event::NodeUp { node: *node, spec });
-        self.refresh_cells();
-        self.log_event(None, EventKind::NodeJoined { node: *node });
+        self.scheduler
+            .handle(self.now, Event::NodeUp { node: *node, spec });
+        let refreshed = self
+            .scheduler
+            .refresh_cells(self.now, self.virtual_clusters, self.nodes);
+        if let Err(error) = refreshed {
+            self.log(EventKind::Refused(format!("cells: {error}")));
+        }
+        self.log(EventKind::NodeJoined { node: *node });
         if let Some((by, reason)) = draining {
-            self.node_drained(*node, &by, &reason);
+            self.drain(*node, &by, &reason);
         }
     }
 
-    pub(super) fn node_lost(&mut self, node: NodeId) {
-        if !self.set_node(node, NodeState::Lost) {
-            return;
+    /// Marks a node as lost. Returns whether it was not before.
+    pub(super) fn lose(&mut self, node: NodeId) -> bool {
+        if !self.nodes.set_state(node, NodeState::Lost, self.now) {
+            return false;
         }
-        self.log_event(None, EventKind::NodeLost { node });
-        self.tell(Event::NodeDown { node });
-        // What the engine stops for it must be known to have stopped there.
-        self.pump();
-        self.tasks_lost_with(node);
+        self.log(EventKind::NodeLost { node });
+        self.scheduler.handle(self.now, Event::NodeDown { node });
+        true
     }
 
-    pub(super) fn node_drained(&mut self, node: NodeId, by: &Actor, reason: &str) {
+    /// Drains a node: it gets no new jobs.
+    pub(super) fn drain(&mut self, node: NodeId, by: &Actor, reason: &str) {
         let state = NodeState::Draining {
             by: by.clone(),
             reason: reason.to_owned(),
         };
-        if self.nodes.get(node).is_some_and(|n| n.state == NodeState::Lost) || !self.set_node(node, state) {
+        let is_lost = self.nodes.get(node).is_some_and(|n| n.state == NodeState::Lost);
+        if is_lost || !self.nodes.set_state(node, state, self.now) {
             return;
         }
-        self.tell(Event::NodeDraining { node });
-        self.log_event(
-            None,
-            EventKind::NodeDrained {
-                node,
-                by: by.clone(),
-                reason: reason.to_owned(),
-            },
-        );
+        self.scheduler.handle(self.now, Event::NodeDraining { node });
+        self.log(EventKind::NodeDrained {
+            node,
+            by: by.clone(),
+            reason: reason.to_owned(),
+        });
     }
 
-    pub(super) fn node_resumed(&mut self, node: NodeId, by: &Actor) {
-        let draining = |n: &super::NodeRecord| matches!(n.state, NodeState::Draining { .. });
-        if !self.nodes.get(node).is_some_and(draining) {
+    /// Lets a drained node take jobs again.
+    pub(super) fn resume(&mut self, node: NodeId, by: &Actor) {
+        let record = self.nodes.records.get_mut(node);
+        let is_draining = |n: &&mut NodeRecord| matches!(n.state, NodeState::Draining { .. });
+        let Some(record) = record.filter(is_draining) else {
             return;
-        }
-        self.set_node(node, NodeState::Up);
-        if let Some(record) = self.nodes.get_mut(node) {
-            record.faults.clear();
-        }
-        self.tell(Event::NodeResumed { node });
-        self.log_event(None, EventKind::NodeResumed { node, by: by.clone() });
-    }
-
-    /// Whether that changed anything.
-    fn set_node(&mut self, node: NodeId, state: NodeState) -> bool {
-        let now = self.now;
-        let Some(record) = self.nodes.get_mut(node) else {
-            return false;
         };
-        if record.state == state {
-            return false;
-        }
-        (record.state, record.since) = (state, now);
-        true
+        record.faults.clear();
+        (record.state, record.since) = (NodeState::Up, self.now);
+        self.scheduler.handle(self.now, Event::NodeResumed { node });
+        self.log(EventKind::NodeResumed { node, by: by.clone() });
     }
 
-    /// A task failed here through no fault of its job. A node on which that happens again and again takes no new jobs.
-    pub(super) fn fault_on(&mut self, node: NodeId, what: &str) {
+    /// Records a task failure that the platform caused. A node with too many of them is drained.
+    pub(super) fn record_fault(&mut self, node: NodeId, error: &str) {
         let now = self.now;
-        let Some(record) = self.nodes.get_mut(node) else {
+        let Some(record) = self.nodes.records.get_mut(node) else {
             return;
         };
         record.faults.push_back(now);
         while record.faults.front().is_some_and(|at| *at + FAULT_WINDOW < now) {
             record.faults.pop_front();
         }
-        if record.faults.len() >= FAULTS && record.state == NodeState::Up {
-            let why = format!(
-                "{} tasks failed here within an hour through no fault of theirs, the last one: {what}",
+        if record.faults.len() >= MAX_FAULTS && record.state == NodeState::Up {
+            let reason = format!(
+                "{} tasks failed within an hour because of the platform; last error: {error}",
                 record.faults.len()
             );
-            self.node_drained(node, &Actor::System(SystemRule::Health), &why);
+            self.drain(node, &Actor::System(SystemRule::Health), &reason);
         }
     }
 }

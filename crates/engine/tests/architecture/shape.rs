@@ -26,14 +26,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "handle",
         "one arm for each event, a dispatch table",
     ),
-    ("cluster/src/handle.rs", "", "not split yet"),
-    ("cluster/src/request.rs", "validate", "not split yet"),
-    ("cluster/src/state/jobs.rs", "", "not split yet"),
-    (
-        "cluster/src/state/mod.rs",
-        "apply",
-        "one arm for each fact, a dispatch table",
-    ),
 ];
 
 /// The sources of all crates, tests left out.

@@ -79,7 +79,7 @@ fn failed(member: &Member, code: i32) -> TaskEnd {
     }
     TaskEnd {
         exit_code,
-        last_words: format!("pod {} failed", member.id),
+        log_tail: format!("pod {} failed", member.id),
         ..TaskEnd::default()
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn submission(
         tenant: tenant.unwrap_or_else(|| DEFAULT_VIRTUAL_CLUSTER.to_owned()),
         gpu_type: identity.gpu_type.clone(),
         constraint,
-        spare: gang.parent.is_some(),
+        best_effort: gang.parent.is_some(),
         priority: identity.priority,
         expected: identity.expected_s.map(|s| Time::from_secs(i64::from(s))),
         retries: Retries {

@@ -157,7 +157,7 @@ pub(super) fn detail(state: &ClusterState, job: &PaiJob<'_>, attempt_id: Option<
 fn last_output(attempt: &Attempt) -> Option<String> {
     attempt.tasks.iter().find_map(|task| match task {
         dovetail_cluster::state::TaskState::Ended(end) if end.exit_code != 0 || end.signal != 0 => {
-            Some(end.last_words.clone())
+            Some(end.log_tail.clone())
         }
         _ => None,
     })

@@ -283,7 +283,7 @@ impl AttemptView {
             (None, None) => None,
         };
         let last_output = attempt.tasks.iter().find_map(|task| match task {
-            TaskState::Ended(end) if end.exit_code != 0 || end.signal != 0 => Some(end.last_words.clone()),
+            TaskState::Ended(end) if end.exit_code != 0 || end.signal != 0 => Some(end.log_tail.clone()),
             _ => None,
         });
         Self {

@@ -40,7 +40,7 @@ pub(crate) fn role_views_at(
     attempt: Option<&Attempt>,
 ) -> Vec<RoleView> {
     let request = &job.request;
-    let placed = attempt.and_then(|a| Some((a, request.seat(&a.allocation)?)));
+    let placed = attempt.and_then(|a| Some((a, request.place_instances(&a.allocation)?)));
     let mut views: Vec<RoleView> = Vec::new();
     for (i, role) in request.roles.iter().enumerate() {
         // A job of an array has one of the instances.

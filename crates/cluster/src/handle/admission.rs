@@ -1,0 +1,166 @@
+//! Checks of requests against the cluster state, before they become facts.
+
+use super::{Conflict, InvalidRequest, NotFound, Refusal};
+use crate::JobId;
+use crate::driver::Transaction;
+use crate::fact::Fact;
+use crate::request::{ArrayPart, JobRequest};
+use crate::state::{ClusterState, JobState};
+
+/// Returns the job that was submitted with this idempotency key before.
+pub(super) fn find_by_key(
+    state: &ClusterState,
+    user: &str,
+    key: Option<&String>,
+    request: &JobRequest,
+) -> Result<Option<JobId>, Refusal> {
+    let Some(job) = key.and_then(|key| state.job_of_key(user, key)) else {
+        return Ok(None);
+    };
+    let before = JobRequest {
+        array: request.array,
+        priority: request.priority,
+        ..(*job.request).clone()
+    };
+    match before == *request {
+        true => Ok(Some(job.id)),
+        false => Err(Conflict::KeyReused(job.id).into()),
+    }
+}
+
+/// Returns the state of a job.
+pub(super) fn find_job(state: &ClusterState, job: JobId) -> Result<&JobState, NotFound> {
+    let record = state.job(job).ok_or(NotFound::Job(job))?;
+    Ok(&record.state)
+}
+
+/// Checks that a job exists and has not ended.
+pub(super) fn check_unfinished(state: &ClusterState, job: JobId) -> Result<(), Refusal> {
+    match find_job(state, job)?.has_ended() {
+        true => Err(Conflict::Ended(job).into()),
+        false => Ok(()),
+    }
+}
+
+/// Checks that the virtual cluster of a job exists and its limits permit the job.
+pub(super) fn check_virtual_cluster(
+    state: &ClusterState,
+    request: &JobRequest,
+) -> Result<(), InvalidRequest> {
+    let virtual_cluster = request.tenant.clone();
+    let Some(cluster) = state.virtual_clusters().get(&virtual_cluster) else {
+        return Err(InvalidRequest::UnknownVirtualCluster {
+            name: virtual_cluster,
+            known: state.virtual_clusters().names(),
+        });
+    };
+    let priority = request.priority;
+    if let Some(max) = cluster.max_priority.filter(|max| priority > *max) {
+        return Err(InvalidRequest::Priority {
+            priority,
+            virtual_cluster,
+            max,
+        });
+    }
+    let gpus = request.gpus;
+    if let Some(cap) = cluster.user_cap_gpus.filter(|cap| gpus > *cap) {
+        return Err(InvalidRequest::UserCap {
+            gpus,
+            virtual_cluster,
+            cap,
+        });
+    }
+    Ok(state.could_ever_run(request)?)
+}
+
+/// Checks whether a job can be submitted: its request is valid, and the cluster could run it if it were empty.
+pub(super) fn check_request(state: &ClusterState, request: &JobRequest) -> Result<(), InvalidRequest> {
+    request.validate()?;
+    check_virtual_cluster(state, request)?;
+    for after in &request.after {
+        if state.job(after.job).is_none() {
+            return Err(InvalidRequest::UnknownDependency(after.job));
+        }
+    }
+    Ok(state.fits_when_empty(request)?)
+}
+
+impl Transaction<'_> {
+    /// Submits a job and returns its number.
+    ///
+    /// # Errors
+    /// If the request is not valid, or the cluster could never run it.
+    pub fn submit(&mut self, user: &str, request: JobRequest, key: Option<String>) -> Result<JobId, Refusal> {
+        check_request(self.state, &request)?;
+        let job = self.state.next_job();
+        self.record(Fact::Submitted {
+            job,
+            user: user.to_owned(),
+            request: Box::new(request),
+            key,
+        });
+        Ok(job)
+    }
+
+    /// Submits a job for each index of an array. Returns the numbers of the first and the last one. Jobs with an external
+    /// workload are announced instead.
+    pub(super) fn submit_array(
+        &mut self,
+        user: &str,
+        request: &JobRequest,
+        (indexes, at_most): (Vec<u32>, Option<u32>),
+        mut key: Option<String>,
+        has_external_workload: bool,
+    ) -> Result<(JobId, JobId), Refusal> {
+        if let Some(first) = find_by_key(self.state, user, key.as_ref(), request)? {
+            return Ok((first, first + indexes.len() as u64 - 1));
+        }
+        self.check_array(request, &indexes, at_most)?;
+        let array = self.state.next_job();
+        for index in indexes {
+            let mut request = request.clone().for_instance(index);
+            request.array = Some(ArrayPart {
+                array,
+                index,
+                at_most,
+            });
+            let (job, user, key) = (self.state.next_job(), user.to_owned(), key.take());
+            self.record(match has_external_workload {
+                true => Fact::Announced {
+                    job,
+                    user,
+                    request: Box::new(request.with_external_workload()),
+                    key,
+                },
+                false => Fact::Submitted {
+                    job,
+                    user,
+                    request: Box::new(request),
+                    key,
+                },
+            });
+        }
+        Ok((array, self.state.next_job() - 1))
+    }
+
+    fn check_array(
+        &self,
+        request: &JobRequest,
+        indexes: &[u32],
+        at_most: Option<u32>,
+    ) -> Result<(), InvalidRequest> {
+        check_request(self.state, request)?;
+        if indexes.is_empty() || at_most == Some(0) {
+            return Err(InvalidRequest::EmptyArray);
+        }
+        for role in 0..request.roles.len() {
+            let first = request.roles[..role].iter().map(|r| r.instances).sum();
+            check_request(self.state, &request.clone().for_instance(first))?;
+        }
+        let is_unknown = |index: &&u32| !request.roles.is_empty() && request.instance(**index).is_none();
+        match indexes.iter().find(is_unknown) {
+            Some(index) => Err(InvalidRequest::UnknownInstance { index: *index }),
+            None => Ok(()),
+        }
+    }
+}

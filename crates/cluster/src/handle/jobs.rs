@@ -1,0 +1,140 @@
+//! Requests of users about jobs.
+
+use super::admission::{check_request, check_unfinished, check_virtual_cluster, find_by_key, find_job};
+use super::{Conflict, DriverCall, Handle, Refusal};
+use crate::JobId;
+use crate::actor::Actor;
+use crate::fact::Fact;
+use crate::request::JobRequest;
+use crate::state::{JobState, SubmissionPreview};
+
+impl Handle {
+    /// Submits a job and returns its number.
+    pub fn submit(&self, user: &str, request: JobRequest) -> DriverCall<'_, JobId> {
+        self.submit_once(user, request, None)
+    }
+
+    /// Like [`Handle::submit`], but returns the existing job if the user submitted one with this key before.
+    pub fn submit_once(&self, user: &str, request: JobRequest, key: Option<String>) -> DriverCall<'_, JobId> {
+        let user = user.to_owned();
+        self.call(move |transaction| {
+            if let Some(known) = find_by_key(transaction.state, &user, key.as_ref(), &request)? {
+                return Ok(known);
+            }
+            transaction.submit(&user, request, key)
+        })
+    }
+
+    /// Previews what would happen if a job were submitted now.
+    ///
+    /// # Errors
+    /// If the job would be refused.
+    pub fn preview_submission(&self, user: &str, request: &JobRequest) -> Result<SubmissionPreview, Refusal> {
+        self.read(|state| {
+            check_request(state, request)?;
+            Ok(state.preview_submission(user, request))
+        })
+    }
+
+    /// Submits an array: one job for each index. Returns the numbers of the first and the last job.
+    pub fn submit_array(
+        &self,
+        user: &str,
+        request: JobRequest,
+        indexes: Vec<u32>,
+        at_most: Option<u32>,
+        key: Option<String>,
+    ) -> DriverCall<'_, (JobId, JobId)> {
+        let user = user.to_owned();
+        self.call(move |transaction| {
+            transaction.submit_array(&user, &request, (indexes, at_most), key, false)
+        })
+    }
+
+    /// Submits a job whose workload another controller creates, or an array of such jobs. They are held until their
+    /// workloads exist. Returns the numbers of the first and the last job, and whether they are new.
+    pub fn announce(
+        &self,
+        user: &str,
+        request: JobRequest,
+        array: Option<(Vec<u32>, Option<u32>)>,
+        key: Option<String>,
+    ) -> DriverCall<'_, (JobId, JobId, bool)> {
+        let user = user.to_owned();
+        self.call(move |transaction| {
+            let next = transaction.state.next_job();
+            if let Some(array) = array {
+                let (first, last) = transaction.submit_array(&user, &request, array, key, true)?;
+                return Ok((first, last, first >= next));
+            }
+            if let Some(job) = find_by_key(transaction.state, &user, key.as_ref(), &request)? {
+                return Ok((job, job, false));
+            }
+            check_request(transaction.state, &request)?;
+            transaction.record(Fact::Announced {
+                job: next,
+                user,
+                request: Box::new(request.with_external_workload()),
+                key,
+            });
+            Ok((next, next, true))
+        })
+    }
+
+    /// Cancels a job in any state.
+    pub fn cancel(&self, job: JobId, by: Actor) -> DriverCall<'_, ()> {
+        self.call(move |transaction| {
+            check_unfinished(transaction.state, job)?;
+            transaction.record(Fact::Cancelled { job, by });
+            Ok(())
+        })
+    }
+
+    /// Holds a job; a running one is stopped.
+    pub fn hold(&self, job: JobId, by: Actor) -> DriverCall<'_, ()> {
+        self.call(move |transaction| {
+            check_unfinished(transaction.state, job)?;
+            transaction.record(Fact::Held { job, by });
+            Ok(())
+        })
+    }
+
+    /// Releases a job that is held.
+    pub fn release(&self, job: JobId, by: Actor) -> DriverCall<'_, ()> {
+        self.call(move |transaction| {
+            match find_job(transaction.state, job)? {
+                JobState::Held(_) | JobState::Stopping(_) => {}
+                _ => return Err(Conflict::NotHeld(job).into()),
+            }
+            transaction.record(Fact::Released { job, by });
+            Ok(())
+        })
+    }
+
+    /// Changes the priority of a pending job.
+    pub fn prioritize(&self, job: JobId, priority: i32, by: Actor) -> DriverCall<'_, ()> {
+        self.call(move |transaction| {
+            match find_job(transaction.state, job)? {
+                JobState::Held(_) | JobState::Queued => {}
+                _ => return Err(Conflict::NotPending(job).into()),
+            }
+            let request = transaction.state.job(job).map(|record| JobRequest {
+                priority,
+                ..(*record.request).clone()
+            });
+            check_virtual_cluster(transaction.state, &request.unwrap_or_default())?;
+            transaction.record(Fact::Prioritized { job, priority, by });
+            Ok(())
+        })
+    }
+
+    /// Sets a label of a job, or removes it if there is no value.
+    pub fn label(&self, job: JobId, key: &str, value: Option<String>, by: Actor) -> DriverCall<'_, ()> {
+        let key = key.to_owned();
+        self.call(move |transaction| {
+            find_job(transaction.state, job)?;
+            transaction.record(Fact::Labelled { job, key, value, by });
+            Ok(())
+        })
+    }
+}

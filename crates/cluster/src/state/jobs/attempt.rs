@@ -1,0 +1,175 @@
+//! Attempts: one run of a job from launch to end.
+
+use dovetail_model::{Allocation, AttemptKey, NodeId, Time};
+use serde::{Deserialize, Serialize};
+
+use super::Cause;
+use crate::AttemptId;
+use crate::fact::{InstanceEnd, TaskEnd};
+
+/// State of the task of an attempt on one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskState {
+    /// Its agent was told to start it.
+    Starting,
+    /// Its processes run.
+    Running,
+    /// Its processes have ended.
+    Ended(Box<TaskEnd>),
+}
+
+impl TaskState {
+    /// Returns whether the task has ended.
+    pub(in crate::state) fn has_ended(&self) -> bool {
+        matches!(self, Self::Ended(_))
+    }
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptEnd {
+    /// All processes succeeded.
+    Completed,
+    /// It was stopped.
+    Stopped(Cause),
+    /// It failed.
+    Failed(String),
+}
+
+/// One run of a job from launch to end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Number of the attempt.
+    #[serde(alias = "launch")]
+    pub id: AttemptId,
+    /// The engine's handle of the attempt.
+    #[serde(alias = "generation")]
+    pub(in crate::state) key: AttemptKey,
+    /// When it got its GPUs.
+    pub since: Time,
+    /// When all its processes ran.
+    pub running_since: Option<Time>,
+    /// When the last process ended.
+    pub until: Option<Time>,
+    /// What it holds.
+    pub allocation: Allocation,
+    /// Its task on each node of the allocation, in the same order.
+    pub tasks: Vec<TaskState>,
+    /// Why it was told to stop, if it was.
+    pub cause: Option<Cause>,
+    /// How its GPUs are shared with other jobs; empty if they are not.
+    pub sharing: String,
+    /// Whether its CPU and memory were changed while it ran.
+    #[serde(default)]
+    pub(in crate::state) resized: bool,
+    /// Instances of its roles that have ended, in the order in which they did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<InstanceEnd>,
+    /// What the completion rules of its roles decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Remarks of its agents, such as an image that was not used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+    /// How it ended.
+    pub end: Option<AttemptEnd>,
+}
+
+/// What the completion rules of a job's roles decided about an attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Enough instances of this role have succeeded.
+    Succeeded(String),
+    /// Too many instances of this role have failed; the end of the last one.
+    Failed(String, InstanceEnd),
+}
+
+impl Attempt {
+    /// Creates an attempt that has just got its GPUs.
+    pub(in crate::state) fn new(id: AttemptId, key: AttemptKey, since: Time, allocation: Allocation) -> Self {
+        Self {
+            id,
+            key,
+            since,
+            running_since: None,
+            until: None,
+            tasks: vec![TaskState::Starting; allocation.shares.len()],
+            allocation,
+            cause: None,
+            sharing: String::new(),
+            resized: false,
+            ends: Vec::new(),
+            verdict: None,
+            remarks: Vec::new(),
+            end: None,
+        }
+    }
+
+    /// Returns whether this is the attempt with that number and has not ended.
+    pub(in crate::state) fn is_open(&self, attempt_id: AttemptId) -> bool {
+        self.id == attempt_id && self.end.is_none()
+    }
+
+    /// Returns the position of a node in the allocation.
+    pub(in crate::state) fn place_of(&self, node: NodeId) -> Option<usize> {
+        self.allocation.shares.iter().position(|share| share.node == node)
+    }
+
+    /// Returns the nodes on which tasks have not ended.
+    pub(in crate::state) fn live_nodes(&self) -> Vec<NodeId> {
+        let tasks = self.tasks.iter().zip(&self.allocation.shares);
+        tasks
+            .filter(|(task, _)| !task.has_ended())
+            .map(|(_, share)| share.node)
+            .collect()
+    }
+
+    /// Marks the task on a node as running. Returns whether it was starting before.
+    pub(in crate::state) fn start_task(&mut self, node: NodeId, sharing: &str, remarks: &[String]) -> bool {
+        let Some(place) = self.place_of(node) else {
+            return false;
+        };
+        if self.tasks[place] != TaskState::Starting {
+            return false;
+        }
+        self.tasks[place] = TaskState::Running;
+        for remark in remarks {
+            if !self.remarks.contains(remark) {
+                self.remarks.push(remark.clone());
+            }
+        }
+        if !sharing.is_empty() {
+            sharing.clone_into(&mut self.sharing);
+        }
+        true
+    }
+
+    /// Marks the task on a node as ended. Returns whether it had not ended before.
+    pub(in crate::state) fn end_task(&mut self, node: NodeId, end: &TaskEnd) -> bool {
+        let Some(place) = self.place_of(node) else {
+            return false;
+        };
+        if self.tasks[place].has_ended() {
+            return false;
+        }
+        self.tasks[place] = TaskState::Ended(Box::new(end.clone()));
+        true
+    }
+
+    /// Returns whether all tasks have ended.
+    pub(in crate::state) fn all_tasks_ended(&self) -> bool {
+        self.tasks.iter().all(TaskState::has_ended)
+    }
+
+    /// Returns the ends of all tasks, in the order of the allocation.
+    pub(in crate::state) fn task_ends(&self) -> Vec<TaskEnd> {
+        let end = |task: &TaskState| match task {
+            TaskState::Ended(end) => (**end).clone(),
+            TaskState::Starting | TaskState::Running => TaskEnd::default(),
+        };
+        self.tasks.iter().map(end).collect()
+    }
+}

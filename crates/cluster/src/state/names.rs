@@ -1,0 +1,66 @@
+//! Names of tenants, users, GPU types and racks, which are numbers in the engine.
+
+use dovetail_model::{GpuTypeId, JobKey, JobSpec, TenantId, Time, UserId, Work, ZoneId};
+use serde::{Deserialize, Serialize};
+
+use crate::request::JobRequest;
+
+/// Names by the numbers that stand for them in the engine. Numbers are never reused.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Names {
+    pub(super) tenants: Vec<String>,
+    pub(super) users: Vec<String>,
+    pub(super) gpu_types: Vec<String>,
+    pub(super) racks: Vec<String>,
+}
+
+/// Returns the number of a name, and adds the name if it is new.
+fn number(table: &mut Vec<String>, name: &str) -> u32 {
+    let known = table.iter().position(|n| n == name);
+    let number = known.unwrap_or_else(|| {
+        table.push(name.to_owned());
+        table.len() - 1
+    });
+    number as u32
+}
+
+impl Names {
+    pub(super) fn tenant(&mut self, name: &str) -> TenantId {
+        TenantId(number(&mut self.tenants, name))
+    }
+
+    pub(super) fn gpu_type(&mut self, name: &str) -> GpuTypeId {
+        GpuTypeId(number(&mut self.gpu_types, name))
+    }
+
+    pub(super) fn rack(&mut self, name: &str) -> ZoneId {
+        ZoneId(number(&mut self.racks, name))
+    }
+
+    /// Converts a request to the form the engine reads.
+    pub(crate) fn spec(
+        &mut self,
+        user: &str,
+        request: &JobRequest,
+        submitted: Time,
+        job_key: JobKey,
+    ) -> JobSpec {
+        JobSpec {
+            tenant: self.tenant(&request.tenant),
+            user: UserId(number(&mut self.users, user)),
+            priority: request.priority,
+            min_gpus: request.min_gpus.unwrap_or(request.gpus),
+            max_gpus: request.max_gpus.unwrap_or(request.gpus),
+            gpu_type: request.gpu_type.as_ref().map(|name| self.gpu_type(name)),
+            cpu_milli_per_gpu: request.cpus_per_gpu.milli(),
+            memory_mib_per_gpu: request.memory_mib_per_gpu,
+            constraint: request.constraint,
+            best_effort: request.best_effort,
+            gpu_memory_mib: request.gpu_memory_mib,
+            gpus_per_task: request.gpus_per_task,
+            submit: submitted,
+            expected: request.expected.map(|span| Work(span.0.max(0).unsigned_abs())),
+            ..JobSpec::new(job_key, request.gpus)
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Read access to the cluster state. Nothing here changes it.
+
+use dovetail_engine::{Clock, Engine, QueuePositions};
+use dovetail_model::{Allocation, GpuTypeId, JobKey, NameLookup, NodeId, Reason, TenantId, Time, UserId};
+
+use super::alternatives::{self, Alternative};
+use super::commands::{self, RuntimeCommand};
+use super::error::{Infeasible, PolicyTextError, VirtualClusterChangeError};
+use super::events::ClusterEvent;
+use super::explain::{self, JobExplanation};
+use super::jobs::{Attempt, JobRecord};
+use super::nodes::NodeRecord;
+use super::preview::{self, NodeSlots, SubmissionPreview};
+use super::scheduler::Scheduler;
+use super::virtual_clusters::{self, VirtualClusterChange};
+use super::{ClusterState, feasibility};
+use crate::fact::{Fact, PolicyText};
+use crate::forecast::{ForecastError, ForecastSnapshot, check_queued};
+use crate::request::JobRequest;
+use crate::virtual_clusters::VirtualClusters;
+use crate::{AttemptId, JobId};
+
+impl ClusterState {
+    /// Returns the time of the last fact.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Returns when [`Fact::Woke`] or [`Fact::TimeLimitReached`] is due, if nothing happens before.
+    pub fn wake_at(&self) -> Option<Time> {
+        let limit = self.jobs.next_time_limit();
+        self.engine().wake_at().into_iter().chain(limit).min()
+    }
+
+    /// Returns the facts that are due because time has passed.
+    pub fn due(&self, now: Time) -> Vec<Fact> {
+        let expired = self.jobs.expired(now);
+        let mut due: Vec<Fact> = expired
+            .map(|(job, attempt)| Fact::TimeLimitReached { job, attempt })
+            .collect();
+        if self.engine().wake_at().is_some_and(|at| at <= now) {
+            due.push(Fact::Woke);
+        }
+        due
+    }
+
+    /// Returns the number of the next job.
+    pub fn next_job(&self) -> JobId {
+        self.jobs.next_id()
+    }
+
+    /// Returns a job.
+    pub fn job(&self, id: JobId) -> Option<&JobRecord> {
+        self.jobs.get(id)
+    }
+
+    /// Returns the job a user submitted with an idempotency key.
+    pub fn job_of_key(&self, user: &str, key: &str) -> Option<&JobRecord> {
+        self.jobs.by_key(user, key)
+    }
+
+    /// Returns all jobs, oldest first.
+    pub fn jobs(&self) -> impl DoubleEndedIterator<Item = &JobRecord> {
+        self.jobs.iter()
+    }
+
+    /// Returns all jobs from this number on, oldest first.
+    pub fn jobs_from(&self, id: JobId) -> impl Iterator<Item = &JobRecord> {
+        self.jobs.from(id)
+    }
+
+    /// Returns all jobs that have not ended, oldest first.
+    pub fn unfinished_jobs(&self) -> impl DoubleEndedIterator<Item = &JobRecord> {
+        self.jobs.unfinished()
+    }
+
+    /// Returns all jobs that hold GPUs, oldest first.
+    pub fn active_jobs(&self) -> impl Iterator<Item = &JobRecord> {
+        self.jobs.active()
+    }
+
+    /// Returns all queued jobs, in the order of the queue.
+    pub fn queue(&self) -> Vec<&JobRecord> {
+        let keys = self.engine().queue().into_iter();
+        keys.filter_map(|key| self.job(self.scheduler.job_id(key)))
+            .collect()
+    }
+
+    /// Returns the positions of all queued jobs, for [`ClusterState::explain_at`].
+    pub fn queue_positions(&self) -> QueuePositions {
+        self.engine().queue_positions()
+    }
+
+    /// Explains the state of a job. Returns `None` if there is no such job.
+    pub fn explain(&self, id: JobId) -> Option<JobExplanation> {
+        explain::explain(self, id, |job_key| self.engine().explain(job_key))
+    }
+
+    /// Like [`ClusterState::explain`], with positions that were taken before: many jobs are explained without sorting the
+    /// queue for each.
+    pub fn explain_at(&self, id: JobId, positions: &QueuePositions) -> Option<JobExplanation> {
+        explain::explain(self, id, |job_key| self.engine().explain_at(job_key, positions))
+    }
+
+    /// Returns the text of a reason, with names.
+    pub fn reason(&self, reason: &Reason) -> String {
+        reason.render(self)
+    }
+
+    /// Previews what would happen if a job were submitted now.
+    pub fn preview_submission(&self, user: &str, request: &JobRequest) -> SubmissionPreview {
+        preview::preview_submission(self, user, request)
+    }
+
+    /// Returns changes with which a queued job would start at once if it were resubmitted with one of them.
+    /// `virtual_clusters` are those its owner may use.
+    pub fn alternatives(&self, id: JobId, virtual_clusters: &[String]) -> Vec<Alternative> {
+        alternatives::alternatives(self, id, virtual_clusters)
+    }
+
+    /// Checks whether the guarantee of its virtual cluster could ever hold the job.
+    ///
+    /// # Errors
+    /// Names what the job asks for and what is guaranteed.
+    pub fn could_ever_run(&self, request: &JobRequest) -> Result<(), Infeasible> {
+        feasibility::check_guarantee(self, request)
+    }
+
+    /// Checks whether the connected nodes could run the job if they were empty.
+    ///
+    /// # Errors
+    /// Names what the job asks for and what the nodes have.
+    pub(crate) fn fits_when_empty(&self, request: &JobRequest) -> Result<(), Infeasible> {
+        feasibility::check_empty_nodes(self, request)
+    }
+
+    /// Takes a snapshot for forecasts.
+    pub fn forecast_snapshot(&self) -> ForecastSnapshot {
+        ForecastSnapshot::new(self)
+    }
+
+    /// Checks whether there can be a forecast of the start of a job.
+    ///
+    /// # Errors
+    /// If the job is not queued.
+    pub fn check_queued(&self, id: JobId) -> Result<(), ForecastError> {
+        let record = self.job(id).ok_or(ForecastError::UnknownJob)?;
+        check_queued(&record.state)
+    }
+
+    /// Returns the GPU slots of an allocation by the names of its nodes.
+    pub fn node_slots(&self, allocation: &Allocation) -> Vec<NodeSlots> {
+        preview::node_slots(&self.nodes, allocation)
+    }
+
+    /// Returns all nodes that ever joined.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeRecord)> {
+        self.nodes.iter()
+    }
+
+    /// Returns a node.
+    pub fn node(&self, id: NodeId) -> Option<&NodeRecord> {
+        self.nodes.get(id)
+    }
+
+    /// Returns the node with this name.
+    pub fn node_named(&self, name: &str) -> Option<NodeId> {
+        self.nodes.named(name)
+    }
+
+    /// Returns the tasks on a node that have not ended, with the attempt and the position of the node in its allocation.
+    pub fn tasks_on(&self, node: NodeId) -> Vec<(&JobRecord, &Attempt, usize)> {
+        commands::tasks_on(&self.jobs, node)
+    }
+
+    /// Returns all commands that an agent has to get when it reconnects.
+    pub fn commands_for(&self, node: NodeId) -> Vec<RuntimeCommand> {
+        commands::for_node(&self.jobs, &self.nodes, self.scheduler.shares_gpus(), node)
+    }
+
+    /// Returns the ends of tasks that should run on a node and do not, given the tasks that do. The agent must have sent
+    /// all facts it kept before.
+    pub fn reconcile(&self, node: NodeId, running: &[(JobId, AttemptId)]) -> Vec<Fact> {
+        commands::lost_tasks(&self.jobs, node, running)
+    }
+
+    /// Returns the virtual clusters.
+    pub fn virtual_clusters(&self) -> &VirtualClusters {
+        &self.virtual_clusters
+    }
+
+    /// Previews the immediate effects of a change of the virtual clusters.
+    ///
+    /// # Errors
+    /// If the change is not possible.
+    pub fn preview_virtual_clusters(
+        &self,
+        clusters: &VirtualClusters,
+    ) -> Result<VirtualClusterChange, VirtualClusterChangeError> {
+        virtual_clusters::preview(self, clusters)
+    }
+
+    /// Checks whether the policy can be changed to this one.
+    ///
+    /// # Errors
+    /// If the policy cannot be built, or running jobs contradict it.
+    pub fn check_policy(&self, text: &PolicyText) -> Result<(), PolicyTextError> {
+        self.scheduler
+            .preview_policy(text, &self.virtual_clusters, &self.nodes)
+            .map(drop)
+    }
+
+    /// Returns the text of the policy.
+    pub fn policy(&self) -> &PolicyText {
+        self.scheduler.policy()
+    }
+
+    /// Returns the engine.
+    pub fn engine(&self) -> &Engine {
+        self.scheduler.engine()
+    }
+
+    pub(crate) fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    /// Returns whether scheduling is paused.
+    pub fn is_paused(&self) -> bool {
+        self.engine().is_paused()
+    }
+
+    /// Returns when the engine decides, as text: `events`, or `rounds:300s`.
+    pub fn clock(&self) -> String {
+        match self.engine().clock() {
+            Clock::Events => "events".to_owned(),
+            Clock::Rounds { period, .. } => format!("rounds:{}s", period.as_secs_f64()),
+        }
+    }
+
+    /// Returns the events after this number that are still kept.
+    pub fn events_after(&self, number: u64) -> impl Iterator<Item = &ClusterEvent> {
+        self.events.after(number)
+    }
+
+    /// Returns the number of the last event.
+    pub fn last_event(&self) -> u64 {
+        self.events.next() - 1
+    }
+}
+
+/// Names as users know them.
+impl NameLookup for ClusterState {
+    fn job(&self, job: JobKey) -> String {
+        match self.scheduler.find_job_id(job) {
+            Some(id) => format!("job {id}"),
+            None => "a job that is not registered yet".to_owned(),
+        }
+    }
+
+    fn node(&self, node: NodeId) -> String {
+        match self.nodes.get(node) {
+            Some(node) => format!("node {}", node.spec.name),
+            None => format!("node {node}"),
+        }
+    }
+
+    fn tenant(&self, tenant: TenantId) -> String {
+        let name = self.scheduler.names().tenants.get(tenant.0 as usize);
+        format!("virtual cluster {}", name.map_or("", String::as_str))
+    }
+
+    fn user(&self, user: UserId) -> String {
+        let name = self.scheduler.names().users.get(user.0 as usize);
+        format!("user {}", name.map_or("", String::as_str))
+    }
+
+    fn gpu_type(&self, gpu_type: GpuTypeId) -> String {
+        let name = self.scheduler.names().gpu_types.get(gpu_type.0 as usize);
+        name.cloned().unwrap_or_else(|| gpu_type.to_string())
+    }
+
+    fn time(&self, at: Time) -> String {
+        let seconds = at.since(self.now).as_secs_f64();
+        format!("in {:.0} s", seconds.max(0.0))
+    }
+}
