@@ -79,7 +79,7 @@ pub enum ClusterError {
     Unsupported {
         /// The file.
         file: String,
-        /// What it is.
+        /// What was found, as text for the message.
         what: String,
     },
 }
