@@ -8,7 +8,7 @@ use dovetail_cluster::{AttemptId, Backend, Handle, JobId, LoadPoint, LogPiece, L
 use dovetail_model::{NodeId, Time};
 use dovetail_proto::v1::{self, server_message::Body};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::convert;
 use crate::loads::Loads;
@@ -59,6 +59,8 @@ pub(crate) struct Session {
     /// Whether the agent has sent all facts it kept, so that commands can be sent.
     ready: bool,
     out: UnboundedSender<v1::ServerMessage>,
+    /// Asks the connection to close.
+    close: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -112,13 +114,14 @@ impl Hub {
         self.connections().sessions.contains_key(&node)
     }
 
-    /// Opens a session for a node. It replaces an older one of the same agent, but not one of another agent.
+    /// Opens a session for a node. It replaces an older one of the same agent, but not one of another agent. Returns its
+    /// epoch, and the signal that asks the connection to close.
     pub(crate) fn open_session(
         &self,
         node: NodeId,
         identity: u64,
         out: UnboundedSender<v1::ServerMessage>,
-    ) -> Result<u64, HubError> {
+    ) -> Result<(u64, Arc<Notify>), HubError> {
         let mut connections = self.connections();
         let other = connections.sessions.get(&node).filter(|s| s.identity != identity);
         if other.is_some_and(|s| !s.out.is_closed()) {
@@ -127,14 +130,28 @@ impl Hub {
         connections.next_epoch += 1;
         let epoch = connections.next_epoch;
         connections.last_heard.insert(node, Instant::now());
+        let close = Arc::new(Notify::new());
         let session = Session {
             epoch,
             identity,
             ready: false,
             out,
+            close: Arc::clone(&close),
         };
         connections.sessions.insert(node, session);
-        Ok(epoch)
+        Ok((epoch, close))
+    }
+
+    /// Ends the session of a node that was declared lost, so that its agent must reconnect and register again.
+    pub(crate) fn disconnect(&self, node: NodeId) {
+        if let Some(session) = self.connections().sessions.get(&node) {
+            session.close.notify_one();
+        }
+    }
+
+    /// Records that the agent of a node is about to register, so that the node is not declared lost meanwhile.
+    pub(crate) fn expect_session(&self, node: NodeId) {
+        self.connections().last_heard.insert(node, Instant::now());
     }
 
     /// Returns the identity of the connected agent of a node.

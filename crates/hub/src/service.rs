@@ -5,8 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dovetail_cluster::state::NodeState;
-use dovetail_cluster::{Actor, AttemptId, DriverCall, Fact, Handle, InstanceEnd, JobId, Refusal, SystemRule};
+use dovetail_cluster::state::{ClusterState, NodeState};
+use dovetail_cluster::{
+    Actor, AttemptId, DriverCall, Fact, Handle, InstanceEnd, JobId, Refusal, RegisteredNode, SystemRule,
+};
 use dovetail_model::{NodeId, Time};
 use dovetail_proto::v1::scheduler_server::{Scheduler, SchedulerServer};
 use dovetail_proto::v1::{self, agent_message, server_message::Body};
@@ -103,6 +105,8 @@ async fn watch_leases(hub: Hub, handle: Handle) {
         for node in hub.silent(nodes.into_iter()) {
             tracing::warn!(node = node.0, "node lost");
             let _ = answer(handle.node_lost(node)).await;
+            // An agent that is connected all the same, or again, must register again: its node is used no more.
+            hub.disconnect(node);
         }
     }
 }
@@ -202,40 +206,65 @@ impl Connection {
         }));
     }
 
-    async fn run(self, mut messages: Streaming<v1::AgentMessage>) {
+    /// Receives the first message of the agent. `None` if it is not a valid `Hello`.
+    async fn receive_hello(&self, messages: &mut Streaming<v1::AgentMessage>) -> Option<v1::Hello> {
         let first = tokio::time::timeout(HELLO_TIMEOUT, messages.message()).await;
         let Ok(Ok(Some(v1::AgentMessage {
             body: Some(agent_message::Body::Hello(hello)),
             ..
         }))) = first
         else {
-            return self.reject("the first message must be Hello", false);
+            self.reject("the first message must be Hello", false);
+            return None;
         };
         if hello.node != self.name {
             let reason = format!(
                 "the certificate is for node {:?}, but the agent reports node {:?}",
                 self.name, hello.node
             );
-            return self.reject(&reason, true);
+            self.reject(&reason, true);
+            return None;
         }
-        let registration = match convert::registration(&hello) {
-            Ok(registration) => registration,
-            Err(error) => return self.reject(&error.to_string(), true),
-        };
+        Some(hello)
+    }
+
+    /// Registers the node of an agent. `None` if it is rejected.
+    async fn register(&self, hello: &v1::Hello) -> Option<RegisteredNode> {
+        let registration = convert::registration(hello)
+            .inspect_err(|error| self.reject(&error.to_string(), true))
+            .ok()?;
         let known = self.handle.read(|state| state.node_named(&self.name));
-        let other = known.and_then(|node| self.hub.connected_identity(node));
-        if other.is_some_and(|identity| identity != hello.identity) {
-            return self.reject(&HubError::DuplicateName.to_string(), true);
+        if let Some(node) = known {
+            let other = self.hub.connected_identity(node);
+            if other.is_some_and(|identity| identity != hello.identity) {
+                self.reject(&HubError::DuplicateName.to_string(), true);
+                return None;
+            }
+            self.hub.expect_session(node);
         }
-        let registered = match answer(self.handle.register_node(registration)).await {
-            Ok(registered) => registered,
-            Err(refusal) => return self.reject(&refusal.to_string(), false),
+        answer(self.handle.register_node(registration))
+            .await
+            .inspect_err(|refusal| self.reject(&refusal.to_string(), false))
+            .ok()
+    }
+
+    async fn run(self, mut messages: Streaming<v1::AgentMessage>) {
+        let Some(hello) = self.receive_hello(&mut messages).await else {
+            return;
+        };
+        let Some(registered) = self.register(&hello).await else {
+            return;
         };
         let node = registered.node;
-        let epoch = match self.hub.open_session(node, hello.identity, self.out.clone()) {
-            Ok(epoch) => epoch,
+        let (epoch, close) = match self.hub.open_session(node, hello.identity, self.out.clone()) {
+            Ok(session) => session,
             Err(error) => return self.reject(&error.to_string(), true),
         };
+        let is_lost = |state: &ClusterState| state.node(node).is_none_or(|n| n.state == NodeState::Lost);
+        if self.handle.read(is_lost) {
+            self.hub.close_session(node, epoch);
+            return self.reject("the node was declared lost while it registered", false);
+        }
         tracing::info!(node = self.name, version = hello.version, "agent connected");
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
         self.send(Body::Welcome(v1::Welcome {
@@ -263,8 +292,14 @@ impl Connection {
             epoch,
             running: Some(running),
         };
-        while let Ok(Some(message)) = messages.message().await {
-            receiver.receive(message).await;
+        loop {
+            tokio::select! {
+                message = messages.message() => match message {
+                    Ok(Some(message)) => receiver.receive(message).await,
+                    Ok(None) | Err(_) => break,
+                },
+                () = close.notified() => break,
+            }
         }
         self.hub.close_session(node, epoch);
         tracing::info!(node = self.name, "agent disconnected");

@@ -367,3 +367,31 @@ async fn an_agent_that_reconnects_keeps_its_tasks_and_one_that_does_not_is_lost(
     };
     assert_eq!(start.task, Some(key_of(id, 2)), "a new attempt");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_whose_node_was_declared_lost_is_disconnected_and_registers_again() {
+    let server = server(HubConfig {
+        heartbeat: Duration::from_millis(50),
+        lease: Duration::from_millis(300),
+        margin: Duration::from_millis(100),
+        ..HubConfig::default()
+    })
+    .await;
+    let state_is = |expected: NodeState| {
+        move |state: &dovetail_cluster::ClusterState| {
+            state.node(dovetail_model::NodeId(0)).unwrap().state == expected
+        }
+    };
+    let mut a = server.attach("a", "a", 1, &[]).await;
+    a.receive().await;
+    // The agent is silent for longer than its lease, but its connection stays open.
+    server
+        .until("the node to be lost", state_is(NodeState::Lost))
+        .await;
+    let end = tokio::time::timeout(Duration::from_secs(10), a.messages.message()).await;
+    assert!(matches!(end, Ok(Ok(None))), "the stream must end: {end:?}");
+    // It reconnects, and its node is used again.
+    let mut a = server.attach("a", "a", 1, &[]).await;
+    a.receive().await;
+    server.until("the node to be up", state_is(NodeState::Up)).await;
+}
