@@ -144,7 +144,7 @@ fn a_job_waits_for_the_job_it_depends_on() {
     );
     let unknown = cluster.run(&["run", "--after", "99", "--", "true"]);
     assert!(
-        unknown.code == 2 && unknown.err.contains("no job 99"),
+        unknown.code == 2 && unknown.err.contains("after: unknown job 99"),
         "{unknown:?}"
     );
 }
@@ -210,7 +210,10 @@ fn a_job_is_held_released_and_stopped() {
         ("cancelled", "cancelled")
     );
     let ended = cluster.run(&["job", "stop", &id.to_string()]);
-    assert!(ended.code == 2 && ended.err.contains("over already"), "{ended:?}");
+    assert!(
+        ended.code == 2 && ended.err.contains("has already ended"),
+        "{ended:?}"
+    );
 }
 
 #[test]
