@@ -24,7 +24,7 @@ pub enum PolicyTextError {
     Tenancy(String),
     /// The policy or one of its parts is wrong.
     #[error(transparent)]
-    Policy(#[from] PolicyError),
+    Policy(Box<PolicyError>),
     /// GPUs are guaranteed as cells, and there are none.
     #[error("cells: missing; expected HiveD's configuration")]
     MissingCells,
@@ -70,6 +70,12 @@ pub enum SnapshotError {
     /// A part of the policy does not accept its saved state.
     #[error(transparent)]
     Engine(#[from] LoadError),
+}
+
+impl From<PolicyError> for PolicyTextError {
+    fn from(error: PolicyError) -> Self {
+        Self::Policy(Box::new(error))
+    }
 }
 
 /// An invariant of the cluster state that does not hold.

@@ -66,7 +66,7 @@ fn a_change_is_previewed_and_applied() {
         json!({"job": {"command": ["true"], "tenant": "nowhere"}}),
     );
     assert!(
-        unknown.status == 422 && unknown.text.contains("there are default, vision"),
+        unknown.status == 422 && unknown.text.contains("expected default, vision"),
         "{unknown:?}"
     );
     let too_wide = admin(
