@@ -126,7 +126,7 @@ test("the list is filtered and sorted, and several jobs are stopped at once", as
   for (const id of ids) await cluster.until(id, "running");
   await signIn(page);
   await page.goto("/jobs?state=unfinished");
-  await page.getByLabel("Search").fill("bulk");
+  await page.getByLabel("Search", { exact: true }).fill("bulk");
   await expect(page).toHaveURL(/q=bulk/);
   const table = page.getByRole("region", { name: "Jobs" });
   await expect(table.getByRole("row")).toHaveCount(3);
