@@ -238,7 +238,8 @@ fn jobs_are_submitted_shown_and_stopped_through_the_page_and_survive_a_restart()
             assert!(!was[key].is_null(), "{key}: {was:#}");
             assert_eq!(is[key], was[key], "{key}: {was:#} became {is:#}");
         }
-        // Kubernetes keeps times in whole seconds, and records the end of a Job when it sees it.
+        // After the restart the time is the Job's own, in whole seconds and set by its controller; 10 s is a generous
+        // bound for the difference, not a measured one.
         let apart_us = is["ended"].as_i64().unwrap() - was["ended"].as_i64().unwrap();
         assert!(apart_us.abs() < 10_000_000, "ended: {was:#} became {is:#}");
     }
