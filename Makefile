@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DOVETAIL = $(or $(CARGO_TARGET_DIR),target)/release/dovetail
 
-.PHONY: help demo test tools node-tools kube-tools build lint language unit api-test page-test test-highs ui python doc bench clean
+.PHONY: help demo test tools node-tools kube-tools build fmt lint language unit api-test page-test test-highs ui python doc bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/'
@@ -36,8 +36,15 @@ node-tools: ## Install containerd and its plugins for tests with real kubelets, 
 kube-tools: ## Build a Kubernetes control plane for tests with Go; the first build takes about 15 minutes
 	@scripts/kube-control-plane >/dev/null || [ $$? = 3 ]
 
+# Modules that a macro declares; `cargo fmt` does not find them.
+MACRO_MODULES = crates/policies/src/order/*.rs
+
+fmt: ## Format all code
+	$(CARGO) fmt --all
+	rustfmt --edition 2024 $(MACRO_MODULES)
+
 lint: ## Check formatting and lints
-	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check && rustfmt --edition 2024 --check $(MACRO_MODULES); \
 	else echo "SKIPPED: rustfmt is not installed (rustup component add rustfmt)"; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --locked --workspace --all-targets -- -D warnings; \
 	else echo "SKIPPED: clippy is not installed (rustup component add clippy)"; fi

@@ -1,20 +1,9 @@
 //! Which job is next. Each file states the paper or rule, and the sort key.
 
 mod aged;
-mod drf;
-mod fifo;
-mod ftf;
-mod gittins;
-mod las;
 mod per_tenant;
-mod sjf;
-mod srsf;
 mod srsf_muri;
-mod srtf;
 mod synergy;
-mod tetris;
-mod themis;
-mod tiresias;
 
 use dovetail_engine::{Cluster, Job, QueueKey, QueueOrder};
 use dovetail_model::Time;
@@ -26,20 +15,30 @@ pub use synergy::{SynergyFacts, SynergyKey, SynergyOrder};
 
 use crate::registry::Entry;
 
-/// All orders that users can choose.
-pub const ALL: &[Entry<dyn QueueOrder>] = &[
-    fifo::ENTRY,
-    sjf::ENTRY,
-    srtf::ENTRY,
-    srsf::ENTRY,
-    las::ENTRY,
-    tiresias::ENTRY,
-    gittins::ENTRY,
-    themis::ENTRY,
-    ftf::ENTRY,
-    drf::ENTRY,
-    tetris::ENTRY,
-];
+/// Declares the module of each order and lists their entries.
+macro_rules! orders {
+    ($($name:ident),+ $(,)?) => {
+        $(mod $name;)+
+
+        /// All orders that users can choose.
+        pub const ALL: &[Entry<dyn QueueOrder>] = &[$($name::ENTRY),+];
+    };
+}
+
+// One line for each order. `cargo fmt` does not see modules that a macro declares; `make fmt` does.
+orders! {
+    fifo,
+    sjf,
+    srtf,
+    srsf,
+    las,
+    tiresias,
+    gittins,
+    themis,
+    ftf,
+    drf,
+    tetris,
+}
 
 /// GPUs, CPU and memory of all nodes that have ever joined.
 fn totals(cluster: &Cluster) -> [u64; 3] {
