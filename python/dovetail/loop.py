@@ -59,20 +59,22 @@ def iterate(loader, total_steps=None, checkpoint=None, checkpoint_every=0):
         if hooks:
             checkpointed(step)
 
+    begun = time.monotonic()
     for batch in _batches(loader, None if total_steps is None else total_steps - step):
         if current and not current.begin(step + 1):
             if saved != step:
                 save()
             sys.stdout.flush()
             raise SystemExit(session.STOPPED)
-        begun = time.monotonic()
         yield batch
         step += 1
         if current:
+            # The time of a step includes the wait for its batch, but not the checkpoints.
             current.done(step, time.monotonic() - begun)
         if checkpoint_every and step % checkpoint_every == 0:
             save()
             saved = step
+        begun = time.monotonic()
     if current:
         current.finish(step)
 

@@ -41,8 +41,8 @@ pub use notifications::{
 pub use policy_summary::{PolicySummary, policy_summaries};
 pub use private_file::write_private;
 pub use request::{
-    After, AfterWhen, ArrayPart, Instance, JobRequest, Processes, RequestError, Retries, Role, RoleError,
-    place_tasks,
+    After, AfterWhen, ArrayPart, Deadline, Instance, JobRequest, Processes, RequestError, Retries, Role,
+    RoleError, Speeds, StageTimes, place_tasks,
 };
 pub use state::{Cause, ClusterEvent, ClusterState, Hold, JobState, NodeState, RuntimeCommand, StartTask};
 pub use virtual_clusters::{

@@ -1,12 +1,16 @@
 //! Handling events: what the engine learns about jobs and nodes.
 
 use dovetail_model::{
-    Allocation, AttemptKey, Event, JobKey, NodeId, NodeSpec, Outcome, RestoredJob, Share, StopReason, Time,
-    Work,
+    Allocation, AttemptKey, Event, JobKey, JobProfile, NodeId, NodeSpec, Outcome, Rate, RestoredJob, Share,
+    StopReason, Time, Work,
 };
 
 use crate::engine::Engine;
 use crate::job::{RunState, Stage};
+
+/// Difference between reported and assumed work up to which a report is not a reason for a decision. Rounding stays
+/// below it.
+const PROGRESS_TOLERANCE: Work = Work(10_000);
 
 impl Engine {
     /// Handles an event. Events are given in order of time; one that was handled before, or that answers an old command,
@@ -23,6 +27,7 @@ impl Engine {
                 }
             }
             Event::Restored(restored) => self.restored(*restored),
+            Event::Respecified { job, profile } => self.respecified(job, *profile),
             Event::Cancelled { job } => self.cancelled(job),
             Event::Started { job, attempt, rate } => {
                 if self.is_current(job, attempt, |state| *state == RunState::Starting) {
@@ -39,9 +44,7 @@ impl Engine {
                 rate,
             } => {
                 if self.is_current(job, attempt, |state| *state == RunState::Running) {
-                    let entry = self.state.entry(job);
-                    (entry.job.done, entry.job.rate, entry.job.done_at) = (done, rate, now);
-                    self.state.holder_changed(job);
+                    self.progressed(job, done, rate);
                 }
             }
             Event::Exited {
@@ -92,6 +95,40 @@ impl Engine {
         self.state
             .find_job(id)
             .is_some_and(|job| job.attempt == attempt && is_expected(&job.run_state))
+    }
+
+    /// Corrects the work a running job has done. Where the job is not where its last speed would have brought it, other
+    /// jobs may now be ahead of it.
+    fn progressed(&mut self, id: JobKey, done: Work, rate: Rate) {
+        let now = self.state.now;
+        let job = &mut self.state.entry(id).job;
+        let is_surprising = job.done(now).0.abs_diff(done.0) > PROGRESS_TOLERANCE.0;
+        (job.done, job.rate, job.done_at) = (done, rate, now);
+        self.state.holder_changed(id);
+        self.progress.dirty |= is_surprising;
+    }
+
+    /// Replaces what is known about how a job behaves.
+    fn respecified(&mut self, id: JobKey, profile: JobProfile) {
+        let Some(job) = self.state.find_job(id) else {
+            return;
+        };
+        if job.spec.profile() == profile {
+            return;
+        }
+        let now = self.state.now;
+        let before = job.spec.preferred_share();
+        let job = &mut self.state.entry(id).job;
+        // Work is settled at the speed so far.
+        (job.done, job.done_at) = (job.done(now), now);
+        job.spec.set_profile(profile);
+        let after = job.spec.preferred_share();
+        if let Some(allocation) = job.allocation.clone() {
+            self.state.cluster.change_preferred(&allocation, before, after);
+            self.state.touch(&allocation);
+        }
+        self.state.mark_stale(id);
+        self.progress.dirty = true;
     }
 
     fn cancelled(&mut self, id: JobKey) {

@@ -127,6 +127,7 @@ fn without_defaults(value: &Value, defaults: &Value) -> Map<String, Value> {
 mod tests {
     use super::*;
     use crate::keys::KEYS;
+    use dovetail_cluster::Deadline;
     use dovetail_model::Time;
     use proptest::prelude::*;
 
@@ -151,8 +152,49 @@ mod tests {
     }
 
     #[test]
+    fn a_file_states_how_the_job_behaves() {
+        let text = "command: x\nvc: vision\nmodel: resnet50\nstages: {data: 80ms, gpu: 20ms}\nexpected: 2h\n\
+                    total_steps: 5000\ndeadline: 8h\nscaling: {1: 1.0, 2: 1.9, 4: 3.4}\n";
+        let file = JobFile::parse(text, "job.yaml").unwrap();
+        let job = &file.job;
+        assert_eq!(
+            (job.tenant.as_str(), job.model.as_deref()),
+            ("vision", Some("resnet50"))
+        );
+        let stages = job.stages.unwrap();
+        assert_eq!(
+            (stages.data, stages.gpu, stages.net),
+            (Time(80_000), Time(20_000), Time(0))
+        );
+        assert_eq!(
+            (job.expected, job.total_steps),
+            (Some(Time::from_secs(7200)), Some(5000))
+        );
+        assert_eq!(job.deadline, Some(Deadline::After(Time::from_secs(28_800))));
+        let written = serde_saphyr::to_string(&file.keys()).unwrap();
+        assert_eq!(JobFile::parse(&written, "again").unwrap(), file);
+        let at = JobFile::parse("command: x\ndeadline: 2026-11-17T02:26:56Z", "job.yaml").unwrap();
+        assert_eq!(at.job.deadline, Some(Deadline::At(Time(1_794_882_416_000_000))));
+    }
+
+    #[test]
     fn errors_name_the_key_and_what_is_accepted() {
         for (text, part) in [
+            ("command: x\nstages: {disk: 1s}", "stages: invalid value"),
+            (
+                "command: x\nstages: {gpu: fast}",
+                "stages.gpu: invalid value \"fast\"",
+            ),
+            ("command: x\nstages: {gpu: 2h}", "at most one hour together"),
+            ("command: x\ndeadline: soon", "2026-11-17T18:00:00Z"),
+            (
+                "command: x\nscaling: {1: 0}",
+                "the speed on 1 GPUs must be above 0",
+            ),
+            ("command: x\nscaling: [1, 2]", "scaling: "),
+            ("command: x\ntotal_steps: 0", "total_steps: must be from 1"),
+            ("command: x\nmodel: ''", "model: must have from 1 to 200 bytes"),
+            ("command: x\nvc: a\ntenant: b", "conflicts with `tenant`"),
             ("gpus: 1", "command: missing"),
             ("comand: x", "did you mean \"command\"?"),
             ("command: x\ngpu: 1", "did you mean \"gpus\"?"),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::array::ArrayRequest;
 use crate::error::KeyError;
-use crate::values::{dependencies, mebibytes, notifications, seconds};
+use crate::values::{deadline, dependencies, mebibytes, notifications, seconds, stages};
 
 /// Reads a value in its written form.
 type ReadValue = fn(&str, &Value) -> Result<Value, KeyError>;
@@ -17,12 +17,18 @@ fn duration(key: &str, value: &Value) -> Result<Value, KeyError> {
     seconds(key, value).map(|seconds| json!(seconds))
 }
 
+fn as_written(_: &str, value: &Value) -> Result<Value, KeyError> {
+    Ok(value.clone())
+}
+
 fn memory(key: &str, value: &Value) -> Result<Value, KeyError> {
     mebibytes(key, value).map(|mib| json!(mib))
 }
 
 /// Keys that people write, the key of the request that each stands for, and how its value is read.
-const WRITTEN_FORMS: [(&str, &str, ReadValue); 5] = [
+const WRITTEN_FORMS: [(&str, &str, ReadValue); 7] = [
+    ("vc", "tenant", as_written),
+    ("stages", "stages_s", stages),
     ("time_limit", "time_limit_s", duration),
     ("expected", "expected_s", duration),
     ("grace", "grace_s", duration),
@@ -63,6 +69,9 @@ pub(crate) fn normalize(keys: &mut Map<String, Value>) -> Result<Option<ArrayReq
     }
     if let Some(value) = keys.get_mut("notify") {
         *value = notifications(value.take())?;
+    }
+    if let Some(value) = keys.get_mut("deadline") {
+        *value = deadline(value.take())?;
     }
     if let Some(value) = keys.get_mut("after") {
         *value = dependencies(value.take())?;

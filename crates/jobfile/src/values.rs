@@ -2,7 +2,8 @@
 
 use dovetail_cluster::After;
 use dovetail_model::parse_span;
-use serde_json::{Value, json};
+use dovetail_model::rfc3339::parse_time;
+use serde_json::{Map, Value, json};
 
 use crate::error::KeyError;
 
@@ -14,6 +15,47 @@ pub(crate) fn seconds(key: &str, value: &Value) -> Result<f64, KeyError> {
     let span = value.as_str().and_then(parse_span);
     span.map(|span| span.as_secs_f64())
         .ok_or_else(|| KeyError::invalid(key, value, "seconds, or a duration such as 90s, 30m, 2h or 1.5d"))
+}
+
+/// Reads the stages of an iteration, such as `{data: 80ms, gpu: 20ms}` or `data=80ms,gpu=20ms`, as seconds.
+pub(crate) fn stages(key: &str, value: &Value) -> Result<Value, KeyError> {
+    let invalid = || KeyError::invalid(key, value, "stages such as {data: 80ms, gpu: 20ms, net: 0ms}");
+    let stages: Map<String, Value> = match value {
+        Value::Object(stages) => stages.clone(),
+        Value::String(text) => {
+            let pairs = text.split(',').map(|pair| pair.split_once('='));
+            let stages = pairs.map(|pair| pair.map(|(k, v)| (k.trim().to_owned(), json!(v))));
+            stages.collect::<Option<_>>().ok_or_else(invalid)?
+        }
+        _ => return Err(invalid()),
+    };
+    let mut read = Map::new();
+    for (stage, time) in stages {
+        if !["data", "gpu", "net"].contains(&stage.as_str()) {
+            return Err(invalid());
+        }
+        let time = seconds(&format!("{key}.{stage}"), &time)?;
+        read.insert(stage, json!(time));
+    }
+    Ok(Value::Object(read))
+}
+
+/// Reads a deadline: a time such as `2026-11-17T18:00:00Z`, or a duration after submission such as `8h`.
+pub(crate) fn deadline(value: Value) -> Result<Value, KeyError> {
+    if value.is_object() {
+        return Ok(value);
+    }
+    if let Some(at) = value.as_str().and_then(parse_time) {
+        return Ok(json!({ "at_us": at }));
+    }
+    let span = seconds("deadline", &value);
+    span.map(|span| json!({ "after_s": span })).map_err(|_| {
+        KeyError::invalid(
+            "deadline",
+            &value,
+            "a time such as 2026-11-17T18:00:00Z, or a duration such as 8h",
+        )
+    })
 }
 
 /// Returns MiB: a number, or a size with a unit such as `512M`, `16G` or `1T`.

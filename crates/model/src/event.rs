@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::allocation::Allocation;
 use crate::ids::{AttemptKey, JobKey, NodeConstraintId, NodeId};
-use crate::job::JobSpec;
+use crate::job::{JobProfile, JobSpec};
 use crate::topology::NodeSpec;
 use crate::units::{Rate, Time, Work};
 
@@ -53,6 +53,13 @@ pub enum Event {
     /// continues there.
     #[serde(alias = "Returned")]
     Restored(Box<RestoredJob>),
+    /// What is known about how a job behaves has changed.
+    Respecified {
+        /// The job.
+        job: JobKey,
+        /// All that is known now.
+        profile: Box<JobProfile>,
+    },
     /// The owner of a job cancelled it.
     Cancelled {
         /// The job.

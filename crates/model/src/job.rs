@@ -9,8 +9,101 @@ use crate::sensitivity::{Sensitivity, Share};
 use crate::stages::Stages;
 use crate::units::{Rate, Time, Work};
 
+/// Measured speeds at some numbers of GPUs, sorted by that number. Speeds are relative to one another only.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<(u32, u64)>", into = "Vec<(u32, u64)>")]
+pub struct SpeedTable(Vec<(u32, u64)>);
+
+/// Why a list of speeds is not a speed table.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpeedTableError {
+    /// There is no speed.
+    #[error("expected at least one number of GPUs with its speed")]
+    Empty,
+    /// There are too many speeds.
+    #[error("{0} speeds exceed the limit of {max}", max = SpeedTable::MAX_POINTS)]
+    TooMany(usize),
+    /// A number of GPUs is zero.
+    #[error("a number of GPUs must be at least 1")]
+    NoGpus,
+    /// A speed is zero, or too large to compute with.
+    #[error("the speed on {0} GPUs must be above 0 and at most 1000000")]
+    Speed(u32),
+    /// A number of GPUs is given twice.
+    #[error("the speed on {0} GPUs is given twice")]
+    Twice(u32),
+}
+
+impl SpeedTable {
+    /// The most points of a table.
+    pub const MAX_POINTS: usize = 64;
+    /// The largest speed, in millionths.
+    const MAX_SPEED: u64 = 1_000_000_000_000;
+
+    /// Makes a table of numbers of GPUs and speeds in millionths of any unit.
+    ///
+    /// # Errors
+    /// If the list is empty or too long, or an entry is zero, too large or given twice.
+    pub fn new(mut points: Vec<(u32, u64)>) -> Result<Self, SpeedTableError> {
+        if points.is_empty() {
+            return Err(SpeedTableError::Empty);
+        }
+        if points.len() > Self::MAX_POINTS {
+            return Err(SpeedTableError::TooMany(points.len()));
+        }
+        points.sort_unstable();
+        for (gpus, speed) in &points {
+            if *gpus == 0 {
+                return Err(SpeedTableError::NoGpus);
+            }
+            if !(1..=Self::MAX_SPEED).contains(speed) {
+                return Err(SpeedTableError::Speed(*gpus));
+            }
+        }
+        match points.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            Some(pair) => Err(SpeedTableError::Twice(pair[0].0)),
+            None => Ok(Self(points)),
+        }
+    }
+
+    /// Returns the numbers of GPUs with their speeds in millionths.
+    pub fn points(&self) -> &[(u32, u64)] {
+        &self.0
+    }
+
+    /// Returns the speed on `gpus` GPUs: interpolated between points, proportional below the first and constant above the
+    /// last.
+    fn speed(&self, gpus: u32) -> f64 {
+        let at = self.0.partition_point(|(known, _)| *known < gpus);
+        match (at.checked_sub(1).map(|i| self.0[i]), self.0.get(at)) {
+            (_, Some((known, speed))) if *known == gpus => *speed as f64,
+            (None, Some((known, speed))) => *speed as f64 * f64::from(gpus) / f64::from(*known),
+            (Some((below, slow)), Some((above, fast))) => {
+                let share = f64::from(gpus - below) / f64::from(above - below);
+                slow as f64 + share * (*fast as f64 - slow as f64)
+            }
+            (Some((_, last)), None) => last as f64,
+            (None, None) => 1.0,
+        }
+    }
+}
+
+impl TryFrom<Vec<(u32, u64)>> for SpeedTable {
+    type Error = SpeedTableError;
+
+    fn try_from(points: Vec<(u32, u64)>) -> Result<Self, SpeedTableError> {
+        Self::new(points)
+    }
+}
+
+impl From<SpeedTable> for Vec<(u32, u64)> {
+    fn from(table: SpeedTable) -> Self {
+        table.0
+    }
+}
+
 /// Speed as a function of the number of GPUs, relative to the speed on the GPUs asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Scaling {
     /// Speed is proportional to the number of GPUs.
     #[default]
@@ -20,23 +113,41 @@ pub enum Scaling {
         /// The part of an iteration that runs in parallel, in millionths.
         parallel_ppm: u32,
     },
+    /// Speeds were measured.
+    Measured(Arc<SpeedTable>),
 }
 
 impl Scaling {
     /// Returns the speed on `gpus` GPUs relative to the speed on `asked`.
-    pub fn rate(self, gpus: u32, asked: u32) -> Rate {
+    pub fn rate(&self, gpus: u32, asked: u32) -> Rate {
         if gpus == asked || asked == 0 {
             return Rate::FULL;
         }
         match self {
             Self::Linear => Rate::from_factor(f64::from(gpus) / f64::from(asked)),
             Self::Amdahl { parallel_ppm } => {
-                let parallel = f64::from(parallel_ppm) / 1e6;
+                let parallel = f64::from(*parallel_ppm) / 1e6;
                 let speed = |n: u32| 1.0 / (1.0 - parallel + parallel / f64::from(n.max(1)));
                 Rate::from_factor(speed(gpus) / speed(asked))
             }
+            Self::Measured(table) => Rate::from_factor(table.speed(gpus) / table.speed(asked)),
         }
     }
+}
+
+/// How a job behaves when it runs, as far as it is known. It can become known, or change, while the job is queued or runs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct JobProfile {
+    /// Work that the scheduler assumes in total.
+    pub expected: Option<Work>,
+    /// The model, if it has a profile.
+    pub model: Option<ModelId>,
+    /// Stages of an iteration.
+    pub stages: Option<Stages>,
+    /// Speed as a function of CPU and memory.
+    pub sensitivity: Option<Arc<Sensitivity>>,
+    /// Speed as a function of the number of GPUs.
+    pub scaling: Scaling,
 }
 
 /// What a scheduler knows about a job. What is true but unknown, such as the real run time, is not in here.
@@ -127,6 +238,30 @@ impl JobSpec {
         }
     }
 
+    /// Returns how it behaves when it runs, as far as that is known.
+    pub fn profile(&self) -> JobProfile {
+        JobProfile {
+            expected: self.expected,
+            model: self.model,
+            stages: self.stages,
+            sensitivity: self.sensitivity.clone(),
+            scaling: self.scaling.clone(),
+        }
+    }
+
+    /// Replaces what is known about how it behaves when it runs.
+    pub fn set_profile(&mut self, profile: JobProfile) {
+        let JobProfile {
+            expected,
+            model,
+            stages,
+            sensitivity,
+            scaling,
+        } = profile;
+        (self.expected, self.model, self.stages) = (expected, model, stages);
+        (self.sensitivity, self.scaling) = (sensitivity, scaling);
+    }
+
     /// Returns the CPU and memory per GPU with which it is fastest; what it asks for if that was not measured.
     pub fn preferred_share(&self) -> Share {
         match &self.sensitivity {
@@ -149,5 +284,33 @@ mod tests {
         assert!(rates.windows(2).all(|w| w[0] < w[1]));
         assert!(rates[63] < 10_000_000);
         assert_eq!(scaling.rate(4, 4), Rate::FULL);
+    }
+
+    #[test]
+    fn measured_speeds_are_interpolated() {
+        let table = SpeedTable::new(vec![(4, 3_400_000), (1, 1_000_000), (2, 1_900_000)]).unwrap();
+        let scaling = Scaling::Measured(Arc::new(table));
+        let factor = |gpus| f64::from(scaling.rate(gpus, 2).0) / 1e6;
+        assert!((factor(1) - 1.0 / 1.9).abs() < 1e-5);
+        assert!((factor(3) - 2.65 / 1.9).abs() < 1e-5);
+        assert!(
+            (factor(8) - 3.4 / 1.9).abs() < 1e-5,
+            "constant above the last point"
+        );
+        let text = serde_json::to_string(&scaling).unwrap();
+        assert_eq!(serde_json::from_str::<Scaling>(&text).unwrap(), scaling);
+    }
+
+    #[test]
+    fn a_speed_table_needs_distinct_positive_points() {
+        assert_eq!(SpeedTable::new(vec![]), Err(SpeedTableError::Empty));
+        assert_eq!(SpeedTable::new(vec![(0, 1)]), Err(SpeedTableError::NoGpus));
+        assert_eq!(SpeedTable::new(vec![(2, 0)]), Err(SpeedTableError::Speed(2)));
+        assert_eq!(
+            SpeedTable::new(vec![(2, 5), (2, 6)]),
+            Err(SpeedTableError::Twice(2))
+        );
+        let many = (1..=65).map(|n| (n, 1)).collect();
+        assert_eq!(SpeedTable::new(many), Err(SpeedTableError::TooMany(65)));
     }
 }

@@ -15,6 +15,7 @@ pub mod job;
 pub mod layout;
 pub mod numa;
 pub mod reason;
+pub mod rfc3339;
 pub mod run;
 pub mod sensitivity;
 pub mod sharing;
@@ -33,7 +34,7 @@ pub use gpu_set::GpuSet;
 pub use ids::{
     AttemptKey, GpuTypeId, IdVec, JobKey, ModelId, NodeConstraintId, NodeId, TenantId, UserId, ZoneId,
 };
-pub use job::{JobSpec, Scaling};
+pub use job::{JobProfile, JobSpec, Scaling, SpeedTable, SpeedTableError};
 pub use numa::NumaDomain;
 pub use reason::{NameLookup, Reason};
 pub use sensitivity::{Sensitivity, Share};

@@ -163,7 +163,7 @@ impl KnowledgeFilter {
             model: job.model,
             stages: self.stages(job),
             sensitivity: job.sensitivity.clone(),
-            scaling: job.scaling,
+            scaling: job.scaling.clone(),
             submit: job.submit,
             expected,
             deadline: job.deadline,

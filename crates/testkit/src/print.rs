@@ -101,8 +101,8 @@ impl Scenario {
             let [data, gpu, network, _] = stages.times_us.map(|t| t / 1000);
             add(true, "stages", format!("{data}/{gpu}/{network}"));
         }
-        if let Scaling::Amdahl { parallel_ppm } = job.scaling {
-            add(true, "amdahl", (f64::from(parallel_ppm) / 1e6).to_string());
+        if let Scaling::Amdahl { parallel_ppm } = &job.scaling {
+            add(true, "amdahl", (f64::from(*parallel_ppm) / 1e6).to_string());
         }
         words
     }

@@ -78,7 +78,7 @@ impl StoryJob {
             cpu_milli_per_gpu: job.cpu_milli_per_gpu,
             memory_mib_per_gpu: job.memory_mib_per_gpu,
             gpu_memory_mib: job.gpu_memory_mib,
-            scaling: job.scaling,
+            scaling: job.scaling.clone(),
             submit: job.submit,
             expected: self.expected,
             stages: self.stages,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_model::{Scaling, Time, Work};
+use std::sync::Arc;
+
+use dovetail_model::{Scaling, SpeedTable, Time, Work};
 use dovetail_workload::{Format, JobLabel, TraceJob, Workload, read_from, write};
 use proptest::prelude::*;
 
@@ -93,9 +95,14 @@ fn job() -> impl Strategy<Value = TraceJob> {
         job.gpu_type = owner.4.map(dovetail_model::GpuTypeId);
         job.min_gpus = gpus.saturating_sub(shape.0).max(1);
         job.max_gpus = gpus + shape.1;
-        job.scaling = shape
-            .2
-            .map_or(Scaling::Linear, |parallel_ppm| Scaling::Amdahl { parallel_ppm });
+        job.scaling = match shape.2 {
+            None => Scaling::Linear,
+            Some(ppm) if ppm % 3 == 1 => {
+                let points = vec![(1, 1_000_000), (4, 1_000_001 + u64::from(ppm))];
+                Scaling::Measured(Arc::new(SpeedTable::new(points).unwrap()))
+            }
+            Some(parallel_ppm) => Scaling::Amdahl { parallel_ppm },
+        };
         job.cpu_milli_per_gpu = shape.3;
         job.memory_mib_per_gpu = shape.4;
         job.gpu_memory_mib = shape.4 / 3;

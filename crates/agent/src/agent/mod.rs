@@ -4,6 +4,7 @@ mod commands;
 mod launch;
 mod logs;
 mod node;
+mod progress;
 mod server;
 mod stop;
 mod task;

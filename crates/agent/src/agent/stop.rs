@@ -4,18 +4,16 @@
 use dovetail_proto::v1::agent_message::Body;
 use dovetail_proto::v1::{Progress, StepReached};
 use nix::sys::signal::Signal;
+use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::{Duration, Instant};
 
+use crate::agent::progress::Report;
 use crate::agent::server::ServerLink;
 use crate::agent::task::{Phase, Rank, Task};
 use crate::clock::boot_ms;
 use crate::process;
 use crate::task::record::StopRequest;
 use crate::trainer_socket::{TrainerCommand, TrainerMessage};
-
-/// Interval at which the progress of a task is forwarded.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Task {
     /// Stops the task, with a grace period to make a checkpoint.
@@ -143,11 +141,14 @@ impl Task {
                 checkpoint,
             } => {
                 trainer.step = *step;
-                let last = self.last_progress;
-                let is_due = last.is_none_or(|at| at.elapsed() >= PROGRESS_INTERVAL);
+                let report = Report {
+                    step: *step,
+                    total: *total,
+                    step_us: *step_us,
+                    checkpoint: *checkpoint,
+                };
                 // The first rank reports for the whole task.
-                if is_first && (is_due || step == total) {
-                    self.last_progress = Some(Instant::now());
+                if is_first && self.progress.admit(Instant::now(), report) {
                     server.send_unnumbered(Body::Progress(Progress {
                         task: Some(self.id.into()),
                         step: *step,

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::agent::progress::ProgressFilter;
 use dovetail_proto::v1::agent_message::Body;
 use dovetail_proto::v1::{InstanceEnded, ResizeTask, TaskEnded, TaskStarted};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::Instant;
 
 use crate::agent::server::ServerLink;
 use crate::task::folder::TaskFolder;
@@ -60,7 +60,8 @@ pub(crate) struct Task {
     pub(crate) ranks: BTreeMap<u32, Rank>,
     /// Number of ranks of the gang, as the trainers report it.
     pub(crate) world_size: u32,
-    pub(crate) last_progress: Option<Instant>,
+    /// Which progress reports are forwarded.
+    pub(crate) progress: ProgressFilter,
 }
 
 /// Phase of a task.
@@ -102,7 +103,7 @@ impl Task {
             instance_facts: BTreeMap::new(),
             ranks: BTreeMap::new(),
             world_size: 0,
-            last_progress: None,
+            progress: ProgressFilter::default(),
         }
     }
 

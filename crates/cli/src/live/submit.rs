@@ -38,7 +38,7 @@ fn request(args: &JobArgs, command: &[String]) -> Result<JobFile, Failure> {
     set("gpus", json!(args.gpus));
     set("min_gpus", json!(args.min_gpus));
     set("max_gpus", json!(args.max_gpus));
-    set("tenant", json!(args.tenant));
+    set("vc", json!(args.vc));
     set("priority", json!(args.priority));
     set("gpu_type", json!(args.gpu_type));
     set("cpus_per_gpu", json!(args.cpus_per_gpu));
@@ -46,6 +46,9 @@ fn request(args: &JobArgs, command: &[String]) -> Result<JobFile, Failure> {
     set("processes", json!(args.processes));
     set("time_limit", json!(args.time_limit));
     set("expected", json!(args.expected));
+    set("model", json!(args.model));
+    set("stages", json!(args.stages));
+    set("deadline", json!(args.deadline));
     set("grace", json!(args.grace));
     set("array", json!(args.array));
     set("hold", json!(args.hold));

@@ -193,7 +193,10 @@ fn make_elastic(workload: &mut Workload, args: &RunArgs) -> Result<(), Failure> 
         let scaling = Scaling::Amdahl {
             parallel_ppm: (share * 1e6).round() as u32,
         };
-        workload.jobs.iter_mut().for_each(|job| job.scaling = scaling);
+        workload
+            .jobs
+            .iter_mut()
+            .for_each(|job| job.scaling = scaling.clone());
     }
     Ok(())
 }

@@ -48,6 +48,21 @@ pub enum RequestError {
         /// Name of the field.
         field: &'static str,
     },
+    /// The name of the model is empty or too long.
+    #[error("model: must have from 1 to {max} bytes")]
+    Model {
+        /// Largest number of bytes.
+        max: usize,
+    },
+    /// A stage of an iteration is negative, or the iteration is empty or too long.
+    #[error("stages: must be at least 0 each, and more than 0 and at most one hour together")]
+    Stages,
+    /// The speeds by number of GPUs are not valid.
+    #[error("scaling: {0}")]
+    Scaling(dovetail_model::SpeedTableError),
+    /// The deadline is before 1970.
+    #[error("deadline: must be a time after 1970, such as 2026-11-17T18:00:00Z, or a duration such as 8h")]
+    DeadlineTime,
     /// The grace period is negative or too long.
     #[error("grace_s: must be from 0 to 86400 seconds")]
     Grace,

@@ -1,5 +1,6 @@
 //! Job requests: what users submit.
 
+mod behaviour;
 mod error;
 mod roles;
 mod validate;
@@ -14,6 +15,7 @@ use crate::JobId;
 use crate::amounts::{Cpus, seconds};
 use crate::notifications::JobNotifications;
 
+pub use behaviour::{Deadline, Speeds, StageTimes};
 pub use error::{RequestError, RoleError};
 pub use roles::{Instance, Role, place_tasks};
 
@@ -136,6 +138,22 @@ pub struct JobRequest {
     #[serde(rename = "expected_s", with = "seconds::optional")]
     #[schemars(with = "Option<f64>")]
     pub expected: Option<Time>,
+    /// Name of the model it trains. Jobs of one model share what is measured about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Number of steps in total.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_steps: Option<u64>,
+    /// Stages of one iteration, alone, in seconds.
+    #[serde(rename = "stages_s", skip_serializing_if = "Option::is_none")]
+    pub stages: Option<StageTimes>,
+    /// Speeds by number of GPUs, relative to one another.
+    #[serde(skip_serializing_if = "Speeds::is_empty")]
+    #[schemars(with = "BTreeMap<u32, f64>")]
+    pub scaling: Speeds,
+    /// When it should have ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
     /// Seconds between the request to stop and the kill.
     #[serde(rename = "grace_s", with = "seconds")]
     #[schemars(with = "f64")]
@@ -206,6 +224,11 @@ impl Default for JobRequest {
             processes: Processes::default(),
             time_limit: None,
             expected: None,
+            model: None,
+            total_steps: None,
+            stages: None,
+            scaling: Speeds::default(),
+            deadline: None,
             grace: Time::from_secs(30),
             retries: Retries::default(),
             after: Vec::new(),

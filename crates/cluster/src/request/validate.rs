@@ -7,7 +7,7 @@ use super::{JobRequest, Retries};
 use crate::amounts::Cpus;
 
 /// Longest time span a job may name: ten years.
-const MAX_SPAN: Time = Time::from_secs(315_576_000);
+pub(super) const MAX_SPAN: Time = Time::from_secs(315_576_000);
 /// Longest grace period: a day.
 const MAX_GRACE: Time = Time::from_secs(86_400);
 /// Largest number of GPUs of a job.
@@ -27,6 +27,7 @@ impl JobRequest {
             return Err(RequestError::EmptyTenant);
         }
         self.validate_times()?;
+        self.validate_behaviour()?;
         let is_invalid = |name: &&String| name.is_empty() || name.contains('=') || name.contains('\0');
         if let Some(name) = self.env.keys().find(is_invalid) {
             return Err(RequestError::Variable { name: name.clone() });

@@ -30,7 +30,7 @@ use crate::fact::{Fact, OperatorAction, PolicyText, TaskEnd};
 use crate::virtual_clusters::VirtualClusters;
 use attempts::AttemptLifecycle;
 use events::EventLog;
-use jobs::{JobLifecycle, JobTable};
+use jobs::{JobLifecycle, JobTable, record_progress};
 use names::Names;
 use nodes::{NodeLifecycle, NodeTable};
 use scheduler::{SavedScheduler, Scheduler};
@@ -41,8 +41,8 @@ pub use error::{InconsistentState, Infeasible, PolicyTextError, SnapshotError, V
 pub use events::{ClusterEvent, EventKind};
 pub use explain::{Blocker, JobExplanation};
 pub use jobs::{
-    Attempt, AttemptEnd, Cause, End, Failures, Hold, JobRecord, JobState, Progress, ProgressSample,
-    TaskState, Verdict,
+    Attempt, AttemptEnd, Cause, End, Estimate, EstimateSource, Failures, Hold, JobRecord, JobState, Progress,
+    ProgressSample, TaskState, Verdict,
 };
 pub use nodes::{NodeRecord, NodeState};
 pub use preview::{NodeSlots, SubmissionPreview};
@@ -222,16 +222,13 @@ impl ClusterState {
                 step_time,
                 checkpoint_step,
             } => {
-                let record = self.jobs.get_mut(*job);
-                if let Some(record) = record.filter(|r| r.attempt().is_some_and(|a| a.is_open(*attempt))) {
-                    let reported = Progress {
-                        step: *step,
-                        total: *total_steps,
-                        step_time: *step_time,
-                        checkpoint: *checkpoint_step,
-                    };
-                    record.record_progress(self.now, reported);
-                }
+                let reported = Progress {
+                    step: *step,
+                    total: *total_steps,
+                    step_time: *step_time,
+                    checkpoint: *checkpoint_step,
+                };
+                record_progress(&mut self.attempt_lifecycle().jobs, *job, *attempt, reported);
             }
             Fact::AttemptAborted { job, attempt, reason } => {
                 self.attempt_lifecycle().abort(*job, *attempt, reason)

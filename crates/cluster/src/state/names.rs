@@ -1,6 +1,6 @@
-//! Names of tenants, users, GPU types and racks, which are numbers in the engine.
+//! Names of tenants, users, GPU types, racks and models, which are numbers in the engine.
 
-use dovetail_model::{GpuTypeId, JobKey, JobSpec, TenantId, Time, UserId, Work, ZoneId};
+use dovetail_model::{GpuTypeId, JobKey, JobSpec, ModelId, TenantId, Time, UserId, Work, ZoneId};
 use serde::{Deserialize, Serialize};
 
 use crate::request::JobRequest;
@@ -12,6 +12,8 @@ pub(crate) struct Names {
     pub(super) users: Vec<String>,
     pub(super) gpu_types: Vec<String>,
     pub(super) racks: Vec<String>,
+    #[serde(default)]
+    pub(super) models: Vec<String>,
 }
 
 /// Returns the number of a name, and adds the name if it is new.
@@ -60,6 +62,13 @@ impl Names {
             gpus_per_task: request.gpus_per_task,
             submit: submitted,
             expected: request.expected.map(|span| Work(span.0.max(0).unsigned_abs())),
+            model: request
+                .model
+                .as_ref()
+                .map(|name| ModelId(number(&mut self.models, name))),
+            stages: request.stages.and_then(|stages| stages.stages()),
+            scaling: request.scaling.scaling(),
+            deadline: request.deadline.map(|deadline| deadline.of(submitted)),
             ..JobSpec::new(job_key, request.gpus)
         }
     }

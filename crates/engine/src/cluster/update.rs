@@ -178,6 +178,22 @@ impl Cluster {
         }
     }
 
+    /// Counts an allocation with another preferred share of its job.
+    pub(crate) fn change_preferred(&mut self, allocation: &Allocation, before: Share, after: Share) {
+        if before == after {
+            return;
+        }
+        for part in &allocation.shares {
+            self.unindex_node(part.node);
+            let node = self.existing(part.node);
+            let gpus = part.gpus.count();
+            let others = node.preferred.minus(node.preferred_here(gpus, before));
+            node.preferred = others.plus(node.preferred_here(gpus, after));
+            node.update_pressure();
+            self.index_node(part.node);
+        }
+    }
+
     /// Marks the GPUs of a stopping job as lingering.
     pub(crate) fn add_lingering(&mut self, allocation: &Allocation) {
         for part in &allocation.shares {

@@ -10,17 +10,9 @@ use crate::crates;
 /// All crates, lowest layer first. A crate may depend on crates of lower layers only; `docs/architecture.md` has the
 /// same table with what each crate holds.
 const LAYERS: &[&[&str]] = &[
-    &[
-        "model",
-        "solve",
-        "cells",
-        "proto",
-        "kubeapi",
-        "outbound",
-        "httpserver",
-    ],
-    &["engine", "openpai", "yaml", "journal", "kubelab", "report"],
-    &["policies", "hived", "agent"],
+    &["model", "solve", "cells", "proto", "outbound", "httpserver"],
+    &["engine", "openpai", "yaml", "journal", "kubeapi", "report"],
+    &["policies", "hived", "agent", "kubelab"],
     &["workload", "cluster"],
     &["sim", "hub", "jobfile", "extender", "kube", "console"],
     &["web", "testkit", "profiler", "reproduce"],

@@ -7,8 +7,9 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::BufRead;
+use std::sync::Arc;
 
-use dovetail_model::Scaling;
+use dovetail_model::{Scaling, SpeedTable};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -25,7 +26,7 @@ use crate::job::{JobLabel, TraceJob, Workload};
 pub(crate) const REQUIRED: [&str; 3] = ["submit_s", "duration_s", "gpus"];
 
 /// Known columns, the required ones first. `name` and `iteration_s` are kept as text as well.
-pub(crate) const KNOWN: [&str; 20] = [
+pub(crate) const KNOWN: [&str; 21] = [
     "submit_s",
     "duration_s",
     "gpus",
@@ -46,6 +47,7 @@ pub(crate) const KNOWN: [&str; 20] = [
     "parallel_share",
     "iteration_s",
     "gpu_memory_mib",
+    "scaling",
 ];
 
 /// Columns kept as text that are part of the format and need no note.
@@ -235,8 +237,27 @@ fn job(builder: &mut Builder, file: &str, place: Place, values: &Values<'_>) -> 
     if let Some(cell) = optional(19) {
         job.gpu_memory_mib = cell.whole(0, 1 << 40)?;
     }
+    if let Some(cell) = optional(20) {
+        job.scaling = Scaling::Measured(speeds(&cell)?);
+    }
     job.iterations = iterations(&job, optional(9), optional(18))?;
     Ok(job)
+}
+
+/// Reads measured speeds such as `1:1 2:1.9 4:3.4`.
+fn speeds(cell: &Cell<'_>) -> Result<Arc<SpeedTable>, TraceError> {
+    let expected = "GPUs and speeds such as 1:1 2:1.9 4:3.4";
+    let mut points = Vec::new();
+    for point in cell.text.split_whitespace() {
+        let read = || {
+            let (gpus, speed) = point.split_once(':')?;
+            let speed = Decimal::parse(speed)?.to_f64() * 1e6;
+            Some((gpus.parse().ok()?, speed.round() as u64))
+        };
+        points.push(read().ok_or_else(|| cell.bad(expected))?);
+    }
+    let table = SpeedTable::new(points).map_err(|e| cell.bad(format!("{expected}: {e}")))?;
+    Ok(Arc::new(table))
 }
 
 /// Returns the iterations as given, or computed from the run time and the time of each.

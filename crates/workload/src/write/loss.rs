@@ -7,7 +7,7 @@ use crate::job::{TraceJob, Workload};
 /// A field that a format may not have, and whether a job uses it.
 type Field = (&'static str, fn(&TraceJob) -> bool);
 
-const FIELDS: [Field; 15] = [
+const FIELDS: [Field; 16] = [
     ("tenant", |j| j.tenant != TenantId(0)),
     ("user", |j| j.user != UserId(0)),
     ("priority", |j| j.priority != 0),
@@ -22,7 +22,8 @@ const FIELDS: [Field; 15] = [
     ("deadline_s", |j| j.deadline.is_some()),
     ("checkpoint_s", |j| j.checkpoint.is_some()),
     ("gpu_milli", |j| j.gpu_milli != 1000),
-    ("parallel_share", |j| j.scaling != Scaling::Linear),
+    ("parallel_share", |j| matches!(j.scaling, Scaling::Amdahl { .. })),
+    ("scaling", |j| matches!(j.scaling, Scaling::Measured(_))),
 ];
 
 /// Lists what a format loses that keeps only these fields besides submission, run time and GPUs.

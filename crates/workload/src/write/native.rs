@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use dovetail_model::{Scaling, TenantId, UserId};
+use dovetail_model::{Scaling, SpeedTable, TenantId, UserId};
 
 use super::WriteError;
 use crate::decimal::seconds_text;
@@ -24,7 +24,7 @@ type Column = (&'static str, for<'a> fn(&'a Workload, &'a TraceJob) -> Value<'a>
 
 const ALWAYS: usize = 4;
 
-const COLUMNS: [Column; 19] = [
+const COLUMNS: [Column; 20] = [
     ("job_id", |_, job| match &job.label {
         JobLabel::Number(number) => Value::Number(number.to_string()),
         JobLabel::Text(text) => Value::Text(Cow::Borrowed(text)),
@@ -79,11 +79,27 @@ const COLUMNS: [Column; 19] = [
             .map_or(Value::None, |t| Value::Number(seconds_text(t.0)))
     }),
     ("gpu_milli", |_, job| number(job.gpu_milli, 1000)),
-    ("parallel_share", |_, job| match job.scaling {
-        Scaling::Linear => Value::None,
-        Scaling::Amdahl { parallel_ppm } => Value::Number(seconds_text(i64::from(parallel_ppm))),
+    ("parallel_share", |_, job| match &job.scaling {
+        Scaling::Amdahl { parallel_ppm } => Value::Number(seconds_text(i64::from(*parallel_ppm))),
+        Scaling::Linear | Scaling::Measured(_) => Value::None,
+    }),
+    ("scaling", |_, job| match &job.scaling {
+        Scaling::Measured(table) => Value::Text(Cow::Owned(speeds_text(table))),
+        Scaling::Linear | Scaling::Amdahl { .. } => Value::None,
     }),
 ];
+
+/// Writes measured speeds as `1:1 2:1.9 4:3.4`.
+fn speeds_text(table: &SpeedTable) -> String {
+    let points = table.points().iter();
+    let texts = points.map(|(gpus, speed)| {
+        format!(
+            "{gpus}:{}",
+            seconds_text(i64::try_from(*speed).unwrap_or(i64::MAX))
+        )
+    });
+    texts.collect::<Vec<_>>().join(" ")
+}
 
 fn named(name: Option<&String>) -> Value<'_> {
     name.map_or(Value::None, |n| Value::Text(Cow::Borrowed(n)))

@@ -15,9 +15,9 @@ pub struct JobArgs {
     /// Name of the job [default: name of the command]
     #[arg(long, short, value_name = "NAME")]
     pub name: Option<String>,
-    /// Tenant that the job is charged to
-    #[arg(long, value_name = "NAME")]
-    pub tenant: Option<String>,
+    /// Virtual cluster that the job belongs to
+    #[arg(long, visible_alias = "tenant", value_name = "NAME")]
+    pub vc: Option<String>,
     /// Priority; larger is more urgent
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub priority: Option<i32>,
@@ -42,9 +42,18 @@ pub struct JobArgs {
     /// Maximum run time, such as 2h
     #[arg(long, value_name = "SPAN")]
     pub time_limit: Option<String>,
-    /// Expected run time; some policies use it
+    /// Expected run time on these GPUs, alone; some policies use it
     #[arg(long, value_name = "SPAN")]
     pub expected: Option<String>,
+    /// Model that the job trains; jobs of one model share what is measured
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Stages of one iteration, alone, such as data=80ms,gpu=20ms,net=0ms
+    #[arg(long, value_name = "STAGES")]
+    pub stages: Option<String>,
+    /// When the job should have ended: a time such as 2026-11-17T18:00:00Z, or a duration such as 8h
+    #[arg(long, value_name = "TIME")]
+    pub deadline: Option<String>,
     /// Time between SIGTERM and SIGKILL when the job is stopped
     #[arg(long, value_name = "SPAN")]
     pub grace: Option<String>,

@@ -4,7 +4,7 @@ pub(super) mod completion;
 mod failure;
 pub(super) mod instances;
 
-use dovetail_model::{Allocation, AttemptKey, Event, JobKey, NodeId, Outcome, Rate, StopReason, Work};
+use dovetail_model::{Allocation, AttemptKey, Event, JobKey, NodeId, Outcome, StopReason};
 
 use super::commands::{self, RuntimeCommand};
 use super::events::EventKind;
@@ -154,6 +154,7 @@ impl AttemptLifecycle<'_> {
         attempt.running_since = Some(now);
         let key = attempt.key;
         let job_key = record.job_key.expect("a job that holds GPUs has a job key");
+        let rate = record.rate_of_width();
         if let Some(limit) = record.request.time_limit {
             self.jobs.jobs.set_time_limit(now + limit, id, attempt_id);
         }
@@ -161,7 +162,7 @@ impl AttemptLifecycle<'_> {
         self.jobs.notify_engine(Event::Started {
             job: job_key,
             attempt: key,
-            rate: Rate::FULL,
+            rate,
         });
     }
 
@@ -396,7 +397,7 @@ impl AttemptLifecycle<'_> {
     /// Tells the engine that the attempt has ended and the job has not.
     fn return_gpus(&mut self, id: JobId) {
         if let Some((job, attempt)) = self.engine_keys(id) {
-            let done = Work(0);
+            let done = self.jobs.jobs.known(id).saved_work();
             self.jobs.notify_engine(Event::Stopped { job, attempt, done });
         }
     }

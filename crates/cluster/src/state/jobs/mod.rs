@@ -1,6 +1,7 @@
 //! Jobs: their states, their records, and the transitions between states.
 
 mod attempt;
+mod estimate;
 mod external;
 mod lifecycle;
 mod record;
@@ -13,6 +14,8 @@ use crate::JobId;
 use crate::actor::Actor;
 
 pub use attempt::{Attempt, AttemptEnd, TaskState, Verdict};
+pub(super) use estimate::record_progress;
+pub use estimate::{Estimate, EstimateSource};
 pub(super) use lifecycle::{JobLifecycle, gpus_in_use_beside};
 pub use record::{Failures, JobRecord, Progress, ProgressSample};
 pub(super) use table::JobTable;

@@ -1,6 +1,6 @@
 //! Records of jobs: request, state, attempts and progress.
 
-use dovetail_model::{JobHistory, JobKey, Time, Work};
+use dovetail_model::{JobHistory, JobKey, Time};
 use serde::{Deserialize, Serialize};
 
 use super::{Attempt, AttemptEnd, Cause, JobState, TaskState, Verdict};
@@ -164,7 +164,7 @@ impl JobRecord {
         Some(JobHistory {
             held: self.attempts.iter().map(span).fold(Time::ZERO, |sum, t| sum + t),
             gpu_time: self.gpu_time(first.since),
-            done: Work(0),
+            done: self.saved_work(),
             preemptions: self.attempts.iter().filter(preempted).count() as u32,
             first_start: Some(first.since),
         })

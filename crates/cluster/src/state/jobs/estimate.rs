@@ -1,0 +1,174 @@
+//! How much work a job is, and how much of it is done: from what its user stated, from its steps, or from other jobs.
+
+use dovetail_model::{Event, JobKey, JobProfile, Rate, Time, Work};
+use serde::{Deserialize, Serialize};
+
+use super::lifecycle::JobLifecycle;
+use super::record::{JobRecord, Progress};
+use crate::{AttemptId, JobId};
+
+/// Where an estimate of the run time comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EstimateSource {
+    /// The user stated it.
+    User,
+    /// The job reports its number of steps, and how long one takes.
+    Steps,
+}
+
+/// An estimate of the run time of a job, alone on the GPUs it asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Run time at full speed.
+    pub expected: Work,
+    /// Where it comes from.
+    pub source: EstimateSource,
+}
+
+/// Change of an estimate, in per cent of it, up to which the engine is not told.
+const TOLERANCE_PERCENT: u64 = 2;
+
+/// Translates steps of a job to work.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::state) struct StepScale {
+    total: u64,
+    /// Duration of one step at full speed; zero if unknown.
+    step_time: Time,
+    stated: Option<Work>,
+}
+
+impl StepScale {
+    /// Returns the scale of a job whose last attempt has this speed, in the sense of its scaling.
+    fn new(record: &JobRecord, rate: Rate) -> Self {
+        let Progress { total, step_time, .. } = record.progress;
+        Self {
+            total: match total {
+                0 => record.request.total_steps.unwrap_or(0),
+                total => total,
+            },
+            step_time: Time(i64::try_from(rate.work_in(step_time).0).unwrap_or(i64::MAX)),
+            stated: record
+                .request
+                .expected
+                .map(|span| Work(span.0.max(0).unsigned_abs())),
+        }
+    }
+
+    /// Returns the best estimate of the whole run time.
+    pub(in crate::state) fn estimate(self) -> Option<Estimate> {
+        if let Some(expected) = self.stated {
+            let source = EstimateSource::User;
+            return Some(Estimate { expected, source });
+        }
+        (self.total > 0 && self.step_time > Time::ZERO).then(|| Estimate {
+            expected: Work(self.step_time.0.unsigned_abs().saturating_mul(self.total)),
+            source: EstimateSource::Steps,
+        })
+    }
+
+    /// Returns the work of this many steps.
+    pub(in crate::state) fn work_at(self, step: u64) -> Work {
+        match self.estimate() {
+            Some(Estimate { expected, .. }) if self.total > 0 => {
+                let share =
+                    u128::from(expected.0) * u128::from(step.min(self.total)) / u128::from(self.total);
+                Work(u64::try_from(share).unwrap_or(u64::MAX))
+            }
+            _ => Work(self.step_time.0.max(0).unsigned_abs().saturating_mul(step)),
+        }
+    }
+}
+
+impl JobRecord {
+    /// Returns how many GPUs the last attempt has.
+    fn width(&self) -> u32 {
+        self.attempt().map_or(self.request.gpus, |a| a.allocation.gpus())
+    }
+
+    /// Returns the speed on the GPUs of the last attempt, relative to that on the GPUs asked for.
+    pub(in crate::state) fn rate_of_width(&self) -> Rate {
+        self.request
+            .scaling
+            .scaling()
+            .rate(self.width(), self.request.gpus)
+    }
+
+    fn step_scale(&self) -> StepScale {
+        StepScale::new(self, self.rate_of_width())
+    }
+
+    /// Returns the best estimate of its run time.
+    pub fn estimate(&self) -> Option<Estimate> {
+        self.step_scale().estimate()
+    }
+
+    /// Returns the work from which it resumes after a stop: that of its last checkpoint.
+    pub(in crate::state) fn saved_work(&self) -> Work {
+        self.step_scale().work_at(self.progress.checkpoint)
+    }
+
+    /// Returns the work it has done, and its speed as its steps show it.
+    pub(in crate::state) fn reported_work(&self) -> (Work, Rate) {
+        let scale = self.step_scale();
+        let done = scale.work_at(self.progress.step);
+        let measured = self.progress.step_time.0;
+        let rate = match (scale.stated, scale.total) {
+            (Some(expected), total) if total > 0 && measured > 0 => {
+                Rate::from_factor(expected.0 as f64 / total as f64 / measured as f64)
+            }
+            _ => self.rate_of_width(),
+        };
+        (done, rate)
+    }
+}
+
+/// Records a progress report of an attempt, and tells the engine how far the job is.
+pub(in crate::state) fn record_progress(
+    jobs: &mut JobLifecycle<'_>,
+    id: JobId,
+    attempt_id: AttemptId,
+    reported: Progress,
+) {
+    let now = jobs.now;
+    let Some(record) = jobs.jobs.get_mut(id) else {
+        return;
+    };
+    let Some(attempt) = record.attempt().filter(|a| a.is_open(attempt_id)) else {
+        return;
+    };
+    let attempt = attempt.key;
+    record.record_progress(now, reported);
+    let Some(job) = record.job_key else {
+        return;
+    };
+    let estimate = record.estimate();
+    let (done, rate) = record.reported_work();
+    if let Some(estimate) = estimate {
+        respecify(jobs, job, estimate);
+    }
+    jobs.notify_engine(Event::Progressed {
+        job,
+        attempt,
+        done,
+        rate,
+    });
+}
+
+/// Tells the engine of an estimate that differs from the one it has by more than a little.
+fn respecify(jobs: &mut JobLifecycle<'_>, job: JobKey, estimate: Estimate) {
+    let Some(known) = jobs.scheduler.engine().job(job) else {
+        return;
+    };
+    let is_news = known.spec.expected.is_none_or(|before| {
+        let difference = before.0.abs_diff(estimate.expected.0);
+        difference.saturating_mul(100) > before.0.saturating_mul(TOLERANCE_PERCENT)
+    });
+    if is_news {
+        let profile = Box::new(JobProfile {
+            expected: Some(estimate.expected),
+            ..known.spec.profile()
+        });
+        jobs.notify_engine(Event::Respecified { job, profile });
+    }
+}

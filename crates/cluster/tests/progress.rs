@@ -1,0 +1,217 @@
+//! What jobs report while they run reaches the engine: work done, speed, checkpoints, and run times that nobody stated.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use dovetail_cluster::TaskEnd;
+use dovetail_cluster::state::{EstimateSource, JobState};
+use dovetail_cluster::{Actor, ClusterState, Fact, JobId, JobRequest, PolicyText};
+use dovetail_engine::Clock;
+use dovetail_model::{NodeId, NodeSpec, Time, Work};
+
+struct World {
+    state: ClusterState,
+    start: Time,
+}
+
+impl World {
+    fn new(policy: &str, gpus: u32) -> Self {
+        let policy = PolicyText {
+            policy: policy.to_owned(),
+            ..PolicyText::default()
+        };
+        let mut world = Self {
+            state: ClusterState::new(policy, Clock::Events).unwrap(),
+            start: Time::from_secs(1_000),
+        };
+        let joined = Fact::NodeJoined {
+            node: NodeId(0),
+            spec: Box::new(NodeSpec::plain("node".to_owned(), gpus)),
+            gpu_type: "virtual".to_owned(),
+            rack: "rack".to_owned(),
+            address: String::new(),
+            identity: 1,
+        };
+        world.apply(0, joined);
+        world
+    }
+
+    /// Applies a fact this many seconds after the start.
+    fn apply(&mut self, second: i64, fact: Fact) {
+        self.state.apply(self.start + Time::from_secs(second), &fact);
+        self.state.check().unwrap();
+    }
+
+    fn submit(&mut self, second: i64, expected: Option<i64>, total_steps: Option<u64>) -> JobId {
+        let job = self.state.next_job();
+        let request = JobRequest {
+            command: vec!["true".to_owned()],
+            expected: expected.map(Time::from_secs),
+            total_steps,
+            ..JobRequest::default()
+        };
+        let fact = Fact::Submitted {
+            job,
+            user: "ann".to_owned(),
+            request: Box::new(request),
+            key: None,
+        };
+        self.apply(second, fact);
+        self.start_if_launched(second, job);
+        job
+    }
+
+    fn attempt(&self, job: JobId) -> u64 {
+        self.state.job(job).unwrap().attempt().unwrap().id
+    }
+
+    fn start_if_launched(&mut self, second: i64, job: JobId) {
+        if self.state.job(job).unwrap().state == JobState::Starting {
+            let started = Fact::TaskStarted {
+                job,
+                attempt: self.attempt(job),
+                node: NodeId(0),
+                sharing: String::new(),
+                remarks: Vec::new(),
+            };
+            self.apply(second, started);
+        }
+    }
+
+    fn report(&mut self, second: i64, job: JobId, (step, total_steps): (u64, u64), step_ms: i64) {
+        let fact = Fact::Progressed {
+            job,
+            attempt: self.attempt(job),
+            step,
+            total_steps,
+            step_time: Time(step_ms * 1000),
+            checkpoint_step: 0,
+        };
+        self.apply(second, fact);
+    }
+
+    /// Ends the task of a job: stopped with a checkpoint after this step, or completed.
+    fn end(&mut self, second: i64, job: JobId, checkpoint: Option<u64>) {
+        let end = TaskEnd {
+            was_stopped: checkpoint.is_some(),
+            checkpoint_step: checkpoint.unwrap_or(0),
+            ..TaskEnd::default()
+        };
+        let fact = Fact::TaskEnded {
+            job,
+            attempt: self.attempt(job),
+            node: NodeId(0),
+            end: Box::new(end),
+        };
+        self.apply(second, fact);
+        for job in 1..self.state.next_job() {
+            self.start_if_launched(second, job);
+        }
+    }
+
+    fn word(&self, job: JobId) -> &'static str {
+        match self.state.job(job).unwrap().state {
+            JobState::Held(_) => "held",
+            JobState::Queued => "queued",
+            JobState::Starting => "starting",
+            JobState::Running => "running",
+            JobState::Stopping(_) => "stopping",
+            JobState::Ended(_) => "ended",
+        }
+    }
+}
+
+#[test]
+fn a_stopped_job_resumes_from_its_checkpoint_and_is_ordered_by_what_is_left() {
+    // A takes 30 s, B comes at 20 and takes 5 s, C comes at 22 and takes 20 s.
+    let mut world = World::new("srtf", 1);
+    let a = world.submit(0, Some(30), Some(300));
+    world.report(19, a, (190, 300), 100);
+    let b = world.submit(20, Some(5), None);
+    assert_eq!((world.word(a), world.word(b)), ("stopping", "queued"));
+    world.end(20, a, Some(200));
+    assert_eq!(world.word(b), "running");
+    let c = world.submit(22, Some(20), None);
+    world.end(25, b, None);
+    assert_eq!(
+        (world.word(a), world.word(c)),
+        ("running", "queued"),
+        "A has 10 s left"
+    );
+}
+
+#[test]
+fn a_job_that_is_nearly_done_is_not_preempted_for_a_long_one() {
+    let mut world = World::new("srsf", 1);
+    let first = world.submit(0, Some(60), Some(60));
+    // Faster than its user stated: four seconds are left.
+    world.report(8, first, (40, 60), 200);
+    let long = world.submit(9, Some(30), None);
+    assert_eq!((world.word(first), world.word(long)), ("running", "queued"));
+}
+
+#[test]
+fn a_run_time_that_nobody_stated_follows_from_steps() {
+    let mut world = World::new("srtf", 1);
+    let job = world.submit(0, None, None);
+    assert_eq!(world.state.job(job).unwrap().estimate(), None);
+    world.report(10, job, (100, 1_000), 100);
+    let estimate = world.state.job(job).unwrap().estimate().unwrap();
+    assert_eq!(
+        (estimate.expected, estimate.source),
+        (Work(100_000_000), EstimateSource::Steps)
+    );
+    // 90 s are left, so a job of 60 s is ahead of it, and one of 95 s is not.
+    let longer = world.submit(10, Some(95), None);
+    assert_eq!((world.word(job), world.word(longer)), ("running", "queued"));
+    world.submit(10, Some(60), None);
+    assert_eq!(world.word(job), "stopping");
+}
+
+#[test]
+fn a_slower_job_than_stated_is_overtaken_when_that_is_seen() {
+    let mut world = World::new("srtf", 1);
+    let slow = world.submit(0, Some(100), Some(100));
+    let other = world.submit(50, Some(80), None);
+    assert_eq!(
+        world.word(slow),
+        "running",
+        "50 s are left as far as anybody knows"
+    );
+    // It is at step 10 instead of 50.
+    world.report(51, slow, (10, 100), 5_100);
+    assert_eq!((world.word(slow), world.word(other)), ("stopping", "queued"));
+}
+
+#[test]
+fn work_survives_hold_and_release() {
+    let mut world = World::new("srtf", 1);
+    let job = world.submit(0, Some(30), Some(300));
+    world.report(20, job, (200, 300), 100);
+    let by = Actor::user("ann");
+    world.apply(20, Fact::Held { job, by: by.clone() });
+    world.end(20, job, Some(200));
+    assert_eq!(world.word(job), "held");
+    let other = world.submit(21, Some(15), None);
+    world.apply(22, Fact::Released { job, by });
+    assert_eq!(
+        (world.word(job), world.word(other)),
+        ("queued", "stopping"),
+        "10 s are left of 30"
+    );
+}
+
+#[test]
+fn work_without_a_checkpoint_is_lost() {
+    let mut world = World::new("srtf", 1);
+    let job = world.submit(0, Some(30), Some(300));
+    world.report(20, job, (200, 300), 100);
+    let short = world.submit(20, Some(5), None);
+    world.end(20, job, Some(0));
+    let other = world.submit(22, Some(20), None);
+    world.end(25, short, None);
+    assert_eq!(
+        (world.word(job), world.word(other)),
+        ("queued", "running"),
+        "30 s are left again"
+    );
+}
