@@ -12,7 +12,7 @@ use dovetail_engine::Clock;
 use dovetail_journal::{Journal, JournalError, Recovered, Repair};
 use dovetail_model::{NodeId, Time};
 
-use crate::fact::{Fact, PolicyText, Record};
+use crate::fact::{Entry, Fact, PolicyText, Record};
 use crate::handle::Handle;
 use crate::state::{ClusterState, PolicyTextError, RuntimeCommand, SnapshotError};
 
@@ -63,6 +63,9 @@ pub enum DriverError {
         /// What is wrong with it.
         source: SnapshotError,
     },
+    /// The state cannot be saved.
+    #[error("cannot save the state: {0}")]
+    Save(serde_json::Error),
     /// The policy cannot be built.
     #[error("policy: {0}")]
     Policy(#[from] PolicyTextError),
@@ -85,6 +88,10 @@ pub struct Recovery {
     pub snapshot: bool,
     /// Repairs of the journal.
     pub repairs: Vec<Repair>,
+    /// The policy that is in force.
+    pub policy: PolicyText,
+    /// The clock that is in force.
+    pub clock: Clock,
 }
 
 /// Whether the facts of a request were recorded.
@@ -129,12 +136,25 @@ impl Transaction<'_> {
 
     /// Records a fact and applies it.
     pub fn record(&mut self, fact: Fact) {
-        let record = Record { at: self.now, fact };
+        // What was decided when the engine was attached comes before the fact.
+        let mut entries: Vec<Entry> = self.take_decisions();
+        self.state.apply(self.now, &fact);
+        entries.push(Entry::Fact(fact));
+        entries.extend(self.take_decisions());
         if let Some(records) = &mut self.records {
-            records.push(serde_json::to_vec(&record).expect("facts are plain data"));
+            records.extend(entries.into_iter().map(|entry| encode(self.now, entry)));
         }
-        self.state.apply(record.at, &record.fact);
     }
+
+    fn take_decisions(&mut self) -> Vec<Entry> {
+        let decisions = self.state.take_decisions().into_iter();
+        decisions.map(Entry::Decision).collect()
+    }
+}
+
+/// Returns a record as it is written to the journal.
+fn encode(at: Time, entry: Entry) -> Vec<u8> {
+    serde_json::to_vec(&Record { at, entry }).expect("facts and decisions are plain data")
 }
 
 /// Number of pending requests; more of them block the sender.
@@ -172,15 +192,31 @@ impl Driver {
     /// # Errors
     /// If the journal cannot be read.
     pub fn open(config: &DriverConfig) -> Result<(Self, Handle, Recovery), DriverError> {
-        let (journal, recovered) = Journal::open(&config.dir)?;
-        let state = replay(config, &recovered)?;
+        let (mut journal, recovered) = Journal::open(&config.dir)?;
+        let is_new = recovered.snapshot.is_none() && recovered.records.is_empty();
+        let Replayed { state, is_old } = replay(config, &recovered)?;
+        if is_new {
+            let began = Fact::Began {
+                policy: config.policy.clone(),
+                clock: config.clock,
+                release: env!("CARGO_PKG_VERSION").to_owned(),
+            };
+            journal.append(&encode(now(), Entry::Fact(began)))?;
+            journal.commit()?;
+        }
+        if is_old {
+            // Its records have no decisions. From here on they do.
+            journal.snapshot(&state.save().map_err(DriverError::Save)?)?;
+        }
         let recovery = Recovery {
             records: recovered.records.len() as u64,
             snapshot: recovered.snapshot.is_some(),
             repairs: recovered.repairs,
+            policy: state.policy().clone(),
+            clock: state.engine().clock(),
         };
         let (mut driver, handle) = Self::new(state, Some((journal, config.clone())));
-        driver.since_snapshot = recovery.records;
+        driver.since_snapshot = if is_old { 0 } else { recovery.records };
         Ok((driver, handle, recovery))
     }
 
@@ -214,6 +250,8 @@ impl Driver {
     /// Runs the driver until [`Handle::shut_down`], or until all handles are dropped.
     pub fn run(mut self, mut backend: impl Backend) {
         let mut last_event = 0;
+        // The engine may be new: it has not decided anything, nor asked to be woken.
+        self.process(Vec::new(), vec![Fact::Woke], &mut last_event, &mut backend);
         loop {
             let mut batch = Vec::new();
             match self.inbox.recv_timeout(self.until_due()) {
@@ -226,7 +264,7 @@ impl Driver {
             if let Some(reason) = self.check_outage(&mut backend) {
                 batch.into_iter().for_each(|request| request.refuse(&reason));
             } else {
-                self.process(batch, &mut last_event, &mut backend);
+                self.process(batch, Vec::new(), &mut last_event, &mut backend);
             }
             let is_snapshot_due = match &self.journal {
                 Some((_, config)) => self.since_snapshot >= config.snapshot_every.max(1),
@@ -241,8 +279,14 @@ impl Driver {
         }
     }
 
-    /// Executes a batch of requests and everything that is due, and answers the requests.
-    fn process(&mut self, batch: Vec<Box<dyn Request>>, last_event: &mut u64, backend: &mut impl Backend) {
+    /// Executes a batch of requests, records these facts and everything that is due, and answers the requests.
+    fn process(
+        &mut self,
+        batch: Vec<Box<dyn Request>>,
+        facts: Vec<Fact>,
+        last_event: &mut u64,
+        backend: &mut impl Backend,
+    ) {
         let mut records = Vec::new();
         let (answers, commands, events) = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
@@ -254,7 +298,7 @@ impl Driver {
             };
             let run = |request: Box<dyn Request>| request.run(&mut transaction);
             let answers: Vec<_> = batch.into_iter().map(run).collect();
-            for fact in transaction.state.due(now) {
+            for fact in facts.into_iter().chain(transaction.state.due(now)) {
                 transaction.record(fact);
             }
             (answers, state.take_commands(), state.last_event())
@@ -326,7 +370,7 @@ impl Driver {
             return Ok(());
         };
         journal.discard()?;
-        let restored = replay(config, &journal.read()?)?;
+        let restored = replay(config, &journal.read()?)?.state;
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         let discarded = std::mem::replace(&mut *state, restored);
         state.adopt_older_events(discarded);
@@ -371,22 +415,46 @@ impl Driver {
     }
 }
 
-/// Restores the state from a snapshot, if there is one, and the records after it.
-pub(crate) fn replay(config: &DriverConfig, recovered: &Recovered) -> Result<ClusterState, DriverError> {
-    let mut state = match &recovered.snapshot {
-        Some((seq, bytes)) => {
-            ClusterState::load(bytes).map_err(|source| DriverError::Snapshot { seq: *seq, source })?
+/// A state that was restored from a journal.
+pub(crate) struct Replayed {
+    pub(crate) state: ClusterState,
+    /// Whether the journal is of a release that did not record decisions, so that they were taken again.
+    pub(crate) is_old: bool,
+}
+
+/// Restores the state from a snapshot, if there is one, and the records after it. Decisions are applied as they were
+/// recorded; the policy and the clock of `config` count for a new journal only.
+pub(crate) fn replay(config: &DriverConfig, recovered: &Recovered) -> Result<Replayed, DriverError> {
+    let mut records = recovered.records.iter().map(|(seq, bytes)| {
+        let record: Result<Record, _> = serde_json::from_slice(bytes);
+        record.map_err(|source| DriverError::Record { seq: *seq, source })
+    });
+    let first = records.next().transpose()?;
+    let mut state = match (&recovered.snapshot, first.as_ref().map(|record| &record.entry)) {
+        (Some((seq, bytes)), _) => ClusterState::load_detached(bytes)
+            .map_err(|source| DriverError::Snapshot { seq: *seq, source })?,
+        (None, Some(Entry::Fact(Fact::Began { policy, clock, .. }))) => {
+            ClusterState::replaying(policy.clone(), *clock)?
         }
-        None => ClusterState::new(config.policy.clone(), config.clock)?,
+        (None, _) => ClusterState::new(config.policy.clone(), config.clock)?,
     };
-    for (seq, bytes) in &recovered.records {
-        let record: Record =
-            serde_json::from_slice(bytes).map_err(|source| DriverError::Record { seq: *seq, source })?;
-        state.apply(record.at, &record.fact);
+    let is_old = state.is_attached() && (first.is_some() || recovered.snapshot.is_some());
+    state.set_recomputing(is_old);
+    for record in first.into_iter().map(Ok).chain(records) {
+        let record = record?;
+        match &record.entry {
+            Entry::Fact(fact) => state.apply(record.at, fact),
+            Entry::Decision(decision) => state.apply_recorded(record.at, decision),
+        }
         // Agents ask for their commands when they reconnect.
         state.take_commands();
+        state.take_decisions();
     }
-    Ok(state)
+    state.set_recomputing(false);
+    if !state.is_attached() {
+        state.attach_engine()?;
+    }
+    Ok(Replayed { state, is_old })
 }
 
 /// Returns the time in microseconds since 1970.

@@ -1,24 +1,121 @@
-//! Facts: the entries of the journal. They hold what happened and nothing that follows from it.
+//! The entries of the journal: facts, which hold what happened, and decisions, which hold what the scheduler did about it.
 
 use std::collections::BTreeMap;
 
-use dovetail_model::{Allocation, NodeConstraintId, NodeId, NodeSpec, Time};
+use dovetail_engine::Clock;
+use dovetail_model::{Allocation, AttemptKey, NodeConstraintId, NodeId, NodeSpec, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
 use crate::request::JobRequest;
-use crate::state::End;
+use crate::state::{Cause, End};
 use crate::virtual_clusters::VirtualClusters;
 use crate::{AttemptId, JobId};
 
-/// A fact with its time, as written to the journal.
+/// An entry of the journal with its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "WrittenRecord")]
 pub struct Record {
     /// Microseconds since 1970.
     pub at: Time,
-    /// What happened.
-    pub fact: Fact,
+    /// What happened, or was decided.
+    #[serde(flatten)]
+    pub entry: Entry,
+}
+
+/// What happened, or was decided.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// Something happened.
+    Fact(Fact),
+    /// The scheduler decided something.
+    Decision(Decision),
+}
+
+/// A record as it is read: exactly one of the keys is there.
+#[derive(Deserialize)]
+struct WrittenRecord {
+    at: Time,
+    fact: Option<Fact>,
+    decision: Option<Decision>,
+}
+
+impl TryFrom<WrittenRecord> for Record {
+    type Error = &'static str;
+
+    fn try_from(written: WrittenRecord) -> Result<Self, Self::Error> {
+        let entry = match (written.fact, written.decision) {
+            (Some(fact), None) => Entry::Fact(fact),
+            (None, Some(decision)) => Entry::Decision(decision),
+            _ => return Err("expected either `fact` or `decision`; a newer release may have written it"),
+        };
+        Ok(Self {
+            at: written.at,
+            entry,
+        })
+    }
+}
+
+/// What the scheduler decided after a fact. A restart applies decisions as they were taken, whatever the policy or the
+/// release would decide now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// A job starts on these GPUs.
+    Launch {
+        /// The job.
+        job: JobId,
+        /// The new attempt.
+        attempt: AttemptId,
+        /// The engine's handle of the attempt.
+        key: AttemptKey,
+        /// What it holds.
+        allocation: Allocation,
+    },
+    /// The CPU and memory of a running job change.
+    Resize {
+        /// The job.
+        job: JobId,
+        /// The attempt.
+        attempt: AttemptId,
+        /// What it holds from now on.
+        allocation: Allocation,
+    },
+    /// A job that holds GPUs is told to stop.
+    Stop {
+        /// The job.
+        job: JobId,
+        /// The attempt.
+        attempt: AttemptId,
+        /// Why it is stopped.
+        cause: Cause,
+    },
+    /// A job never runs.
+    Reject {
+        /// The job.
+        job: JobId,
+        /// Why it never runs.
+        reason: String,
+    },
+    /// A job that was found running cannot keep its GPUs, and is queued.
+    Displace {
+        /// The job.
+        job: JobId,
+    },
+    /// A setting of the scheduler is in force.
+    Operate {
+        /// The change.
+        action: OperatorAction,
+        /// User or rule that caused it.
+        by: Actor,
+    },
+    /// A setting of the scheduler is refused, and the one before stays in force.
+    Refuse {
+        /// Why it is refused.
+        error: String,
+    },
 }
 
 /// How the task of a job on one node ended.
@@ -98,6 +195,15 @@ pub enum OperatorAction {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
+    /// The journal was created. These settings are in force until an operator changes them.
+    Began {
+        /// The policy.
+        policy: PolicyText,
+        /// When decisions are taken.
+        clock: Clock,
+        /// Release that created the journal.
+        release: String,
+    },
     /// A job was submitted.
     Submitted {
         /// Number of the job: one more than the last.

@@ -65,7 +65,7 @@ pub fn read(dir: &Path, copy: &Path) -> Result<History, DriverError> {
         clock: dovetail_engine::Clock::Events,
         snapshot_every: u64::MAX,
     };
-    Ok(History::new(&replay(&config, &recovered)?))
+    Ok(History::new(&replay(&config, &recovered)?.state))
 }
 
 impl History {

@@ -29,7 +29,7 @@ pub use actor::{Actor, SystemRule};
 pub use amounts::Cpus;
 pub use dovetail_engine::{Clock, QueuePositions};
 pub use driver::{Backend, Driver, DriverConfig, DriverError, Recovery, Transaction};
-pub use fact::{Fact, InstanceEnd, OperatorAction, PolicyText, Record, TaskEnd};
+pub use fact::{Decision, Entry, Fact, InstanceEnd, OperatorAction, PolicyText, Record, TaskEnd};
 pub use handle::{
     Conflict, DriverCall, Handle, InvalidRequest, NodeRegistration, NotFound, Refusal, RegisteredNode,
 };

@@ -84,7 +84,8 @@ fn a_running_job_survives_a_crash() {
     thread.join().unwrap();
 
     let (handle, again, commands, _) = start(dir.path());
-    assert_eq!((again.records, again.snapshot), (3, false));
+    // Four facts, the beginning of the journal, and the decision to launch.
+    assert_eq!((again.records, again.snapshot), (6, false));
     handle.read(|state| assert_eq!(state.job(id).unwrap().state, JobState::Running));
     let registered = handle.register_node(registration("a")).wait().unwrap();
     assert_eq!((registered.node, registered.keep), (node, vec![(id, 1)]));

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use dovetail_cluster::state::{Hold, JobState, NodeState};
 use dovetail_cluster::{
-    Actor, After, AfterWhen, AttemptId, ClusterState, Fact, GuaranteeMode, JobId, JobRequest, OperatorAction,
-    PolicyText, Record, Retries, RuntimeCommand, TaskEnd, VirtualCluster, VirtualClusters,
+    Actor, After, AfterWhen, AttemptId, ClusterState, Entry, Fact, GuaranteeMode, JobId, JobRequest,
+    OperatorAction, PolicyText, Record, Retries, RuntimeCommand, TaskEnd, VirtualCluster, VirtualClusters,
 };
 use dovetail_engine::Clock;
 use dovetail_model::{NodeId, NodeSpec, Time};
@@ -121,13 +121,29 @@ impl World {
     }
 
     fn record(&mut self, fact: Fact) {
-        let record = Record { at: self.now, fact };
-        // Apply the record as it would be read from the journal.
-        let record: Record = serde_json::from_slice(&serde_json::to_vec(&record).unwrap()).unwrap();
-        self.state.apply(record.at, &record.fact);
-        self.records.push(record);
+        self.keep_decisions();
+        let record = self.keep(Entry::Fact(fact));
+        let Entry::Fact(fact) = &record.entry else {
+            panic!("{record:?}")
+        };
+        self.state.apply(record.at, fact);
+        self.keep_decisions();
         self.state.check().unwrap();
         self.send_commands();
+    }
+
+    /// Keeps an entry as it would be read from the journal.
+    fn keep(&mut self, entry: Entry) -> Record {
+        let record = Record { at: self.now, entry };
+        let record: Record = serde_json::from_slice(&serde_json::to_vec(&record).unwrap()).unwrap();
+        self.records.push(record.clone());
+        record
+    }
+
+    fn keep_decisions(&mut self) {
+        for decision in self.state.take_decisions() {
+            self.keep(Entry::Decision(decision));
+        }
     }
 
     /// Sends commands; those to disconnected agents are lost.
@@ -293,6 +309,7 @@ impl World {
             "a restart gives the same state"
         );
         self.state.check().unwrap();
+        self.record(Fact::Woke);
         for i in 0..self.agents.len() {
             let was = std::mem::take(&mut self.agents[i].connected);
             if was {
@@ -540,7 +557,7 @@ fn check_alternatives(state: &ClusterState) {
         .map(|job| job.id);
     for id in waiting.take(5) {
         for alternative in state.alternatives(id, &clusters) {
-            let mut changed = ClusterState::load(&state.save().unwrap()).unwrap();
+            let mut changed = state.clone();
             let mut request = (*state.job(id).unwrap().request).clone();
             match alternative.change.as_str() {
                 "gpus" => request.gpus = alternative.to.parse().unwrap(),
@@ -573,10 +590,14 @@ fn check_alternatives(state: &ClusterState) {
 }
 
 fn replay(records: &[Record]) -> ClusterState {
-    let mut state = ClusterState::new(PolicyText::default(), Clock::Events).unwrap();
+    let mut state = ClusterState::replaying(PolicyText::default(), Clock::Events).unwrap();
     for record in records {
-        state.apply(record.at, &record.fact);
+        match &record.entry {
+            Entry::Fact(fact) => state.apply(record.at, fact),
+            Entry::Decision(decision) => state.apply_recorded(record.at, decision),
+        }
     }
+    state.attach_engine().unwrap();
     state
 }
 

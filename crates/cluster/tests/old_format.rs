@@ -107,15 +107,59 @@ fn with_old_names(snapshot: &[u8]) -> Vec<u8> {
     serde_json::to_vec(&saved).unwrap()
 }
 
+/// A snapshot of release 0.1, which did not record decisions and saved the engine.
+const SNAPSHOT: &str = include_str!("data/snapshot-0.1.json");
+
 #[test]
 fn an_old_snapshot_is_loaded() {
-    let mut state = ClusterState::new(PolicyText::default(), Clock::Events).unwrap();
-    for line in RECORDS.lines() {
-        let record: dovetail_cluster::Record = serde_json::from_str(line).unwrap();
-        state.apply(record.at, &record.fact);
+    for saved in [SNAPSHOT.as_bytes().to_vec(), with_old_names(SNAPSHOT.as_bytes())] {
+        let loaded = ClusterState::load(&saved).unwrap();
+        check(&loaded);
+        let converted = ClusterState::load(&loaded.save().unwrap()).unwrap();
+        check(&converted);
+        assert_eq!(converted.save().unwrap(), loaded.save().unwrap());
     }
-    let saved = state.save().unwrap();
-    let loaded = ClusterState::load(&with_old_names(&saved)).unwrap();
-    check(&loaded);
-    assert_eq!(loaded.save().unwrap(), saved);
+}
+
+/// Records of a journal of release 0.1, of users, lost nodes and changed policies, and the state to which that release
+/// replayed them.
+const JOURNAL: &str = include_str!("data/journal-0.1.jsonl");
+const STATE: &str = include_str!("data/state-0.1.json");
+
+#[test]
+fn a_journal_of_release_0_1_gives_the_state_of_release_0_1_and_is_converted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = Journal::open(dir.path()).unwrap();
+    for record in JOURNAL.lines() {
+        journal.append(record.as_bytes()).unwrap();
+    }
+    journal.commit().unwrap();
+    drop(journal);
+    let expected: Value = serde_json::from_str(STATE).unwrap();
+    let mut other = config(dir.path());
+    // The second start reads the converted journal: the configuration counts no more.
+    for policy in [PolicyText::default().policy, "srtf".to_owned()] {
+        other.policy.policy = policy;
+        let (_driver, handle, _) = Driver::open(&other).unwrap();
+        let state: Value = handle.read(|state| serde_json::from_slice(&state.save().unwrap()).unwrap());
+        assert_eq!(state["policy"], expected["policy"]);
+        assert_eq!(state["nodes"], expected["nodes"]);
+        assert_eq!(state["virtual_clusters"], expected["virtual_clusters"]);
+        let jobs = |state: &Value| state["jobs"].as_array().unwrap().clone();
+        assert_eq!(jobs(&state).len(), jobs(&expected).len());
+        for (job, expected) in jobs(&state).iter().zip(&jobs(&expected)) {
+            for key in [
+                "id",
+                "user",
+                "request",
+                "submitted",
+                "state",
+                "since",
+                "attempts",
+                "failures",
+            ] {
+                assert_eq!(job[key], expected[key], "{key} of job {}", expected["id"]);
+            }
+        }
+    }
 }

@@ -3,8 +3,11 @@
 use std::collections::VecDeque;
 
 use dovetail_model::run::SolverStats;
-use dovetail_model::{ClusterSpec, Command, Event, IdVec, JobKey, Slowdowns, Time, Zone, ZoneId};
+use dovetail_model::{
+    ClusterSpec, Command, Event, IdVec, JobHistory, JobKey, JobSpec, Slowdowns, Time, Zone, ZoneId,
+};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
 use crate::admit;
 use crate::check::{self, CheckError};
@@ -51,6 +54,9 @@ pub(crate) struct Progress {
     /// Whether an operator has paused decisions.
     #[serde(default)]
     pub(crate) paused: bool,
+    /// Whether jobs were taken over with their GPUs since the last decision.
+    #[serde(default)]
+    pub(crate) adopted: bool,
 }
 
 impl Engine {
@@ -67,6 +73,7 @@ impl Engine {
             decisions: 0,
             rekey_all: false,
             paused: false,
+            adopted: false,
         };
         Self {
             state,
@@ -130,6 +137,9 @@ impl Engine {
         self.progress.last_decision = Some(self.state.now);
         self.progress.decisions += 1;
         self.set_aside_unavailable();
+        if std::mem::take(&mut self.progress.adopted) {
+            self.commit_tenancy();
+        }
     }
 
     /// Admits, holds or rejects new and held jobs.
@@ -312,6 +322,25 @@ impl Engine {
             tenancy.node_changed(id, node);
         }
         self.commit_tenancy();
+    }
+
+    /// Lets the order learn from a job that completed before this engine was created.
+    pub fn learn(&mut self, spec: JobSpec, history: JobHistory, now: Time) {
+        let mut job = Job::new(spec, now);
+        (job.held_before, job.gpu_time_before) = (history.held, history.gpu_time);
+        (job.done, job.first_start) = (history.done, history.first_start);
+        self.progress.rekey_all |= self.policy.order.job_finished(&job, now);
+    }
+
+    /// Gives the order what an order learned before. Returns whether it accepts it.
+    pub fn restore_order(&mut self, learned: &Value) -> bool {
+        let mut order = self.policy.order.clone();
+        let is_accepted = order.load(learned).is_ok();
+        if is_accepted {
+            self.policy.order = order;
+            self.progress.rekey_all = true;
+        }
+        is_accepted
     }
 
     /// Sets when decisions are taken from now on.

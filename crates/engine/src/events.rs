@@ -195,7 +195,12 @@ impl Engine {
 
     /// Takes over a job that ran before: queued with its history, or found on GPUs after a restart.
     fn restored(&mut self, restored: RestoredJob) {
-        let RestoredJob { spec, history, holds } = restored;
+        let RestoredJob {
+            spec,
+            history,
+            holds,
+            stopping,
+        } = restored;
         let id = spec.id;
         if self.state.jobs.get(id).is_some() {
             return;
@@ -206,10 +211,30 @@ impl Engine {
         (job.held_before, job.gpu_time_before) = (history.held, history.gpu_time);
         (job.done, job.preemptions) = (history.done, history.preemptions);
         job.first_start = history.first_start;
-        if let Some((attempt, allocation)) = holds {
-            job.attempt = attempt;
-            self.adopt(id, allocation);
+        job.waiting_since = history.waiting_since.unwrap_or(job.waiting_since);
+        let Some((attempt, allocation)) = holds else {
+            return;
+        };
+        job.attempt = attempt;
+        match stopping {
+            None => self.adopt(id, allocation),
+            Some(reason) => self.restore_stopping(id, allocation, reason),
         }
+    }
+
+    /// Takes over a job that was told to stop and has not stopped yet: its GPUs are not free until it has.
+    fn restore_stopping(&mut self, id: JobKey, mut held: Allocation, reason: StopReason) {
+        let cluster = &self.state.cluster;
+        held.shares
+            .retain(|share| cluster.node(share.node).is_some_and(|node| node.up));
+        self.state.inbox.retain(|other| *other != id);
+        let now = self.state.now;
+        let job = &mut self.state.entry(id).job;
+        (job.stage, job.held_since) = (Stage::Admitted, now);
+        job.cancelled = reason == StopReason::Cancelled;
+        let spec = job.spec.clone();
+        self.state.demand.add(&spec);
+        self.dispatcher().begin_stopping(id, held, reason);
     }
 
     /// Lets the job continue where it was found. It was admitted before, so admission is not asked again. It stays queued
@@ -226,10 +251,13 @@ impl Engine {
         let spec = &self.state.job(id).spec;
         let is_whole = (spec.min_gpus..=spec.max_gpus).contains(&allocation.gpus());
         let has_memory = cluster.has_room_beside(&allocation, spec.gpu_memory_mib);
+        let is_alone = cluster.is_free(&allocation);
+        let most = self.policy.grouping.terms().max_jobs;
+        let may_share = most > 1 && cluster.is_up(&allocation) && cluster.holders_of(&allocation).1 < most;
         if !is_whole
             || !has_memory
             || !allocation.is_in_bundles_of(spec.gpus_per_task)
-            || !cluster.is_free(&allocation)
+            || !(is_alone || may_share)
         {
             return;
         }
@@ -241,9 +269,10 @@ impl Engine {
         let spec = job.spec.clone();
         self.state.demand.add(&spec);
         self.state
-            .allocate(id, allocation, false, &mut *self.policy.tenancy);
+            .allocate(id, allocation, !is_alone, &mut *self.policy.tenancy);
         self.state.mark_stale(id);
-        self.commit_tenancy();
+        // The tenancy looks at all jobs that were taken over together.
+        self.progress.adopted = true;
     }
 
     fn node_up(&mut self, node: NodeId, spec: NodeSpec) {

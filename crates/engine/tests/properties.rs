@@ -53,6 +53,7 @@ proptest! {
         seed: u64,
     ) {
         history.behaviour.chaos = Some(seed);
+        history.behaviour.profiles_change = seed % 2 == 0;
         run(&history);
     }
 

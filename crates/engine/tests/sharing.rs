@@ -88,6 +88,7 @@ proptest! {
     #[test]
     fn no_gpu_exceeds_its_limit_of_jobs_or_memory(mut history in histories(25), chaos: Option<u64>) {
         history.behaviour.chaos = chaos;
+        history.behaviour.profiles_change = chaos.is_some_and(|seed| seed % 2 == 0);
         let mut world = World::new(&history);
         while world.step() {
             check_sharing_terms(&world.engine)?;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::allocation::Allocation;
+use crate::command::StopReason;
 use crate::ids::{AttemptKey, JobKey, NodeConstraintId, NodeId};
 use crate::job::{JobProfile, JobSpec};
 use crate::topology::NodeSpec;
@@ -21,6 +22,9 @@ pub struct JobHistory {
     pub preemptions: u32,
     /// When it first got GPUs.
     pub first_start: Option<Time>,
+    /// When it was queued last.
+    #[serde(default)]
+    pub waiting_since: Option<Time>,
 }
 
 /// A job that was known to an earlier engine.
@@ -33,6 +37,9 @@ pub struct RestoredJob {
     pub history: JobHistory,
     /// The attempt and the GPUs with which it was found running.
     pub holds: Option<(AttemptKey, Allocation)>,
+    /// Why it was told to stop, if it was. It vacates its GPUs when it has stopped.
+    #[serde(default)]
+    pub stopping: Option<StopReason>,
 }
 
 /// How an attempt of a job ended.

@@ -118,7 +118,7 @@ impl World {
 
     /// Reports the progress of a running job; of every second one also that it behaves like the next job of the story.
     pub(crate) fn report(&mut self, job: JobKey, attempt: AttemptKey) {
-        if (job.0 + attempt.0) % 2 == 1 {
+        if self.scenario.behaviour.profiles_change && (job.0 + attempt.0) % 2 == 1 {
             let next = JobKey((job.0 + 1) % self.scenario.jobs.len() as u32);
             let profile = Box::new(self.scenario.jobs[next.0 as usize].spec(next).profile());
             self.answer(Event::Respecified { job, profile });

@@ -114,6 +114,7 @@ fn parse_line(scenario: &mut Scenario, line: &str) -> Result<(), LineError> {
         "start-delay" => scenario.behaviour.start_delay = span(rest)?,
         "stop-delay" => scenario.behaviour.stop_delay = span(rest)?,
         "chaos" => scenario.behaviour.chaos = Some(number(rest)?),
+        "profiles" => scenario.behaviour.profiles_change = true,
         at => {
             let at = Time::from_secs_f64(number(at)?);
             if scenario.events.last().is_some_and(|(last, _)| *last > at) {

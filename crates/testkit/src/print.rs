@@ -42,6 +42,9 @@ impl fmt::Display for Scenario {
         if let Some(seed) = self.behaviour.chaos {
             writeln!(f, "chaos {seed}")?;
         }
+        if self.behaviour.profiles_change {
+            writeln!(f, "profiles change")?;
+        }
         for (at, event) in &self.events {
             write!(f, "{} ", seconds(*at))?;
             match event {

@@ -134,6 +134,8 @@ pub struct Behaviour {
     pub stop_delay: Time,
     /// Seed by which commands and answers are delayed, repeated and reordered.
     pub chaos: Option<u64>,
+    /// Whether, with chaos, every second job that reports progress behaves like the next job of the story from then on.
+    pub profiles_change: bool,
 }
 
 /// A cluster, a policy, jobs and events. Parsed from and printed as a story.

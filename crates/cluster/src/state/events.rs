@@ -90,7 +90,7 @@ pub enum EventKind {
 }
 
 /// Recent events, oldest first.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct EventLog {
     events: VecDeque<ClusterEvent>,
     next: u64,

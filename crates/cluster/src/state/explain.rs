@@ -94,7 +94,7 @@ fn explain_hold(state: &ClusterState, record: &JobRecord, hold: &Hold) -> String
             format!("waits for the end of job {}", jobs.join(", "))
         }
         Hold::Cap => {
-            let in_use = gpus_in_use_beside(&state.jobs, &state.scheduler, record);
+            let in_use = gpus_in_use_beside(&state.jobs, record);
             let cluster = state.virtual_clusters.get(&request.tenant);
             let cap = cluster.and_then(|c| c.user_cap_gpus).unwrap_or_default();
             format!(

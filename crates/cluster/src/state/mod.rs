@@ -6,6 +6,7 @@
 mod alternatives;
 mod attempts;
 mod commands;
+mod decisions;
 mod error;
 mod events;
 mod explain;
@@ -16,24 +17,23 @@ mod nodes;
 mod policy;
 mod preview;
 mod queries;
+mod restart;
+mod saved;
 mod scheduler;
 mod text;
 mod virtual_clusters;
 
-use dovetail_engine::{Clock, Snapshot};
-use dovetail_model::{Command, Event, IdVec, JobKey, NodeId, Time};
-use serde::{Deserialize, Serialize};
+use dovetail_engine::Clock;
+use dovetail_model::{Event, NodeId, Time};
 
 use crate::JobId;
-use crate::actor::Actor;
-use crate::fact::{Fact, OperatorAction, PolicyText, TaskEnd};
+use crate::fact::{Decision, Fact, PolicyText, TaskEnd};
 use crate::virtual_clusters::VirtualClusters;
 use attempts::AttemptLifecycle;
 use events::EventLog;
 use jobs::{JobLifecycle, JobTable, record_progress};
-use names::Names;
 use nodes::{NodeLifecycle, NodeTable};
-use scheduler::{SavedScheduler, Scheduler};
+use scheduler::Scheduler;
 
 pub use alternatives::Alternative;
 pub use commands::{RuntimeCommand, StartInstance, StartTask, TaskPeer};
@@ -49,7 +49,7 @@ pub use preview::{NodeSlots, SubmissionPreview};
 pub use virtual_clusters::VirtualClusterChange;
 
 /// Everything that follows from the facts so far.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ClusterState {
     jobs: JobTable,
     nodes: NodeTable,
@@ -58,25 +58,10 @@ pub struct ClusterState {
     events: EventLog,
     /// Commands to agents that were not taken yet.
     commands: Vec<(NodeId, RuntimeCommand)>,
+    /// Decisions that were not taken yet, for the journal.
+    decisions: Vec<Decision>,
     /// Time of the last fact.
     now: Time,
-}
-
-/// The saved form of a cluster state.
-#[derive(Debug, Serialize, Deserialize)]
-struct SavedState {
-    engine: Snapshot,
-    policy: PolicyText,
-    #[serde(default, alias = "clusters")]
-    virtual_clusters: VirtualClusters,
-    jobs: Vec<JobRecord>,
-    nodes: NodeTable,
-    names: Names,
-    #[serde(alias = "tickets")]
-    job_ids: IdVec<JobKey, JobId>,
-    now: Time,
-    #[serde(alias = "next_notice")]
-    next_event: u64,
 }
 
 impl ClusterState {
@@ -92,60 +77,20 @@ impl ClusterState {
             scheduler: Scheduler::new(policy, clock)?,
             events: EventLog::new(1),
             commands: Vec::new(),
+            decisions: Vec::new(),
             now: Time::ZERO,
         })
     }
 
-    /// Returns the state as bytes.
-    ///
-    /// # Errors
-    /// If a value cannot be written as JSON, which would be a bug.
-    pub fn save(&self) -> Result<Vec<u8>, serde_json::Error> {
-        let SavedScheduler {
-            engine,
-            policy,
-            names,
-            job_ids,
-        } = self.scheduler.save();
-        serde_json::to_vec(&SavedState {
-            engine,
-            policy,
-            virtual_clusters: self.virtual_clusters.clone(),
-            jobs: self.jobs.iter().cloned().collect(),
-            nodes: self.nodes.clone(),
-            names,
-            job_ids,
-            now: self.now,
-            next_event: self.events.next(),
-        })
-    }
-
-    /// Restores a state from the bytes of [`ClusterState::save`].
-    ///
-    /// # Errors
-    /// If the bytes are not a saved state.
-    pub fn load(bytes: &[u8]) -> Result<Self, SnapshotError> {
-        let saved: SavedState = serde_json::from_slice(bytes)?;
-        let scheduler = SavedScheduler {
-            engine: saved.engine,
-            policy: saved.policy,
-            names: saved.names,
-            job_ids: saved.job_ids,
-        };
-        Ok(Self {
-            scheduler: Scheduler::restore(scheduler, &saved.virtual_clusters, &saved.nodes)?,
-            jobs: JobTable::new(saved.jobs),
-            nodes: saved.nodes,
-            virtual_clusters: saved.virtual_clusters,
-            events: EventLog::new(saved.next_event),
-            commands: Vec::new(),
-            now: saved.now,
-        })
-    }
-
-    /// Applies a fact. Commands and events that follow from it can be taken afterwards.
+    /// Applies a fact, and takes the decisions that are due. Commands, decisions and events that follow can be taken
+    /// afterwards.
     pub fn apply(&mut self, at: Time, fact: &Fact) {
         self.now = self.now.max(at);
+        self.apply_fact(fact);
+        decisions::decide(self);
+    }
+
+    fn apply_fact(&mut self, fact: &Fact) {
         match fact {
             Fact::NodeJoined { .. }
             | Fact::NodeLost { .. }
@@ -159,11 +104,18 @@ impl ClusterState {
             | Fact::Progressed { .. }
             | Fact::AttemptAborted { .. }
             | Fact::TimeLimitReached { .. } => self.apply_to_attempts(fact),
-            Fact::Operated { action, by } => self.operate(action, by),
+            Fact::Operated { action, by } => decisions::operate(self, action, by),
             Fact::Woke => self.scheduler.handle(self.now, Event::Wake),
+            // What it says was used to create the state.
+            Fact::Began { .. } => {}
             _ => self.apply_to_jobs(fact),
         }
-        self.execute_engine_commands();
+    }
+
+    /// Applies a decision as the journal has it. Only for a state whose journal is replayed.
+    pub fn apply_recorded(&mut self, at: Time, decision: &Decision) {
+        self.now = self.now.max(at);
+        decisions::apply(self, decision);
     }
 
     fn apply_to_jobs(&mut self, fact: &Fact) {
@@ -293,30 +245,6 @@ impl ClusterState {
         }
     }
 
-    /// Executes the commands of the engine until there are no more.
-    fn execute_engine_commands(&mut self) {
-        while let Some(command) = self.scheduler.engine_mut().poll() {
-            match command {
-                Command::Launch {
-                    job,
-                    attempt,
-                    allocation,
-                } => self.attempt_lifecycle().launch(job, attempt, allocation),
-                Command::Resize {
-                    job,
-                    attempt,
-                    allocation,
-                } => self.attempt_lifecycle().resize(job, attempt, allocation),
-                Command::Stop { job, attempt, reason } => self.attempt_lifecycle().stop(job, attempt, reason),
-                Command::Reject { job, reason } => {
-                    let end = End::Rejected(self.reason(&reason));
-                    let id = self.scheduler.job_id(job);
-                    self.attempt_lifecycle().jobs.end(id, end);
-                }
-            }
-        }
-    }
-
     fn end_task(&mut self, job: JobId, attempt: crate::AttemptId, node: NodeId, end: &TaskEnd) {
         if !self.attempt_lifecycle().record_task_end(job, attempt, node, end) {
             return;
@@ -333,8 +261,21 @@ impl ClusterState {
         if !self.node_lifecycle().lose(node) {
             return;
         }
-        // The engine's stop commands come first: tasks must be known to be stopping before they end.
-        self.execute_engine_commands();
+        if self.scheduler.is_recomputing() {
+            decisions::decide(self);
+        }
+        // Tasks must be known to be stopping before they end.
+        let attempts: Vec<_> = self
+            .jobs
+            .active()
+            .filter_map(|job| job.attempt().map(|attempt| (job.id, attempt)))
+            .filter(|(_, attempt)| attempt.end.is_none() && attempt.place_of(node).is_some())
+            .map(|(job, attempt)| (job, attempt.id))
+            .collect();
+        for (job, attempt) in attempts {
+            self.attempt_lifecycle()
+                .stop_attempt(job, attempt, Cause::NodeLost(node));
+        }
         // The agent of a lost node ends its tasks by itself.
         let tasks = commands::tasks_on(&self.jobs, node).into_iter();
         let tasks: Vec<_> = tasks.map(|(job, attempt, _)| (job.id, attempt.id)).collect();
@@ -347,45 +288,9 @@ impl ClusterState {
         }
     }
 
-    fn operate(&mut self, action: &OperatorAction, by: &Actor) {
-        // Changes are checked before they become facts; an older release may still have accepted one that fails now.
-        let changed = match action {
-            OperatorAction::Policy(text) => self
-                .scheduler
-                .set_policy(text, &self.virtual_clusters, &self.nodes)
-                .map_err(|error| format!("policy {}: {error}", text.policy)),
-            OperatorAction::VirtualClusters(clusters) => self
-                .set_virtual_clusters(clusters)
-                .map_err(|error| format!("virtual clusters: {error}")),
-            OperatorAction::Round(period) => {
-                let clock = period.map_or(Clock::Events, Clock::rounds);
-                self.scheduler.engine_mut().set_clock(clock);
-                Ok(())
-            }
-            OperatorAction::Pause | OperatorAction::Resume => {
-                let is_paused = *action == OperatorAction::Pause;
-                self.scheduler.engine_mut().set_paused(is_paused);
-                Ok(())
-            }
-        };
-        let kind = match changed {
-            Ok(()) => EventKind::Operated {
-                action: action.clone(),
-                by: by.clone(),
-            },
-            Err(error) => EventKind::Refused(error),
-        };
-        self.events.log(self.now, None, kind);
-    }
-
-    fn set_virtual_clusters(&mut self, clusters: &VirtualClusters) -> Result<(), VirtualClusterChangeError> {
-        virtual_clusters::check_owners(self, clusters)?;
-        self.scheduler.set_virtual_clusters(clusters, &self.nodes)?;
-        self.virtual_clusters = clusters.clone();
-        self.scheduler.handle(self.now, Event::Wake);
-        self.execute_engine_commands();
-        self.attempt_lifecycle().jobs.enqueue_below_caps();
-        Ok(())
+    /// Returns the decisions since the last call.
+    pub fn take_decisions(&mut self) -> Vec<Decision> {
+        std::mem::take(&mut self.decisions)
     }
 
     /// Returns the commands to agents since the last call.

@@ -27,6 +27,10 @@ fn number(table: &mut Vec<String>, name: &str) -> u32 {
 }
 
 impl Names {
+    pub(super) fn is_empty(&self) -> bool {
+        self.tenants.is_empty()
+    }
+
     pub(super) fn tenant(&mut self, name: &str) -> TenantId {
         TenantId(number(&mut self.tenants, name))
     }

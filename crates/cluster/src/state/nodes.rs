@@ -153,12 +153,8 @@ impl NodeLifecycle<'_> {
         }
         self.scheduler
             .handle(self.now, Event::NodeUp { node: *node, spec });
-        let refreshed = self
-            .scheduler
+        self.scheduler
             .refresh_cells(self.now, self.virtual_clusters, self.nodes);
-        if let Err(error) = refreshed {
-            self.log(EventKind::Refused(format!("cells: {error}")));
-        }
         self.log(EventKind::NodeJoined { node: *node });
         if let Some((by, reason)) = draining {
             self.drain(*node, &by, &reason);

@@ -2,9 +2,13 @@
 
 use dovetail_engine::{Clock, Engine, Snapshot};
 use dovetail_model::ids::Id;
-use dovetail_model::{Event, GpuTypeId, IdVec, JobKey, JobSpec, Time, Zone, ZoneId};
+use dovetail_model::{
+    Allocation, Command, Event, GpuTypeId, IdVec, JobHistory, JobKey, JobSpec, Outcome, Time, Zone, ZoneId,
+};
+use serde_json::Value;
 
 use super::error::{PolicyTextError, SnapshotError};
+use super::jobs::JobRecord;
 use super::names::Names;
 use super::nodes::NodeTable;
 use super::policy::{self, PolicyContext};
@@ -14,16 +18,32 @@ use crate::request::JobRequest;
 use crate::virtual_clusters::{DEFAULT_VIRTUAL_CLUSTER, GuaranteeMode, VirtualClusters};
 
 /// The engine and everything that is needed to talk to it in terms of job numbers and names.
-#[derive(Debug)]
+///
+/// While a journal is replayed, the engine is detached: it gets no events and decides nothing, because the journal has its
+/// decisions. Afterwards a new engine gets what exists.
+#[derive(Debug, Clone)]
 pub(crate) struct Scheduler {
     engine: Engine,
+    is_attached: bool,
+    /// Whether records of a release without decisions are applied, and the decisions of that release taken again.
+    is_recomputing: bool,
+    /// Events that the engine has not handled yet.
+    events: Vec<(Time, Event)>,
+    /// Changes of the policy that failed since they were last taken.
+    refusals: Vec<String>,
+    /// Jobs that the engine gets with GPUs they hold already.
+    adoptions: Vec<JobKey>,
+    /// What the order has learned, while the engine is detached.
+    learned: Value,
+    /// Jobs that completed since then.
+    completed: Vec<JobId>,
     policy: PolicyText,
     names: Names,
     /// Number of each job that was ever queued, by the engine's handle.
     job_ids: IdVec<JobKey, JobId>,
 }
 
-/// What is saved of a scheduler.
+/// An engine that an older release saved together with the state.
 #[derive(Debug)]
 pub(super) struct SavedScheduler {
     pub(super) engine: Snapshot,
@@ -46,10 +66,65 @@ impl Scheduler {
         let engine = Engine::new(policy::build(&policy, context)?, clock);
         Ok(Self {
             engine,
+            is_attached: true,
+            is_recomputing: false,
+            events: Vec::new(),
+            refusals: Vec::new(),
+            adoptions: Vec::new(),
+            learned: Value::Null,
+            completed: Vec::new(),
             policy,
             names,
             job_ids: IdVec::default(),
         })
+    }
+
+    /// Creates a scheduler whose engine is detached.
+    pub(super) fn detached(policy: PolicyText, clock: Clock, names: Names) -> Result<Self, PolicyTextError> {
+        let mut scheduler = Self::new(PolicyText::default(), clock)?;
+        (scheduler.policy, scheduler.is_attached) = (policy, false);
+        if !names.is_empty() {
+            scheduler.names = names;
+        }
+        Ok(scheduler)
+    }
+
+    /// Returns whether the engine decides.
+    pub(super) fn is_attached(&self) -> bool {
+        self.is_attached
+    }
+
+    /// Returns whether decisions of a release without decision records are taken again. That release decided in the middle
+    /// of some facts, and told the engine nothing of progress.
+    pub(super) fn is_recomputing(&self) -> bool {
+        self.is_recomputing
+    }
+
+    /// Begins or ends taking decisions of a release without decision records again.
+    pub(super) fn set_recomputing(&mut self, is_recomputing: bool) {
+        self.is_recomputing = is_recomputing;
+    }
+
+    /// Replaces the detached engine by a new one without jobs, which knows these nodes. Handles are given out anew.
+    pub(super) fn attach(
+        &mut self,
+        virtual_clusters: &VirtualClusters,
+        nodes: &NodeTable,
+    ) -> Result<(), PolicyTextError> {
+        let context = PolicyContext {
+            virtual_clusters,
+            names: &self.names,
+            nodes,
+        };
+        let mut engine = Engine::new(policy::build(&self.policy, context)?, self.engine.clock());
+        engine.set_paused(self.engine.is_paused());
+        // What another order has learned is of no use.
+        engine.restore_order(&std::mem::take(&mut self.learned));
+        self.engine = engine;
+        self.job_ids = IdVec::default();
+        self.is_attached = true;
+        self.set_zones();
+        Ok(())
     }
 
     /// Restores a scheduler that was saved with these virtual clusters and nodes.
@@ -66,28 +141,21 @@ impl Scheduler {
         let engine = Engine::restore(saved.engine, policy::build(&saved.policy, context)?)?;
         Ok(Self {
             engine,
+            is_attached: true,
+            is_recomputing: false,
+            events: Vec::new(),
+            refusals: Vec::new(),
+            adoptions: Vec::new(),
+            learned: Value::Null,
+            completed: Vec::new(),
             policy: saved.policy,
             names: saved.names,
             job_ids: saved.job_ids,
         })
     }
 
-    /// Returns what has to be saved.
-    pub(super) fn save(&self) -> SavedScheduler {
-        SavedScheduler {
-            engine: self.engine.snapshot(),
-            policy: self.policy.clone(),
-            names: self.names.clone(),
-            job_ids: self.job_ids.clone(),
-        }
-    }
-
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
-    }
-
-    pub(super) fn engine_mut(&mut self) -> &mut Engine {
-        &mut self.engine
     }
 
     pub(crate) fn names(&self) -> &Names {
@@ -98,9 +166,87 @@ impl Scheduler {
         &self.policy
     }
 
-    /// Passes an event to the engine.
+    /// Adds an event to those that the engine handles before its next decision.
     pub(super) fn handle(&mut self, now: Time, event: Event) {
-        self.engine.handle(now, event);
+        if self.is_attached {
+            return self.events.push((now, event));
+        }
+        if let Event::Exited {
+            job,
+            outcome: Outcome::Completed,
+            ..
+        } = event
+        {
+            self.completed.push(self.job_id(job));
+        }
+    }
+
+    /// Lets the engine handle all events so far.
+    pub(super) fn deliver_events(&mut self) {
+        for (now, event) in self.events.drain(..) {
+            self.engine.handle(now, event);
+        }
+    }
+
+    /// Returns the next command of the engine.
+    pub(super) fn next_command(&mut self) -> Option<Command> {
+        self.deliver_events();
+        match self.is_attached {
+            true => self.engine.poll(),
+            false => None,
+        }
+    }
+
+    /// Sets when decisions are taken, or whether they are paused.
+    pub(super) fn set_clock(&mut self, clock: Clock) {
+        self.deliver_events();
+        self.engine.set_clock(clock);
+    }
+
+    /// Pauses or resumes decisions.
+    pub(super) fn set_paused(&mut self, is_paused: bool) {
+        self.deliver_events();
+        self.engine.set_paused(is_paused);
+    }
+
+    /// Requests [`Scheduler::take_adoptions`] to tell whether this job keeps the GPUs it holds.
+    pub(super) fn expect_adoption(&mut self, job: JobKey) {
+        if self.is_attached {
+            self.adoptions.push(job);
+        }
+    }
+
+    /// Returns jobs that the engine got with GPUs since the last call, and what it lets them keep.
+    pub(super) fn take_adoptions(&mut self) -> Vec<(JobId, Option<Allocation>)> {
+        self.deliver_events();
+        let adoptions = std::mem::take(&mut self.adoptions).into_iter();
+        let kept = |key: JobKey| self.engine.job(key).and_then(|job| job.allocation.clone());
+        adoptions.map(|key| (self.job_id(key), kept(key))).collect()
+    }
+
+    /// Returns the changes of the policy that failed since the last call.
+    pub(super) fn take_refusals(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.refusals)
+    }
+
+    /// Lets the order learn from a job that completed before the engine was created.
+    pub(super) fn learn(&mut self, spec: JobSpec, history: JobHistory, now: Time) {
+        self.engine.learn(spec, history, now);
+    }
+
+    /// Returns what the order has learned.
+    pub(super) fn learned(&self) -> Value {
+        self.engine.policy().order.save()
+    }
+
+    /// Keeps what the order has learned until the engine is attached.
+    pub(super) fn keep_learned(&mut self, learned: Value) {
+        self.learned = learned;
+    }
+
+    /// Returns the jobs that completed while the engine was detached.
+    pub(super) fn take_completed(&mut self) -> Vec<JobId> {
+        std::mem::take(&mut self.completed)
     }
 
     /// Returns whether the policy lets several jobs share GPUs.
@@ -121,6 +267,15 @@ impl Scheduler {
     /// Returns the handle of the next job.
     pub(crate) fn next_key(&self) -> JobKey {
         JobKey::from_index(self.job_ids.len())
+    }
+
+    /// Marks the handles of loaded jobs as used, so that jobs of later records are behind them.
+    pub(super) fn reserve_handles(&mut self, jobs: &[JobRecord]) {
+        let mut keys: Vec<(JobKey, JobId)> = jobs.iter().filter_map(|j| Some((j.job_key?, j.id))).collect();
+        keys.sort_unstable();
+        for (_, id) in keys {
+            self.job_ids.push(id);
+        }
     }
 
     /// Gives a job a handle. Returns its form for the engine, and whether its user is new.
@@ -145,12 +300,26 @@ impl Scheduler {
     /// Adds the GPU type and the rack of a node.
     pub(super) fn register_node(&mut self, gpu_type: &str, rack: &str) -> (GpuTypeId, ZoneId) {
         let numbers = (self.names.gpu_type(gpu_type), self.names.rack(rack));
+        self.set_zones();
+        numbers
+    }
+
+    fn set_zones(&mut self) {
         let zone = |name: &String| Zone {
             name: name.clone(),
             parent: None,
         };
         self.engine.set_zones(self.names.racks.iter().map(zone).collect());
-        numbers
+    }
+
+    /// Records the policy that is in force.
+    pub(super) fn note_policy(&mut self, text: &PolicyText) {
+        self.policy = text.clone();
+    }
+
+    /// Adds the names of virtual clusters that are in force.
+    pub(super) fn note_virtual_clusters(&mut self, virtual_clusters: &VirtualClusters) {
+        self.names = self.names_with(virtual_clusters);
     }
 
     /// Returns a copy of the engine with another policy or other virtual clusters.
@@ -171,44 +340,36 @@ impl Scheduler {
         Ok(engine)
     }
 
-    /// Changes the policy.
+    /// Changes the policy of the engine.
     pub(super) fn set_policy(
         &mut self,
         text: &PolicyText,
         virtual_clusters: &VirtualClusters,
         nodes: &NodeTable,
     ) -> Result<(), PolicyTextError> {
-        self.rebuild_policy(text, &self.names.clone(), virtual_clusters, nodes)?;
-        self.policy = text.clone();
-        Ok(())
+        self.rebuild_policy(text, &self.names.clone(), virtual_clusters, nodes)
     }
 
-    /// Builds the policy for other virtual clusters.
+    /// Builds the policy of the engine for other virtual clusters.
     pub(super) fn set_virtual_clusters(
         &mut self,
         virtual_clusters: &VirtualClusters,
         nodes: &NodeTable,
     ) -> Result<(), PolicyTextError> {
         let names = self.names_with(virtual_clusters);
-        self.rebuild_policy(&self.policy.clone(), &names, virtual_clusters, nodes)?;
-        self.names = names;
-        Ok(())
+        self.rebuild_policy(&self.policy.clone(), &names, virtual_clusters, nodes)
     }
 
     /// Rebuilds the cells, where GPUs are guaranteed as cells, so that they know all nodes and users.
-    pub(super) fn refresh_cells(
-        &mut self,
-        now: Time,
-        virtual_clusters: &VirtualClusters,
-        nodes: &NodeTable,
-    ) -> Result<(), PolicyTextError> {
-        if virtual_clusters.mode != GuaranteeMode::Cells {
-            return Ok(());
+    pub(super) fn refresh_cells(&mut self, now: Time, virtual_clusters: &VirtualClusters, nodes: &NodeTable) {
+        if virtual_clusters.mode != GuaranteeMode::Cells || !self.is_attached {
+            return;
         }
         let (text, names) = (self.policy.clone(), self.names.clone());
-        self.rebuild_policy(&text, &names, virtual_clusters, nodes)?;
-        self.handle(now, Event::Wake);
-        Ok(())
+        match self.rebuild_policy(&text, &names, virtual_clusters, nodes) {
+            Ok(()) => self.handle(now, Event::Wake),
+            Err(error) => self.refusals.push(format!("cells: {error}")),
+        }
     }
 
     fn rebuild_policy(
@@ -223,7 +384,9 @@ impl Scheduler {
             names,
             nodes,
         };
-        self.engine.set_policy(policy::build(text, context)?)?;
+        let policy = policy::build(text, context)?;
+        self.deliver_events();
+        self.engine.set_policy(policy)?;
         Ok(())
     }
 

@@ -165,6 +165,12 @@ impl Cluster {
         })
     }
 
+    /// Whether all nodes of the allocation are up.
+    pub(crate) fn is_up(&self, allocation: &Allocation) -> bool {
+        let mut nodes = allocation.shares.iter().map(|part| self.node(part.node));
+        nodes.all(|node| node.is_some_and(|n| n.up))
+    }
+
     /// Whether a job with this node constraint may have these GPUs.
     pub fn admits(&self, allocation: &Allocation, constraint: Option<NodeConstraintId>) -> bool {
         let mut nodes = allocation.shares.iter().map(|part| self.node(part.node));

@@ -45,6 +45,7 @@ pub fn histories_of(
                 start_delay: Time::from_secs(if history.policy.takes_turns() { 0 } else { start }),
                 stop_delay: Time::from_secs(stop),
                 chaos: None,
+                profiles_change: false,
             };
             add_incidents(&mut history, &raw);
             history

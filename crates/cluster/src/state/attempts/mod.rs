@@ -4,7 +4,7 @@ pub(super) mod completion;
 mod failure;
 pub(super) mod instances;
 
-use dovetail_model::{Allocation, AttemptKey, Event, JobKey, NodeId, Outcome, StopReason};
+use dovetail_model::{Allocation, AttemptKey, Event, JobKey, NodeId, Outcome, Rate, StopReason, Work};
 
 use super::commands::{self, RuntimeCommand};
 use super::events::EventKind;
@@ -27,14 +27,18 @@ pub(super) struct AttemptLifecycle<'a> {
 
 impl AttemptLifecycle<'_> {
     /// Starts an attempt on the GPUs the engine allocated.
-    pub(super) fn launch(&mut self, job_key: JobKey, key: AttemptKey, allocation: Allocation) {
-        let id = self.jobs.scheduler.job_id(job_key);
+    pub(super) fn launch(
+        &mut self,
+        id: JobId,
+        attempt_id: AttemptId,
+        key: AttemptKey,
+        allocation: &Allocation,
+    ) {
         let now = self.jobs.now;
         let record = self.jobs.jobs.known_mut(id);
-        let attempt_id = record.attempts.last().map_or(0, |a| a.id) + 1;
         record
             .attempts
-            .push(Attempt::new(attempt_id, key, now, allocation));
+            .push(Attempt::new(attempt_id, key, now, allocation.clone()));
         self.jobs.set_state(id, JobState::Starting);
         let record = self.jobs.jobs.known(id);
         let attempt = &record.attempts[record.attempts.len() - 1];
@@ -46,13 +50,12 @@ impl AttemptLifecycle<'_> {
     }
 
     /// Changes the CPU and memory of a running attempt.
-    pub(super) fn resize(&mut self, job_key: JobKey, key: AttemptKey, allocation: Allocation) {
-        let id = self.jobs.scheduler.job_id(job_key);
+    pub(super) fn resize(&mut self, id: JobId, attempt_id: AttemptId, allocation: &Allocation) {
         let attempts = &mut self.jobs.jobs.known_mut(id).attempts;
-        let Some(attempt) = attempts.last_mut().filter(|a| a.key == key) else {
+        let Some(attempt) = attempts.last_mut().filter(|a| a.id == attempt_id) else {
             return;
         };
-        attempt.allocation = allocation;
+        attempt.allocation = allocation.clone();
         attempt.resized = true;
         for (place, share) in attempt.allocation.shares.iter().enumerate() {
             if !attempt.tasks[place].has_ended() {
@@ -62,17 +65,11 @@ impl AttemptLifecycle<'_> {
         }
     }
 
-    /// Stops an attempt because the engine decided so.
-    pub(super) fn stop(&mut self, job_key: JobKey, key: AttemptKey, reason: StopReason) {
-        let id = self.jobs.scheduler.job_id(job_key);
-        let preemptor = self.preemptor(job_key);
-        let record = self.jobs.jobs.known(id);
-        let Some(attempt) = record.attempt().filter(|a| a.key == key) else {
-            return;
-        };
-        let attempt_id = attempt.id;
-        let cause = match reason {
-            StopReason::Preempted => Cause::Preempted(preemptor),
+    /// Returns why a job stops that the engine wants to stop.
+    pub(super) fn stop_cause(&self, job_key: JobKey, reason: StopReason) -> Cause {
+        let record = self.jobs.jobs.known(self.jobs.scheduler.job_id(job_key));
+        match reason {
+            StopReason::Preempted => Cause::Preempted(self.preemptor(job_key)),
             StopReason::Moved => Cause::Moved,
             StopReason::Resized => Cause::Resized,
             StopReason::NodeLost(node) => Cause::NodeLost(node),
@@ -81,12 +78,11 @@ impl AttemptLifecycle<'_> {
                 (Some(by), _) => Cause::Cancelled(by.clone()),
                 (None, None) => Cause::Cancelled(Actor::user("")),
             },
-        };
-        self.stop_attempt(id, attempt_id, cause);
+        }
     }
 
     /// Tells all tasks of an attempt to stop, unless they were told before.
-    fn stop_attempt(&mut self, id: JobId, attempt_id: AttemptId, cause: Cause) {
+    pub(super) fn stop_attempt(&mut self, id: JobId, attempt_id: AttemptId, cause: Cause) {
         let Some(attempt) = self.jobs.jobs.known_mut(id).open_attempt(attempt_id) else {
             return;
         };
@@ -154,7 +150,10 @@ impl AttemptLifecycle<'_> {
         attempt.running_since = Some(now);
         let key = attempt.key;
         let job_key = record.job_key.expect("a job that holds GPUs has a job key");
-        let rate = record.rate_of_width();
+        let rate = match self.jobs.scheduler.is_recomputing() {
+            true => Rate::FULL,
+            false => record.rate_of_width(),
+        };
         if let Some(limit) = record.request.time_limit {
             self.jobs.jobs.set_time_limit(now + limit, id, attempt_id);
         }
@@ -382,22 +381,21 @@ impl AttemptLifecycle<'_> {
         if record.workload_missing {
             return self.jobs.hold_for_workload(id);
         }
-        let engine = self.jobs.scheduler.engine();
-        if record
-            .job_key
-            .is_some_and(|job_key| engine.job(job_key).is_some())
-        {
-            self.jobs.jobs.set_state(id, JobState::Queued, self.jobs.now);
-        } else {
+        if record.leaves_engine {
             // It was held and has been released since; the engine has removed it.
             self.jobs.enqueue(id);
+        } else {
+            self.jobs.jobs.set_state(id, JobState::Queued, self.jobs.now);
         }
     }
 
     /// Tells the engine that the attempt has ended and the job has not.
     fn return_gpus(&mut self, id: JobId) {
         if let Some((job, attempt)) = self.engine_keys(id) {
-            let done = self.jobs.jobs.known(id).saved_work();
+            let done = match self.jobs.scheduler.is_recomputing() {
+                true => Work(0),
+                false => self.jobs.jobs.known(id).saved_work(),
+            };
             self.jobs.notify_engine(Event::Stopped { job, attempt, done });
         }
     }

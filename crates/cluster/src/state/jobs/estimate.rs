@@ -81,6 +81,20 @@ impl StepScale {
 }
 
 impl JobRecord {
+    /// Returns the work it has done by now in its running attempt, and its speed.
+    pub(in crate::state) fn work_now(&self, now: Time) -> (Work, Rate) {
+        let since = self.attempt().and_then(|a| a.running_since).unwrap_or(now);
+        let report = self.progress_samples.last().filter(|sample| sample.at >= since);
+        let (done, rate, at) = match report {
+            Some(sample) => {
+                let (done, rate) = self.reported_work();
+                (done, rate, sample.at)
+            }
+            None => (self.saved_work(), self.rate_of_width(), since),
+        };
+        (done + rate.work_in(now.since(at)), rate)
+    }
+
     /// Returns how many GPUs the last attempt has.
     fn width(&self) -> u32 {
         self.attempt().map_or(self.request.gpus, |a| a.allocation.gpus())
@@ -101,6 +115,14 @@ impl JobRecord {
     /// Returns the best estimate of its run time.
     pub fn estimate(&self) -> Option<Estimate> {
         self.step_scale().estimate()
+    }
+
+    /// Returns whether an estimate differs from what the engine was told by more than a little.
+    fn is_news(&self, expected: Work) -> bool {
+        self.told.is_none_or(|told| {
+            let difference = told.0.abs_diff(expected.0);
+            difference.saturating_mul(100) > told.0.saturating_mul(TOLERANCE_PERCENT)
+        })
     }
 
     /// Returns the work from which it resumes after a stop: that of its last checkpoint.
@@ -139,13 +161,14 @@ pub(in crate::state) fn record_progress(
     };
     let attempt = attempt.key;
     record.record_progress(now, reported);
-    let Some(job) = record.job_key else {
+    let Some(job) = record.job_key.filter(|_| !jobs.scheduler.is_recomputing()) else {
         return;
     };
     let estimate = record.estimate();
     let (done, rate) = record.reported_work();
-    if let Some(estimate) = estimate {
-        respecify(jobs, job, estimate);
+    if let Some(estimate) = estimate.filter(|estimate| record.is_news(estimate.expected)) {
+        record.told = Some(estimate.expected);
+        respecify(jobs, id, job);
     }
     jobs.notify_engine(Event::Progressed {
         job,
@@ -155,20 +178,16 @@ pub(in crate::state) fn record_progress(
     });
 }
 
-/// Tells the engine of an estimate that differs from the one it has by more than a little.
-fn respecify(jobs: &mut JobLifecycle<'_>, job: JobKey, estimate: Estimate) {
-    let Some(known) = jobs.scheduler.engine().job(job) else {
-        return;
-    };
-    let is_news = known.spec.expected.is_none_or(|before| {
-        let difference = before.0.abs_diff(estimate.expected.0);
-        difference.saturating_mul(100) > before.0.saturating_mul(TOLERANCE_PERCENT)
+/// Tells the engine what is known now about how a job behaves.
+fn respecify(jobs: &mut JobLifecycle<'_>, id: JobId, job: JobKey) {
+    let record = jobs.jobs.known(id);
+    let expected = record.told;
+    let spec = jobs
+        .scheduler
+        .preview_spec(&record.user, &record.request, record.submitted);
+    let profile = Box::new(JobProfile {
+        expected,
+        ..spec.profile()
     });
-    if is_news {
-        let profile = Box::new(JobProfile {
-            expected: Some(estimate.expected),
-            ..known.spec.profile()
-        });
-        jobs.notify_engine(Event::Respecified { job, profile });
-    }
+    jobs.notify_engine(Event::Respecified { job, profile });
 }

@@ -48,14 +48,21 @@ impl JobLifecycle<'_> {
             spec,
             history,
             holds: Some((key, allocation.clone())),
+            stopping: None,
         })));
-        let held_by_job = self.scheduler.engine().job(job_key);
-        let Some(allocation) = held_by_job.and_then(|job| job.allocation.clone()) else {
-            return self.set_state(*id, JobState::Queued);
-        };
-        let attempt = Attempt::new(*attempt_id, key, *since, allocation);
+        self.scheduler.expect_adoption(job_key);
+        let attempt = Attempt::new(*attempt_id, key, *since, allocation.clone());
         self.jobs.known_mut(*id).attempts.push(attempt);
         self.set_state(*id, JobState::Starting);
+    }
+
+    /// Queues a job that was found running and cannot keep its GPUs.
+    pub(in crate::state) fn displace(&mut self, id: JobId) {
+        let Some(record) = self.jobs.get_mut(id) else {
+            return;
+        };
+        record.attempts.pop();
+        self.set_state(id, JobState::Queued);
     }
 
     /// Adds a job that was found ended ([`Fact::FoundEnded`]). Nothing follows from it but its record.

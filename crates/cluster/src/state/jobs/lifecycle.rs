@@ -1,6 +1,6 @@
 //! Transitions of jobs outside attempts: submit, queue, hold, release, cancel, end.
 
-use dovetail_model::{Event, JobKey, RestoredJob, Time};
+use dovetail_model::{Event, JobKey, RestoredJob, Time, Work};
 
 use super::{End, Hold, JobRecord, JobState, JobTable};
 use crate::JobId;
@@ -24,16 +24,14 @@ pub(in crate::state) struct JobLifecycle<'a> {
 }
 
 /// Returns the GPUs of other jobs of the same user in the same virtual cluster that hold GPUs or are queued.
-pub(in crate::state) fn gpus_in_use_beside(jobs: &JobTable, scheduler: &Scheduler, job: &JobRecord) -> u64 {
+pub(in crate::state) fn gpus_in_use_beside(jobs: &JobTable, job: &JobRecord) -> u64 {
     let is_same_user = |other: &&JobRecord| {
         other.id != job.id
             && other.state.is_in_engine()
             && other.user == job.user
             && other.request.tenant == job.request.tenant
     };
-    let in_engine = scheduler.engine().jobs().map(|job| scheduler.job_id(job.spec.id));
-    in_engine
-        .filter_map(|id| jobs.get(id))
+    jobs.unfinished()
         .filter(is_same_user)
         .map(|other| u64::from(other.request.gpus))
         .sum()
@@ -120,9 +118,15 @@ impl JobLifecycle<'_> {
         if is_new_user {
             self.refresh_cells();
         }
+        let now = self.now;
         let record = self.jobs.known_mut(id);
         record.job_key = Some(spec.id);
-        let history = record.history();
+        record.leaves_engine = false;
+        (record.told, record.queued_priority) = (spec.expected, Some(spec.priority));
+        let mut history = record.history(now);
+        if let Some(history) = history.as_mut().filter(|_| self.scheduler.is_recomputing()) {
+            (history.done, history.waiting_since) = (Work(0), None);
+        }
         self.set_state(id, JobState::Queued);
         match history {
             None => self.notify_engine(Event::Submitted(spec)),
@@ -130,19 +134,15 @@ impl JobLifecycle<'_> {
                 spec,
                 history,
                 holds: None,
+                stopping: None,
             }))),
         }
     }
 
     /// Makes new nodes and users known to the cells.
     pub(super) fn refresh_cells(&mut self) {
-        let refreshed = self
-            .scheduler
+        self.scheduler
             .refresh_cells(self.now, self.virtual_clusters, self.nodes);
-        if let Err(error) = refreshed {
-            self.events
-                .log(self.now, None, EventKind::Refused(format!("cells: {error}")));
-        }
     }
 
     /// Cancels a job in any state.
@@ -159,6 +159,7 @@ impl JobLifecycle<'_> {
             }
             (JobState::Starting | JobState::Running | JobState::Stopping(_), job_key) => {
                 record.cancelled.get_or_insert_with(|| by.clone());
+                record.leaves_engine = true;
                 self.cancel_in_engine(job_key);
             }
         }
@@ -179,6 +180,7 @@ impl JobLifecycle<'_> {
             }
             (JobState::Starting | JobState::Running | JobState::Stopping(_), job_key) => {
                 record.hold_after_stop.get_or_insert_with(|| by.clone());
+                record.leaves_engine = true;
                 self.cancel_in_engine(job_key);
             }
         }
@@ -271,7 +273,7 @@ impl JobLifecycle<'_> {
         let cluster = self.virtual_clusters.get(&job.request.tenant);
         let cap = cluster.and_then(|cluster| cluster.user_cap_gpus);
         cap.is_some_and(|cap| {
-            let in_use = gpus_in_use_beside(self.jobs, self.scheduler, job);
+            let in_use = gpus_in_use_beside(self.jobs, job);
             in_use + u64::from(job.request.gpus) > u64::from(cap)
         })
     }

@@ -1,6 +1,6 @@
 //! Records of jobs: request, state, attempts and progress.
 
-use dovetail_model::{JobHistory, JobKey, Time};
+use dovetail_model::{JobHistory, JobKey, Time, Work};
 use serde::{Deserialize, Serialize};
 
 use super::{Attempt, AttemptEnd, Cause, JobState, TaskState, Verdict};
@@ -65,6 +65,15 @@ pub struct JobRecord {
     /// Whether its workload does not exist; it then waits for its controller after it has stopped.
     #[serde(default, alias = "scattered", skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::state) workload_missing: bool,
+    /// Whether the engine forgets it as soon as it has stopped, because it was cancelled or held.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::state) leaves_engine: bool,
+    /// Priority with which it was queued last; a change counts from the next time on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::state) queued_priority: Option<i32>,
+    /// Run time that the engine was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::state) told: Option<Work>,
     /// Idempotency key of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::state) key: Option<String>,
@@ -104,6 +113,9 @@ impl JobRecord {
             cancelled: None,
             hold_after_stop: None,
             workload_missing: false,
+            leaves_engine: false,
+            queued_priority: None,
+            told: None,
             key: None,
             progress_samples: Vec::new(),
         }
@@ -157,16 +169,17 @@ impl JobRecord {
     }
 
     /// Returns what the engine has to know about earlier attempts, if there were any.
-    pub(in crate::state) fn history(&self) -> Option<JobHistory> {
+    pub(in crate::state) fn history(&self, now: Time) -> Option<JobHistory> {
         let first = self.attempts.first()?;
-        let span = |a: &Attempt| a.until.unwrap_or(a.since).since(a.since);
+        let span = |a: &Attempt| a.until.unwrap_or(now).since(a.since);
         let preempted = |a: &&Attempt| matches!(a.end, Some(AttemptEnd::Stopped(Cause::Preempted(_))));
         Some(JobHistory {
             held: self.attempts.iter().map(span).fold(Time::ZERO, |sum, t| sum + t),
-            gpu_time: self.gpu_time(first.since),
+            gpu_time: self.gpu_time(now),
             done: self.saved_work(),
             preemptions: self.attempts.iter().filter(preempted).count() as u32,
             first_start: Some(first.since),
+            waiting_since: (self.state == JobState::Queued).then_some(self.since),
         })
     }
 

@@ -8,7 +8,7 @@ use super::{Hold, JobRecord, JobState};
 use crate::{AttemptId, JobId};
 
 /// All jobs by number. Every change of a job's state goes through [`JobTable::set_state`], which keeps the indexes right.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::state) struct JobTable {
     records: BTreeMap<JobId, JobRecord>,
     /// Jobs that hold GPUs.
@@ -124,6 +124,13 @@ impl JobTable {
     /// Returns all jobs that hold GPUs, oldest first.
     pub(in crate::state) fn active(&self) -> impl Iterator<Item = &JobRecord> {
         self.active.iter().map(|id| &self.records[id])
+    }
+
+    /// Forgets the handles that an earlier engine gave out.
+    pub(in crate::state) fn forget_handles(&mut self) {
+        for record in self.records.values_mut() {
+            record.job_key = None;
+        }
     }
 
     /// Returns whether the index of jobs that hold GPUs has the job.
