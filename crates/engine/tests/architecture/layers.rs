@@ -23,7 +23,7 @@ const LAYERS: &[&[&str]] = &[
     &["policies", "hived", "agent"],
     &["workload", "cluster"],
     &["sim", "hub", "jobfile", "extender", "kube", "console"],
-    &["web", "testkit", "profiler", "reproduce"],
+    &["web", "testkit", "profiler", "reproduce", "experiment"],
     &["client", "kubeweb"],
     &["bench"],
     &["cli"],
