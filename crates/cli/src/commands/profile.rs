@@ -9,7 +9,7 @@ use dovetail_workload::{SensitivityTable, StageProfile, StageTable};
 use serde_json::{Value, json};
 
 use crate::args::{OrderingArg, ProfileArgs, ProfileCommand, ProfileShowArgs, StageSource};
-use crate::{lanes, setup};
+use crate::lanes;
 
 /// Runs `dovetail profile list|show`.
 ///
@@ -138,7 +138,7 @@ impl Group {
 /// Returns the requested table of curves, or the built-in one if a single model has no stages but a curve.
 fn curves(args: &ProfileShowArgs) -> Result<Option<SensitivityTable>, Failure> {
     if let Some(name) = &args.curve {
-        return setup::named_sensitivity_table(name).map(Some);
+        return SensitivityTable::named(name).map(Some).or_request();
     }
     let plain = args.from.profiles.is_none() && args.from.trace.is_none();
     let ([model], true) = (&args.models[..], plain) else {

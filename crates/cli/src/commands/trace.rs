@@ -10,7 +10,6 @@ use dovetail_workload::stats::WorkloadStats;
 use dovetail_workload::{Format, Workload, read, write};
 
 use crate::args::{GenerateArgs, TraceArgs, TraceCommand};
-use crate::setup;
 
 /// Runs `dovetail trace info|convert|generate`.
 ///
@@ -23,7 +22,7 @@ pub fn run(args: TraceArgs) -> Result<(), Failure> {
             trace_format,
             json,
         } => {
-            let workload = read(&file, setup::format(trace_format.as_deref())?).or_request()?;
+            let workload = read(&file, parse_format(trace_format.as_deref())?).or_request()?;
             info(&workload, json)
         }
         TraceCommand::Convert {
@@ -32,13 +31,18 @@ pub fn run(args: TraceArgs) -> Result<(), Failure> {
             from,
             to,
         } => {
-            let workload = read(&input, setup::format(from.as_deref())?).or_request()?;
+            let workload = read(&input, parse_format(from.as_deref())?).or_request()?;
             workload.notes.iter().for_each(|note| eprintln!("note: {note}"));
             save(&workload, &output, to.as_deref())
         }
         TraceCommand::Generate(args) => make(&args),
         TraceCommand::FromJournal(args) => super::from_journal::run(&args),
     }
+}
+
+/// Returns the trace format with this name.
+fn parse_format(name: Option<&str>) -> Result<Option<Format>, Failure> {
+    name.map(str::parse).transpose().or_request()
 }
 
 fn make(args: &GenerateArgs) -> Result<(), Failure> {
@@ -64,7 +68,7 @@ fn make(args: &GenerateArgs) -> Result<(), Failure> {
 fn save(workload: &Workload, path: &Path, to: Option<&str>) -> Result<(), Failure> {
     let name = path.to_string_lossy();
     let bare = name.trim_end_matches(".gz").trim_end_matches(".zst");
-    let format = match setup::format(to)? {
+    let format = match parse_format(to)? {
         Some(format) => format,
         None if bare.ends_with(".jsonl") => Format::NativeJsonl,
         None => Format::Native,
