@@ -25,7 +25,7 @@ const LAYERS: &[&[&str]] = &[
     &["sim", "hub", "jobfile", "extender", "kube", "console"],
     &["web", "testkit", "profiler", "reproduce", "experiment"],
     &["client", "kubeweb"],
-    &["bench"],
+    &["bench", "server"],
     &["cli"],
 ];
 
