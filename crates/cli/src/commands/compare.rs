@@ -16,7 +16,11 @@ use crate::experiment::{failure, print_notice};
 /// If the request is invalid, or a run broke an invariant.
 pub fn run(args: Box<CompareArgs>) -> Result<(), Failure> {
     let file = args.scenario.as_deref().map(Scenario::read).transpose();
-    let file = file.map_err(failure)?.unwrap_or_default().for_comparison().or_request()?;
+    let file = file
+        .map_err(failure)?
+        .unwrap_or_default()
+        .for_comparison()
+        .or_request()?;
     let output = args.results.fill(file.output);
     check_output(&output)?;
     let mut spec = args.run.over(file.run);

@@ -20,17 +20,25 @@ use crate::explain;
 /// If the request is invalid, or the run broke an invariant.
 pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
     let file = args.scenario.as_deref().map(Scenario::read).transpose();
-    let file = file.map_err(failure)?.unwrap_or_default().for_one_run().or_request()?;
+    let file = file
+        .map_err(failure)?
+        .unwrap_or_default()
+        .for_one_run()
+        .or_request()?;
     let output = args.results.fill(file.output);
     check_output(&output)?;
     let mut spec = args.run.over(file.run);
     spec.moments = output.emit.is_some();
     let policy = args.policy.or(file.policy);
-    let run = Run::new(policy.as_deref().unwrap_or(DEFAULT_POLICY), &spec, &mut |notice| {
-        if !output.quiet {
-            print_notice(&notice);
-        }
-    });
+    let run = Run::new(
+        policy.as_deref().unwrap_or(DEFAULT_POLICY),
+        &spec,
+        &mut |notice| {
+            if !output.quiet {
+                print_notice(&notice);
+            }
+        },
+    );
     let run = run.map_err(failure)?;
     if let Some(path) = &args.record {
         let lost = trace::save_as(&run.workload, path, Format::Synergy)?;
@@ -45,7 +53,13 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
         ..Journal::default()
     };
     let workload = Arc::clone(&run.workload);
-    let nodes: Vec<String> = run.config.cluster.nodes.values().map(|n| n.name.clone()).collect();
+    let nodes: Vec<String> = run
+        .config
+        .cluster
+        .nodes
+        .values()
+        .map(|n| n.name.clone())
+        .collect();
     let recorded = (!args.explain.is_empty()).then_some(&mut journal);
     let result = run.simulate(recorded, &mut |done| bar.set_position(done));
     bar.finish_and_clear();
