@@ -218,7 +218,10 @@ fn guarantee_table(layout: &Layout) -> comfy_table::Table {
         "pinned",
         "not owned",
     ]);
-    for row in level_overviews(layout).into_iter().filter(LevelOverview::is_relevant) {
+    for row in level_overviews(layout)
+        .into_iter()
+        .filter(LevelOverview::is_relevant)
+    {
         table.add_row([
             format!("{}, {}", row.chain, row.cell_type),
             row.level.to_string(),
