@@ -77,8 +77,7 @@ pub fn split_policies(text: &str) -> Vec<String> {
 /// # Errors
 /// Names the expected format.
 pub fn parse_seeds(text: &str) -> Result<Vec<u64>, ExperimentError> {
-    let invalid =
-        || ExperimentError::invalid_text("seeds", text, "FIRST..LAST or a list such as 1,2,3");
+    let invalid = || ExperimentError::invalid_text("seeds", text, "FIRST..LAST or a list such as 1,2,3");
     if text.contains("..") {
         let range = parse_range(text).filter(|(a, b): &(u64, u64)| a <= b && b - a < MAX_SEEDS);
         return range.map(|(a, b)| (a..=b).collect()).ok_or_else(invalid);
@@ -93,8 +92,7 @@ pub fn parse_seeds(text: &str) -> Result<Vec<u64>, ExperimentError> {
 /// # Errors
 /// Names the expected format.
 pub fn parse_loads(text: &str) -> Result<Vec<f64>, ExperimentError> {
-    let invalid =
-        || ExperimentError::invalid_text("loads", text, "numbers above 0 such as 0.7,0.9,1.1");
+    let invalid = || ExperimentError::invalid_text("loads", text, "numbers above 0 such as 0.7,0.9,1.1");
     let parse = |s: &str| {
         let load = s.trim().parse::<f64>().ok();
         load.filter(|l| l.is_finite() && *l > 0.0).ok_or_else(invalid)

@@ -46,11 +46,7 @@ impl Comparison {
     ///
     /// # Errors
     /// Names the invalid setting, file, policy, part or knob, and the accepted values.
-    pub fn new(
-        spec: RunSpec,
-        axes: Axes,
-        notices: &mut dyn FnMut(Notice),
-    ) -> Result<Self, ExperimentError> {
+    pub fn new(spec: RunSpec, axes: Axes, notices: &mut dyn FnMut(Notice)) -> Result<Self, ExperimentError> {
         axes.check()?;
         let cluster = open_cluster(&spec, notices)?;
         let mut workloads = Vec::new();
@@ -206,7 +202,9 @@ mod tests {
         let comparison = Comparison::new(spec, axes, &mut |_| {}).unwrap();
         assert_eq!((comparison.runs(), comparison.jobs()), (12, 240));
         let finished = std::sync::atomic::AtomicU64::new(0);
-        let progress = |jobs| drop(finished.fetch_add(jobs, std::sync::atomic::Ordering::Relaxed));
+        let progress = |jobs| {
+            finished.fetch_add(jobs, std::sync::atomic::Ordering::Relaxed);
+        };
         let record = comparison.run(Some(2), &progress).unwrap();
         assert_eq!(finished.into_inner(), 240);
         assert_eq!(record.records[1].summary.policy, "srsf at load 0.5");
@@ -214,9 +212,7 @@ mod tests {
         assert_eq!(loads.len(), 2);
         let row = &loads[1].policies[1];
         assert_eq!((loads[1].load, row.policy.as_str()), (Some(1.0), "srsf"));
-        let jcts: Vec<f64> = [7, 9, 11]
-            .map(|i| record.records[i].summary.avg_jct_s)
-            .to_vec();
+        let jcts: Vec<f64> = [7, 9, 11].map(|i| record.records[i].summary.avg_jct_s).to_vec();
         assert!((row.mean.avg_jct_s - jcts.iter().sum::<f64>() / 3.0).abs() < 1e-9);
         assert!(row.avg_jct_half_width_s.is_some_and(|half| half > 0.0));
     }
@@ -226,6 +222,6 @@ mod tests {
         let spec = RunSpec::default();
         let axes = Axes::parse(Some("fifo,srtff"), None, None, &spec).unwrap();
         let error = Comparison::new(spec, axes, &mut |_| {}).unwrap_err();
-        assert!(error.to_string().contains("did you mean srtf"), "{error}");
+        assert!(error.to_string().contains("did you mean `srtf`"), "{error}");
     }
 }

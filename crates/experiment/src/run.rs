@@ -145,7 +145,10 @@ mod tests {
         };
         let warning = short(notices("las:quantum=60", &spec)).expect("a minute is shorter than an hour");
         assert_eq!(warning.jobs, 10);
-        assert!(warning.to_string().contains("a restart takes 1h"), "{warning}");
+        assert!(
+            warning.to_string().contains("a restart takes 60.0 min"),
+            "{warning}"
+        );
         assert_eq!(short(notices("fifo", &spec)), None);
     }
 

@@ -76,7 +76,11 @@ fn shares(value: &str) -> Result<QuotaShares, ExperimentError> {
 }
 
 /// Checks that guarantees do not exceed the cluster, and that every tenant with jobs has a share.
-fn check_shares(shares: &QuotaShares, workload: &Workload, config: &SimConfig) -> Result<(), ExperimentError> {
+fn check_shares(
+    shares: &QuotaShares,
+    workload: &Workload,
+    config: &SimConfig,
+) -> Result<(), ExperimentError> {
     let has_jobs = |tenant: TenantId| workload.jobs.iter().any(|j| j.tenant == tenant);
     let tenants = workload.names.tenants.iter();
     let others: Vec<String> = tenants
