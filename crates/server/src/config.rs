@@ -179,7 +179,9 @@ mod tests {
         let error = |yaml: &str| read(yaml, Overrides::default()).unwrap_err();
         assert!(error("lease: 1s").starts_with("lease: 1 s is too short for a heartbeat of 2 s"));
         assert!(error("margin: soon").starts_with("margin: invalid span of time \"soon\""));
-        assert!(error("tls: false\nhttp: 0.0.0.0:80").starts_with("http: 0.0.0.0:80 is not a loopback address"));
+        assert!(
+            error("tls: false\nhttp: 0.0.0.0:80").starts_with("http: 0.0.0.0:80 is not a loopback address")
+        );
         assert!(error("polices: fifo").contains("unknown field"));
     }
 }

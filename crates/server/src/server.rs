@@ -124,8 +124,10 @@ impl Server {
         self.stop.send_replace(true);
         // Local agents must not delay closing the journal for long.
         let local = &mut self.local;
-        let _ =
-            tokio::time::timeout(AGENT_PATIENCE, async { while local.join_next().await.is_some() {} }).await;
+        let _ = tokio::time::timeout(AGENT_PATIENCE, async {
+            while local.join_next().await.is_some() {}
+        })
+        .await;
         let _ = self.handle.shut_down().wait();
         drop(self.handle);
         let driving = self.driving;
@@ -183,17 +185,12 @@ fn serve(
         Arc::new(audit),
         api,
     );
-    tokio::spawn(
-        parts
-            .notifier
-            .watch(handle.clone(), nodes, users, until(stopped)),
-    );
+    tokio::spawn(parts.notifier.watch(handle.clone(), nodes, users, until(stopped)));
     let web = tokio::spawn(dovetail_web::serve(parts.http, tls, router, until(stopped)));
     let (names, authority, grpc) = (config.names.clone(), parts.authority, parts.grpc);
     let (hub, handle, ended) = (hub.clone(), handle.clone(), until(stopped));
-    let agents_served = tokio::spawn(async move {
-        dovetail_hub::serve(grpc, &names, authority, hub, handle, ended).await
-    });
+    let agents_served =
+        tokio::spawn(async move { dovetail_hub::serve(grpc, &names, authority, hub, handle, ended).await });
     Ok((web, agents_served))
 }
 
@@ -226,11 +223,7 @@ fn folder_error(path: &Path) -> impl FnOnce(std::io::Error) -> ServerError {
 
 async fn bind(address: SocketAddr, key: &'static str) -> Result<TcpListener, ServerError> {
     let bound = TcpListener::bind(address).await;
-    bound.map_err(|source| ServerError::Listen {
-        key,
-        address,
-        source,
-    })
+    bound.map_err(|source| ServerError::Listen { key, address, source })
 }
 
 fn open_driver(

@@ -54,5 +54,8 @@ async fn an_address_in_use_is_an_error_that_names_the_setting() {
     let error = Server::start(&config, None, &mut |_| {}).await.unwrap_err();
     let expected = format!("grpc {}: cannot listen", config.grpc);
     assert!(error.to_string().starts_with(&expected), "{error}");
-    assert!(!dir.path().join("journal").exists(), "the journal belongs to the process with the sockets");
+    assert!(
+        !dir.path().join("journal").exists(),
+        "the journal belongs to the process with the sockets"
+    );
 }

@@ -70,10 +70,9 @@ impl KubeSettings {
         };
         let (defaults, reconciler) = (SchedulerSettings::default(), Settings::default());
         let duration = |text: &Option<String>, key: &str, default: Duration| match text {
-            Some(text) => {
-                let span = parse_positive_span(text, key).or_request()?;
-                Ok(Duration::from_secs_f64(span.as_secs_f64()))
-            }
+            Some(text) => parse_positive_span(text, key)
+                .map(|span| Duration::from_secs_f64(span.as_secs_f64()))
+                .or_request(),
             None => Ok(default),
         };
         let mut scheduler = SchedulerSettings {

@@ -84,7 +84,7 @@ fn run(config: &ServerConfig, agents: Option<LocalAgents>) -> Result<(), Failure
         .build()
         .or_work()?;
     runtime.block_on(async {
-        let repaired = &mut |repair| eprintln!("journal repaired: {repair}");
+        let repaired = &mut |repair: String| eprintln!("journal repaired: {repair}");
         let server = Server::start(config, agents, repaired).await.map_err(failure)?;
         // A failure to print is ignored: standard output may be closed.
         let _ = announce(config, &server);
