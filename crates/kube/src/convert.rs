@@ -159,7 +159,9 @@ virtualClusters:
     #[test]
     fn errors_name_the_key() {
         let error = |text: &str| convert_hived(text, "hived.yaml", "lab").unwrap_err().to_string();
-        assert!(error(&CONFIG.replace("prod", "Prod")).starts_with("hived.yaml: virtualClusters.Prod: names"));
+        assert!(
+            error(&CONFIG.replace("prod", "Prod")).starts_with("hived.yaml: virtualClusters.Prod: names")
+        );
         let limited = CONFIG.replace("  prod:\n", "  prod:\n    leafCellsPerUser: 1\n");
         assert!(error(&limited).contains("virtualClusters.prod.leafCellsPerUser: unknown field"));
         assert!(error("kind: ConfigMap").contains("missing a value with a physicalCluster"));
