@@ -1,13 +1,12 @@
 //! `dovetail trace info|convert|generate`.
 
-use std::io::Write;
 use std::path::Path;
 
 use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_report::format::{count, span};
 use dovetail_workload::generate::{GenerateSpec, generate};
 use dovetail_workload::stats::WorkloadStats;
-use dovetail_workload::{Format, Workload, read, write};
+use dovetail_workload::{Format, Workload, encode, read, write};
 
 use crate::args::{GenerateArgs, TraceArgs, TraceCommand};
 
@@ -67,12 +66,7 @@ fn make(args: &GenerateArgs) -> Result<(), Failure> {
 /// Writes a workload in the given format, or else in that of the file name.
 fn save(workload: &Workload, path: &Path, to: Option<&str>) -> Result<(), Failure> {
     let name = path.to_string_lossy();
-    let bare = name.trim_end_matches(".gz").trim_end_matches(".zst");
-    let format = match parse_format(to)? {
-        Some(format) => format,
-        None if bare.ends_with(".jsonl") => Format::NativeJsonl,
-        None => Format::Native,
-    };
+    let format = parse_format(to)?.unwrap_or_else(|| Format::native_for(&name));
     if let Some(why) = dovetail_workload::write::cannot_write(format) {
         return Err(Failure::request(format!(
             "writing format {} is not supported: {why}",
@@ -99,23 +93,9 @@ fn save(workload: &Workload, path: &Path, to: Option<&str>) -> Result<(), Failur
 /// # Errors
 /// If the file is not writable.
 pub(super) fn save_as(workload: &Workload, path: &Path, format: Format) -> Result<Vec<String>, Failure> {
-    let mut bytes = Vec::new();
-    let lost = write(workload, format, &mut bytes).or_work()?;
-    let bytes = compress(bytes, &path.to_string_lossy()).or_work()?;
+    let (bytes, lost) = encode(workload, format, &path.to_string_lossy()).or_work()?;
     dovetail_report::files::write_file(path, &bytes).or_work()?;
     Ok(lost)
-}
-
-fn compress(bytes: Vec<u8>, name: &str) -> std::io::Result<Vec<u8>> {
-    if name.ends_with(".gz") {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-        encoder.write_all(&bytes)?;
-        return encoder.finish();
-    }
-    if name.ends_with(".zst") {
-        return zstd::encode_all(bytes.as_slice(), 3);
-    }
-    Ok(bytes)
 }
 
 fn info(workload: &Workload, json: bool) -> Result<(), Failure> {
