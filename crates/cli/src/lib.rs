@@ -9,7 +9,6 @@ pub mod comparison;
 pub mod experiment;
 pub mod explain;
 pub mod kube;
-pub mod lanes;
 pub mod live;
 pub mod part_names;
 

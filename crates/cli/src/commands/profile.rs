@@ -5,11 +5,11 @@ use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_model::layout::{Layout, layout};
 use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, efficiency, shared_period_us};
 use dovetail_report::format::grouped;
+use dovetail_report::lanes;
 use dovetail_workload::{SensitivityTable, StageProfile, StageTable};
 use serde_json::{Value, json};
 
 use crate::args::{OrderingArg, ProfileArgs, ProfileCommand, ProfileShowArgs, StageSource};
-use crate::lanes;
 
 /// Runs `dovetail profile list|show`.
 ///
