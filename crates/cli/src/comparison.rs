@@ -2,6 +2,7 @@
 
 use comfy_table::{Attribute, Cell, Color, Table};
 use dovetail_console as console;
+use dovetail_experiment::PolicySummary;
 use dovetail_model::run::Summary;
 use dovetail_report::format::{count, span};
 
@@ -110,14 +111,15 @@ fn percent(x: f64) -> String {
 }
 
 /// Returns a table of several runs; the best value of each column is highlighted.
-pub fn comparison_table(rows: &[(String, Summary)]) -> Table {
+pub fn comparison_table(rows: &[PolicySummary]) -> Table {
     let headings: Vec<&str> = ["policy", "knows"]
         .into_iter()
         .chain(COLUMNS.iter().map(|c| c.heading))
         .collect();
     let mut table = console::table(&headings);
     let best: Vec<Option<f64>> = COLUMNS.iter().map(|c| best_of(c, rows)).collect();
-    for (name, summary) in rows {
+    for row in rows {
+        let summary = &row.mean;
         let cells = COLUMNS.iter().zip(&best).map(|(column, best)| {
             let value = (column.value)(summary);
             let cell = Cell::new((column.text)(value));
@@ -129,7 +131,7 @@ pub fn comparison_table(rows: &[(String, Summary)]) -> Table {
             }
         });
         table.add_row(
-            [Cell::new(name), Cell::new(&summary.knowledge)]
+            [Cell::new(&row.policy), Cell::new(&summary.knowledge)]
                 .into_iter()
                 .chain(cells),
         );
@@ -138,10 +140,10 @@ pub fn comparison_table(rows: &[(String, Summary)]) -> Table {
     table
 }
 
-fn best_of(column: &Column, rows: &[(String, Summary)]) -> Option<f64> {
+fn best_of(column: &Column, rows: &[PolicySummary]) -> Option<f64> {
     let values = rows
         .iter()
-        .map(|(_, s)| (column.value)(s))
+        .map(|row| (column.value)(&row.mean))
         .filter(|v| v.is_finite());
     match column.better {
         Better::Less => values.min_by(f64::total_cmp),
@@ -155,12 +157,16 @@ mod tests {
 
     #[test]
     fn every_column_has_its_heading() {
-        let summary = Summary {
-            knowledge: "oracle".to_owned(),
-            makespan_s: 7.0,
-            ..Summary::default()
+        let summary = PolicySummary {
+            policy: "srsf".to_owned(),
+            mean: Summary {
+                knowledge: "oracle".to_owned(),
+                makespan_s: 7.0,
+                ..Summary::default()
+            },
+            avg_jct_half_width_s: None,
         };
-        let table = comparison_table(&[("srsf".to_owned(), summary)]);
+        let table = comparison_table(&[summary]);
         let cells = |row: &comfy_table::Row| row.cell_iter().map(Cell::content).collect::<Vec<_>>();
         let headings = cells(table.header().expect("a table has headings"));
         let row = cells(table.row(0).expect("one row per run"));

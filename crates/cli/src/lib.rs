@@ -1,19 +1,16 @@
-//! The command line, a thin layer over the other crates. Flags are parsed to plain data ([`args`]), turned into
-//! configured objects ([`setup`]), and passed to one file per command ([`commands`]).
+//! The command line, a thin layer over the other crates. Flags are parsed to plain data ([`args`]) and passed to one file
+//! per command ([`commands`]), which calls a library and prints its results.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
 
 pub mod args;
 pub mod commands;
 pub mod comparison;
+pub mod experiment;
 pub mod explain;
 pub mod kube;
-pub mod lanes;
 pub mod live;
 pub mod part_names;
-pub mod scenario;
-pub mod setup;
-pub mod tenancy;
 
 use std::process::ExitCode;
 

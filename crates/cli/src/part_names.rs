@@ -1,6 +1,6 @@
 //! Names of presets and parts for shell completion, from the registry of policies.
 //!
-//! Any text is accepted here: names may have knobs, and `setup` reports a name that does not exist with the nearest ones.
+//! Any text is accepted here: names may have knobs, and the library reports a name that does not exist with the nearest ones.
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use dovetail_policies::registry::{self, Kind};

@@ -1,6 +1,6 @@
 //! Text written by users never makes the program panic: policies, time spans, lists, scenarios, failure files.
 
-use dovetail::{scenario, setup};
+use dovetail_experiment::{Scenario, parse_loads, parse_seeds, split_policies};
 use dovetail_model::parse_span;
 use dovetail_policies::{Overrides, PartSpec, build};
 use dovetail_sim::Failures;
@@ -60,7 +60,7 @@ proptest! {
         let over = Overrides { order: Some(text.clone()), placement: Some(text.clone()), ..Overrides::default() };
         let _ = build(&text, &Overrides::default());
         let _ = build("fifo", &over);
-        let _ = setup::split_policies(&text);
+        let _ = split_policies(&text);
     }
 
     #[test]
@@ -68,15 +68,15 @@ proptest! {
         if let Some(span) = parse_span(&text) {
             prop_assert!(span.0 >= 0);
         }
-        let _ = setup::seeds(&text);
-        if let Ok(loads) = setup::loads(&text) {
+        let _ = parse_seeds(&text);
+        if let Ok(loads) = parse_loads(&text) {
             prop_assert!(loads.iter().all(|l| l.is_finite() && *l > 0.0));
         }
     }
 
     #[test]
     fn invalid_scenarios_do_not_panic(text in almost_valid(SCENARIO_WORDS)) {
-        let _ = scenario::parse(&text);
+        let _ = Scenario::parse(&text);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What jobs report while they run reaches the engine: work done, speed, checkpoints, and run times that nobody stated.
+//! What jobs report while they run reaches the engine: work done, speed, checkpoints, and run times that no user stated.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -150,7 +150,7 @@ fn a_job_that_is_nearly_done_is_not_preempted_for_a_long_one() {
 }
 
 #[test]
-fn a_run_time_that_nobody_stated_follows_from_steps() {
+fn a_run_time_that_no_user_stated_follows_from_steps() {
     let mut world = World::new("srtf", 1);
     let job = world.submit(0, None, None);
     assert_eq!(world.state.job(job).unwrap().estimate(), None);
@@ -175,7 +175,7 @@ fn a_slower_job_than_stated_is_overtaken_when_that_is_seen() {
     assert_eq!(
         world.word(slow),
         "running",
-        "50 s are left as far as anybody knows"
+        "50 s are left as far as is known"
     );
     // It is at step 10 instead of 50.
     world.report(51, slow, (10, 100), 5_100);

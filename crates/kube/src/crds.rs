@@ -9,6 +9,8 @@ use dovetail_kubeapi::{Condition, Meta, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+/// API version of our objects.
+pub(crate) const API_VERSION: &str = "dovetail.io/v1alpha1";
 /// Path of our API group.
 pub const API: &str = "/apis/dovetail.io/v1alpha1";
 

@@ -10,6 +10,7 @@
 mod action;
 mod allocate;
 mod annotations;
+mod convert;
 mod crds;
 mod exec_target;
 mod executor;
@@ -31,6 +32,7 @@ mod watches;
 
 pub use action::{Action, Bind, ClaimDevices, PodId, Removal};
 pub use annotations::{GROUP, NUMBER, PLAN, SENT_AS, STOPPED_BY};
+pub use convert::{ConvertError, convert_hived};
 pub use crds::{
     API, ClusterTopology, SchedulingPolicy, SchedulingPolicySpec, VirtualCluster, VirtualClusterError,
     VirtualClusterSpec, virtual_clusters,

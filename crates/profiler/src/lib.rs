@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stderr, reason = "notes and warnings go to standard error")]
 
+mod curve;
 mod error;
 mod figure;
 mod iterations;
@@ -19,6 +20,7 @@ mod trial;
 use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_report::files::write_file;
 
+pub use curve::{cpus_text, curve_figure, curve_json, gb_text};
 pub use error::ProfilerError;
 pub use iterations::IterationSource;
 pub use machine::{Machine, memory_gbps};

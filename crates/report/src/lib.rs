@@ -15,6 +15,7 @@ pub mod figures;
 pub mod files;
 pub mod format;
 pub mod html;
+pub mod lanes;
 pub mod stats;
 pub mod svg;
 

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::compression::uncompressed_name;
 use crate::error::{TraceError, shorten};
 
 /// A trace format.
@@ -99,6 +100,14 @@ impl Format {
             Self::Openb => "openb",
             Self::Gavel => "gavel",
             Self::Tiresias => "tiresias",
+        }
+    }
+
+    /// Returns the native format of a file with this name: JSONL if it ends in `.jsonl`, compressed or not.
+    pub fn native_for(name: &str) -> Self {
+        match uncompressed_name(name).ends_with(".jsonl") {
+            true => Self::NativeJsonl,
+            false => Self::Native,
         }
     }
 

@@ -8,6 +8,7 @@ mod date;
 mod decimal;
 
 pub mod cluster;
+pub mod compression;
 pub mod error;
 pub mod format;
 pub mod generate;
@@ -36,4 +37,4 @@ pub use rescale::RescaleError;
 pub use sensitivity::{SensitivityProfile, SensitivityTable, StatedIdeal};
 pub use stage_table::{StageLookupError, StageProfile, StageTable};
 pub use stats::WorkloadStats;
-pub use write::{WriteError, write};
+pub use write::{WriteError, encode, write};

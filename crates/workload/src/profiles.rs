@@ -78,6 +78,14 @@ pub enum ProfileError {
     /// The YAML is invalid.
     #[error(transparent)]
     Yaml(#[from] YamlError),
+    /// The name is neither that of a built-in sensitivity table nor that of a file.
+    #[error("unknown sensitivity table `{name}`: expected a YAML file, or one of {}", known.join(", "))]
+    UnknownTable {
+        /// The name.
+        name: String,
+        /// The built-in tables.
+        known: Vec<&'static str>,
+    },
 }
 
 impl Default for Profiles {

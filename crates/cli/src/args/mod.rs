@@ -2,6 +2,7 @@
 
 mod bench;
 mod convert;
+mod fill;
 mod profile;
 mod report;
 mod reproduce;
@@ -17,7 +18,7 @@ pub use convert::{ConvertArgs, ConvertFrom, ConvertPaiArgs, FileForm};
 pub use profile::{OrderingArg, ProfileArgs, ProfileCommand, ProfileRunArgs, ProfileShowArgs, StageSource};
 pub use report::{CalcArgs, ReportArgs};
 pub use reproduce::ReproduceArgs;
-pub use run::{CompatArg, EmitArg, KnowledgeArg, RunArgs};
+pub use run::{CompatArg, EmitArg, KnowledgeArg, ResultArgs, RunArgs};
 pub use simulate::{CompareArgs, SimulateArgs};
 pub use trace::{FromJournalArgs, GenerateArgs, TraceArgs, TraceCommand};
 pub use vc::{VcArgs, VcCommand};

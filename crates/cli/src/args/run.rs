@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use dovetail_engine::Knowledge;
+use dovetail_experiment::{OutputSpec, ReferenceSystem, ResultLayout, RunSpec};
 use dovetail_policies::registry::{self, Kind};
-use serde::Deserialize;
 
+use super::fill::{Fill, flags};
 use crate::part_names::PartNames;
 
-/// Workload, cluster and settings of a run: flags, or keys of a scenario file.
-#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct RunArgs {
+flags! {
+/// Workload, cluster and settings of a run.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub struct RunArgs for RunSpec {
     /// Trace to replay: .csv, .json, .jsonl or .trace, optionally with .gz or .zst [default: generate a workload]
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     pub trace: Option<PathBuf>,
@@ -126,6 +128,13 @@ pub struct RunArgs {
     /// Check the engine's invariants after every step
     #[arg(long, help_heading = "Settings of the run")]
     pub check: bool,
+}
+}
+
+flags! {
+/// What happens with the results of a run.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub struct ResultArgs for OutputSpec {
     /// Directory to write results to
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
@@ -138,6 +147,7 @@ pub struct RunArgs {
     /// Print nothing but the result
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+}
 }
 
 /// Returns the help of a flag that replaces one part of the preset, with the names in the registry.
@@ -152,8 +162,7 @@ fn part_help(text: &str, kind: Kind) -> String {
 }
 
 /// `--knowledge`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum KnowledgeArg {
     /// Nothing
     None,
@@ -164,8 +173,7 @@ pub enum KnowledgeArg {
 }
 
 /// `--compat`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CompatArg {
     /// Blox (EuroSys'24): rounds of 300 s, progress in whole rounds, its placement and discipline
     Blox,
@@ -176,61 +184,77 @@ pub enum CompatArg {
 }
 
 /// `--emit`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum EmitArg {
     /// Muri's simulator: job.csv and cluster.csv
     Muri,
 }
 
-impl RunArgs {
-    /// Fills in the values of a scenario file for flags that were not given.
-    pub fn over(self, file: RunArgs) -> RunArgs {
-        RunArgs {
-            trace: self.trace.or(file.trace),
-            trace_format: self.trace_format.or(file.trace_format),
-            generate: self.generate.or(file.generate),
-            jobs: self.jobs.or(file.jobs),
-            jobs_per_hour: if self.load.is_some() {
-                None
-            } else {
-                self.jobs_per_hour.or(file.jobs_per_hour)
-            },
-            load: if self.jobs_per_hour.is_some() {
-                None
-            } else {
-                self.load.or(file.load)
-            },
-            elastic: self.elastic.or(file.elastic),
-            parallel_share: self.parallel_share.or(file.parallel_share),
-            seed: self.seed.or(file.seed),
-            cluster: self.cluster.or(file.cluster),
-            failures: self.failures.or(file.failures),
-            mtbf: self.mtbf.or(file.mtbf),
-            repair: self.repair.or(file.repair),
-            admission: self.admission.or(file.admission),
-            order: self.order.or(file.order),
-            discipline: self.discipline.or(file.discipline),
-            sizing: self.sizing.or(file.sizing),
-            grouping: self.grouping.or(file.grouping),
-            placement: self.placement.or(file.placement),
-            tenancy: self.tenancy.or(file.tenancy),
-            knowledge: self.knowledge.or(file.knowledge),
-            estimate_error: self.estimate_error.or(file.estimate_error),
-            clock: self.clock.or(file.clock),
-            restart_cost: self.restart_cost.or(file.restart_cost),
-            checkpoint: self.checkpoint.or(file.checkpoint),
-            checkpoint_cost: self.checkpoint_cost.or(file.checkpoint_cost),
-            spread_penalty: self.spread_penalty.or(file.spread_penalty),
-            profiles: self.profiles.or(file.profiles),
-            sensitivity: self.sensitivity.or(file.sensitivity),
-            compat: self.compat.or(file.compat),
-            track: self.track.or(file.track),
-            check: self.check || file.check,
-            out: self.out.or(file.out),
-            emit: self.emit.or(file.emit),
-            json: self.json || file.json,
-            quiet: self.quiet || file.quiet,
+impl From<KnowledgeArg> for Knowledge {
+    fn from(knowledge: KnowledgeArg) -> Self {
+        match knowledge {
+            KnowledgeArg::None => Self::None,
+            KnowledgeArg::Estimate => Self::Estimate,
+            KnowledgeArg::Oracle => Self::Oracle,
         }
+    }
+}
+
+impl From<CompatArg> for ReferenceSystem {
+    fn from(system: CompatArg) -> Self {
+        match system {
+            CompatArg::Blox => Self::Blox,
+            CompatArg::Muri => Self::Muri,
+            CompatArg::Synergy => Self::Synergy,
+        }
+    }
+}
+
+impl From<EmitArg> for ResultLayout {
+    fn from(system: EmitArg) -> Self {
+        match system {
+            EmitArg::Muri => Self::Muri,
+        }
+    }
+}
+
+impl RunArgs {
+    /// Returns the settings of a scenario file with the flags in place of what the file has for them.
+    pub fn over(self, mut file: RunSpec) -> RunSpec {
+        // Either flag replaces the other key of the file.
+        if self.load.is_some() {
+            file.jobs_per_hour = None;
+        }
+        if self.jobs_per_hour.is_some() {
+            file.load = None;
+        }
+        self.fill(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_replace_the_keys_of_a_scenario_file() {
+        let file = RunSpec {
+            jobs: Some(10),
+            jobs_per_hour: Some(5.0),
+            check: true,
+            ..RunSpec::default()
+        };
+        let flags = RunArgs {
+            load: Some(0.7),
+            knowledge: Some(KnowledgeArg::Oracle),
+            ..RunArgs::default()
+        };
+        let expected = RunSpec {
+            jobs_per_hour: None,
+            load: Some(0.7),
+            knowledge: Some(Knowledge::Oracle),
+            ..file.clone()
+        };
+        assert_eq!(flags.over(file), expected);
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::RunArgs;
+use super::{ResultArgs, RunArgs};
 use crate::part_names::PresetNames;
 
 /// `dovetail simulate`.
@@ -29,6 +29,9 @@ pub struct SimulateArgs {
     /// Flags of every simulation.
     #[command(flatten)]
     pub run: RunArgs,
+    /// Flags about the results.
+    #[command(flatten)]
+    pub results: ResultArgs,
 }
 
 /// `dovetail compare`.
@@ -56,4 +59,7 @@ pub struct CompareArgs {
     /// Flags of every simulation.
     #[command(flatten)]
     pub run: RunArgs,
+    /// Flags about the results.
+    #[command(flatten)]
+    pub results: ResultArgs,
 }

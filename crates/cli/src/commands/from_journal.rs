@@ -6,15 +6,13 @@ use anyhow::Context;
 use dovetail_cluster::history::{self, History, PastJob};
 use dovetail_console::{self as console, Failure, OrFailure, ScratchFolder};
 use dovetail_engine::Clock;
+use dovetail_experiment::{Run, RunSpec};
 use dovetail_model::Time;
 use dovetail_report::format::{count, span};
-use dovetail_sim::simulate_with;
-use dovetail_workload::{Format, Workload, read};
 use serde::Serialize;
 
-use super::simulate::run_failure;
-use crate::args::{FromJournalArgs, RunArgs};
-use crate::setup;
+use crate::args::FromJournalArgs;
+use crate::experiment::failure;
 
 /// Difference between simulated and live completion times.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -140,8 +138,9 @@ fn compare(history: &History, text: &str, folder: &Path) -> Result<Fidelity, Fai
     std::fs::write(&trace, text).or_work()?;
     std::fs::write(&nodes, cluster_file(history)).or_work()?;
     let part = |kind: &str| history.policy.parts.get(kind).cloned();
-    let args = RunArgs {
-        trace: Some(trace.clone()),
+    let spec = RunSpec {
+        trace: Some(trace),
+        trace_format: Some("native".to_owned()),
         cluster: Some(nodes.display().to_string()),
         admission: part("admission"),
         order: part("order"),
@@ -154,15 +153,12 @@ fn compare(history: &History, text: &str, folder: &Path) -> Result<Fidelity, Fai
             Clock::Events => None,
             Clock::Rounds { period, .. } => Some(format!("rounds:{}s", period.as_secs_f64())),
         },
-        quiet: true,
-        ..RunArgs::default()
+        sensitivity: Some("none".to_owned()),
+        ..RunSpec::default()
     };
-    let workload: Workload = read(&trace, Some(Format::Native)).or_work()?;
-    let cluster = setup::cluster(&args)?;
-    let mut config = setup::config(&args, cluster, 1)?;
-    let (policy, needs) = setup::policy(&history.policy.policy, &args, &workload, &mut config)?;
-    let name = policy.name.clone();
-    let record = simulate_with(&workload, policy, needs, &config, None, &mut |_| {}).map_err(run_failure)?;
+    let run = Run::new(&history.policy.policy, &spec, &mut |_| {}).map_err(failure)?;
+    let name = run.policy.name.clone();
+    let record = run.simulate(None, &mut |_| {}).map_err(failure)?;
     let mut errors: Vec<(f64, u64)> = Vec::new();
     let (mut live_sum, mut simulated_sum) = (0.0, 0.0);
     for (row, label) in record.rows.iter().zip(&record.job_names) {

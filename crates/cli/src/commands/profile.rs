@@ -5,11 +5,11 @@ use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_model::layout::{Layout, layout};
 use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, efficiency, shared_period_us};
 use dovetail_report::format::grouped;
+use dovetail_report::lanes;
 use dovetail_workload::{SensitivityTable, StageProfile, StageTable};
 use serde_json::{Value, json};
 
 use crate::args::{OrderingArg, ProfileArgs, ProfileCommand, ProfileShowArgs, StageSource};
-use crate::{lanes, setup};
 
 /// Runs `dovetail profile list|show`.
 ///
@@ -138,7 +138,7 @@ impl Group {
 /// Returns the requested table of curves, or the built-in one if a single model has no stages but a curve.
 fn curves(args: &ProfileShowArgs) -> Result<Option<SensitivityTable>, Failure> {
     if let Some(name) = &args.curve {
-        return setup::named_sensitivity_table(name).map(Some);
+        return SensitivityTable::named(name).map(Some).or_request();
     }
     let plain = args.from.profiles.is_none() && args.from.trace.is_none();
     let ([model], true) = (&args.models[..], plain) else {

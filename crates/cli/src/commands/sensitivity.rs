@@ -2,9 +2,8 @@
 
 use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_model::{Rate, Share};
-use dovetail_report::figures::{Series, lines};
+use dovetail_profiler::{cpus_text, curve_figure, curve_json, gb_text};
 use dovetail_workload::{SensitivityProfile, SensitivityTable};
-use serde_json::{Value, json};
 
 use crate::args::ProfileShowArgs;
 
@@ -27,7 +26,7 @@ pub fn show_curve(args: &ProfileShowArgs, table: &SensitivityTable) -> Result<()
         ))
     })?;
     if let Some(path) = &args.svg {
-        dovetail_report::files::write_file(path, figure(row, table).svg().as_bytes()).or_work()?;
+        dovetail_report::files::write_file(path, curve_figure(row, table).svg().as_bytes()).or_work()?;
     }
     if args.json {
         return console::print(serde_json::to_string_pretty(&curve_json(row, table)).or_work()?);
@@ -37,7 +36,7 @@ pub fn show_curve(args: &ProfileShowArgs, table: &SensitivityTable) -> Result<()
     console::print(bars(row, table, console::width()))?;
     let points = row.sensitivity.points();
     let mut header = vec!["CPUs ╲ GB".to_owned()];
-    header.extend(points.memory_mib.iter().map(|m| gb(*m)));
+    header.extend(points.memory_mib.iter().map(|m| gb_text(*m)));
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
     let mut grid = console::table(&header);
     for (cpu, rates) in points
@@ -46,7 +45,7 @@ pub fn show_curve(args: &ProfileShowArgs, table: &SensitivityTable) -> Result<()
         .zip(points.rates.chunks(points.memory_mib.len()))
     {
         let cells = rates.iter().map(|r| format!("{:.2}", r.factor()));
-        grid.add_row(std::iter::once(cpus(*cpu)).chain(cells).collect::<Vec<_>>());
+        grid.add_row(std::iter::once(cpus_text(*cpu)).chain(cells).collect::<Vec<_>>());
     }
     console::align_numbers(&mut grid);
     console::print(grid)?;
@@ -105,7 +104,7 @@ fn bars(row: &SensitivityProfile, table: &SensitivityTable, width: usize) -> Str
         };
         text.push_str(&format!(
             "{:>5} CPU  {}{} {:.2}{mark}\n",
-            cpus(*cpu),
+            cpus_text(*cpu),
             "█".repeat(solid),
             "░".repeat(all.saturating_sub(solid)),
             with_most.factor()
@@ -113,75 +112,19 @@ fn bars(row: &SensitivityProfile, table: &SensitivityTable, width: usize) -> Str
     }
     text.push_str(&format!(
         "           █ with {} GB per GPU",
-        gb(table.share.memory_mib)
+        gb_text(table.share.memory_mib)
     ));
     if most > table.share.memory_mib {
-        text.push_str(&format!(", ░ with {} GB", gb(most)));
+        text.push_str(&format!(", ░ with {} GB", gb_text(most)));
     }
     text.push('\n');
     text
 }
 
-fn figure(row: &SensitivityProfile, table: &SensitivityTable) -> dovetail_report::Figure {
-    let points = row.sensitivity.points();
-    let series: Vec<Series> = points
-        .memory_mib
-        .iter()
-        .enumerate()
-        .map(|(column, memory)| {
-            let at = points.cpu_milli.iter().enumerate().map(|(i, cpu)| {
-                let rate = points.rates[i * points.memory_mib.len() + column];
-                (f64::from(*cpu) / 1000.0, rate.factor())
-            });
-            Series::new(format!("{} GB", gb(*memory)), at)
-        })
-        .collect();
-    lines(
-        &format!("{} on {} GPU(s), {}", row.model, row.gpus, table.name),
-        "CPUs per GPU",
-        "speed, 1 with the proportional share",
-        &series,
-    )
-}
-
-fn curve_json(row: &SensitivityProfile, table: &SensitivityTable) -> Value {
-    let points = row.sensitivity.points();
-    let of = |s: Share| json!({ "cpu": f64::from(s.cpu_milli) / 1000.0, "memory_gb": s.memory_mib as f64 / 1024.0 });
-    let speeds: Vec<Vec<f64>> = points
-        .rates
-        .chunks(points.memory_mib.len())
-        .map(|rates| rates.iter().map(|r| r.factor()).collect())
-        .collect();
-    json!({
-        "model": row.model, "gpus": row.gpus, "gpu_type": row.gpu_type, "table": table.name,
-        "iteration_s": row.iteration_s, "share": of(table.share),
-        "floor": of(row.sensitivity.trimmed(table.share)), "ideal": of(row.sensitivity.ideal()),
-        "top_speed": row.sensitivity.top().factor(),
-        "cpu": points.cpu_milli.iter().map(|c| f64::from(*c) / 1000.0).collect::<Vec<_>>(),
-        "memory_gb": points.memory_mib.iter().map(|m| *m as f64 / 1024.0).collect::<Vec<_>>(),
-        "speed": speeds,
-    })
-}
-
 fn share(share: Share) -> String {
     format!(
         "{} CPUs and {} GB per GPU",
-        cpus(share.cpu_milli),
-        gb(share.memory_mib)
+        cpus_text(share.cpu_milli),
+        gb_text(share.memory_mib)
     )
-}
-
-fn cpus(milli: u32) -> String {
-    trim(format!("{:.2}", f64::from(milli) / 1000.0))
-}
-
-fn gb(mib: u64) -> String {
-    trim(format!("{:.2}", mib as f64 / 1024.0))
-}
-
-fn trim(text: String) -> String {
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
 }

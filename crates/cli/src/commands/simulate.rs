@@ -1,111 +1,101 @@
 //! `dovetail simulate`: one run.
 
-use std::path::Path;
+use std::sync::Arc;
 
 use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_experiment::{DEFAULT_POLICY, OutputSpec, Run, Scenario, find_jobs};
 use dovetail_model::run::{RunRecord, SolverStats, Summary};
 use dovetail_report::format::{count, significant, span};
-use dovetail_sim::{Journal, simulate_with};
-use dovetail_workload::Format;
+use dovetail_sim::Journal;
+use dovetail_workload::{Format, Workload};
 
 use super::trace;
-use crate::args::{EmitArg, SimulateArgs};
-use crate::{explain, scenario, setup};
-
-/// Policy if none is given.
-const DEFAULT_POLICY: &str = "fifo-backfill";
+use crate::args::SimulateArgs;
+use crate::experiment::{failure, print_notice};
+use crate::explain;
 
 /// Runs the workload and shows the result.
 ///
 /// # Errors
 /// If the request is invalid, or the run broke an invariant.
 pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
-    let SimulateArgs {
-        scenario,
-        policy,
-        record,
-        explain: explained_jobs,
-        run,
-    } = *args;
-    let file = scenario
-        .map(|path| scenario::read(&path))
-        .transpose()?
-        .unwrap_or_default();
-    let file = file.without("policies", |s| &s.policies, "compare")?;
+    let file = args.scenario.as_deref().map(Scenario::read).transpose();
     let file = file
-        .without("loads", |s| &s.loads, "compare")?
-        .without("seeds", |s| &s.seeds, "compare")?;
-    let args = run.over(file.run);
-    let name = policy
-        .or(file.policy)
-        .unwrap_or_else(|| DEFAULT_POLICY.to_owned());
-    let seed = args.seed.unwrap_or(1);
-    let cluster = setup::cluster(&args)?;
-    let workload = setup::workload(&args, &cluster, args.load, seed)?;
-    let mut config = setup::config(&args, cluster, seed)?;
-    setup::speeds(&args, &workload, &mut config)?;
-    let (policy, needs) = setup::policy(&name, &args, &workload, &mut config)?;
-    if !args.quiet {
-        workload.notes.iter().for_each(|note| eprintln!("note: {note}"));
-        if let Some(warning) = setup::short_time_slices(&policy, &workload, &config) {
-            eprintln!("warning: {warning}");
-        }
-    }
-    if let Some(path) = &record {
-        let lost = trace::save_as(&workload, path, Format::Synergy)?;
-        if !args.quiet {
+        .map_err(failure)?
+        .unwrap_or_default()
+        .for_one_run()
+        .or_request()?;
+    let output = args.results.fill(file.output);
+    check_output(&output)?;
+    let mut spec = args.run.over(file.run);
+    spec.moments = output.emit.is_some();
+    let policy = args.policy.or(file.policy);
+    let run = Run::new(
+        policy.as_deref().unwrap_or(DEFAULT_POLICY),
+        &spec,
+        &mut |notice| {
+            if !output.quiet {
+                print_notice(&notice);
+            }
+        },
+    );
+    let run = run.map_err(failure)?;
+    if let Some(path) = &args.record {
+        let lost = trace::save_as(&run.workload, path, Format::Synergy)?;
+        if !output.quiet {
             lost.iter()
                 .for_each(|what| eprintln!("note: {} cannot represent: {what}", path.display()));
         }
     }
-    let bar = console::progress_bar(workload.jobs.len() as u64, &policy.name, args.quiet);
+    let bar = console::progress_bar(run.workload.jobs.len() as u64, &run.policy.name, output.quiet);
     let mut journal = Journal {
-        followed: explain::jobs(&explained_jobs, &workload)?,
+        followed: find_jobs(&args.explain, &run.workload).map_err(failure)?,
         ..Journal::default()
     };
-    let recorded = (!explained_jobs.is_empty()).then_some(&mut journal);
-    let result = simulate_with(&workload, policy, needs, &config, recorded, &mut |done| {
-        bar.set_position(done)
-    });
+    let workload = Arc::clone(&run.workload);
+    let nodes: Vec<String> = run
+        .config
+        .cluster
+        .nodes
+        .values()
+        .map(|n| n.name.clone())
+        .collect();
+    let recorded = (!args.explain.is_empty()).then_some(&mut journal);
+    let result = run.simulate(recorded, &mut |done| bar.set_position(done));
     bar.finish_and_clear();
-    let record = result.map_err(run_failure)?;
-    if let Some(dir) = &args.out {
-        dovetail_report::write_run(dir, &record).or_work()?;
-        emit(dir, args.emit, &record)?;
+    let record = result.map_err(failure)?;
+    output.write_run(&record).or_work()?;
+    let explanations = (!args.explain.is_empty()).then_some((&journal, &*workload, &nodes[..]));
+    show(&record, &output, explanations)
+}
+
+/// Rejects result files of another system without a directory to write them to.
+pub(super) fn check_output(output: &OutputSpec) -> Result<(), Failure> {
+    match (output.emit, &output.out) {
+        (Some(_), None) => Err(Failure::request(
+            "--emit requires --out DIR, the directory to write to",
+        )),
+        _ => Ok(()),
     }
-    if args.json {
+}
+
+/// Prints the result, and the explanations of jobs with the names of the workload and the nodes.
+fn show(
+    record: &RunRecord,
+    output: &OutputSpec,
+    explanations: Option<(&Journal, &Workload, &[String])>,
+) -> Result<(), Failure> {
+    if output.json {
         return console::print(serde_json::to_string_pretty(&record.summary).or_work()?);
     }
-    console::print(summary_table(&record))?;
-    if !explained_jobs.is_empty() {
-        console::print(explain::table(&journal, &workload, &config))?;
+    console::print(summary_table(record))?;
+    if let Some((journal, workload, nodes)) = explanations {
+        console::print(explain::table(journal, workload, nodes))?;
     }
-    if let (Some(dir), false) = (&args.out, args.quiet) {
+    if let (Some(dir), false) = (&output.out, output.quiet) {
         console::print(format!("report: {}", dir.join("report.html").display()))?;
     }
     Ok(())
-}
-
-/// Writes the files of another system, if requested.
-///
-/// # Errors
-/// If a file is not writable.
-pub fn emit(dir: &Path, system: Option<EmitArg>, record: &RunRecord) -> Result<(), Failure> {
-    match system {
-        None => Ok(()),
-        Some(EmitArg::Muri) => dovetail_report::write_muri(dir, record).map(|_| ()).or_work(),
-    }
-}
-
-/// Returns the failure of the request or of the work, depending on what caused the error.
-pub fn run_failure(error: dovetail_sim::SimError) -> Failure {
-    use dovetail_sim::SimError;
-    match error {
-        SimError::Invariant { .. } | SimError::Stuck { .. } => Failure::Work(error.into()),
-        SimError::NotEnoughKnowledge { .. } | SimError::Empty(_) | SimError::Unsupported(_) => {
-            Failure::Request(error.into())
-        }
-    }
 }
 
 /// Returns the number of integer programs, and how far the results are from the optimum.

@@ -1,16 +1,14 @@
 //! `dovetail trace info|convert|generate`.
 
-use std::io::Write;
 use std::path::Path;
 
 use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_report::format::{count, span};
 use dovetail_workload::generate::{GenerateSpec, generate};
 use dovetail_workload::stats::WorkloadStats;
-use dovetail_workload::{Format, Workload, read, write};
+use dovetail_workload::{Format, Workload, encode, read, write};
 
 use crate::args::{GenerateArgs, TraceArgs, TraceCommand};
-use crate::setup;
 
 /// Runs `dovetail trace info|convert|generate`.
 ///
@@ -23,7 +21,7 @@ pub fn run(args: TraceArgs) -> Result<(), Failure> {
             trace_format,
             json,
         } => {
-            let workload = read(&file, setup::format(trace_format.as_deref())?).or_request()?;
+            let workload = read(&file, parse_format(trace_format.as_deref())?).or_request()?;
             info(&workload, json)
         }
         TraceCommand::Convert {
@@ -32,13 +30,18 @@ pub fn run(args: TraceArgs) -> Result<(), Failure> {
             from,
             to,
         } => {
-            let workload = read(&input, setup::format(from.as_deref())?).or_request()?;
+            let workload = read(&input, parse_format(from.as_deref())?).or_request()?;
             workload.notes.iter().for_each(|note| eprintln!("note: {note}"));
             save(&workload, &output, to.as_deref())
         }
         TraceCommand::Generate(args) => make(&args),
         TraceCommand::FromJournal(args) => super::from_journal::run(&args),
     }
+}
+
+/// Returns the trace format with this name.
+fn parse_format(name: Option<&str>) -> Result<Option<Format>, Failure> {
+    name.map(str::parse).transpose().or_request()
 }
 
 fn make(args: &GenerateArgs) -> Result<(), Failure> {
@@ -63,12 +66,7 @@ fn make(args: &GenerateArgs) -> Result<(), Failure> {
 /// Writes a workload in the given format, or else in that of the file name.
 fn save(workload: &Workload, path: &Path, to: Option<&str>) -> Result<(), Failure> {
     let name = path.to_string_lossy();
-    let bare = name.trim_end_matches(".gz").trim_end_matches(".zst");
-    let format = match setup::format(to)? {
-        Some(format) => format,
-        None if bare.ends_with(".jsonl") => Format::NativeJsonl,
-        None => Format::Native,
-    };
+    let format = parse_format(to)?.unwrap_or_else(|| Format::native_for(&name));
     if let Some(why) = dovetail_workload::write::cannot_write(format) {
         return Err(Failure::request(format!(
             "writing format {} is not supported: {why}",
@@ -95,23 +93,9 @@ fn save(workload: &Workload, path: &Path, to: Option<&str>) -> Result<(), Failur
 /// # Errors
 /// If the file is not writable.
 pub(super) fn save_as(workload: &Workload, path: &Path, format: Format) -> Result<Vec<String>, Failure> {
-    let mut bytes = Vec::new();
-    let lost = write(workload, format, &mut bytes).or_work()?;
-    let bytes = compress(bytes, &path.to_string_lossy()).or_work()?;
+    let (bytes, lost) = encode(workload, format, &path.to_string_lossy()).or_work()?;
     dovetail_report::files::write_file(path, &bytes).or_work()?;
     Ok(lost)
-}
-
-fn compress(bytes: Vec<u8>, name: &str) -> std::io::Result<Vec<u8>> {
-    if name.ends_with(".gz") {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-        encoder.write_all(&bytes)?;
-        return encoder.finish();
-    }
-    if name.ends_with(".zst") {
-        return zstd::encode_all(bytes.as_slice(), 3);
-    }
-    Ok(bytes)
 }
 
 fn info(workload: &Workload, json: bool) -> Result<(), Failure> {

@@ -10,10 +10,10 @@ use dovetail_cluster::PolicyText;
 use dovetail_console::{Failure, OrFailure};
 use dovetail_kube::{Events, LeaseSettings, SchedulerSettings, Settings};
 use dovetail_kubeweb::PageSettings;
+use dovetail_server::{host_name, parse_positive_span};
 use serde::Deserialize;
 
 use super::args::SchedulerArgs;
-use crate::live::settings::{host_name, span};
 
 /// `kube.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -70,7 +70,9 @@ impl KubeSettings {
         };
         let (defaults, reconciler) = (SchedulerSettings::default(), Settings::default());
         let duration = |text: &Option<String>, key: &str, default: Duration| match text {
-            Some(text) => span(text, key).map(|span| Duration::from_secs_f64(span.as_secs_f64())),
+            Some(text) => parse_positive_span(text, key)
+                .map(|span| Duration::from_secs_f64(span.as_secs_f64()))
+                .or_request(),
             None => Ok(default),
         };
         let mut scheduler = SchedulerSettings {

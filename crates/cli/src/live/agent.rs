@@ -6,10 +6,10 @@ use anyhow::Context;
 use dovetail_agent::AgentConfig;
 use dovetail_client::{block_on, data_folder};
 use dovetail_console::{Failure, OrFailure};
+use dovetail_server::host_name;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::live::args::AgentArgs;
-use crate::live::settings::host_name;
 
 /// Parses `KEY=VALUE` pairs.
 ///

@@ -10,7 +10,6 @@ pub mod nodes;
 pub mod notify;
 pub mod operate;
 pub mod server;
-pub mod settings;
 pub mod show;
 pub mod submit;
 pub mod top;

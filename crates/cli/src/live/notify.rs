@@ -3,12 +3,12 @@
 use dovetail_client::{Client, block_on};
 use dovetail_cluster::NotificationKind;
 use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_server::parse_positive_span;
 use dovetail_web::Notify;
 use dovetail_web::views::{DeliveryResult, NotifyTest};
 use serde_json::{Value, json};
 
 use crate::live::args::{NotifyCommand, NotifySetArgs, Output};
-use crate::live::settings::span;
 
 const PATH: &str = "/api/v1/me/notify";
 
@@ -83,7 +83,8 @@ fn changed(mut notify: Notify, args: &NotifySetArgs) -> Result<Notify, Failure> 
         };
     }
     if let Some(text) = &args.pending {
-        notify.pending_s = span(text, "--pending")?.as_secs_f64();
+        let pending = parse_positive_span(text, "--pending").or_request()?;
+        notify.pending_s = pending.as_secs_f64();
     }
     notify.low_gpu_percent = args.low_gpu_percent.unwrap_or(notify.low_gpu_percent);
     if args.new_secret {

@@ -3,11 +3,11 @@
 use dovetail_client::{Client, block_on};
 use dovetail_cluster::{OperatorAction, PolicyText};
 use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_server::parse_positive_span;
 use dovetail_web::views::{ClusterView, Operation};
 
 use crate::live::agent::pairs;
 use crate::live::args::{OperateCommand, Output};
-use crate::live::settings;
 
 /// Runs `dovetail operate ...`.
 ///
@@ -25,7 +25,7 @@ pub fn run(command: &OperateCommand) -> Result<(), Failure> {
         OperateCommand::Round { length, client } => {
             let round = match length.as_str() {
                 "events" => None,
-                text => Some(settings::span(text, "round")?),
+                text => Some(parse_positive_span(text, "round").or_request()?),
             };
             (client, Some(OperatorAction::Round(round)), Output::Table)
         }

@@ -105,7 +105,7 @@ impl Scheduler {
         self.is_recomputing = is_recomputing;
     }
 
-    /// Replaces the detached engine by a new one without jobs, which knows these nodes. Handles are given out anew.
+    /// Replaces the detached engine by a new one without jobs, which knows these nodes. Handles start again at zero.
     pub(super) fn attach(
         &mut self,
         virtual_clusters: &VirtualClusters,

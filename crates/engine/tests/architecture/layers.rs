@@ -15,9 +15,9 @@ const LAYERS: &[&[&str]] = &[
     &["policies", "hived", "agent", "kubelab"],
     &["workload", "cluster"],
     &["sim", "hub", "jobfile", "extender", "kube", "console"],
-    &["web", "testkit", "profiler", "reproduce"],
+    &["web", "testkit", "profiler", "reproduce", "experiment"],
     &["client", "kubeweb"],
-    &["bench"],
+    &["bench", "server"],
     &["cli"],
 ];
 

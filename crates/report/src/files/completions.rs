@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::{Map, Value, json};
+
 use super::csv_in::Table;
 use crate::error::{ReportError, quoted};
 
@@ -16,6 +18,54 @@ pub struct Completions {
     pub first_submit_s: f64,
     /// The latest end, in seconds.
     pub last_end_s: f64,
+}
+
+/// A metric of a job file.
+#[derive(Debug, Clone, Copy)]
+pub struct CompletionMetric {
+    /// Heading in a table.
+    pub heading: &'static str,
+    /// Key in JSON.
+    pub key: &'static str,
+    /// How it is computed, in seconds.
+    pub value: fn(&Completions) -> f64,
+}
+
+/// The metrics of a job file, in the order of a table.
+pub const COMPLETION_METRICS: [CompletionMetric; 5] = [
+    CompletionMetric {
+        heading: "avg JCT",
+        key: "avg_jct_s",
+        value: Completions::mean_s,
+    },
+    CompletionMetric {
+        heading: "median",
+        key: "median_jct_s",
+        value: Completions::median_s,
+    },
+    CompletionMetric {
+        heading: "p99",
+        key: "p99_jct_s",
+        value: Completions::p99_s,
+    },
+    CompletionMetric {
+        heading: "makespan",
+        key: "makespan_s",
+        value: |c| c.last_end_s,
+    },
+    CompletionMetric {
+        heading: "from first submit",
+        key: "relative_makespan_s",
+        value: Completions::span_s,
+    },
+];
+
+impl CompletionMetric {
+    /// Returns the ratio to the same metric of another file; `None` if that is zero.
+    pub fn ratio(&self, of: &Completions, to: &Completions) -> Option<f64> {
+        let to = (self.value)(to);
+        (to > 0.0).then(|| (self.value)(of) / to)
+    }
 }
 
 /// Names of the columns in one layout.
@@ -107,6 +157,22 @@ pub fn parse_completions(path: &Path, bytes: &[u8]) -> Result<Completions, Repor
 }
 
 impl Completions {
+    /// Returns all metrics of a file as JSON, with ratios to another file.
+    pub fn to_json(&self, file: &str, first: &Completions) -> Value {
+        let mut object = Map::new();
+        object.insert("file".to_owned(), json!(file));
+        object.insert("jobs".to_owned(), json!(self.jct_s.len()));
+        object.insert("unfinished".to_owned(), json!(self.unfinished));
+        let mut ratios = Map::new();
+        for metric in COMPLETION_METRICS {
+            object.insert(metric.key.to_owned(), json!((metric.value)(self)));
+            let name = metric.key.trim_end_matches("_s").to_owned();
+            ratios.insert(name, json!(metric.ratio(self, first)));
+        }
+        object.insert("ratio_to_first".to_owned(), Value::Object(ratios));
+        Value::Object(object)
+    }
+
     /// Returns the mean completion time.
     pub fn mean_s(&self) -> f64 {
         self.jct_s.iter().sum::<f64>() / self.jct_s.len() as f64

@@ -17,12 +17,14 @@ mod csv_in;
 mod csv_out;
 mod jobs;
 mod muri;
+mod names;
 mod read;
 mod summary;
 mod tables;
 mod write;
 
-pub use completions::{Completions, parse_completions};
+pub use completions::{COMPLETION_METRICS, CompletionMetric, Completions, parse_completions};
 pub use muri::write_muri;
+pub use names::short_names;
 pub use read::{read_run, read_runs};
 pub use write::{run_directories, write_comparison, write_file, write_run};

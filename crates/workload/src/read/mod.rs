@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
+use crate::compression;
 use crate::error::{Place, TraceError};
 use crate::format::Format;
 use crate::job::Workload;
@@ -95,8 +96,8 @@ pub(crate) fn open<'a>(mut reader: impl Read + 'a, name: &str) -> Result<(Input<
         hint: "",
     };
     let magic = peek(&mut reader, 4).map_err(broken)?;
-    let gzip = magic.starts_with(&[0x1f, 0x8b]);
-    let zstd = magic == [0x28, 0xb5, 0x2f, 0xfd];
+    let gzip = magic.starts_with(&compression::GZIP);
+    let zstd = magic == compression::ZSTD;
     for (suffix, kind, found) in [(".gz", "gzip", gzip), (".zst", "zstd", zstd)] {
         if name.ends_with(suffix) && !found && !magic.is_empty() {
             let problem = format!("not a {kind} file, although its name ends in {suffix}");

@@ -107,6 +107,23 @@ impl SensitivityTable {
         Self::builtin(known.0)
     }
 
+    /// Returns the built-in table with this name, or reads the file with this name.
+    ///
+    /// # Errors
+    /// Lists the built-in tables, or names the error in the file.
+    pub fn named(name: &str) -> Result<Self, ProfileError> {
+        if let Some(table) = Self::builtin(name) {
+            return Ok(table);
+        }
+        match Path::new(name).exists() {
+            true => Self::read(name),
+            false => Err(ProfileError::UnknownTable {
+                name: name.to_owned(),
+                known: Self::builtin_names(),
+            }),
+        }
+    }
+
     /// Reads a table from a YAML file.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ mod native;
 
 use std::io::Write;
 
+use crate::compression;
 use crate::format::Format;
 use crate::job::Workload;
 
@@ -70,4 +71,14 @@ pub fn write(workload: &Workload, format: Format, out: impl Write) -> Result<Vec
     };
     out.flush()?;
     Ok(lost)
+}
+
+/// Returns the content of a file with this name, compressed if the name says so, and what the format cannot represent.
+///
+/// # Errors
+/// If the format can only be read, or the compressor fails.
+pub fn encode(workload: &Workload, format: Format, name: &str) -> Result<(Vec<u8>, Vec<String>), WriteError> {
+    let mut bytes = Vec::new();
+    let lost = write(workload, format, &mut bytes)?;
+    Ok((compression::compress(bytes, name)?, lost))
 }

@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use dovetail_cells::{Cells, Chain, ChainId, CompiledConfig, Layout, VcSpec};
+use dovetail_cells::{Chain, ChainId, CompiledConfig, Layout, VcSpec};
 use dovetail_console::{self as console, Failure, OrFailure};
-use dovetail_hived::{ConfigError, read_config};
+use dovetail_hived::{
+    ConfigError, ConfigOverview, FaultOverview, LevelOverview, level_overviews, read_config,
+};
 use serde_json::{Value, json};
 
 use super::number;
@@ -17,10 +19,7 @@ pub(super) fn run(path: &Path, all: bool, as_json: bool) -> Result<(), Failure> 
     let compiled = match read_config(path) {
         Ok((_, compiled)) => compiled,
         Err(ConfigError::Faults { file, faults }) if as_json => {
-            let list: Vec<Value> = faults
-                .iter()
-                .map(|f| json!({"path": f.path, "what": f.what}))
-                .collect();
+            let list: Vec<FaultOverview> = faults.iter().map(FaultOverview::from).collect();
             let report = json!({"ok": false, "file": file, "faults": list});
             console::print(serde_json::to_string_pretty(&report).or_work()?)?;
             return Err(Failure::request(ConfigError::Faults { file, faults }));
@@ -28,7 +27,9 @@ pub(super) fn run(path: &Path, all: bool, as_json: bool) -> Result<(), Failure> 
         Err(error) => return Err(error).or_request(),
     };
     if as_json {
-        return console::print(serde_json::to_string_pretty(&as_value(&compiled)).or_work()?);
+        let mut report: Value = serde_json::to_value(ConfigOverview::new(&compiled)).or_work()?;
+        report["ok"] = json!(true);
+        return console::print(serde_json::to_string_pretty(&report).or_work()?);
     }
     console::print(text(&compiled, if all { u32::MAX } else { DRAWN }).trim_end())
 }
@@ -217,91 +218,19 @@ fn guarantee_table(layout: &Layout) -> comfy_table::Table {
         "pinned",
         "not owned",
     ]);
-    // Levels below the smallest owned cell add no information.
-    for row in rows(layout).into_iter().filter(|r| r.matters) {
-        let [level, cells, guaranteed, pinned, left] = row.numbers;
-        let numbers = [level, cells, guaranteed, pinned, left].map(|n| n.to_string());
-        let mut line = vec![format!("{}, {}", row.chain, row.kind)];
-        line.extend(numbers);
-        table.add_row(line);
+    for row in level_overviews(layout)
+        .into_iter()
+        .filter(LevelOverview::is_relevant)
+    {
+        table.add_row([
+            format!("{}, {}", row.chain, row.cell_type),
+            row.level.to_string(),
+            row.cells.to_string(),
+            row.guaranteed.to_string(),
+            row.pinned.to_string(),
+            row.not_owned.to_string(),
+        ]);
     }
     console::align_numbers(&mut table);
     table
-}
-
-struct Row {
-    chain: String,
-    kind: String,
-    /// Level from 1, and the number of cells, guaranteed, pinned and remaining.
-    numbers: [i64; 5],
-    /// Whether it is a machine or larger, or has owned cells.
-    matters: bool,
-}
-
-fn rows(layout: &Layout) -> Vec<Row> {
-    let cells = Cells::new(layout.clone());
-    let mut rows = Vec::new();
-    for (at, chain) in layout.chains.iter().enumerate() {
-        let id = ChainId(at as u32);
-        let slack = cells.slack_of(id);
-        for level in (0..=chain.top()).rev() {
-            let of = |pinned: bool| {
-                let slots = layout.slots.iter().filter(|s| s.chain == id && s.level == level);
-                slots.filter(|s| s.pinned.is_some() == pinned).count() as i64
-            };
-            let numbers = [
-                level as i64 + 1,
-                i64::from(chain.cells[level]),
-                of(false),
-                of(true),
-                slack[level],
-            ];
-            rows.push(Row {
-                matters: level >= chain.node_level || numbers[2] + numbers[3] > 0,
-                chain: chain.name.clone(),
-                kind: chain.types[level].clone(),
-                numbers,
-            });
-        }
-    }
-    rows
-}
-
-fn as_value(compiled: &CompiledConfig) -> Value {
-    let layout = &compiled.layout;
-    let chains: Vec<Value> = rows(layout)
-        .into_iter()
-        .map(|row| {
-            let [level, cells, promised, pinned, left] = row.numbers;
-            json!({"chain": row.chain, "level": level, "cell_type": row.kind, "cells": cells, "promised": promised,
-                   "pinned": pinned, "left": left})
-        })
-        .collect();
-    let vcs: Vec<Value> = layout
-        .vcs
-        .iter()
-        .map(|vc| {
-            let id = layout.vc_named(&vc.name).unwrap_or_default();
-            let cells: Vec<Value> = vc
-                .slots
-                .iter()
-                .map(|slot| {
-                    let spec = &layout.slots[slot.index()];
-                    let chain = layout.chain(spec.chain);
-                    json!({"address": layout.slot_address(*slot), "chain": chain.name,
-                           "cell_type": chain.types[spec.level], "leaf_cells": chain.leaves[spec.level],
-                           "pinned": layout.views[spec.view.index()].pinned})
-                })
-                .collect();
-            json!({"name": vc.name, "leaf_cells": layout.leaves_of(id), "cells": cells,
-                   "leaf_cells_per_user": vc.leaves_per_user, "user_limits": vc.user_limits})
-        })
-        .collect();
-    let machines: Vec<&str> = layout.machines.iter().map(|m| m.name.as_str()).collect();
-    let notes: Vec<Value> = compiled
-        .notes
-        .iter()
-        .map(|f| json!({"path": f.path, "what": f.what}))
-        .collect();
-    json!({"ok": true, "machines": machines, "chains": chains, "virtual_clusters": vcs, "notes": notes})
 }

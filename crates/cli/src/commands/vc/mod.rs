@@ -2,14 +2,9 @@
 
 mod check;
 mod diff;
-mod explain;
 mod replay;
 
-use std::path::Path;
-
-use dovetail_cells::{CompiledConfig, Config};
-use dovetail_console::{Failure, OrFailure};
-use dovetail_hived::read_config;
+use dovetail_console::Failure;
 
 use crate::args::{VcArgs, VcCommand};
 use crate::live::args::{Output, OutputArgs};
@@ -59,10 +54,6 @@ pub fn run(args: &VcArgs) -> Result<(), Failure> {
             json,
         } => replay::run(scenarios, configs.as_deref(), *explain, *json),
     }
-}
-
-fn read(path: &Path) -> Result<(Config, CompiledConfig), Failure> {
-    read_config(path).or_request()
 }
 
 /// `1 cell`, `2 cells`.

@@ -1,7 +1,8 @@
 //! Draws the period of a group as text: a row of letters for each resource, two periods side by side.
 
 use dovetail_model::layout::{Layout, Resource, ResourceUse};
-use dovetail_report::format::grouped;
+
+use crate::format::grouped;
 
 /// Width of the names of resources, in columns.
 const LABEL: usize = 9;
@@ -28,7 +29,7 @@ pub fn names(models: &[&str]) -> Vec<String> {
     names
 }
 
-/// Returns the drawing, at most `width` columns wide.
+/// Returns the drawing, at most `width` columns wide, with ANSI colours if requested.
 pub fn draw(layout: &Layout, width: usize, colours: bool) -> String {
     let cells = (width.clamp(40, 160) - LABEL) / PERIODS;
     let mut text = String::new();

@@ -44,7 +44,7 @@ impl Names<'_> {
 }
 
 /// Returns an explanation as lines of text; `name` gives the name behind a group's key.
-pub(super) fn lines(
+pub fn explanation_lines(
     explanation: &Explanation,
     cells: &Cells,
     vc: &str,
