@@ -7,7 +7,7 @@ use dovetail_model::run::RunRecord;
 use dovetail_model::{ClusterSpec, Rate};
 use dovetail_policies::{Overrides, build};
 use dovetail_sim::{Journal, SimConfig, Speeds, compat, simulate, simulate_with, speeds};
-use dovetail_workload::{Format, SensitivityTable, TraceJob, Workload, read};
+use dovetail_workload::{Format, SensitivityTable, TraceJob, Workload, join_sensitivity, read};
 
 use crate::ReproduceError;
 
@@ -30,7 +30,7 @@ pub(super) fn read_jobs(path: &Path, cluster: &ClusterSpec) -> Result<Workload, 
 /// Sets the speeds of jobs by CPU and memory from the table for the cluster.
 pub(super) fn join_sensitivity(workload: &mut Workload, cluster: &ClusterSpec) {
     if let Some(table) = SensitivityTable::of_cluster(cluster) {
-        workload.join_sensitivity(&table);
+        join_sensitivity(&mut workload, &table);
     }
 }
 
