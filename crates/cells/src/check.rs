@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use crate::NONE;
 use crate::group::GroupState;
 use crate::layout::{ChainId, Level, SlotId};
-use crate::state::{Cells, NONE, ViewState};
+use crate::ledger::Ledger;
+use crate::occupancy::Occupancy;
+use crate::view::ViewState;
 
 /// A count or an index that does not agree with the state it follows from.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,19 +30,29 @@ fn same<T: PartialEq + fmt::Debug>(
     )))
 }
 
-impl Cells {
-    /// Recounts everything.
-    ///
-    /// # Errors
-    /// The first inconsistency.
-    pub fn check(&self) -> Result<(), Inconsistency> {
-        let recount = Recount { cells: self };
-        recount.groups()?;
-        for at in 0..self.chains.len() {
+/// Counts everything again, from the groups and the bound slots alone.
+pub(crate) struct Recount<'a> {
+    ledger: &'a Ledger,
+    /// The cells of the ledger.
+    cells: &'a Occupancy,
+}
+
+impl<'a> Recount<'a> {
+    pub(crate) fn new(ledger: &'a Ledger) -> Self {
+        Self {
+            ledger,
+            cells: &ledger.occupancy,
+        }
+    }
+
+    /// Compares everything. Fails with the first inconsistency.
+    pub(crate) fn run(&self) -> Result<(), Inconsistency> {
+        self.groups()?;
+        for at in 0..self.cells.chains.len() {
             let chain = ChainId(at as u32);
-            recount.cells_of(chain)?;
-            recount.nodes_of(chain)?;
-            for (level, slack) in self.slack(chain).iter().enumerate() {
+            self.cells_of(chain)?;
+            self.nodes_of(chain)?;
+            for (level, slack) in self.cells.slack(chain).iter().enumerate() {
                 if *slack < 0 {
                     return Err(Inconsistency(format!(
                         "chain {at} level {level}: {} owned cells are not available",
@@ -48,31 +61,11 @@ impl Cells {
                 }
             }
         }
-        recount.views()
+        self.views()
     }
 
-    /// Whether two states are equal: cells, indexes, groups and their ids.
-    pub fn is_same_as(&self, other: &Cells) -> bool {
-        self.chains == other.chains
-            && self.slots == other.slots
-            && self.views == other.views
-            && self.groups.is_same_as(&other.groups)
-    }
-
-    /// Returns for each level of a chain the free cells beyond those that virtual clusters own and do not use. As long as
-    /// none is negative, every virtual cluster can get the cells it owns.
-    pub fn slack_of(&self, chain: ChainId) -> Vec<i64> {
-        self.slack(chain).to_vec()
-    }
-}
-
-struct Recount<'a> {
-    cells: &'a Cells,
-}
-
-impl Recount<'_> {
     fn groups(&self) -> Result<(), Inconsistency> {
-        let cells = self.cells;
+        let (cells, table) = (self.cells, &self.ledger.groups);
         let mut occupant: Vec<Vec<u32>> = cells
             .chains
             .iter()
@@ -81,9 +74,9 @@ impl Recount<'_> {
         let mut claimant = occupant.clone();
         let mut by_user: BTreeMap<(u32, u32), u32> = BTreeMap::new();
         let mut downgraded = vec![BTreeSet::new(); cells.layout.vcs.len()];
-        for (id, group) in cells.groups() {
+        for (id, group) in table.iter() {
             let is_claim = group.state == GroupState::Preempting;
-            let table = if is_claim { &mut claimant } else { &mut occupant };
+            let holder = if is_claim { &mut claimant } else { &mut occupant };
             for pod in &group.pods {
                 let layout = cells.layout.chain(pod.chain);
                 let machines: BTreeSet<u32> = pod.leaves.iter().map(|l| l / layout.node_leaves()).collect();
@@ -92,7 +85,7 @@ impl Recount<'_> {
                     return Err(Inconsistency(what));
                 }
                 for leaf in &pod.leaves {
-                    let owner = &mut table[pod.chain.index()][*leaf as usize];
+                    let owner = &mut holder[pod.chain.index()][*leaf as usize];
                     if *owner != NONE {
                         let what = format!("leaf {leaf} has groups {owner} and {}", id.0);
                         return Err(Inconsistency(what));
@@ -119,13 +112,9 @@ impl Recount<'_> {
             same(|| format!("claimants of chain {at}"), &c.claimant, &claimant[at])?;
         }
         by_user.retain(|_, n| *n > 0);
-        same(|| "leaves by user".to_owned(), cells.groups.by_user(), &by_user)?;
-        same(
-            || "downgraded groups".to_owned(),
-            &cells.groups.downgraded,
-            &downgraded,
-        )?;
-        let (vacant, unused) = cells.groups.vacant_ids();
+        same(|| "leaves by user".to_owned(), table.by_user(), &by_user)?;
+        same(|| "downgraded groups".to_owned(), &table.downgraded, &downgraded)?;
+        let (vacant, unused) = table.vacant_ids();
         same(|| "vacant ids".to_owned(), &vacant, &unused)
     }
 
@@ -146,7 +135,7 @@ impl Recount<'_> {
     fn cells_of(&self, chain: ChainId) -> Result<(), Inconsistency> {
         let layout = self.cells.layout.chain(chain);
         for level in 0..=layout.top() {
-            let state = &self.cells.chains[chain.index()].levels[level];
+            let state = &self.cells.chains[chain.index()].buddy.levels[level];
             let mut counted = LevelCount::default();
             for index in 0..layout.cells[level] {
                 self.cell(chain, level, index, &mut counted)?;
@@ -172,10 +161,10 @@ impl Recount<'_> {
     ) -> Result<(), Inconsistency> {
         let layout = self.cells.layout.chain(chain);
         let c = &self.cells.chains[chain.index()];
-        let state = &c.levels[level];
+        let state = &c.buddy.levels[level];
         let name = |what: &str| format!("chain {} level {level} cell {index}: {what}", layout.name);
         let leaves = layout.inside(index, level, 0);
-        let is_borrowed = |l: &u32| self.cells.owner(chain, *l).is_some_and(|(_, p)| p < 0);
+        let is_borrowed = |l: &u32| self.ledger.owner(chain, *l).is_some_and(|(_, p)| p < 0);
         let borrowed = leaves.clone().filter(is_borrowed).count() as u32;
         same(|| name("borrowed"), &state.borrowed[index as usize], &borrowed)?;
         let nodes: BTreeSet<u32> = leaves.map(|l| l / layout.node_leaves()).collect();
@@ -217,7 +206,7 @@ impl Recount<'_> {
             let name = |what: &str| format!("node {at}: {what}");
             let leaves = layout.inside(index, layout.node_level, 0);
             let owners: Vec<i16> = leaves
-                .filter_map(|l| self.cells.owner(chain, l))
+                .filter_map(|l| self.ledger.owner(chain, l))
                 .map(|(_, p)| p)
                 .collect();
             let borrowed = owners.iter().filter(|p| **p < 0).count() as u32;
@@ -235,7 +224,7 @@ impl Recount<'_> {
         let name = |what: &str| format!("chain {}: {what}", layout.name);
         same(|| name("borrowable nodes"), &c.borrowable, &borrowable)?;
         let bad = c.nodes.iter().filter(|n| n.bad).count() as u32;
-        same(|| name("bad nodes"), &c.bad_nodes, &bad)
+        same(|| name("bad nodes"), &c.buddy.bad_nodes, &bad)
     }
 
     fn views(&self) -> Result<(), Inconsistency> {
@@ -243,11 +232,7 @@ impl Recount<'_> {
         let mut promised: BTreeMap<(u32, Level), u32> = BTreeMap::new();
         for (at, view) in cells.layout.views.iter().enumerate() {
             let levels = cells.layout.chain(view.chain).types.len();
-            let mut counted = ViewState {
-                unbound: vec![BTreeSet::new(); levels],
-                doomed_at: vec![BTreeSet::new(); levels],
-                ..ViewState::default()
-            };
+            let mut counted = ViewState::new(levels);
             for &slot in &view.slots {
                 self.slot(slot, &mut counted)?;
                 let spec = &cells.layout.slots[slot.index()];
@@ -258,7 +243,7 @@ impl Recount<'_> {
             same(|| format!("view {at}"), &cells.views[at], &counted)?;
         }
         for (at, c) in cells.chains.iter().enumerate() {
-            for (level, state) in c.levels.iter().enumerate() {
+            for (level, state) in c.buddy.levels.iter().enumerate() {
                 let counted = promised.get(&(at as u32, level)).copied().unwrap_or(0);
                 same(
                     || format!("chain {at} level {level}: promised"),
@@ -283,17 +268,17 @@ impl Recount<'_> {
             let stored = (state.used, state.idle, state.doomed);
             return same(|| name("unbound and used"), &stored, &(0, 0, false));
         }
-        let bound = c.levels[spec.level].bound[state.cell as usize];
+        let bound = c.buddy.levels[spec.level].bound[state.cell as usize];
         same(|| name("its cell"), &bound, &slot.0)?;
         if state.doomed {
             view.doomed_at[spec.level].insert(slot.0);
         }
         let mut used = 0;
         for leaf in layout.inside(state.cell, spec.level, 0) {
-            if let Some((owner, p)) = cells.owner(spec.chain, leaf).filter(|(_, p)| *p >= 0) {
+            if let Some((owner, p)) = self.ledger.owner(spec.chain, leaf).filter(|(_, p)| *p >= 0) {
                 used += 1;
                 *view.used_at.entry(p).or_default() += 1;
-                let vc = cells.group_at(owner).vc;
+                let vc = self.ledger.groups.at(owner).vc;
                 same(|| name(&format!("owner of leaf {leaf}")), &vc, &spec.vc)?;
             }
         }

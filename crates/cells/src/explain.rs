@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::NONE;
+use crate::cells::Cells;
 use crate::group::{GroupId, Pod};
 use crate::layout::{ChainId, Level, MachineId, ViewId};
 use crate::request::{Outcome, PlacementError, PlacementOptions, Request, WaitReason};
-use crate::state::{Cells, NONE};
 
 /// Most groups or machines that the search for a remedy tries.
 const MAX_TRIED: usize = 512;
@@ -87,62 +88,46 @@ pub enum Remedy {
     Unknown,
 }
 
-impl Cells {
-    /// Explains why a group waits. Returns `None` if it can start, or if the request can never be met.
-    pub fn explain(&self, request: &Request, options: &PlacementOptions<'_>) -> Option<Explanation> {
-        let wait = match self.clone().try_place(request, options) {
+/// The search for the reason why one group waits.
+pub(crate) struct Explainer<'a> {
+    pub(crate) cells: &'a Cells,
+    pub(crate) request: &'a Request,
+    pub(crate) options: &'a PlacementOptions<'a>,
+}
+
+impl Explainer<'_> {
+    /// Explains why the group waits. Returns `None` if it can start, or if the request can never be met.
+    pub(crate) fn explain(&self) -> Option<Explanation> {
+        let wait = match self.cells.clone().try_place(self.request, self.options) {
             Err(PlacementError::Wait(wait)) => wait,
             Ok(_) | Err(PlacementError::Refused(_)) => return None,
         };
-        let explainer = Explainer {
-            cells: self,
-            request,
-            options,
-        };
-        let holders = explainer.holders();
+        let holders = self.holders();
         Some(Explanation {
-            remedy: explainer.remedy(&wait, &holders),
-            levels: explainer.levels(),
+            remedy: self.remedy(&wait, &holders),
+            levels: self.levels(),
             holders,
             wait,
         })
     }
 
-    /// Returns a smallest set of bad machines whose repair lets a group start without preempting any other, or `None` if
-    /// repairs alone do not help.
-    pub fn repairs_for(&self, request: &Request, options: &PlacementOptions<'_>) -> Option<Vec<MachineId>> {
-        let explainer = Explainer {
-            cells: self,
-            request,
-            options,
-        };
-        explainer.repairs()
-    }
-}
-
-struct Explainer<'a> {
-    cells: &'a Cells,
-    request: &'a Request,
-    options: &'a PlacementOptions<'a>,
-}
-
-impl Explainer<'_> {
     /// Returns the views in which the group may be placed.
     fn views(&self) -> Vec<ViewId> {
-        let layout = &self.cells.layout;
+        let layout = self.cells.layout();
         let sets = self.request.pod_sets.iter();
         sets.flat_map(|set| layout.views_for(self.request.vc, set.target))
             .collect()
     }
 
     fn levels(&self) -> Vec<LevelReport> {
-        let cells = self.cells;
+        let cells = &self.cells.ledger.occupancy;
         let mut reports: BTreeMap<(ChainId, Level), LevelReport> = BTreeMap::new();
         for view in self.views() {
             for slot in &cells.layout.views[view.index()].slots {
                 let spec = &cells.layout.slots[slot.index()];
                 let state = &cells.slots[slot.index()];
                 let (chain, level) = (spec.chain, spec.level);
+                let buddy = &cells.chains[chain.index()].buddy;
                 let report = reports.entry((chain, level)).or_insert_with(|| LevelReport {
                     chain,
                     level,
@@ -150,8 +135,8 @@ impl Explainer<'_> {
                     free: 0,
                     bad: 0,
                     doomed: 0,
-                    left_in_cluster: cells.cells_left(chain, level),
-                    bad_in_cluster: cells.chains[chain.index()].levels[level].bad_free,
+                    left_in_cluster: buddy.cells_left(cells.layout.chain(chain), level),
+                    bad_in_cluster: buddy.levels[level].bad_free,
                 });
                 report.owned += 1;
                 report.free += u32::from(state.used == 0);
@@ -166,7 +151,7 @@ impl Explainer<'_> {
         let is_borrower = self.request.priority < 0;
         let sets = self.request.pod_sets.iter();
         let chains: Vec<ChainId> = sets
-            .flat_map(|set| self.cells.layout.chains_for(set.target))
+            .flat_map(|set| self.cells.layout().chains_for(set.target))
             .collect();
         let views = self.views();
         let mut holders: Vec<Holder> = Vec::new();
@@ -204,8 +189,8 @@ impl Explainer<'_> {
     }
 
     /// Finds a smallest set of bad machines whose repair lets the group start.
-    fn repairs(&self) -> Option<Vec<MachineId>> {
-        let bad: Vec<MachineId> = (0..self.cells.layout.machines.len() as u32)
+    pub(crate) fn repairs(&self) -> Option<Vec<MachineId>> {
+        let bad: Vec<MachineId> = (0..self.cells.layout().machines.len() as u32)
             .map(MachineId)
             .filter(|m| !self.cells.is_healthy(*m))
             .take(MAX_TRIED)
@@ -245,7 +230,7 @@ impl Explainer<'_> {
 
     /// Finds out whether the request is too large even for empty cells.
     fn remedy_for_size(&self) -> Option<Remedy> {
-        let layout = &self.cells.layout;
+        let layout = self.cells.layout();
         for set in &self.request.pod_sets {
             let asked: u32 = set.pods.iter().sum();
             let largest_pod = set.pods.iter().copied().max().unwrap_or(0);

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::NONE;
 use crate::group::{Downgrade, Group, GroupId, GroupState, Pod};
-use crate::layout::VcId;
+use crate::layout::{VcId, VcSpec};
+use crate::request::WaitReason;
 
 /// All groups that hold or claim cells.
 #[derive(Debug, Clone)]
@@ -37,6 +39,16 @@ impl GroupTable {
         self.entries.get(id.index())?.as_ref()
     }
 
+    /// Returns a group that holds or claims a leaf.
+    pub(crate) fn at(&self, id: u32) -> &Group {
+        self.get(GroupId(id)).expect("a group on a leaf exists")
+    }
+
+    /// Returns the current priority of the owner of a leaf; `None` for [`NONE`].
+    pub(crate) fn priority_of(&self, owner: u32) -> Option<i16> {
+        (owner != NONE).then(|| self.at(owner).effective_priority())
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (GroupId, &Group)> {
         let all = self.entries.iter().enumerate();
         all.filter_map(|(at, g)| Some((GroupId(at as u32), g.as_ref()?)))
@@ -61,17 +73,30 @@ impl GroupTable {
         next
     }
 
-    pub(crate) fn user_name(&self, user: u32) -> &str {
-        &self.user_names[user as usize]
-    }
-
     pub(crate) fn user_names(&self) -> &[String] {
         &self.user_names
     }
 
-    /// Returns the leaves that a user holds at guaranteed priorities.
-    pub(crate) fn leaves_of_user(&self, vc: VcId, user: u32) -> u32 {
-        self.by_user.get(&(vc.0, user)).copied().unwrap_or(0)
+    /// Checks that a user may hold `asked` more leaves at a priority in a virtual cluster.
+    pub(crate) fn check_user_limit(
+        &self,
+        (vc, spec): (VcId, &VcSpec),
+        user: Option<u32>,
+        priority: i16,
+        asked: u32,
+    ) -> Result<(), WaitReason> {
+        let Some(user) = user.filter(|_| priority >= 0) else {
+            return Ok(());
+        };
+        let own = spec.user_limits.get(&self.user_names[user as usize]).copied();
+        let Some(limit) = own.or(spec.leaves_per_user) else {
+            return Ok(());
+        };
+        let held = self.by_user.get(&(vc.0, user)).copied().unwrap_or(0);
+        if held + asked > limit {
+            return Err(WaitReason::UserLimit { limit, held, asked });
+        }
+        Ok(())
     }
 
     pub(crate) fn by_user(&self) -> &BTreeMap<(u32, u32), u32> {

@@ -247,6 +247,11 @@ impl Layout {
         Some(LeafType(at as u32))
     }
 
+    /// Returns the name of the leaf type of a chain.
+    pub(crate) fn leaf_name(&self, chain: ChainId) -> &str {
+        &self.leaf_types[self.chain(chain).leaf_type.index()]
+    }
+
     /// Finds a machine by name.
     pub fn machine_named(&self, name: &str) -> Option<MachineId> {
         self.machine_by_name.get(name).copied()

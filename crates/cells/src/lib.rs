@@ -15,11 +15,24 @@
 //! | slack | free cells of a level beyond those owned; never negative, which is the guarantee to virtual clusters |
 //! | doomed | a slot for which only cells with bad machines are left |
 //! | borrower | an opportunistic group (priority −1) or a downgraded one: it runs anywhere and can be preempted |
+//!
+//! Each layer knows only those above it in this table:
+//!
+//! | layer | holds |
+//! |---|---|
+//! | `BuddyAllocator` | bound, split and free cells of one chain |
+//! | `ChainState` | the groups on the leaves of a chain, and its machines |
+//! | `Occupancy` | all chains, the slots bound to cells, and the room in each view |
+//! | `Ledger` | the cells, the `GroupTable` and the `UndoLog`; every change can be rolled back |
+//! | `Placer`, `GroupLifecycle`, `Restoration`, `DoomedSlots` | one operation on a borrowed ledger |
+//! | [`Cells`] | the operations that callers use |
 
 mod adopt;
 mod bits;
 mod buddy;
 mod cell_types;
+mod cells;
+mod chain;
 mod check;
 mod compile;
 mod config;
@@ -29,17 +42,21 @@ mod group_table;
 mod health;
 mod inspect;
 mod layout;
+mod ledger;
+mod level;
 mod lifecycle;
 mod occupancy;
 mod occupy;
 mod place;
 mod reconfigure;
 mod request;
-mod state;
+mod restore;
 mod undo;
+mod view;
 
 pub use adopt::RunningPod;
 pub use cell_types::join_names;
+pub use cells::Cells;
 pub use check::Inconsistency;
 pub use compile::{CompiledConfig, Fault};
 pub use config::{CellType, Config, PhysicalCell, Sku, VirtualCells, VirtualCluster};
@@ -56,5 +73,7 @@ pub use request::{
     MachineSet, Outcome, PlacementError, PlacementOptions, PodSet, PreemptionCost, Refusal, Request, Target,
     WaitReason,
 };
-pub use state::Cells;
 pub use undo::Savepoint;
+
+/// No group, no slot, no cell.
+pub(crate) const NONE: u32 = u32::MAX;

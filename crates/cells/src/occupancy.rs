@@ -1,15 +1,193 @@
-//! Occupants and claimants of leaves, and the indexes that follow from them.
+//! Slots bound to cells, groups on leaves, and the indexes that follow from them.
+//!
+//! Every index is a function of the state, never of how it came about, so a change that is reverted leaves no trace.
 
-use crate::layout::{ChainId, Level, SlotId};
-use crate::state::{Cells, NONE};
-use crate::undo::UndoRecord;
+use std::collections::BTreeSet;
+
+use smallvec::SmallVec;
+
+use crate::NONE;
+use crate::chain::ChainState;
+use crate::group_table::GroupTable;
+use crate::layout::{ChainId, Layout, Level, SlotId, ViewId};
+use crate::request::PlacementOptions;
+use crate::view::{SlotState, ViewState};
 
 /// A leaf with its new occupant and its new claimant.
 pub(crate) type LeafWrite = (u32, u32, u32);
 
-impl Cells {
-    /// Changes leaves of one chain and logs how to undo it. Leaves of one machine should be adjacent in `writes`.
-    pub(crate) fn write_leaves(&mut self, chain: ChainId, writes: &[LeafWrite]) {
+/// The physical cells, and the slots of all virtual clusters.
+#[derive(Debug, Clone)]
+pub(crate) struct Occupancy {
+    pub(crate) layout: Layout,
+    pub(crate) chains: Vec<ChainState>,
+    pub(crate) slots: Vec<SlotState>,
+    pub(crate) views: Vec<ViewState>,
+    /// Slots that lost their last guaranteed leaf and may be unbound.
+    pub(crate) emptied_slots: BTreeSet<u32>,
+}
+
+impl Occupancy {
+    /// Returns the cells of a layout, with pinned cells bound, all others free, and all machines healthy.
+    pub(crate) fn new(layout: Layout) -> Self {
+        let views = layout.views.iter();
+        let views = views.map(|view| ViewState::new(layout.chain(view.chain).types.len()));
+        let mut occupancy = Self {
+            chains: layout.chains.iter().map(ChainState::new).collect(),
+            slots: vec![SlotState::UNBOUND; layout.slots.len()],
+            views: views.collect(),
+            emptied_slots: BTreeSet::new(),
+            layout,
+        };
+        for at in 0..occupancy.slots.len() {
+            occupancy.count_unbound(SlotId(at as u32), true);
+        }
+        for at in 0..occupancy.slots.len() {
+            if let Some(cell) = occupancy.layout.slots[at].pinned {
+                occupancy.bind(SlotId(at as u32), cell);
+            }
+        }
+        occupancy
+    }
+
+    /// Whether all cells, slots and indexes are equal.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        self.chains == other.chains && self.slots == other.slots && self.views == other.views
+    }
+
+    pub(crate) fn view_of(&self, slot: SlotId) -> ViewId {
+        self.layout.slots[slot.index()].view
+    }
+
+    /// Returns the slot that a cell or one of its ancestors is bound to.
+    pub(crate) fn slot_over(&self, chain: ChainId, level: Level, index: u32) -> Option<SlotId> {
+        let layout = self.layout.chain(chain);
+        self.chains[chain.index()].buddy.slot_over(layout, level, index)
+    }
+
+    /// Whether a cell is in or below the free list.
+    pub(crate) fn is_free(&self, chain: ChainId, level: Level, index: u32) -> bool {
+        let layout = self.layout.chain(chain);
+        self.chains[chain.index()].buddy.is_free(layout, level, index)
+    }
+
+    /// Whether a cell has a bad machine.
+    pub(crate) fn is_bad(&self, chain: ChainId, level: Level, index: u32) -> bool {
+        let layout = self.layout.chain(chain);
+        self.chains[chain.index()].buddy.is_bad(layout, level, index)
+    }
+
+    /// Returns for each level of a chain the free cells beyond those that virtual clusters own and do not use.
+    pub(crate) fn slack(&self, chain: ChainId) -> SmallVec<[i64; 8]> {
+        self.chains[chain.index()].buddy.slack(self.layout.chain(chain))
+    }
+
+    /// Whether a node is healthy and the options allow its machine.
+    pub(crate) fn is_node_allowed(&self, chain: ChainId, node: u32, options: &PlacementOptions<'_>) -> bool {
+        if self.chains[chain.index()].nodes[node as usize].bad {
+            return false;
+        }
+        options
+            .machines
+            .is_none_or(|set| set.contains(self.layout.chain(chain).machines[node as usize]))
+    }
+
+    /// Binds a slot to a free physical cell.
+    pub(crate) fn bind(&mut self, slot: SlotId, cell: u32) {
+        let spec = &self.layout.slots[slot.index()];
+        let (chain, level, view) = (spec.chain, spec.level, spec.view);
+        self.change_cell(chain, level, cell, |occupancy| {
+            occupancy.count_unbound(slot, false);
+            let layout = occupancy.layout.chain(chain);
+            let buddy = &mut occupancy.chains[chain.index()].buddy;
+            buddy.bind(layout, level, cell, slot);
+            occupancy.slots[slot.index()].cell = cell;
+        });
+        let layout = self.layout.chain(chain);
+        if level >= layout.node_level {
+            let nodes = layout.cells_in(level, layout.node_level);
+            let bad = &self.chains[chain.index()].buddy.levels[level].bad;
+            let idle = nodes - bad[cell as usize];
+            self.slots[slot.index()].idle = idle;
+            if idle > 0 {
+                self.views[view.index()].slots_with_idle_nodes.insert(slot.0);
+            }
+        }
+    }
+
+    /// Returns the physical cell of an unused slot to the free list.
+    pub(crate) fn unbind(&mut self, slot: SlotId) {
+        let SlotState { cell, used, .. } = self.slots[slot.index()];
+        debug_assert!(used == 0, "only unused slots are unbound");
+        let spec = &self.layout.slots[slot.index()];
+        let (chain, level, view) = (spec.chain, spec.level, spec.view);
+        self.slots[slot.index()].idle = 0;
+        self.views[view.index()].slots_with_idle_nodes.remove(&slot.0);
+        self.change_cell(chain, level, cell, |occupancy| {
+            occupancy.slots[slot.index()].cell = NONE;
+            let layout = occupancy.layout.chain(chain);
+            let buddy = &mut occupancy.chains[chain.index()].buddy;
+            buddy.unbind(layout, level, cell);
+            occupancy.count_unbound(slot, true);
+        });
+    }
+
+    /// Changes a cell. A cell below the machine level is a bin of its own, so the indexes of its machine are updated too.
+    fn change_cell(&mut self, chain: ChainId, level: Level, cell: u32, change: impl FnOnce(&mut Self)) {
+        let layout = self.layout.chain(chain);
+        if level >= layout.node_level {
+            return change(self);
+        }
+        let node = layout.ancestor(cell, level, layout.node_level);
+        self.index_node(chain, node, false);
+        change(self);
+        self.index_node(chain, node, true);
+    }
+
+    /// Adds a slot to those that are not bound, or removes it.
+    fn count_unbound(&mut self, slot: SlotId, add: bool) {
+        let spec = &self.layout.slots[slot.index()];
+        let unbound = &mut self.views[spec.view.index()].unbound[spec.level];
+        let promised = &mut self.chains[spec.chain.index()].buddy.levels[spec.level].promised;
+        if add {
+            unbound.insert(slot.0);
+            *promised += 1;
+        } else {
+            unbound.remove(&slot.0);
+            *promised -= 1;
+        }
+    }
+
+    /// Sets whether a slot is doomed. Returns whether it was.
+    pub(crate) fn set_doomed(&mut self, slot: SlotId, is_doomed: bool) -> bool {
+        let spec = &self.layout.slots[slot.index()];
+        let state = &mut self.slots[slot.index()];
+        let was_doomed = std::mem::replace(&mut state.doomed, is_doomed);
+        if was_doomed == is_doomed {
+            return was_doomed;
+        }
+        let at = &mut self.views[spec.view.index()].doomed_at[spec.level];
+        let count = &mut self.chains[spec.chain.index()].doomed;
+        if is_doomed {
+            at.insert(slot.0);
+            *count += 1;
+        } else {
+            at.remove(&slot.0);
+            *count -= 1;
+        }
+        was_doomed
+    }
+
+    /// Sets the health of a node that has changed.
+    pub(crate) fn set_health(&mut self, chain: ChainId, node: u32, is_healthy: bool) {
+        self.index_node(chain, node, false);
+        let layout = self.layout.chain(chain);
+        self.chains[chain.index()].set_health(layout, node, is_healthy);
+        self.index_node(chain, node, true);
+    }
+
+    /// Changes leaves of one chain. Leaves of one machine should be adjacent in `writes`.
+    pub(crate) fn write_leaves(&mut self, groups: &GroupTable, chain: ChainId, writes: &[LeafWrite]) {
         let size = self.layout.chain(chain).node_leaves();
         let mut rest = writes;
         while let Some(first) = rest.first() {
@@ -17,29 +195,22 @@ impl Cells {
             let same = rest.iter().take_while(|w| w.0 / size == node).count();
             let (batch, later) = rest.split_at(same);
             self.index_node(chain, node, false);
-            self.write_on_node(chain, node, batch);
+            self.write_on_node(groups, chain, node, batch);
             self.index_node(chain, node, true);
             rest = later;
         }
     }
 
-    fn write_on_node(&mut self, chain: ChainId, node: u32, batch: &[LeafWrite]) {
-        let node_level = self.layout.chain(chain).node_level;
-        let cover = self.slot_over(chain, node_level, node);
+    fn write_on_node(&mut self, groups: &GroupTable, chain: ChainId, node: u32, batch: &[LeafWrite]) {
+        let cover = self.slot_over(chain, self.layout.chain(chain).node_level, node);
         let mut borrowed = 0i32;
         for &(leaf, occupant, claimant) in batch {
-            let before = self.owner(chain, leaf).map(|(_, p)| p);
+            let layout = self.layout.chain(chain);
             let c = &mut self.chains[chain.index()];
-            let at = leaf as usize;
-            self.log.push(UndoRecord::Leaf {
-                chain,
-                leaf,
-                occupant: c.occupant[at],
-                claimant: c.claimant[at],
-            });
-            c.occupant[at] = occupant;
-            c.claimant[at] = claimant;
-            let after = self.owner(chain, leaf).map(|(_, p)| p);
+            let before = groups.priority_of(c.owner(leaf));
+            c.occupant[leaf as usize] = occupant;
+            c.claimant[leaf as usize] = claimant;
+            let after = groups.priority_of(c.owner(leaf));
             if before == after {
                 continue;
             }
@@ -48,17 +219,14 @@ impl Cells {
             if was_borrowed != is_borrowed {
                 let step = if is_borrowed { 1 } else { -1 };
                 borrowed += step;
-                self.count_borrowed_below_node(chain, leaf, step);
+                c.count_borrowed_leaf(layout, leaf, step);
             }
             self.count_guaranteed(chain, leaf, cover, before, false);
             self.count_guaranteed(chain, leaf, cover, after, true);
         }
         if borrowed != 0 {
-            self.chains[chain.index()].nodes[node as usize].borrowed = self.chains[chain.index()].nodes
-                [node as usize]
-                .borrowed
-                .wrapping_add_signed(borrowed);
-            self.count_borrowed_from_node_up(chain, node, borrowed);
+            let layout = self.layout.chain(chain);
+            self.chains[chain.index()].count_borrowed_on_node(layout, node, borrowed);
         }
     }
 
@@ -79,178 +247,45 @@ impl Cells {
             .expect("a guaranteed leaf is in a bound cell");
         let size = self.layout.chain(chain).node_leaves();
         let node = &mut self.chains[chain.index()].nodes[(leaf / size) as usize];
-        let view = self.layout.slots[slot.index()].view;
-        let at = self.views[view.index()].used_at.entry(priority).or_insert(0);
         let state = &mut self.slots[slot.index()];
         if add {
             node.guaranteed += 1;
             state.used += 1;
-            *at += 1;
         } else {
             node.guaranteed -= 1;
             state.used -= 1;
-            *at -= 1;
-            if *at == 0 {
-                self.views[view.index()].used_at.remove(&priority);
-            }
             if state.used == 0 {
                 self.emptied_slots.insert(slot.0);
             }
         }
-    }
-
-    /// Counts a borrowed leaf in all cells around it below the machine level.
-    fn count_borrowed_below_node(&mut self, chain: ChainId, leaf: u32, step: i32) {
-        for level in 0..self.layout.chain(chain).node_level {
-            let index = leaf / self.layout.chain(chain).leaves[level];
-            self.count_borrowed(chain, level, index, step);
-        }
-    }
-
-    /// Counts borrowed leaves in all cells around a machine, including its own.
-    fn count_borrowed_from_node_up(&mut self, chain: ChainId, node: u32, step: i32) {
-        let layout = self.layout.chain(chain);
-        let (from, top) = (layout.node_level, layout.top());
-        for level in from..=top {
-            let index = self.layout.chain(chain).ancestor(node, from, level);
-            self.count_borrowed(chain, level, index, step);
-        }
-    }
-
-    fn count_borrowed(&mut self, chain: ChainId, level: Level, index: u32, step: i32) {
-        self.unindex_cell(chain, level, index);
-        let borrowed = &mut self.chains[chain.index()].levels[level].borrowed[index as usize];
-        *borrowed = borrowed.wrapping_add_signed(step);
-        self.index_cell(chain, level, index);
+        let view = self.layout.slots[slot.index()].view;
+        self.views[view.index()].count_used(priority, add);
     }
 
     /// Adds a machine to the indexes it belongs to, or removes it. Every change does the latter before and the former after.
-    pub(crate) fn index_node(&mut self, chain: ChainId, node: u32, add: bool) {
+    fn index_node(&mut self, chain: ChainId, node: u32, add: bool) {
         let layout = self.layout.chain(chain);
-        let (node_level, size) = (layout.node_level, layout.node_leaves());
+        let size = layout.node_leaves();
         let c = &mut self.chains[chain.index()];
+        c.index_node(size, node, add);
         let n = c.nodes[node as usize];
-        let idle = add && !n.bad && n.guaranteed == 0;
-        c.idle.set(node, idle);
-        c.fresh.set(node, idle && n.borrowed == 0);
         if n.bad {
             return;
         }
-        if n.guaranteed + n.borrowed < size {
-            let key = (size - n.borrowed, n.guaranteed, node);
-            if add {
-                c.borrowable.insert(key);
-            } else {
-                c.borrowable.remove(&key);
-            }
-        }
-        if let Some(slot) = self.slot_over(chain, node_level, node) {
+        if let Some(slot) = c.buddy.slot_over(layout, layout.node_level, node) {
+            let view = &mut self.views[self.layout.slots[slot.index()].view.index()];
             if n.guaranteed == 0 {
-                self.count_idle(slot, add);
+                view.count_idle(slot, &mut self.slots[slot.index()], add);
             } else if n.guaranteed < size {
-                self.index_bin(slot, (size - n.guaranteed, node_level as u8, node), add);
+                view.index_bin(slot, size - n.guaranteed, (layout.node_level, node), add);
             }
             return;
         }
-        for (slot, level, index) in self.small_slots(chain, node) {
-            let free = self.layout.chain(chain).leaves[level] - self.slots[slot.index()].used;
+        for (slot, level, index) in c.buddy.small_slots(layout, node) {
+            let free = layout.leaves[level] - self.slots[slot.index()].used;
             if free > 0 {
-                self.index_bin(slot, (free, level as u8, index), add);
-            }
-        }
-    }
-
-    fn index_bin(&mut self, slot: SlotId, bin: (u32, u8, u32), add: bool) {
-        let view = self.view_of(slot);
-        let (free, level, index) = bin;
-        let bin = (free, slot.0, level, index);
-        let partial = &mut self.views[view.index()].partial;
-        if add {
-            partial.insert(bin);
-        } else {
-            partial.remove(&bin);
-        }
-    }
-
-    fn count_idle(&mut self, slot: SlotId, add: bool) {
-        let view = self.view_of(slot);
-        let state = &mut self.slots[slot.index()];
-        let slots_with_idle_nodes = &mut self.views[view.index()].slots_with_idle_nodes;
-        if add {
-            state.idle += 1;
-            if state.idle == 1 {
-                slots_with_idle_nodes.insert(slot.0);
-            }
-        } else {
-            state.idle -= 1;
-            if state.idle == 0 {
-                slots_with_idle_nodes.remove(&slot.0);
-            }
-        }
-    }
-
-    /// Whether all machines of a cell are bad.
-    pub(crate) fn is_wholly_bad(&self, chain: ChainId, level: Level, index: u32) -> bool {
-        let layout = self.layout.chain(chain);
-        let c = &self.chains[chain.index()];
-        if c.bad_nodes == 0 {
-            return false;
-        }
-        if level <= layout.node_level {
-            return c.nodes[layout.ancestor(index, level, layout.node_level) as usize].bad;
-        }
-        c.levels[level].bad[index as usize] == layout.cells_in(level, layout.node_level)
-    }
-
-    /// Whether a cell is in the free list: nothing is bound in it, and it is the largest such cell.
-    pub fn is_listed(&self, chain: ChainId, level: Level, index: u32) -> bool {
-        let layout = self.layout.chain(chain);
-        let levels = &self.chains[chain.index()].levels;
-        let whole = levels[level].bound[index as usize] == NONE && levels[level].split_of(index) == 0;
-        whole && (level == layout.top() || levels[level + 1].split_of(index / layout.fanout[level + 1]) > 0)
-    }
-
-    /// Removes a cell from all indexes of its level.
-    pub(crate) fn unindex_cell(&mut self, chain: ChainId, level: Level, index: u32) {
-        let state = &mut self.chains[chain.index()].levels[level];
-        state.clean.set(index, false);
-        state.crowded.set(index, false);
-        state.listed_clean.set(index, false);
-        state.degraded.set(index, false);
-        state.listed_degraded.set(index, false);
-        let borrowed = state.borrowed[index as usize];
-        if borrowed > 0 {
-            state.listed_crowded.remove(&(borrowed, index));
-        }
-    }
-
-    /// Adds a cell to the indexes of its level that it belongs to.
-    pub(crate) fn index_cell(&mut self, chain: ChainId, level: Level, index: u32) {
-        let state = &self.chains[chain.index()].levels[level];
-        if state.bound[index as usize] != NONE || state.split_of(index) > 0 {
-            return;
-        }
-        let listed = self.is_listed(chain, level, index);
-        let (degraded, unusable) = (
-            self.is_bad(chain, level, index),
-            self.is_wholly_bad(chain, level, index),
-        );
-        let state = &mut self.chains[chain.index()].levels[level];
-        if degraded {
-            state.degraded.set(index, true);
-            state.listed_degraded.set(index, listed);
-        }
-        if unusable {
-            return;
-        }
-        let borrowed = state.borrowed[index as usize];
-        if borrowed == 0 {
-            state.clean.set(index, true);
-            state.listed_clean.set(index, listed);
-        } else {
-            state.crowded.set(index, true);
-            if listed {
-                state.listed_crowded.insert((borrowed, index));
+                let view = &mut self.views[self.layout.slots[slot.index()].view.index()];
+                view.index_bin(slot, free, (level, index), add);
             }
         }
     }

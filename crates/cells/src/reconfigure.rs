@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
+use crate::cells::Cells;
 use crate::group::{Downgrade, Group, GroupId, GroupState, Pod};
-use crate::layout::{ChainId, Layout, Level, ViewId};
-use crate::occupancy::LeafWrite;
-use crate::state::{Cells, NONE};
+use crate::layout::{ChainId, Layout, Level, MachineId, ViewId};
+use crate::restore::Restoration;
 
 /// A group under the new configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,56 +36,47 @@ pub enum Fate {
     Forgotten,
 }
 
-impl Cells {
-    /// Returns the same groups under a new configuration. Machines keep their health by name.
-    pub fn reconfigured(&self, layout: Layout) -> (Cells, Vec<ReconfiguredGroup>) {
+/// Carries groups from an old configuration over to a new one.
+pub(crate) struct Migration<'a> {
+    old: &'a Cells,
+    new: Cells,
+}
+
+impl<'a> Migration<'a> {
+    /// Prepares the new configuration with the users and the health of the old one.
+    pub(crate) fn new(old: &'a Cells, layout: Layout) -> Self {
         let mut new = Cells::new(layout);
-        new.repromote = self.repromote;
-        for name in self.groups.user_names() {
+        new.repromote = old.repromote;
+        for name in old.ledger.groups.user_names() {
             new.user_id(name);
         }
-        for machine in &self.layout.machines {
-            let healthy = machine
-                .nodes
-                .iter()
-                .all(|(c, n)| !self.chains[c.index()].nodes[*n as usize].bad);
-            if let Some(known) = new.layout.machine_named(&machine.name).filter(|_| !healthy) {
+        for (at, machine) in old.layout().machines.iter().enumerate() {
+            let is_healthy = old.is_healthy(MachineId(at as u32));
+            if let Some(known) = new.layout().machine_named(&machine.name).filter(|_| !is_healthy) {
                 new.set_health(known, false);
             }
         }
-        let mut groups: Vec<&Group> = self.groups().map(|(_, group)| group).collect();
+        Self { old, new }
+    }
+
+    /// Carries over all groups, oldest first.
+    pub(crate) fn run(mut self) -> (Cells, Vec<ReconfiguredGroup>) {
+        let mut groups: Vec<&Group> = self.old.groups().map(|(_, group)| group).collect();
         groups.sort_by_key(|g| g.sequence);
-        let mut result: Vec<ReconfiguredGroup> = groups
-            .iter()
-            .map(|group| {
-                Migration {
-                    old: self,
-                    new: &mut new,
-                }
-                .carry_over(group)
-            })
-            .collect();
+        let mut result: Vec<ReconfiguredGroup> = groups.iter().map(|group| self.carry_over(group)).collect();
         // A later group may have taken the place of an earlier one.
         for carried in &mut result {
-            let now = carried.id.and_then(|id| new.group(id)).and_then(|g| g.downgraded);
-            if now.is_some() && carried.fate != Fate::Downgraded {
+            let group = carried.id.and_then(|id| self.new.group(id));
+            if group.is_some_and(|g| g.downgraded.is_some()) {
                 carried.fate = Fate::Downgraded;
             }
         }
-        new.promote();
-        new.log.clear();
-        new.emptied_slots.clear();
-        (new, result)
+        self.new.restore_downgraded();
+        self.new.ledger.log.clear();
+        self.new.ledger.occupancy.emptied_slots.clear();
+        (self.new, result)
     }
-}
 
-/// Carries groups from an old configuration over to a new one.
-struct Migration<'a> {
-    old: &'a Cells,
-    new: &'a mut Cells,
-}
-
-impl Migration<'_> {
     fn carry_over(&mut self, group: &Group) -> ReconfiguredGroup {
         let mut carried = ReconfiguredGroup {
             key: group.key,
@@ -97,13 +88,13 @@ impl Migration<'_> {
             carried.fate = Fate::ClaimDropped;
             return carried;
         }
-        let vc_name = &self.old.layout.vcs[group.vc.index()].name;
-        let Some(vc) = self.new.layout.vc_named(vc_name) else {
+        let vc_name = &self.old.layout().vcs[group.vc.index()].name;
+        let Some(vc) = self.new.layout().vc_named(vc_name) else {
             carried.fate = Fate::Forgotten;
             return carried;
         };
         let downgraded = (group.priority >= 0).then_some(Downgrade { by: group.key });
-        let id = self.new.add_group(Group {
+        let id = self.new.ledger.add_group(Group {
             vc,
             state: GroupState::Allocated,
             downgraded,
@@ -114,28 +105,25 @@ impl Migration<'_> {
         for pod in &group.pods {
             let translated = self.translate_pod(group, pod);
             carried.leaves_lost += pod.leaves.len() as u32 - translated.leaves.len() as u32;
-            let writes: Vec<LeafWrite> = translated.leaves.iter().map(|leaf| (*leaf, id.0, NONE)).collect();
-            let chain = translated.chain;
-            self.new.add_pod(id, translated);
-            self.new.write_leaves(chain, &writes);
+            self.new.ledger.add_running_pod(id, translated);
         }
-        self.new.emptied_slots.clear();
+        self.new.ledger.occupancy.emptied_slots.clear();
         if downgraded.is_some() {
-            let restored = self.new.restore(id, true);
+            let restored = Restoration::new(&mut self.new.ledger, id).forced().run();
             carried.fate = match (restored, group.downgraded.is_some()) {
                 (true, false) => Fate::Kept,
                 (true, true) => Fate::Restored,
                 (false, _) => Fate::Downgraded,
             };
         }
-        self.new.log.clear();
+        self.new.ledger.log.clear();
         carried
     }
 
     /// Finds the leaves of a pod in the new configuration, by chain, machine and index, or in another chain of the same
     /// leaf type.
     fn translate_pod(&self, group: &Group, pod: &Pod) -> Pod {
-        let (old, new) = (&self.old.layout, &self.new.layout);
+        let (old, new) = (self.old.layout(), self.new.layout());
         let old_chain = old.chain(pod.chain);
         let same = new.chain_named(&old_chain.name);
         let leaf_type = new.leaf_type_named(&old.leaf_types[old_chain.leaf_type.index()]);
@@ -147,7 +135,7 @@ impl Migration<'_> {
                 let machine = &old.machines[old.machine_of(pod.chain, *leaf).index()].name;
                 let machine = new.machine_named(machine)?;
                 let leaf = new.leaf_at(chain, machine, old_chain.leaf_indices[*leaf as usize])?;
-                self.new.owner(chain, leaf).is_none().then_some(leaf)
+                self.new.ledger.owner(chain, leaf).is_none().then_some(leaf)
             });
             found.collect::<SmallVec<[u32; 8]>>()
         };
@@ -174,7 +162,7 @@ impl Migration<'_> {
         (view, level): (ViewId, Level),
         chain: ChainId,
     ) -> Option<(ViewId, Level)> {
-        let (old, new) = (&self.old.layout, &self.new.layout);
+        let (old, new) = (self.old.layout(), self.new.layout());
         let spec = &old.views[view.index()];
         let cell_type = &old.chain(spec.chain).types[level];
         let vc = new.vc_named(&old.vcs[group.vc.index()].name)?;

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bits::Bits;
-use crate::group::{Group, GroupId, GroupState};
-use crate::layout::{LeafType, MachineId, SlotId, VcId, ViewId};
+use crate::group::{GUARANTEED_MAX, Group, GroupId, GroupState, OPPORTUNISTIC};
+use crate::layout::{Layout, LeafType, MachineId, SlotId, VcId, ViewId};
 
 /// A request of a group: pods that start together or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +65,44 @@ impl Request {
     /// Returns the number of leaves of all pods.
     pub fn leaves(&self) -> u32 {
         self.pod_sets.iter().flat_map(|p| &p.pods).sum()
+    }
+
+    /// Checks that the request can be met at all.
+    pub(crate) fn validate(&self, layout: &Layout) -> Result<(), Refusal> {
+        if !(OPPORTUNISTIC..=GUARANTEED_MAX).contains(&self.priority) {
+            return Err(Refusal::Priority { found: self.priority });
+        }
+        let is_empty = |set: &PodSet| set.pods.is_empty() || set.pods.contains(&0);
+        if self.pod_sets.is_empty() || self.pod_sets.iter().any(is_empty) {
+            return Err(Refusal::Empty);
+        }
+        let vc = &layout.vcs[self.vc.index()];
+        for set in &self.pod_sets {
+            match set.target {
+                Target::Pinned(_) if self.priority < 0 => return Err(Refusal::PinnedOpportunistic),
+                Target::Pinned(view) if !vc.pinned.values().any(|v| *v == view) => {
+                    return Err(Refusal::PinnedOfOthers);
+                }
+                Target::Leaf(leaf) if self.priority >= 0 => {
+                    let chains = &layout.chains_of[leaf.index()];
+                    if !chains.iter().any(|c| vc.views.contains_key(c)) {
+                        let mut owned: Vec<&str> = vc.views.keys().map(|c| layout.leaf_name(*c)).collect();
+                        owned.dedup();
+                        return Err(Refusal::NotOwned {
+                            vc: vc.name.clone(),
+                            leaf: layout.leaf_types[leaf.index()].clone(),
+                            owned: if owned.is_empty() {
+                                "only pinned cells or none".to_owned()
+                            } else {
+                                owned.join(", ")
+                            },
+                        });
+                    }
+                }
+                Target::Any | Target::Leaf(_) | Target::Pinned(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Returns the group before it has any pods.

@@ -6,7 +6,7 @@ use dovetail_model::{ClusterSpec, Rate, Scaling};
 use dovetail_sim::SimConfig;
 use dovetail_workload::generate::{GenerateSpec, generate};
 use dovetail_workload::profiles::Profiles;
-use dovetail_workload::{Format, SensitivityTable, Workload, read};
+use dovetail_workload::{Format, SensitivityTable, Workload, join_sensitivity, read};
 
 use crate::values::parse_elastic;
 use crate::{ExperimentError, ReferenceSystem, RunSpec};
@@ -33,7 +33,7 @@ pub(crate) fn open(
         Some(name) => Some(SensitivityTable::named(name)?),
     };
     if let Some(table) = table {
-        workload.join_sensitivity(&table);
+        join_sensitivity(&mut workload, &table);
     }
     Ok(workload)
 }

@@ -106,7 +106,7 @@ impl GroupScheduler {
                 size: place.size,
                 machine: &place.node,
                 indices: &place.leaves,
-                kind: if vc.is_some() { &place.kind } else { "" },
+                cell_type: if vc.is_some() { &place.kind } else { "" },
             })
             .collect();
         let id = self.cells.adopt(&request, chain, &pods);

@@ -1,51 +1,33 @@
 //! The event loop: commands of the engine become later events.
 
 mod attempts;
+mod event_queue;
+mod journal;
 mod leases;
 mod outages;
 mod recording;
 mod speeds;
 mod steps;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
-
-use dovetail_engine::{Engine, Explanation, Knowledge, Policy};
+use dovetail_engine::{Engine, Knowledge, Policy};
 use dovetail_model::run::{Moment, RunRecord, Segment, SolverStats};
-use dovetail_model::{AttemptKey, Command, Event, JobKey, NodeId, Time};
-use dovetail_workload::Workload;
+use dovetail_model::{Command, Event, JobKey, Time};
+use dovetail_workload::{TraceJob, Workload};
 
 use crate::blocking::Blocking;
 use crate::config::{Compat, SimConfig, SimError, knowledge_name};
-use crate::failures::Process;
 use crate::metrics;
-use crate::sharing::Sharing;
 use crate::timeline::{Levels, Timeline};
-use crate::truth::{KnowledgeFilter, Phase, Truth};
+use crate::truth::{KnowledgeFilter, Truth};
+use event_queue::{EventQueue, ScheduledEvent};
+use journal::JournaledEngine;
 use leases::Leases;
+use outages::OutageSchedule;
+use recording::Recorder;
+use speeds::BusyGpus;
 use steps::Steps;
 
-/// Everything that happened, for a replay: the events passed to the engine and the commands it gave.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Journal {
-    /// Events with their times.
-    pub events: Vec<(Time, Event)>,
-    /// Commands with their times.
-    pub commands: Vec<(Time, Command)>,
-    /// Jobs to explain at every moment.
-    pub followed: BTreeSet<JobKey>,
-    /// Explanations of those jobs, whenever they change.
-    pub explanations: Vec<(Time, JobKey, Explanation)>,
-}
-
-/// A future event. The order of the variants is the order of handling at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum ScheduledEvent {
-    End(JobKey, AttemptKey, u32),
-    Started(JobKey, AttemptKey),
-    NodeDown(NodeId, Time),
-    NodeUp(NodeId),
-}
+pub use journal::Journal;
 
 /// Runs the workload under the policy, which needs at least `needs` of remaining work.
 ///
@@ -117,34 +99,24 @@ pub(crate) struct Outcomes {
     pub(crate) solved: SolverStats,
 }
 
+/// A run: the engine, and the truth about the jobs that it schedules.
 struct Run<'a> {
     workload: &'a Workload,
     config: &'a SimConfig,
-    engine: Engine,
+    engine: JournaledEngine<'a>,
     knowledge_filter: KnowledgeFilter,
     truths: Vec<Truth>,
-    scheduled: BinaryHeap<Reverse<(Time, ScheduledEvent)>>,
-    now: Time,
-    events: u64,
-    busy_gpus: u32,
-    up_gpus: u32,
+    queue: EventQueue,
+    outages: OutageSchedule<'a>,
+    gpus: BusyGpus,
+    recorder: Recorder,
     finished: u64,
-    timeline: Timeline,
-    alive_integral: f64,
-    segments: Vec<Segment>,
-    blocking: Blocking,
-    moments: Vec<Moment>,
-    process: Option<Process>,
-    /// End of each node's outage; `None` for nodes that are up.
-    down: Vec<Option<Time>>,
+    /// Number of tracked jobs that have not finished, if the run ends with them.
     tracked_left: usize,
-    /// GPU sharing; `None` under a policy that never shares.
-    sharing: Option<Sharing>,
     /// Progress by iterations, where it is counted as in Muri's simulator.
     steps: Option<Steps>,
     /// Progress by rounds, where it is counted as in Synergy's simulator.
     leases: Option<Leases>,
-    journal: Option<&'a mut Journal>,
 }
 
 impl<'a> Run<'a> {
@@ -156,62 +128,39 @@ impl<'a> Run<'a> {
         journal: Option<&'a mut Journal>,
     ) -> Self {
         let knowledge_filter = KnowledgeFilter::new(knowledge, config, workload);
-        let start = workload.jobs[0].submit;
-        let terms = policy.grouping.terms();
-        let sharing = policy.grouping.shares().then(|| Sharing::new(terms));
+        let gpus = BusyGpus::new(policy.grouping.shares(), policy.grouping.terms());
         let steps = match config.compat {
             Compat::Muri(time) => Some(Steps::new(time, workload, &knowledge_filter)),
             Compat::Exact | Compat::Blox { .. } | Compat::Synergy { .. } => None,
         };
         let leases = matches!(config.compat, Compat::Synergy { .. }).then(Leases::default);
+        let mut engine = Engine::new(policy, config.clock);
+        engine.set_zones(config.cluster.zones.clone());
+        engine.set_slowdowns(config.slowdowns.clone());
+        let mut queue = EventQueue::default();
         let mut run = Self {
             workload,
             config,
-            sharing,
-            steps,
-            leases,
-            engine: Engine::new(policy, config.clock),
+            engine: JournaledEngine::new(engine, journal),
             knowledge_filter,
             truths: Vec::with_capacity(workload.jobs.len()),
-            scheduled: BinaryHeap::new(),
-            now: Time::ZERO,
-            events: 0,
-            busy_gpus: 0,
-            up_gpus: 0,
+            outages: OutageSchedule::new(config, &mut queue),
+            queue,
+            gpus,
+            recorder: Recorder::new(workload.jobs[0].submit, config.segments),
             finished: 0,
-            timeline: Timeline::new(start),
-            alive_integral: 0.0,
-            segments: Vec::new(),
-            blocking: Blocking::default(),
-            moments: Vec::new(),
-            process: Process::new(&config.failures, config.seed),
-            down: vec![None; config.cluster.nodes.len()],
             tracked_left: match config.stop_after_tracked {
                 true => (0..workload.jobs.len())
                     .filter(|i| metrics::is_tracked(*i, workload, config))
                     .count(),
                 false => usize::MAX,
             },
-            journal,
+            steps,
+            leases,
         };
-        run.engine.set_zones(config.cluster.zones.clone());
-        run.engine.set_slowdowns(config.slowdowns.clone());
         for (node, spec) in config.cluster.nodes.iter() {
-            run.report(Event::NodeUp {
-                node,
-                spec: spec.clone(),
-            });
-            run.up_gpus += spec.gpus;
-            if let Some(outage) = run.process.as_mut().map(|p| p.next(node, Time::ZERO)) {
-                let up = outage.up.unwrap_or(Time::MAX);
-                run.scheduled
-                    .push(Reverse((outage.down, ScheduledEvent::NodeDown(node, up))));
-            }
-        }
-        for outage in &config.failures.outages {
-            let up = outage.up.unwrap_or(Time::MAX);
-            run.scheduled
-                .push(Reverse((outage.down, ScheduledEvent::NodeDown(outage.node, up))));
+            let spec = spec.clone();
+            run.report(Event::NodeUp { node, spec });
         }
         run
     }
@@ -219,26 +168,29 @@ impl<'a> Run<'a> {
     fn run_to_end(&mut self, progress: &mut dyn FnMut(u64)) -> Result<(), SimError> {
         let mut repeated = 0;
         while let Some(next) = self.next_event_time() {
-            repeated = if next == self.now { repeated + 1 } else { 0 };
+            repeated = if next == self.queue.now { repeated + 1 } else { 0 };
             if repeated > 1000 {
                 return Err(SimError::Stuck {
-                    policy: self.engine.policy().name.clone(),
-                    at_s: self.now.as_secs_f64(),
+                    policy: self.engine.engine.policy().name.clone(),
+                    at_s: self.queue.now.as_secs_f64(),
                 });
             }
             self.advance_to(next);
             self.handle_due_events();
             if self.config.moments && !self.truths.is_empty() {
-                self.record_state();
+                let gpus = (self.outages.up_gpus, self.gpus.number);
+                self.recorder
+                    .record_moment(next, &self.engine.engine, gpus, self.finished);
             }
-            self.record_explanations();
+            self.engine.record_explanations(next);
             if self.config.check {
-                self.engine.check().map_err(|violation| SimError::Invariant {
-                    at_s: self.now.as_secs_f64(),
+                let check = self.engine.engine.check();
+                check.map_err(|violation| SimError::Invariant {
+                    at_s: next.as_secs_f64(),
                     violation: violation.to_string(),
                 })?;
             }
-            if self.events.trailing_zeros() >= 13 {
+            if self.queue.handled.trailing_zeros() >= 13 {
                 progress(self.finished);
             }
         }
@@ -246,25 +198,30 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Returns the next job that has not been submitted.
+    fn next_arrival(&self) -> Option<&'a TraceJob> {
+        self.workload.jobs.get(self.truths.len())
+    }
+
     /// Returns the time of the next event; `None` when all jobs have finished or no job can ever proceed.
     fn next_event_time(&mut self) -> Option<Time> {
-        let arrival = self.workload.jobs.get(self.truths.len()).map(|j| j.submit);
-        let alive = self.engine.idle().0 + self.engine.holding() > 0;
+        let arrival = self.next_arrival().map(|j| j.submit);
+        let engine = &self.engine.engine;
+        let alive = engine.idle().0 + engine.holding() > 0;
         if (arrival.is_none() && !alive) || self.tracked_left == 0 {
             return None;
         }
-        let scheduled = self.scheduled.peek().map(|Reverse((at, _))| *at);
-        let wake = self.engine.wake_at();
+        let wake = engine.wake_at();
         let next_completion = self.steps.as_ref().and_then(Steps::next_end);
         let next = arrival
             .into_iter()
-            .chain(scheduled)
+            .chain(self.queue.next_time())
             .chain(next_completion)
             .chain(wake)
             .min()?;
-        let stuck = arrival.is_none() && self.busy_gpus == 0 && wake.is_none();
+        let stuck = arrival.is_none() && self.gpus.number == 0 && wake.is_none();
         // All nodes that will ever return are up, and nothing runs: only failures are left, so queued jobs never start.
-        if stuck && self.only_failures_scheduled() && self.engine.decisions() > 0 {
+        if stuck && self.queue.has_only_failures() && engine.decisions() > 0 {
             None
         } else {
             Some(next)
@@ -273,66 +230,48 @@ impl<'a> Run<'a> {
 
     /// Advances the time.
     fn advance_to(&mut self, next: Time) {
-        let (idle, idle_gpus) = self.engine.idle();
+        let engine = &self.engine.engine;
+        let (idle, idle_gpus) = engine.idle();
         let levels = Levels {
-            busy_gpus: self.busy_gpus,
-            up_gpus: self.up_gpus,
-            running: self.engine.holding(),
+            busy_gpus: self.gpus.number,
+            up_gpus: self.outages.up_gpus,
+            running: engine.holding(),
             waiting: idle,
             waiting_gpus: idle_gpus,
-            fragmented_gpus: self.engine.cluster().fragmented_gpus(),
+            fragmented_gpus: engine.cluster().fragmented_gpus(),
         };
         if !self.truths.is_empty() {
-            let span = next.since(self.now).as_secs_f64();
-            self.alive_integral += span * f64::from(levels.running + levels.waiting);
-            self.timeline.advance(next, &levels);
+            self.recorder.advance(self.queue.now, next, &levels);
         }
-        self.blocking.advance(next);
-        self.now = next;
+        self.recorder.blocking.advance(next);
+        self.queue.now = next;
     }
 
     /// Handles all events of this moment, then lets the engine decide.
     fn handle_due_events(&mut self) {
-        while let Some(Reverse((at, scheduled))) = self.scheduled.peek().copied() {
-            if at > self.now {
-                break;
-            }
-            self.scheduled.pop();
-            self.events += 1;
-            match scheduled {
+        while let Some(event) = self.queue.pop_due() {
+            match event {
                 ScheduledEvent::End(job, attempt, epoch) => self.end(job, attempt, epoch),
                 ScheduledEvent::Started(job, attempt) => self.started(job, attempt),
-                ScheduledEvent::NodeDown(node, up) => self.node_down(node, up),
-                ScheduledEvent::NodeUp(node) => self.node_up(node),
+                ScheduledEvent::NodeDown(node, up) => {
+                    let event = self.outages.begin(node, up, &mut self.queue);
+                    event.into_iter().for_each(|event| self.report(event));
+                }
+                ScheduledEvent::NodeUp(node) => {
+                    let event = self.outages.end(node, &mut self.queue);
+                    event.into_iter().for_each(|event| self.report(event));
+                }
             }
         }
         self.complete_due_jobs();
-        while let Some(job) = self
-            .workload
-            .jobs
-            .get(self.truths.len())
-            .filter(|j| j.submit <= self.now)
-        {
-            let id = JobKey(self.truths.len() as u32);
-            self.truths.push(Truth::new(job.work, self.alive_integral));
-            self.blocking.enter(self.now.since(job.submit), job.work);
-            let mut spec = self.knowledge_filter.spec(id, job);
-            if self.steps.is_some() {
-                spec.expected = spec.expected.map(steps::slower_alone);
-            }
-            self.events += 1;
-            self.report(Event::Submitted(spec));
-        }
-        self.credit_iterations();
-        self.report_leases();
-        if self.engine.wake_at().is_some_and(|at| at <= self.now) {
-            self.events += 1;
+        self.submit_due_jobs();
+        self.report_progress();
+        let now = self.queue.now;
+        if self.engine.engine.wake_at().is_some_and(|at| at <= now) {
+            self.queue.handled += 1;
             self.report(Event::Wake);
         }
-        while let Some(command) = self.engine.poll() {
-            if let Some(journal) = &mut self.journal {
-                journal.commands.push((self.now, command.clone()));
-            }
+        while let Some(command) = self.engine.poll(now) {
             match command {
                 Command::Launch {
                     job,
@@ -341,41 +280,77 @@ impl<'a> Run<'a> {
                 } => self.launch(job, attempt, allocation),
                 Command::Stop { job, attempt, reason } => self.stop(job, attempt, reason),
                 Command::Resize { job, allocation, .. } => self.resize(job, allocation),
-                Command::Reject { job, .. } => {
-                    self.blocking
-                        .leave(self.waited(job), self.truths[job.0 as usize].left);
-                    let truth = &mut self.truths[job.0 as usize];
-                    (truth.rejected, truth.phase) = (true, Phase::Done);
-                    self.remove_job(job);
-                }
+                Command::Reject { job, .. } => self.reject(job),
             }
         }
-        self.credit_leases();
-        if self.steps.is_some() {
-            self.schedule_next_completion();
-        } else {
-            self.update_shared_speeds();
+        if let Some(leases) = &mut self.leases {
+            let decisions = self.engine.engine.decisions();
+            leases.credit(self.config, decisions, &mut self.truths, &mut self.queue);
+        }
+        let arrival = self.next_arrival().map(|j| j.submit);
+        match &mut self.steps {
+            Some(steps) => steps.schedule_next(self.config, now, arrival),
+            None => self.update_shared_speeds(),
+        }
+    }
+
+    /// Completes the jobs whose iterations are done.
+    fn complete_due_jobs(&mut self) {
+        let Some(steps) = &mut self.steps else { return };
+        for id in steps.take_due(self.queue.now) {
+            self.queue.handled += 1;
+            let truth = &self.truths[id.0 as usize];
+            self.end(id, truth.attempt, truth.epoch);
+        }
+    }
+
+    fn submit_due_jobs(&mut self) {
+        let now = self.queue.now;
+        while let Some(job) = self.next_arrival().filter(|j| j.submit <= now) {
+            let id = JobKey(self.truths.len() as u32);
+            self.truths
+                .push(Truth::new(job.work, self.recorder.alive_integral));
+            self.recorder.blocking.enter(now.since(job.submit), job.work);
+            let mut spec = self.knowledge_filter.spec(id, job);
+            if self.steps.is_some() {
+                spec.expected = spec.expected.map(steps::slower_alone);
+            }
+            self.queue.handled += 1;
+            self.report(Event::Submitted(spec));
+        }
+    }
+
+    /// Reports the progress of running jobs where it is counted by iterations or rounds.
+    fn report_progress(&mut self) {
+        let (now, jobs) = (self.queue.now, &self.workload.jobs);
+        if let Some(steps) = &mut self.steps {
+            for event in steps.credit(now, &mut self.truths, jobs) {
+                self.engine.report(now, event);
+            }
+        }
+        if let Some(leases) = &self.leases {
+            for event in leases.progress(&self.truths, jobs) {
+                self.engine.report(now, event);
+            }
         }
     }
 
     fn report(&mut self, event: Event) {
-        if let Some(journal) = &mut self.journal {
-            journal.events.push((self.now, event.clone()));
-        }
-        self.engine.handle(self.now, event);
+        self.engine.report(self.queue.now, event);
     }
 
     fn finish(self) -> Outcomes {
+        let engine = self.engine.engine;
         Outcomes {
-            policy: self.engine.policy().name.clone(),
+            policy: engine.policy().name.clone(),
             truths: self.truths,
-            timeline: self.timeline,
-            segments: self.segments,
-            blocking: self.blocking,
-            moments: self.moments,
-            events: self.events,
-            rounds: self.engine.decisions(),
-            solved: self.engine.solver_stats(),
+            timeline: self.recorder.timeline,
+            segments: self.recorder.segments,
+            blocking: self.recorder.blocking,
+            moments: self.recorder.moments,
+            events: self.queue.handled,
+            rounds: engine.decisions(),
+            solved: engine.solver_stats(),
         }
     }
 }

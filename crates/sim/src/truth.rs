@@ -76,6 +76,11 @@ impl Truth {
         }
     }
 
+    /// Returns the total time it has been without GPUs since its submission.
+    pub(crate) fn waited(&self, now: Time, submit: Time) -> Time {
+        now.since(submit).since(self.held)
+    }
+
     /// Counts the progress up to `now`. If the job was lost, only whole checkpoint intervals count.
     pub(crate) fn stop(&mut self, now: Time, lost_since_checkpoint: Option<Time>) {
         if self.phase == Phase::Running {
@@ -119,7 +124,7 @@ impl KnowledgeFilter {
             error: config.estimate_error,
             generator,
             gpu_types,
-            stages: workload.stage_columns(),
+            stages: StageColumns::find(workload),
             gpu_memory: config.gpu_memory.clone(),
         }
     }

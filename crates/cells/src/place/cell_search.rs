@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
+use crate::buddy::BuddyAllocator;
 use crate::layout::{Chain, ChainId, Level, SlotId};
+use crate::ledger::Ledger;
+use crate::level::LevelState;
 use crate::request::PlacementOptions;
-use crate::state::{Cells, LevelState};
 
 /// Cells that are compared before one with borrowers is accepted.
 const MAX_COMPARED: usize = 32;
@@ -16,7 +18,7 @@ const MAX_SCANNED: usize = 1024;
 
 /// The search for a physical cell of one slot.
 pub(super) struct CellSearch<'a> {
-    cells: &'a Cells,
+    ledger: &'a Ledger,
     chain: ChainId,
     level: Level,
     /// Machines that must be usable in the cell.
@@ -26,14 +28,14 @@ pub(super) struct CellSearch<'a> {
 
 impl<'a> CellSearch<'a> {
     pub(super) fn new(
-        cells: &'a Cells,
+        ledger: &'a Ledger,
         slot: SlotId,
         machines: u32,
         options: &'a PlacementOptions<'a>,
     ) -> Self {
-        let spec = &cells.layout.slots[slot.index()];
+        let spec = &ledger.layout().slots[slot.index()];
         Self {
-            cells,
+            ledger,
             chain: spec.chain,
             level: spec.level,
             machines,
@@ -42,18 +44,22 @@ impl<'a> CellSearch<'a> {
     }
 
     fn layout(&self) -> &'a Chain {
-        self.cells.layout.chain(self.chain)
+        self.ledger.layout().chain(self.chain)
+    }
+
+    fn buddy(&self) -> &'a BuddyAllocator {
+        &self.ledger.occupancy.chains[self.chain.index()].buddy
     }
 
     fn state(&self, level: Level) -> &'a LevelState {
-        &self.cells.chains[self.chain.index()].levels[level]
+        &self.buddy().levels[level]
     }
 
     /// Returns the best free cell: from the lowest level that has one, splitting no cell that another virtual cluster may
     /// need. With `tight`, the cell with the fewest usable machines comes first.
     pub(super) fn best_cell(&self, tight: bool) -> Option<u32> {
         let layout = self.layout();
-        let slack = self.cells.slack(self.chain);
+        let slack = self.buddy().slack(layout);
         let mut comparison = Comparison {
             search: self,
             tight,
@@ -85,13 +91,13 @@ impl<'a> CellSearch<'a> {
     /// Returns free cells, one of each kind, those with fewest borrowed leaves first. Cells are of one kind if the cells
     /// around them that would be split have equally many usable machines.
     pub(super) fn distinct_cells(&self) -> Vec<u32> {
-        let (layout, level) = (self.layout(), self.level);
-        let slack = self.cells.slack(self.chain);
+        let (layout, buddy, level) = (self.layout(), self.buddy(), self.level);
+        let slack = buddy.slack(layout);
         let mut kinds: BTreeMap<SmallVec<[u32; 8]>, (u32, u32)> = BTreeMap::new();
-        let free = (0..layout.cells[level]).filter(|cell| self.cells.in_free_area(self.chain, level, *cell));
+        let free = (0..layout.cells[level]).filter(|cell| buddy.is_free(layout, level, *cell));
         for cell in free.take(MAX_SCANNED) {
             let above = |l| layout.ancestor(cell, level, l);
-            let whole = (level..=layout.top()).find(|l| self.cells.is_listed(self.chain, *l, above(*l)));
+            let whole = (level..=layout.top()).find(|l| buddy.is_listed(layout, *l, above(*l)));
             let whole = whole.expect("a free cell is in or below the free list");
             let may_split = (level + 1..=whole).all(|l| slack[l] > 0);
             if !may_split || self.usable_machines(level, cell) < self.machines {
@@ -111,7 +117,10 @@ impl<'a> CellSearch<'a> {
     /// Returns the number of machines in a cell that may be used; for a cell below the machine level, that of its machine.
     fn usable_machines(&self, level: Level, cell: u32) -> u32 {
         let layout = self.layout();
-        let is_allowed = |node: u32| self.cells.is_node_allowed(self.chain, node, self.options);
+        let is_allowed = |node: u32| {
+            let occupancy = &self.ledger.occupancy;
+            occupancy.is_node_allowed(self.chain, node, self.options)
+        };
         if level < layout.node_level {
             return u32::from(is_allowed(layout.ancestor(cell, level, layout.node_level)));
         }
@@ -178,7 +187,7 @@ impl Comparison<'_> {
             _ => {
                 let leaves = search.layout().inside(cell, search.level, 0);
                 search
-                    .cells
+                    .ledger
                     .preemption_cost_on(search.chain, leaves, search.options)
             }
         };

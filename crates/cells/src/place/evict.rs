@@ -7,17 +7,18 @@ use smallvec::SmallVec;
 
 use super::pack::pack;
 use super::{Bin, BinAssignment, SizedPod};
+use crate::NONE;
 use crate::group::{GroupId, GroupState};
 use crate::layout::{Level, SlotId, ViewId};
+use crate::ledger::Ledger;
 use crate::request::PlacementOptions;
-use crate::state::{Cells, NONE};
 
 /// Cost of preempting a group: lost work, then leaves.
 type Cost = (u64, u64);
 
 /// Plans which groups to preempt in one view.
 pub(super) struct Evictor<'a> {
-    pub(super) cells: &'a Cells,
+    pub(super) ledger: &'a Ledger,
     /// The group to make room for.
     pub(super) group: GroupId,
     pub(super) view: ViewId,
@@ -28,7 +29,7 @@ pub(super) struct Evictor<'a> {
 impl Evictor<'_> {
     /// Returns bins for all pods and the groups to preempt, or `None` if there is not enough room.
     pub(super) fn plan(&self, pods: &[SizedPod]) -> Option<(Vec<BinAssignment>, Vec<u32>)> {
-        let used_at = &self.cells.views[self.view.index()].used_at;
+        let used_at = &self.ledger.occupancy.views[self.view.index()].used_at;
         let lower: u32 = used_at.range(..self.priority).map(|(_, n)| *n).sum();
         if lower == 0 {
             return None;
@@ -39,7 +40,7 @@ impl Evictor<'_> {
             plan.pack_all(&descending)?;
         }
         plan.drop_unneeded_victims();
-        let chain = self.cells.layout.views[self.view.index()].chain;
+        let chain = self.ledger.layout().views[self.view.index()].chain;
         let used = plan.bins.into_iter().filter(|b| !b.pods.is_empty());
         let assignments = used.map(|b| BinAssignment {
             view: self.view,
@@ -52,14 +53,14 @@ impl Evictor<'_> {
 
     /// Returns all bins of the view on machines that may be used.
     fn bins(&self) -> Vec<EvictionBin> {
-        let spec = &self.cells.layout.views[self.view.index()];
-        let (chain, layout) = (spec.chain, self.cells.layout.chain(spec.chain));
-        let is_allowed = |node: u32| self.cells.is_node_allowed(chain, node, self.options);
+        let spec = &self.ledger.layout().views[self.view.index()];
+        let (chain, layout) = (spec.chain, self.ledger.layout().chain(spec.chain));
+        let is_allowed = |node: u32| self.ledger.occupancy.is_node_allowed(chain, node, self.options);
         let mut costs: BTreeMap<u32, Cost> = BTreeMap::new();
         let mut bins = Vec::new();
         for &slot in &spec.slots {
-            let level = self.cells.layout.slots[slot.index()].level;
-            let cell = self.cells.slots[slot.index()].cell;
+            let level = self.ledger.layout().slots[slot.index()].level;
+            let cell = self.ledger.occupancy.slots[slot.index()].cell;
             let is_small = level < layout.node_level;
             if cell == NONE {
                 let number = match is_small {
@@ -94,9 +95,9 @@ impl Evictor<'_> {
         (level, index): (Level, u32),
         costs: &mut BTreeMap<u32, Cost>,
     ) -> EvictionBin {
-        let chain = self.cells.layout.slots[slot.index()].chain;
-        let layout = self.cells.layout.chain(chain);
-        let c = &self.cells.chains[chain.index()];
+        let chain = self.ledger.layout().slots[slot.index()].chain;
+        let layout = self.ledger.layout().chain(chain);
+        let c = &self.ledger.occupancy.chains[chain.index()];
         let is_idle = level == layout.node_level && c.nodes[index as usize].guaranteed == 0;
         let mut bin = EvictionBin::new(
             match is_idle {
@@ -108,18 +109,15 @@ impl Evictor<'_> {
         // Adjacent leaves mostly have the same owner, so the last one is remembered with whether it is a borrower.
         let mut last = (NONE, false);
         for leaf in layout.inside(index, level, 0) {
-            let owner = match c.claimant[leaf as usize] {
-                NONE => c.occupant[leaf as usize],
-                claimant => claimant,
-            };
+            let owner = c.owner(leaf);
             if owner == NONE {
                 bin.free += 1;
-            } else if let Some(tenant) = bin.tenants.iter_mut().find(|t| t.group == owner) {
-                tenant.leaves += 1;
+            } else if let Some(holder) = bin.holders.iter_mut().find(|h| h.group == owner) {
+                holder.leaves += 1;
             } else if owner == last.0 {
                 bin.free += u32::from(last.1);
             } else {
-                let group = self.cells.group_at(owner);
+                let group = self.ledger.groups.at(owner);
                 let priority = group.effective_priority();
                 last = (owner, priority < 0);
                 if priority < 0 {
@@ -129,7 +127,7 @@ impl Evictor<'_> {
                         1 => self.cost(owner),
                         _ => *costs.entry(owner).or_insert_with(|| self.cost(owner)),
                     };
-                    bin.tenants.push(Tenant {
+                    bin.holders.push(Holder {
                         cost,
                         group: owner,
                         leaves: 1,
@@ -137,17 +135,17 @@ impl Evictor<'_> {
                 }
             }
         }
-        bin.tenants.sort_unstable();
+        bin.holders.sort_unstable();
         bin
     }
 
     /// Returns the cost of a victim. No work is lost when a claim is cancelled or a group is downgraded.
     fn cost(&self, group: u32) -> Cost {
-        let g = self.cells.group_at(group);
+        let g = self.ledger.groups.at(group);
         let loses_nothing = g.state == GroupState::Preempting || g.lazy && g.state == GroupState::Allocated;
         let lost = match loses_nothing {
             true => 0,
-            false => self.cells.preemption_cost(group, self.options),
+            false => self.ledger.preemption_cost(group, self.options),
         };
         (lost, u64::from(g.leaves()))
     }
@@ -155,7 +153,7 @@ impl Evictor<'_> {
 
 /// A group in a bin that could be preempted. Ordered by cost.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Tenant {
+struct Holder {
     cost: Cost,
     group: u32,
     /// Leaves it holds in this bin.
@@ -167,7 +165,7 @@ struct EvictionBin {
     bin: Bin,
     free: u32,
     /// Cheapest first.
-    tenants: SmallVec<[Tenant; 4]>,
+    holders: SmallVec<[Holder; 4]>,
     /// Leaves of the pods assigned to it.
     taken: u32,
     pods: SmallVec<[u32; 8]>,
@@ -178,7 +176,7 @@ impl EvictionBin {
         Self {
             bin,
             free,
-            tenants: SmallVec::new(),
+            holders: SmallVec::new(),
             taken: 0,
             pods: SmallVec::new(),
         }
@@ -186,8 +184,8 @@ impl EvictionBin {
 
     /// Returns the leaves that are free after these groups are preempted, including those already taken.
     fn capacity(&self, victims: &BTreeSet<u32>) -> u32 {
-        let gone = self.tenants.iter().filter(|t| victims.contains(&t.group));
-        self.free + gone.map(|t| t.leaves).sum::<u32>()
+        let gone = self.holders.iter().filter(|h| victims.contains(&h.group));
+        self.free + gone.map(|h| h.leaves).sum::<u32>()
     }
 
     /// Returns the leaves that are left for further pods after these groups are preempted.
@@ -198,13 +196,13 @@ impl EvictionBin {
     /// Returns the cheapest further victims for a pod of `size` leaves with their cost, or `None` if it does not fit.
     fn cheapest_victims(&self, size: u32, victims: &BTreeSet<u32>) -> Option<(Cost, SmallVec<[u32; 4]>)> {
         let mut room = self.room(victims);
-        let mut chosen: SmallVec<[Tenant; 4]> = SmallVec::new();
-        for tenant in self.tenants.iter().filter(|t| !victims.contains(&t.group)) {
+        let mut chosen: SmallVec<[Holder; 4]> = SmallVec::new();
+        for holder in self.holders.iter().filter(|h| !victims.contains(&h.group)) {
             if room >= size {
                 break;
             }
-            room += tenant.leaves;
-            chosen.push(*tenant);
+            room += holder.leaves;
+            chosen.push(*holder);
         }
         if room < size {
             return None;
@@ -218,8 +216,8 @@ impl EvictionBin {
         }
         let cost = chosen
             .iter()
-            .fold((0, 0), |sum, t| (sum.0 + t.cost.0, sum.1 + t.cost.1));
-        Some((cost, chosen.iter().map(|t| t.group).collect()))
+            .fold((0, 0), |sum, h| (sum.0 + h.cost.0, sum.1 + h.cost.1));
+        Some((cost, chosen.iter().map(|h| h.group).collect()))
     }
 }
 
@@ -235,7 +233,7 @@ impl EvictionPlan {
     fn new(bins: Vec<EvictionBin>) -> Self {
         let mut places: Vec<(u32, usize)> = Vec::new();
         for (at, bin) in bins.iter().enumerate() {
-            places.extend(bin.tenants.iter().map(|t| (t.group, at)));
+            places.extend(bin.holders.iter().map(|h| (h.group, at)));
         }
         places.sort_unstable();
         Self {
@@ -313,9 +311,9 @@ impl EvictionPlan {
 
     /// Removes victims that need not be preempted, the most expensive first.
     fn drop_unneeded_victims(&mut self) {
-        let tenants = self.bins.iter().flat_map(|bin| &bin.tenants);
-        let chosen = tenants.filter(|t| self.victims.contains(&t.group));
-        let mut order: Vec<(Cost, u32)> = chosen.map(|t| (t.cost, t.group)).collect();
+        let holders = self.bins.iter().flat_map(|bin| &bin.holders);
+        let chosen = holders.filter(|h| self.victims.contains(&h.group));
+        let mut order: Vec<(Cost, u32)> = chosen.map(|h| (h.cost, h.group)).collect();
         order.sort_unstable();
         order.dedup();
         for (_, victim) in order.into_iter().rev() {

@@ -5,15 +5,15 @@ use smallvec::SmallVec;
 use super::pack::pack;
 use super::{Bin, BinAssignment, SizedPod};
 use crate::layout::{ChainId, Level, SlotId, ViewId};
+use crate::occupancy::Occupancy;
 use crate::request::PlacementOptions;
-use crate::state::Cells;
 
 /// Gets each bin with its free leaves. Returns the leaves that a later bin must have, or `None` to stop.
 type BinVisitor<'v> = &'v mut dyn FnMut(Bin, u32) -> Option<u32>;
 
 /// Searches the bins of one view.
 pub(super) struct BinFinder<'a> {
-    pub(super) cells: &'a Cells,
+    pub(super) cells: &'a Occupancy,
     pub(super) view: ViewId,
     pub(super) options: &'a PlacementOptions<'a>,
 }

@@ -1,43 +1,52 @@
 //! Places groups in the cells of their virtual cluster.
 
+use super::bind::Binder;
 use super::evict::Evictor;
 use super::fit::BinFinder;
-use super::{BinAssignment, PlacedPod, Placer, SizedPod, ascending};
+use super::{BinAssignment, PlacedPod, SizedPod, ascending};
+use crate::NONE;
 use crate::group::{Downgrade, GroupId, GroupState};
 use crate::layout::{SlotId, ViewId};
-use crate::request::{PodSet, WaitReason};
-use crate::state::NONE;
+use crate::ledger::Ledger;
+use crate::lifecycle::GroupLifecycle;
+use crate::request::{PlacementOptions, PodSet, Request, WaitReason};
 
 /// How often a plan is made again after a group was downgraded or a claim was cancelled.
 const MAX_ROUNDS: usize = 64;
 
-impl Placer<'_> {
-    pub(super) fn place_guaranteed(
-        &mut self,
-        id: GroupId,
-        set: &PodSet,
-    ) -> Result<Vec<PlacedPod>, WaitReason> {
-        let views = self.cells.layout.views_for(self.request.vc, set.target);
-        let pods = ascending(&set.pods);
-        let start = self.cells.log_position();
+/// Places the pods of one set of a guaranteed group.
+pub(super) struct GuaranteedPlacer<'a> {
+    pub(super) ledger: &'a mut Ledger,
+    pub(super) group: GroupId,
+    pub(super) request: &'a Request,
+    pub(super) set: &'a PodSet,
+    pub(super) options: &'a PlacementOptions<'a>,
+}
+
+impl GuaranteedPlacer<'_> {
+    /// Binds slots and picks leaves for all pods, in the first chain with room for them.
+    pub(super) fn place(&mut self) -> Result<Vec<PlacedPod>, WaitReason> {
+        let views = self.ledger.layout().views_for(self.request.vc, self.set.target);
+        let pods = ascending(&self.set.pods);
+        let start = self.ledger.log.position();
         // With a choice of chains, one without victims is better than one with victims.
         if views.len() > 1 {
             for view in &views {
                 if let Some(assignments) = self.finder(*view).fit(&pods)
-                    && let Ok(placed) = self.bind_and_pick(&assignments, &set.pods, &[])
-                    && self.cells.occupants_of(&placed).is_empty()
+                    && let Ok(placed) = self.bind_and_pick(&assignments, &[])
+                    && !self.is_occupied(&placed)
                 {
                     return Ok(placed);
                 }
-                self.cells.rollback(start);
+                self.ledger.rollback(start);
             }
         }
         let mut wait = None;
         for view in &views {
-            match self.place_in_view(id, *view, set, &pods) {
+            match self.place_in_view(*view, &pods) {
                 Ok(placed) => return Ok(placed),
                 Err(reason) => {
-                    self.cells.rollback(start);
+                    self.ledger.rollback(start);
                     // The reason of the last chain is reported, unless an earlier one lacked only healthy machines.
                     if !matches!(wait, Some(WaitReason::NoHealthyCell { .. })) {
                         wait = Some(reason);
@@ -46,14 +55,14 @@ impl Placer<'_> {
             }
         }
         if self.request.may_span_chains && views.len() > 1 {
-            match self.spread(&views, set, &pods) {
+            match self.spread(&views, &pods) {
                 Some(placed) => return Ok(placed),
-                None => self.cells.rollback(start),
+                None => self.ledger.rollback(start),
             }
         }
         Err(wait.unwrap_or(WaitReason::NoRoom {
             borrower: false,
-            asked: set.pods.iter().sum(),
+            asked: self.set.pods.iter().sum(),
             available: 0,
             unusable: 0,
         }))
@@ -61,39 +70,55 @@ impl Placer<'_> {
 
     fn finder(&self, view: ViewId) -> BinFinder<'_> {
         BinFinder {
-            cells: self.cells,
+            cells: &self.ledger.occupancy,
             view,
             options: self.options,
         }
     }
 
-    /// Places pods in one view, preempting lower priorities if necessary.
-    fn place_in_view(
+    fn bind_and_pick(
         &mut self,
-        id: GroupId,
-        view: ViewId,
-        set: &PodSet,
-        pods: &[SizedPod],
+        assignments: &[BinAssignment],
+        victims: &[u32],
     ) -> Result<Vec<PlacedPod>, WaitReason> {
+        Binder {
+            ledger: self.ledger,
+            sizes: &self.set.pods,
+            victims,
+            options: self.options,
+        }
+        .bind_and_pick(assignments)
+    }
+
+    /// Whether some group occupies a leaf of these pods.
+    fn is_occupied(&self, pods: &[PlacedPod]) -> bool {
+        pods.iter().any(|pod| {
+            let occupant = &self.ledger.occupancy.chains[pod.chain.index()].occupant;
+            pod.leaves.iter().any(|leaf| occupant[*leaf as usize] != NONE)
+        })
+    }
+
+    /// Places pods in one view, preempting lower priorities if necessary.
+    fn place_in_view(&mut self, view: ViewId, pods: &[SizedPod]) -> Result<Vec<PlacedPod>, WaitReason> {
         for _ in 0..MAX_ROUNDS {
             if let Some(assignments) = self.finder(view).fit(pods) {
-                return self.bind_and_pick(&assignments, &set.pods, &[]);
+                return self.bind_and_pick(&assignments, &[]);
             }
             let evictor = Evictor {
-                cells: self.cells,
-                group: id,
+                ledger: self.ledger,
+                group: self.group,
                 view,
                 priority: self.request.priority,
                 options: self.options,
             };
             let Some((assignments, victims)) = evictor.plan(pods) else {
-                return Err(self.no_room(view, set));
+                return Err(self.no_room(view));
             };
             if !self.downgrade_or_cancel(&victims) {
-                return self.bind_and_pick(&assignments, &set.pods, &victims);
+                return self.bind_and_pick(&assignments, &victims);
             }
         }
-        Err(self.no_room(view, set))
+        Err(self.no_room(view))
     }
 
     /// Downgrades victims that allow it, and cancels claims of victims that have not started. Returns whether anything
@@ -101,13 +126,18 @@ impl Placer<'_> {
     fn downgrade_or_cancel(&mut self, victims: &[u32]) -> bool {
         let mut has_changed = false;
         for victim in victims {
-            let group = self.cells.group_at(*victim);
-            if group.state == GroupState::Preempting {
-                self.cells.drop_claims(GroupId(*victim));
+            let group = self.ledger.groups.at(*victim);
+            let (state, is_lazy) = (group.state, group.lazy);
+            let mut lifecycle = GroupLifecycle {
+                ledger: self.ledger,
+                id: GroupId(*victim),
+            };
+            if state == GroupState::Preempting {
+                lifecycle.drop_claims();
                 has_changed = true;
-            } else if group.lazy && group.state == GroupState::Allocated {
+            } else if is_lazy && state == GroupState::Allocated {
                 let by = self.request.key;
-                self.cells.downgrade(GroupId(*victim), Downgrade { by });
+                lifecycle.downgrade(Downgrade { by });
                 has_changed = true;
             }
         }
@@ -115,7 +145,7 @@ impl Placer<'_> {
     }
 
     /// Spreads pods over several chains.
-    fn spread(&mut self, views: &[ViewId], set: &PodSet, pods: &[SizedPod]) -> Option<Vec<PlacedPod>> {
+    fn spread(&mut self, views: &[ViewId], pods: &[SizedPod]) -> Option<Vec<PlacedPod>> {
         let mut left = pods.to_vec();
         let mut all: Vec<BinAssignment> = Vec::new();
         for view in views {
@@ -129,12 +159,12 @@ impl Placer<'_> {
         if !left.is_empty() {
             return None;
         }
-        self.bind_and_pick(&all, &set.pods, &[]).ok()
+        self.bind_and_pick(&all, &[]).ok()
     }
 
-    fn no_room(&self, view: ViewId, set: &PodSet) -> WaitReason {
-        let spec = &self.cells.layout.views[view.index()];
-        let state = &self.cells.views[view.index()];
+    fn no_room(&self, view: ViewId) -> WaitReason {
+        let spec = &self.ledger.layout().views[view.index()];
+        let state = &self.ledger.occupancy.views[view.index()];
         let lower: u32 = state
             .used_at
             .range(..self.request.priority)
@@ -142,14 +172,16 @@ impl Placer<'_> {
             .sum();
         let available = spec.leaves - state.used_at.values().sum::<u32>() + lower;
         let mut unusable = 0;
-        if self.cells.chains[spec.chain.index()].bad_nodes > 0 || self.options.machines.is_some() {
+        if self.ledger.occupancy.chains[spec.chain.index()].buddy.bad_nodes > 0
+            || self.options.machines.is_some()
+        {
             for slot in &spec.slots {
                 unusable += self.unusable_in(*slot);
             }
         }
         WaitReason::NoRoom {
             borrower: false,
-            asked: set.pods.iter().sum(),
+            asked: self.set.pods.iter().sum(),
             available,
             unusable,
         }
@@ -157,7 +189,7 @@ impl Placer<'_> {
 
     /// Returns the number of leaves of a slot that are not used and on machines that must not be used.
     fn unusable_in(&self, slot: SlotId) -> u32 {
-        let cells = &self.cells;
+        let cells = &self.ledger.occupancy;
         let spec = &cells.layout.slots[slot.index()];
         let cell = cells.slots[slot.index()].cell;
         if cell == NONE {
@@ -168,7 +200,7 @@ impl Placer<'_> {
         let leaves = layout.inside(cell, spec.level, 0);
         leaves
             .filter(|leaf| {
-                let is_used = cells.owner(spec.chain, *leaf).is_some_and(|(_, p)| p >= 0);
+                let is_used = self.ledger.owner(spec.chain, *leaf).is_some_and(|(_, p)| p >= 0);
                 !is_used && !cells.is_node_allowed(spec.chain, leaf / size, self.options)
             })
             .count() as u32

@@ -11,12 +11,16 @@ mod pick_leaves;
 
 use smallvec::SmallVec;
 
-use crate::group::{GUARANTEED_MAX, Group, GroupId, GroupState, OPPORTUNISTIC, Pod};
+use self::guaranteed::GuaranteedPlacer;
+use self::opportunistic::OpportunisticPlacer;
+use crate::NONE;
+use crate::cells::Cells;
+use crate::group::{Group, GroupId, GroupState, Pod};
+use crate::health::DoomedSlots;
 use crate::layout::{ChainId, Level, SlotId, ViewId};
-use crate::request::{
-    Outcome, PlacementError, PlacementOptions, PodSet, Refusal, Request, Target, WaitReason,
-};
-use crate::state::{Cells, NONE};
+use crate::ledger::Ledger;
+use crate::lifecycle::GroupLifecycle;
+use crate::request::{Outcome, PlacementOptions, PodSet, Request, WaitReason};
 use crate::undo::Savepoint;
 
 /// A pod as (size, index in its pod set).
@@ -62,7 +66,17 @@ pub struct TentativePlacement<'a> {
     is_committed: bool,
 }
 
-impl TentativePlacement<'_> {
+impl<'a> TentativePlacement<'a> {
+    pub(crate) fn new(cells: &'a mut Cells, start: Savepoint, group: GroupId, outcome: Outcome) -> Self {
+        Self {
+            cells,
+            start,
+            group,
+            outcome,
+            is_committed: false,
+        }
+    }
+
     /// Returns the effect of the placement.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
@@ -81,8 +95,8 @@ impl TentativePlacement<'_> {
     /// Keeps the placement: the group holds its cells, or claims them until its victims are gone.
     pub fn commit(mut self) -> GroupId {
         self.is_committed = true;
-        self.cells.emptied_slots.clear();
-        self.cells.trim_undo_log();
+        self.cells.ledger.occupancy.emptied_slots.clear();
+        self.cells.ledger.log.trim();
         self.group
     }
 }
@@ -90,122 +104,29 @@ impl TentativePlacement<'_> {
 impl Drop for TentativePlacement<'_> {
     fn drop(&mut self) {
         if !self.is_committed {
-            self.cells.rollback(self.start);
+            self.cells.ledger.rollback(self.start);
         }
-    }
-}
-
-impl Cells {
-    /// Finds a place for a whole group. Nothing is changed unless the placement is committed.
-    ///
-    /// # Errors
-    /// Why there is no place.
-    pub fn try_place(
-        &mut self,
-        request: &Request,
-        options: &PlacementOptions<'_>,
-    ) -> Result<TentativePlacement<'_>, PlacementError> {
-        self.validate(request).map_err(PlacementError::Refused)?;
-        self.check_user_limit(request).map_err(PlacementError::Wait)?;
-        let start = self.log_position();
-        let mut placer = Placer {
-            cells: self,
-            request,
-            options,
-        };
-        match placer.place() {
-            Ok((group, outcome)) => Ok(TentativePlacement {
-                cells: self,
-                start,
-                group,
-                outcome,
-                is_committed: false,
-            }),
-            Err(wait) => {
-                self.rollback(start);
-                Err(PlacementError::Wait(wait))
-            }
-        }
-    }
-
-    fn validate(&self, request: &Request) -> Result<(), Refusal> {
-        if !(OPPORTUNISTIC..=GUARANTEED_MAX).contains(&request.priority) {
-            return Err(Refusal::Priority {
-                found: request.priority,
-            });
-        }
-        let is_empty = |set: &PodSet| set.pods.is_empty() || set.pods.contains(&0);
-        if request.pod_sets.is_empty() || request.pod_sets.iter().any(is_empty) {
-            return Err(Refusal::Empty);
-        }
-        let vc = &self.layout.vcs[request.vc.index()];
-        for set in &request.pod_sets {
-            match set.target {
-                Target::Pinned(_) if request.priority < 0 => return Err(Refusal::PinnedOpportunistic),
-                Target::Pinned(view) if !vc.pinned.values().any(|v| *v == view) => {
-                    return Err(Refusal::PinnedOfOthers);
-                }
-                Target::Leaf(leaf) if request.priority >= 0 => {
-                    let chains = &self.layout.chains_of[leaf.index()];
-                    if !chains.iter().any(|c| vc.views.contains_key(c)) {
-                        let mut owned: Vec<&str> = vc.views.keys().map(|c| self.leaf_name(*c)).collect();
-                        owned.dedup();
-                        return Err(Refusal::NotOwned {
-                            vc: vc.name.clone(),
-                            leaf: self.layout.leaf_types[leaf.index()].clone(),
-                            owned: if owned.is_empty() {
-                                "only pinned cells or none".to_owned()
-                            } else {
-                                owned.join(", ")
-                            },
-                        });
-                    }
-                }
-                Target::Any | Target::Leaf(_) | Target::Pinned(_) => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn leaf_name(&self, chain: ChainId) -> &str {
-        &self.layout.leaf_types[self.layout.chain(chain).leaf_type.index()]
-    }
-
-    /// Returns the groups that occupy the leaves of these pods.
-    fn occupants_of(&self, pods: &[PlacedPod]) -> Vec<GroupId> {
-        let mut groups = Vec::new();
-        for pod in pods {
-            let occupant = &self.chains[pod.chain.index()].occupant;
-            let on_leaves = pod.leaves.iter().map(|leaf| occupant[*leaf as usize]);
-            groups.extend(on_leaves.filter(|o| *o != NONE).map(GroupId));
-        }
-        groups.sort_unstable();
-        groups.dedup();
-        groups
     }
 }
 
 /// Places one request.
-struct Placer<'a> {
-    cells: &'a mut Cells,
-    request: &'a Request,
-    options: &'a PlacementOptions<'a>,
+pub(crate) struct Placer<'a> {
+    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) request: &'a Request,
+    pub(crate) options: &'a PlacementOptions<'a>,
 }
 
 impl Placer<'_> {
     /// Adds the group and gives it leaves, or claims on leaves of its victims.
-    fn place(&mut self) -> Result<(GroupId, Outcome), WaitReason> {
-        let id = self.cells.add_group(self.request.new_group());
+    pub(crate) fn place(&mut self) -> Result<(GroupId, Outcome), WaitReason> {
+        let id = self.ledger.add_group(self.request.new_group());
         let mut victims: Vec<GroupId> = Vec::new();
         let has_many_sets = self.request.pod_sets.len() > 1;
         for set in &self.request.pod_sets {
-            let mut pods = if self.request.priority < 0 {
-                self.place_opportunistic(set)?
-            } else {
-                self.place_guaranteed(id, set)?
-            };
+            let mut pods = self.find_leaves(id, set)?;
             pods.sort_unstable_by_key(|p| p.index);
-            let occupants = self.cells.occupants_of(&pods);
+            let leaves = pods.iter().map(|p| (p.chain, p.leaves.as_slice()));
+            let occupants = self.ledger.occupants(leaves);
             // With several sets, leaves are claimed until it is certain that no set has victims.
             let claim = has_many_sets || !occupants.is_empty();
             victims.extend(occupants);
@@ -213,7 +134,7 @@ impl Placer<'_> {
                 self.take_leaves(id, pod, claim);
             }
             for pod in pods {
-                self.cells.add_pod(
+                self.ledger.add_pod(
                     id,
                     Pod {
                         size: set.pods[pod.index as usize],
@@ -224,32 +145,55 @@ impl Placer<'_> {
                 );
             }
         }
-        let pods = &self.cells.group_at(id.0).pods;
+        let pods = &self.ledger.groups.at(id.0).pods;
         let mut chains: SmallVec<[ChainId; 2]> = pods.iter().map(|p| p.chain).collect();
         chains.dedup();
         for chain in chains {
-            self.cells.update_doomed_slots(chain);
+            let ledger = &mut *self.ledger;
+            DoomedSlots { ledger, chain }.update();
         }
         victims.sort_unstable();
         victims.dedup();
         if victims.is_empty() {
             if has_many_sets {
-                self.cells.convert_claims(id);
+                let ledger = &mut *self.ledger;
+                GroupLifecycle { ledger, id }.convert_claims();
             }
             return Ok((id, Outcome::Placed));
         }
-        self.cells.set_group_state(id, GroupState::Preempting, None);
+        self.ledger.set_group_state(id, GroupState::Preempting, None);
         for victim in &victims {
-            let downgraded = self.cells.group_at(victim.0).downgraded;
-            self.cells
+            let downgraded = self.ledger.groups.at(victim.0).downgraded;
+            self.ledger
                 .set_group_state(*victim, GroupState::BeingPreempted, downgraded);
         }
         Ok((id, Outcome::Preempting { victims }))
     }
 
+    /// Finds leaves for the pods of one set, and binds the slots that they need.
+    fn find_leaves(&mut self, id: GroupId, set: &PodSet) -> Result<Vec<PlacedPod>, WaitReason> {
+        if self.request.priority < 0 {
+            let placer = OpportunisticPlacer {
+                cells: &self.ledger.occupancy,
+                set,
+                may_span_chains: self.request.may_span_chains,
+                options: self.options,
+            };
+            return placer.place();
+        }
+        let mut placer = GuaranteedPlacer {
+            ledger: self.ledger,
+            group: id,
+            request: self.request,
+            set,
+            options: self.options,
+        };
+        placer.place()
+    }
+
     /// Makes a group the occupant of leaves, or only their claimant.
     fn take_leaves(&mut self, id: GroupId, pod: &PlacedPod, claim: bool) {
-        let occupant = &self.cells.chains[pod.chain.index()].occupant;
+        let occupant = &self.ledger.occupancy.chains[pod.chain.index()].occupant;
         let writes: SmallVec<[_; 8]> = pod
             .leaves
             .iter()
@@ -261,7 +205,7 @@ impl Placer<'_> {
                 }
             })
             .collect();
-        self.cells.write_leaves(pod.chain, &writes);
+        self.ledger.write_leaves(pod.chain, &writes);
     }
 }
 

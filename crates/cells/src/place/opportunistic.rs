@@ -4,47 +4,63 @@ use smallvec::SmallVec;
 
 use super::pack::pack;
 use super::pick_leaves::pick_leaves;
-use super::{PlacedPod, Placer, SizedPod, ascending};
+use super::{PlacedPod, SizedPod, ascending};
+use crate::NONE;
 use crate::layout::ChainId;
+use crate::occupancy::Occupancy;
 use crate::request::{PlacementOptions, PodSet, WaitReason};
-use crate::state::Cells;
 
 /// A node with the pods assigned to it.
 type NodeLoad = (u32, SmallVec<[u32; 8]>);
 
-impl Placer<'_> {
-    pub(super) fn place_opportunistic(&self, set: &PodSet) -> Result<Vec<PlacedPod>, WaitReason> {
-        let pods = ascending(&set.pods);
-        let chains = self.cells.layout.chains_for(set.target);
-        let finder = |chain: ChainId| NodeFinder {
-            cells: self.cells,
-            chain,
-            options: self.options,
-        };
+/// Places the pods of one set of an opportunistic group.
+pub(super) struct OpportunisticPlacer<'a> {
+    pub(super) cells: &'a Occupancy,
+    pub(super) set: &'a PodSet,
+    pub(super) may_span_chains: bool,
+    pub(super) options: &'a PlacementOptions<'a>,
+}
+
+impl OpportunisticPlacer<'_> {
+    /// Finds leaves for all pods in the first chain that has enough, or spreads them over several chains.
+    pub(super) fn place(&self) -> Result<Vec<PlacedPod>, WaitReason> {
+        let sizes = &self.set.pods;
+        let pods = ascending(sizes);
+        let chains = self.cells.layout.chains_for(self.set.target);
         for &chain in &chains {
-            if let Some(loads) = finder(chain).fit(&pods) {
-                return Ok(finder(chain).pick(loads, &set.pods));
+            let finder = self.finder(chain);
+            if let Some(loads) = finder.fit(&pods) {
+                return Ok(finder.pick(loads, sizes));
             }
         }
-        if self.request.may_span_chains && chains.len() > 1 {
+        if self.may_span_chains && chains.len() > 1 {
             let mut left = pods;
             let mut all = Vec::new();
             for &chain in &chains {
                 if left.is_empty() {
                     break;
                 }
-                let loads = finder(chain).sweep(&left);
+                let finder = self.finder(chain);
+                let loads = finder.sweep(&left);
                 left.retain(|(_, pod)| !loads.iter().any(|(_, taken)| taken.contains(pod)));
-                all.extend(finder(chain).pick(loads, &set.pods));
+                all.extend(finder.pick(loads, sizes));
             }
             if left.is_empty() {
                 return Ok(all);
             }
         }
-        Err(self.no_borrowable_room(&chains, set))
+        Err(self.no_room(&chains))
     }
 
-    fn no_borrowable_room(&self, chains: &[ChainId], set: &PodSet) -> WaitReason {
+    fn finder(&self, chain: ChainId) -> NodeFinder<'_> {
+        NodeFinder {
+            cells: self.cells,
+            chain,
+            options: self.options,
+        }
+    }
+
+    fn no_room(&self, chains: &[ChainId]) -> WaitReason {
         let (mut available, mut unusable) = (0, 0);
         for &chain in chains {
             let size = self.cells.layout.chain(chain).node_leaves();
@@ -58,7 +74,7 @@ impl Placer<'_> {
         }
         WaitReason::NoRoom {
             borrower: true,
-            asked: set.pods.iter().sum(),
+            asked: self.set.pods.iter().sum(),
             available,
             unusable,
         }
@@ -67,7 +83,7 @@ impl Placer<'_> {
 
 /// Searches the nodes of one chain for free leaves.
 struct NodeFinder<'a> {
-    cells: &'a Cells,
+    cells: &'a Occupancy,
     chain: ChainId,
     options: &'a PlacementOptions<'a>,
 }
@@ -162,17 +178,16 @@ impl NodeFinder<'_> {
 
     /// Picks the leaves of all pods.
     fn pick(&self, loads: Vec<NodeLoad>, sizes: &[u32]) -> Vec<PlacedPod> {
-        let node_level = self.cells.layout.chain(self.chain).node_level;
+        let layout = self.cells.layout.chain(self.chain);
+        let state = &self.cells.chains[self.chain.index()];
         let mut placed = Vec::with_capacity(sizes.len());
         for (node, pods) in loads {
             let mut taken: SmallVec<[u32; 16]> = SmallVec::new();
             for index in pods {
-                let is_free = |leaf: u32| {
-                    (self.cells.owner(self.chain, leaf).is_none() && !taken.contains(&leaf)).then_some(0)
-                };
+                let is_free = |leaf: u32| (state.owner(leaf) == NONE && !taken.contains(&leaf)).then_some(0);
                 let size = sizes[index as usize];
-                let leaves = pick_leaves(self.cells, self.chain, (node_level, node), size, is_free)
-                    .expect("the node has room");
+                let leaves =
+                    pick_leaves(layout, (layout.node_level, node), size, is_free).expect("the node has room");
                 taken.extend_from_slice(&leaves);
                 placed.push(PlacedPod {
                     index,

@@ -2,36 +2,33 @@
 
 use smallvec::SmallVec;
 
-use crate::layout::{ChainId, Level};
-use crate::state::Cells;
+use crate::layout::{Chain, Level};
 
 /// Picks `size` leaves in a cell: first with the smallest common cell, then with the fewest occupied leaves, then where
 /// the least room is left over. `rank` returns `None` for a leaf that is not available, 0 for a free one, and 1 for one
 /// whose occupant must be preempted. Returns `None` if there are not enough leaves.
 pub(super) fn pick_leaves(
-    cells: &Cells,
-    chain: ChainId,
+    chain: &Chain,
     (level, index): (Level, u32),
     size: u32,
     rank: impl Fn(u32) -> Option<u8>,
 ) -> Option<SmallVec<[u32; 8]>> {
-    let layout = cells.layout.chain(chain);
-    let range = layout.inside(index, level, 0);
+    let range = chain.inside(index, level, 0);
     let start = range.start;
     let ranks: SmallVec<[Option<u8>; 16]> = range.map(&rank).collect();
     let count = |l: Level, cell: u32| -> (u32, u32) {
-        let inside = layout.inside(cell, l, 0);
+        let inside = chain.inside(cell, l, 0);
         let ranks = &ranks[(inside.start - start) as usize..(inside.end - start) as usize];
         let available = ranks.iter().flatten().count() as u32;
         let occupied = ranks.iter().flatten().filter(|r| **r > 0).count() as u32;
         (available, occupied)
     };
     for l in 0..=level {
-        if layout.leaves[l] < size {
+        if chain.leaves[l] < size {
             continue;
         }
         let mut best: Option<(SmallVec<[u32; 8]>, u32)> = None;
-        for cell in layout.inside(index, level, l) {
+        for cell in chain.inside(index, level, l) {
             let (available, occupied) = count(l, cell);
             if available < size {
                 continue;
@@ -40,7 +37,7 @@ pub(super) fn pick_leaves(
             key.push(size.saturating_sub(available - occupied));
             key.push(available);
             for above in l + 1..=level {
-                key.push(count(above, layout.ancestor(cell, l, above)).0);
+                key.push(count(above, chain.ancestor(cell, l, above)).0);
             }
             if best.as_ref().is_none_or(|(k, _)| key < *k) {
                 best = Some((key, cell));
@@ -49,7 +46,7 @@ pub(super) fn pick_leaves(
         let Some((key, cell)) = best else { continue };
         let only_free = key[0] == 0;
         let usable = |leaf: u32| rank(leaf).filter(|r| !only_free || *r == 0);
-        let inside = layout.inside(cell, l, 0);
+        let inside = chain.inside(cell, l, 0);
         if l == 0 || key[1] == size {
             return Some(
                 inside
@@ -58,25 +55,23 @@ pub(super) fn pick_leaves(
                     .collect(),
             );
         }
-        return Some(fill(cells, chain, (l, cell), size, &usable));
+        return Some(fill(chain, (l, cell), size, &usable));
     }
     None
 }
 
 /// Takes leaves child by child, children with the most usable leaves first, so that the rest stays together.
 fn fill(
-    cells: &Cells,
-    chain: ChainId,
+    chain: &Chain,
     (level, index): (Level, u32),
     size: u32,
     usable: &dyn Fn(u32) -> Option<u8>,
 ) -> SmallVec<[u32; 8]> {
-    let layout = cells.layout.chain(chain);
     let below = level - 1;
-    let mut children: SmallVec<[(u32, u32); 8]> = layout
+    let mut children: SmallVec<[(u32, u32); 8]> = chain
         .inside(index, level, below)
         .map(|child| {
-            let leaves = layout.inside(child, below, 0);
+            let leaves = chain.inside(child, below, 0);
             (
                 leaves.filter(|leaf| usable(*leaf).is_some()).count() as u32,
                 child,
@@ -91,9 +86,9 @@ fn fill(
             break;
         }
         if available <= missing {
-            let leaves = layout.inside(child, below, 0);
+            let leaves = chain.inside(child, below, 0);
             taken.extend(leaves.filter(|leaf| usable(*leaf).is_some()));
-        } else if let Some(leaves) = pick_leaves(cells, chain, (below, child), missing, usable) {
+        } else if let Some(leaves) = pick_leaves(chain, (below, child), missing, usable) {
             taken.extend(leaves);
         }
     }

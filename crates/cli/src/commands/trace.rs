@@ -99,7 +99,7 @@ pub(super) fn save_as(workload: &Workload, path: &Path, format: Format) -> Resul
 }
 
 fn info(workload: &Workload, json: bool) -> Result<(), Failure> {
-    let stats = workload.stats();
+    let stats = WorkloadStats::of(workload);
     if json {
         return console::print(serde_json::to_string_pretty(&stats).or_work()?);
     }

@@ -1,57 +1,62 @@
 //! Attempts of jobs: launch, progress, completion and stop.
 
-use std::cmp::Reverse;
-
-use dovetail_engine::Clock;
-use dovetail_model::run::Segment;
+use dovetail_model::sharing::Member;
 use dovetail_model::{Allocation, AttemptKey, Event, JobKey, Outcome, Rate, StopReason, Time, Work};
 
-use super::{Run, ScheduledEvent, steps};
-use crate::config::{Compat, SimConfig};
+use super::event_queue::ScheduledEvent;
+use super::speeds::{rate_on, span_for};
+use super::{Run, steps};
 use crate::metrics;
+use crate::sharing::Guest;
 use crate::truth::Phase;
 
 impl Run<'_> {
-    /// Returns the total time a queued job has been without GPUs.
-    pub(super) fn waited(&self, id: JobKey) -> Time {
+    /// Counts a job among the queued ones.
+    fn enter_queue(&mut self, id: JobKey) {
         let (truth, job) = (&self.truths[id.0 as usize], &self.workload.jobs[id.0 as usize]);
-        self.now.since(job.submit).since(truth.held)
+        let waited = truth.waited(self.queue.now, job.submit);
+        self.recorder.blocking.enter(waited, truth.left);
+    }
+
+    /// Counts a job among the queued ones no longer.
+    fn leave_queue(&mut self, id: JobKey) {
+        let (truth, job) = (&self.truths[id.0 as usize], &self.workload.jobs[id.0 as usize]);
+        let waited = truth.waited(self.queue.now, job.submit);
+        self.recorder.blocking.leave(waited, truth.left);
+    }
+
+    pub(super) fn reject(&mut self, id: JobKey) {
+        self.leave_queue(id);
+        let truth = &mut self.truths[id.0 as usize];
+        (truth.rejected, truth.phase) = (true, Phase::Done);
+        self.remove_job(id);
     }
 
     pub(super) fn launch(&mut self, id: JobKey, attempt: AttemptKey, allocation: Allocation) {
-        let rate = self.rate_on(id, &allocation);
-        self.blocking
-            .leave(self.waited(id), self.truths[id.0 as usize].left);
+        let now = self.queue.now;
+        let rate = rate_on(self.config, &self.workload.jobs[id.0 as usize], &allocation);
+        self.leave_queue(id);
         let again = attempt.0 > 1 && self.config.restart_cost > Time::ZERO;
         let truth = &mut self.truths[id.0 as usize];
         truth.attempt = attempt;
         (truth.rate, truth.alone, truth.kept) = (rate, rate, Rate::FULL);
-        truth.launched = self.now;
+        truth.launched = now;
         truth.width = allocation.gpus();
-        truth.first_start.get_or_insert(self.now);
-        self.busy_gpus += match &mut self.sharing {
-            None => truth.width,
-            Some(sharing) => {
-                let (slot, idle) = sharing.join(id, &allocation);
-                truth.slot = Some(slot);
-                idle
-            }
-        };
+        truth.first_start.get_or_insert(now);
+        self.gpus.join(id, truth, &allocation);
         if let Some(steps) = &mut self.steps {
             steps.launched(id, allocation.clone());
         }
         if let Some(leases) = &mut self.leases {
             leases.take(id, allocation.clone());
         }
-        if self.segments.len() < self.config.segments {
+        if self.recorder.records_segments() {
             truth.place = Some(Box::new(allocation));
         }
         if again {
             truth.phase = Phase::Starting;
-            self.scheduled.push(Reverse((
-                self.now + self.config.restart_cost,
-                ScheduledEvent::Started(id, attempt),
-            )));
+            let at = now + self.config.restart_cost;
+            self.queue.schedule(at, ScheduledEvent::Started(id, attempt));
         } else {
             self.run(id, attempt);
         }
@@ -68,16 +73,16 @@ impl Run<'_> {
     fn run(&mut self, id: JobKey, attempt: AttemptKey) {
         let truth = &mut self.truths[id.0 as usize];
         truth.phase = Phase::Running;
-        truth.since = self.now;
+        truth.since = self.queue.now;
         let rate = truth.rate;
         truth.epoch += 1;
         let epoch = truth.epoch;
         if self.steps.is_none() && self.leases.is_none() {
-            let span = self.config.span_for(truth.left, rate);
-            self.scheduled.push(Reverse((
-                self.now.saturating_add(span),
-                ScheduledEvent::End(id, attempt, epoch),
-            )));
+            let at = self
+                .queue
+                .now
+                .saturating_add(span_for(self.config, truth.left, rate));
+            self.queue.schedule(at, ScheduledEvent::End(id, attempt, epoch));
         }
         self.report(Event::Started {
             job: id,
@@ -87,7 +92,7 @@ impl Run<'_> {
     }
 
     pub(super) fn end(&mut self, id: JobKey, attempt: AttemptKey, epoch: u32) {
-        let now = self.now;
+        let now = self.queue.now;
         let truth = &mut self.truths[id.0 as usize];
         if truth.attempt != attempt || truth.phase != Phase::Running || truth.epoch != epoch {
             return;
@@ -105,11 +110,11 @@ impl Run<'_> {
         truth.finish = Some(now);
         let submit = self.workload.jobs[id.0 as usize].submit;
         truth.contention =
-            (self.alive_integral - truth.contention) / now.since(submit).as_secs_f64().max(1e-9);
-        self.leave_gpus(id);
+            (self.recorder.alive_integral - truth.contention) / now.since(submit).as_secs_f64().max(1e-9);
+        self.gpus.leave(id, truth);
+        self.recorder.close_segment(id, truth, now);
         self.finished += 1;
         self.remove_job(id);
-        self.close_segment(id);
         self.report(Event::Exited {
             job: id,
             attempt,
@@ -124,6 +129,7 @@ impl Run<'_> {
     }
 
     pub(super) fn stop(&mut self, id: JobKey, attempt: AttemptKey, reason: StopReason) {
+        let now = self.queue.now;
         let job = &self.workload.jobs[id.0 as usize];
         let interval = job.checkpoint.or(self.config.checkpoint);
         let unsaved = (!self.config.saves_on_stop).then(|| interval.unwrap_or(Time::MAX));
@@ -140,17 +146,16 @@ impl Run<'_> {
             leases.remove(id);
         }
         let truth = &mut self.truths[id.0 as usize];
-        truth.stop(self.now, lost);
+        truth.stop(now, lost);
         truth.preemptions += 1;
         let work = match self.steps {
             Some(_) => steps::slower_alone(job.work),
             None => job.work,
         };
         let done = work.minus(truth.left);
-        let left = truth.left;
-        self.blocking.enter(self.waited(id), left);
-        self.leave_gpus(id);
-        self.close_segment(id);
+        self.gpus.leave(id, truth);
+        self.recorder.close_segment(id, truth, now);
+        self.enter_queue(id);
         self.report(Event::Stopped {
             job: id,
             attempt,
@@ -158,30 +163,62 @@ impl Run<'_> {
         });
     }
 
-    fn close_segment(&mut self, id: JobKey) {
-        let truth = &mut self.truths[id.0 as usize];
-        let Some(place) = truth.place.take() else { return };
-        let (start, end) = (truth.launched, self.now);
-        if end > start {
-            let segment = |share: &dovetail_model::NodeShare| Segment {
-                job: id,
-                node: share.node,
-                slots: share.gpus.iter().collect(),
-                start,
-                end,
+    /// Updates the speeds on GPUs where a job started or stopped.
+    pub(super) fn update_shared_speeds(&mut self) {
+        let guest = |id: JobKey| {
+            let job = &self.workload.jobs[id.0 as usize];
+            let member = Member {
+                model: job.model,
+                gpus: self.truths[id.0 as usize].width,
+                stages: self.knowledge_filter.stages(job),
             };
-            self.segments.extend(place.shares.iter().map(segment));
+            Guest {
+                member,
+                guaranteed: job.priority >= 0,
+            }
+        };
+        for (id, kept) in self.gpus.take_changed(self.config, guest) {
+            self.change_speed(id, kept);
         }
     }
-}
 
-impl SimConfig {
-    /// Returns how long this much work takes, in whole rounds if the reference counts rounds.
-    pub(super) fn span_for(&self, left: Work, rate: Rate) -> Time {
-        let exact = rate.time_for(left);
-        match (self.compat, self.clock) {
-            (Compat::Blox { .. }, Clock::Rounds { period, .. }) => exact.next_multiple_of(period).max(period),
-            _ => exact,
+    /// Changes the CPU or memory of a running job.
+    pub(super) fn resize(&mut self, id: JobKey, allocation: Allocation) {
+        let rate = rate_on(self.config, &self.workload.jobs[id.0 as usize], &allocation);
+        if let Some(leases) = &mut self.leases {
+            return leases.take(id, allocation);
         }
+        let truth = &mut self.truths[id.0 as usize];
+        truth.alone = rate;
+        let kept = truth.kept;
+        self.change_speed(id, kept);
+    }
+
+    /// Sets the share of its exclusive speed at which the job continues.
+    fn change_speed(&mut self, id: JobKey, kept: Rate) {
+        let now = self.queue.now;
+        let truth = &mut self.truths[id.0 as usize];
+        truth.kept = kept;
+        let rate = truth.alone.times(kept);
+        if rate == truth.rate {
+            return;
+        }
+        if truth.phase != Phase::Running {
+            truth.rate = rate;
+            return;
+        }
+        truth.left = truth.left.minus(truth.rate.work_in(now.since(truth.since)));
+        (truth.rate, truth.since) = (rate, now);
+        truth.epoch += 1;
+        let (attempt, epoch) = (truth.attempt, truth.epoch);
+        let done = self.workload.jobs[id.0 as usize].work.minus(truth.left);
+        let at = now.saturating_add(span_for(self.config, truth.left, rate));
+        self.queue.schedule(at, ScheduledEvent::End(id, attempt, epoch));
+        self.report(Event::Progressed {
+            job: id,
+            attempt,
+            done,
+            rate,
+        });
     }
 }

@@ -1,18 +1,19 @@
 //! Progress as Synergy's simulator counts it: the whole iterations of a round, credited when it begins.
 
-use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use dovetail_engine::Clock;
-use dovetail_model::{Allocation, AttemptKey, Event, JobKey, Rate, Time, Work};
+use dovetail_model::{Allocation, Event, JobKey, Rate, Work};
+use dovetail_workload::TraceJob;
 
-use super::{Run, ScheduledEvent};
-use crate::config::Compat;
-use crate::truth::Phase;
+use super::event_queue::{EventQueue, ScheduledEvent};
+use crate::config::{Compat, SimConfig};
+use crate::truth::{Phase, Truth};
 
 /// The jobs that hold a lease for this round, with their allocations.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    held: std::collections::BTreeMap<JobKey, Allocation>,
+    held: BTreeMap<JobKey, Allocation>,
     /// The decision for which leases were last credited.
     credited: u64,
 }
@@ -25,46 +26,43 @@ impl Leases {
     pub(super) fn remove(&mut self, id: JobKey) {
         self.held.remove(&id);
     }
-}
 
-impl Run<'_> {
-    /// Reports the progress of all jobs to the engine before it decides.
-    pub(super) fn report_leases(&mut self) {
-        let Some(leases) = &self.leases else { return };
-        let ids: Vec<JobKey> = leases.held.keys().copied().collect();
-        for id in ids {
-            let truth = &self.truths[id.0 as usize];
-            if truth.phase != Phase::Running {
-                continue;
-            }
-            let (job, attempt) = (id, truth.attempt);
-            let done = self.workload.jobs[id.0 as usize].work.minus(truth.left);
-            self.report(Event::Progressed {
-                job,
-                attempt,
-                done,
+    /// Returns the progress of all running jobs, which the engine needs before it decides.
+    pub(super) fn progress<'a>(
+        &'a self,
+        truths: &'a [Truth],
+        jobs: &'a [TraceJob],
+    ) -> impl Iterator<Item = Event> + 'a {
+        self.held.keys().filter_map(|id| {
+            let truth = &truths[id.0 as usize];
+            (truth.phase == Phase::Running).then(|| Event::Progressed {
+                job: *id,
+                attempt: truth.attempt,
+                done: jobs[id.0 as usize].work.minus(truth.left),
                 rate: Rate::ZERO,
-            });
-        }
+            })
+        })
     }
 
     /// After a decision, credits all jobs that hold a lease with the iterations of the whole round.
-    pub(super) fn credit_leases(&mut self) {
-        let (Compat::Synergy { fair }, Clock::Rounds { period, .. }) =
-            (self.config.compat, self.config.clock)
-        else {
+    pub(super) fn credit(
+        &mut self,
+        config: &SimConfig,
+        decisions: u64,
+        truths: &mut [Truth],
+        queue: &mut EventQueue,
+    ) {
+        let (Compat::Synergy { fair }, Clock::Rounds { period, .. }) = (config.compat, config.clock) else {
             return;
         };
-        let (decisions, now) = (self.engine.decisions(), self.now);
-        let Some(leases) = &mut self.leases else { return };
-        if leases.credited == decisions {
+        if self.credited == decisions {
             return;
         }
-        leases.credited = decisions;
-        let mut ends: Vec<(JobKey, AttemptKey, u32)> = Vec::new();
-        for (id, allocation) in &leases.held {
-            let truth = &mut self.truths[id.0 as usize];
-            let facts = &self.config.synergy[id.0 as usize];
+        self.credited = decisions;
+        let end = queue.now + period;
+        for (id, allocation) in &self.held {
+            let truth = &mut truths[id.0 as usize];
+            let facts = &config.synergy[id.0 as usize];
             let has_all = allocation.shares.iter().all(|part| {
                 let all = facts.preferred.times(part.gpus.count());
                 part.cpu_milli >= all.cpu_milli && part.memory_mib >= all.memory_mib
@@ -74,13 +72,8 @@ impl Run<'_> {
             let left = truth.left.0 / facts.iteration_us();
             truth.left = Work(left.saturating_sub(credited) * facts.iteration_us());
             if truth.left == Work(0) {
-                ends.push((*id, truth.attempt, truth.epoch));
+                queue.schedule(end, ScheduledEvent::End(*id, truth.attempt, truth.epoch));
             }
-        }
-        let end: Time = now + period;
-        for (id, attempt, epoch) in ends {
-            self.scheduled
-                .push(Reverse((end, ScheduledEvent::End(id, attempt, epoch))));
         }
     }
 }

@@ -1,109 +1,88 @@
-//! Speed of jobs that share GPUs.
+//! GPUs in use, and the speed of the jobs on them.
 
-use std::cmp::Reverse;
+use dovetail_engine::Clock;
+use dovetail_model::sharing::SharingTerms;
+use dovetail_model::{Allocation, JobKey, Rate, Time, Work};
+use dovetail_workload::TraceJob;
 
-use dovetail_model::sharing::Member;
-use dovetail_model::{Allocation, Event, JobKey, Rate};
+use crate::config::{Compat, SimConfig};
+use crate::sharing::{Guest, Rule, Sharing};
+use crate::truth::Truth;
 
-use super::{Run, ScheduledEvent};
-use crate::config::Compat;
-use crate::sharing::{Guest, Rule};
-use crate::truth::Phase;
+/// The GPUs that running jobs hold, exclusively or shared.
+#[derive(Debug)]
+pub(super) struct BusyGpus {
+    /// Number of GPUs with at least one job.
+    pub(super) number: u32,
+    /// GPU sharing; `None` under a policy that never shares.
+    sharing: Option<Sharing>,
+    terms: SharingTerms,
+}
 
-impl Run<'_> {
-    /// Removes the job from its GPUs; they become idle unless other jobs share them.
-    pub(super) fn leave_gpus(&mut self, id: JobKey) {
-        let truth = &mut self.truths[id.0 as usize];
-        self.busy_gpus -= match (&mut self.sharing, truth.slot.take()) {
+impl BusyGpus {
+    pub(super) fn new(shares: bool, terms: SharingTerms) -> Self {
+        Self {
+            number: 0,
+            sharing: shares.then(|| Sharing::new(terms)),
+            terms,
+        }
+    }
+
+    /// Adds a job to its GPUs.
+    pub(super) fn join(&mut self, id: JobKey, truth: &mut Truth, allocation: &Allocation) {
+        self.number += match &mut self.sharing {
+            None => truth.width,
+            Some(sharing) => {
+                let (slot, idle) = sharing.join(id, allocation);
+                truth.slot = Some(slot);
+                idle
+            }
+        };
+    }
+
+    /// Removes a job from its GPUs; they become idle unless other jobs share them.
+    pub(super) fn leave(&mut self, id: JobKey, truth: &mut Truth) {
+        self.number -= match (&mut self.sharing, truth.slot.take()) {
             (Some(sharing), Some(slot)) => sharing.leave(id, slot, truth.width),
             _ => truth.width,
         };
     }
 
-    /// Updates the speeds on GPUs where a job started or stopped.
-    pub(super) fn update_shared_speeds(&mut self) {
-        let Some(sharing) = &mut self.sharing else { return };
+    /// Returns the share of its exclusive speed that each job keeps on GPUs where a job started or stopped.
+    pub(super) fn take_changed(
+        &mut self,
+        config: &SimConfig,
+        guest: impl Fn(JobKey) -> Guest,
+    ) -> Vec<(JobKey, Rate)> {
+        let Some(sharing) = &mut self.sharing else {
+            return Vec::new();
+        };
         let rule = Rule {
-            speeds: self.engine.policy().grouping.terms().speeds,
-            slowdowns: &self.config.slowdowns,
-            contention: &self.config.contention,
-            ordering: self.config.interleaving,
+            speeds: self.terms.speeds,
+            slowdowns: &config.slowdowns,
+            contention: &config.contention,
+            ordering: config.interleaving,
         };
-        let guest = |id: JobKey| {
-            let job = &self.workload.jobs[id.0 as usize];
-            let member = Member {
-                model: job.model,
-                gpus: self.truths[id.0 as usize].width,
-                stages: self.knowledge_filter.stages(job),
-            };
-            Guest {
-                member,
-                guaranteed: job.priority >= 0,
-            }
-        };
-        for (id, kept) in sharing.take_touched(&rule, guest) {
-            self.change_speed(id, kept);
-        }
+        sharing.take_touched(&rule, guest)
     }
+}
 
-    /// Returns the job's speed with exclusive use of its allocation.
-    pub(super) fn rate_on(&self, id: JobKey, allocation: &Allocation) -> Rate {
-        let job = &self.workload.jobs[id.0 as usize];
-        let checkpoint = (
-            job.checkpoint.or(self.config.checkpoint),
-            self.config.checkpoint_cost,
-        );
-        match self.config.compat {
-            Compat::Exact => self
-                .config
-                .speeds
-                .rate(job, allocation, &self.config.cluster, checkpoint),
-            Compat::Blox { speed } => speed,
-            Compat::Muri(_) => Rate::FULL,
-            Compat::Synergy { .. } => Rate::ZERO,
-        }
+/// Returns the job's speed with exclusive use of its allocation.
+pub(super) fn rate_on(config: &SimConfig, job: &TraceJob, allocation: &Allocation) -> Rate {
+    let checkpoint = (job.checkpoint.or(config.checkpoint), config.checkpoint_cost);
+    match config.compat {
+        Compat::Exact => config.speeds.rate(job, allocation, &config.cluster, checkpoint),
+        Compat::Blox { speed } => speed,
+        Compat::Muri(_) => Rate::FULL,
+        Compat::Synergy { .. } => Rate::ZERO,
     }
+}
 
-    /// Changes the CPU or memory of a running job.
-    pub(super) fn resize(&mut self, id: JobKey, allocation: Allocation) {
-        let rate = self.rate_on(id, &allocation);
-        if let Some(leases) = &mut self.leases {
-            return leases.take(id, allocation);
-        }
-        let truth = &mut self.truths[id.0 as usize];
-        truth.alone = rate;
-        let kept = truth.kept;
-        self.change_speed(id, kept);
-    }
-
-    /// Sets the share of its exclusive speed at which the job continues.
-    pub(super) fn change_speed(&mut self, id: JobKey, kept: Rate) {
-        let now = self.now;
-        let truth = &mut self.truths[id.0 as usize];
-        truth.kept = kept;
-        let rate = truth.alone.times(kept);
-        if rate == truth.rate {
-            return;
-        }
-        if truth.phase != Phase::Running {
-            truth.rate = rate;
-            return;
-        }
-        truth.left = truth.left.minus(truth.rate.work_in(now.since(truth.since)));
-        (truth.rate, truth.since) = (rate, now);
-        truth.epoch += 1;
-        let (attempt, epoch) = (truth.attempt, truth.epoch);
-        let done = self.workload.jobs[id.0 as usize].work.minus(truth.left);
-        let span = self.config.span_for(truth.left, rate);
-        self.scheduled.push(Reverse((
-            now.saturating_add(span),
-            ScheduledEvent::End(id, attempt, epoch),
-        )));
-        self.report(Event::Progressed {
-            job: id,
-            attempt,
-            done,
-            rate,
-        });
+/// Returns how long this much work takes, in whole rounds if the reference counts rounds.
+pub(super) fn span_for(config: &SimConfig, left: Work, rate: Rate) -> Time {
+    let exact = rate.time_for(left);
+    match (config.compat, config.clock) {
+        (Compat::Blox { .. }, Clock::Rounds { period, .. }) => exact.next_multiple_of(period).max(period),
+        _ => exact,
     }
 }

@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dovetail_model::stages::period_s;
 use dovetail_model::{Allocation, Event, JobKey, Stages, Time, Work};
-use dovetail_workload::Workload;
+use dovetail_workload::{TraceJob, Workload};
 
-use super::Run;
 use crate::compat::{opportunistic_period_s, start_up_s};
-use crate::config::MuriTime;
+use crate::config::{MuriTime, SimConfig};
 use crate::sharing::slot;
-use crate::truth::KnowledgeFilter;
+use crate::truth::{KnowledgeFilter, Truth};
 
 /// Factor by which an iteration takes longer alone than the trace states.
 const SLOWER_ALONE: f64 = 1.015;
@@ -65,7 +64,7 @@ struct JobSteps {
 
 impl Steps {
     pub(super) fn new(time: MuriTime, workload: &Workload, knowledge_filter: &KnowledgeFilter) -> Self {
-        let step = |job: &dovetail_workload::TraceJob| {
+        let step = |job: &TraceJob| {
             let iterations = job.iterations.unwrap_or(1).max(1) as f64;
             let iteration_ms = job.work.0 as f64 / iterations / 1000.0;
             let iteration_s = iteration_ms * SLOWER_ALONE / 1000.0;
@@ -108,6 +107,54 @@ impl Steps {
     pub(super) fn remove(&mut self, id: JobKey) {
         self.running.remove(&id);
         self.jobs[id.0 as usize].place = None;
+    }
+
+    /// Credits all running jobs with the iterations up to now. Returns their progress for the engine.
+    pub(super) fn credit(&mut self, now: Time, truths: &mut [Truth], jobs: &[TraceJob]) -> Vec<Event> {
+        let mut events = Vec::with_capacity(self.running.len());
+        for id in &self.running {
+            let job = &mut self.jobs[id.0 as usize];
+            let span_s = self.now_s - job.last_s;
+            job.left -= (span_s - job.charge_s).max(0.0) / job.period_s;
+            job.ran_s += span_s;
+            job.last_s = self.now_s;
+            let truth = &mut truths[id.0 as usize];
+            let left_us = job.left * job.iteration_s * 1e6;
+            truth.left = Work((left_us.round() as u64).max(1));
+            truth.since = now;
+            let done = slower_alone(jobs[id.0 as usize].work).minus(truth.left);
+            events.push(Event::Progressed {
+                job: *id,
+                attempt: truth.attempt,
+                done,
+                rate: truth.rate,
+            });
+        }
+        events
+    }
+
+    /// Computes the next completion, as if no event happened before it. `arrival` is the next submission.
+    pub(super) fn schedule_next(&mut self, config: &SimConfig, now: Time, arrival: Option<Time>) {
+        self.set_periods(&config.contention, config.interleaving);
+        self.ends = self.next_ends(now);
+        let (MuriTime::Groups { .. }, Some(ends)) = (self.time, &mut self.ends) else {
+            return;
+        };
+        // An arrival at nearly the same time is the same event.
+        let near = |t: &Time| are_close(t.as_secs_f64(), ends.at_s, 1e-4);
+        if let Some(arrival) = arrival.filter(near) {
+            (ends.at, ends.at_s) = (arrival, arrival.as_secs_f64());
+        }
+    }
+
+    /// Advances the time, and returns the jobs that complete now.
+    pub(super) fn take_due(&mut self, now: Time) -> Vec<JobKey> {
+        self.now_s = now.as_secs_f64();
+        let Some(ends) = self.ends.take_if(|e| e.at <= now) else {
+            return Vec::new();
+        };
+        self.now_s = ends.at_s;
+        ends.jobs
     }
 
     /// Returns the next moment at which jobs complete, and which. Nearly equal completions are merged with the first one
@@ -231,63 +278,4 @@ fn overlap(a: &Allocation, b: &Allocation) -> bool {
             .any(|y| x.node == y.node && x.gpus.intersects(&y.gpus))
     };
     a.shares.iter().any(meets)
-}
-
-impl Run<'_> {
-    /// Credits all running jobs with the iterations up to now, and reports them to the engine.
-    pub(super) fn credit_iterations(&mut self) {
-        let Some(steps) = &mut self.steps else { return };
-        let now = self.now;
-        let mut events = Vec::with_capacity(steps.running.len());
-        for id in &steps.running {
-            let job = &mut steps.jobs[id.0 as usize];
-            let span_s = steps.now_s - job.last_s;
-            job.left -= (span_s - job.charge_s).max(0.0) / job.period_s;
-            job.ran_s += span_s;
-            job.last_s = steps.now_s;
-            let truth = &mut self.truths[id.0 as usize];
-            let left_us = job.left * job.iteration_s * 1e6;
-            truth.left = Work((left_us.round() as u64).max(1));
-            truth.since = now;
-            let done = slower_alone(self.workload.jobs[id.0 as usize].work).minus(truth.left);
-            events.push(Event::Progressed {
-                job: *id,
-                attempt: truth.attempt,
-                done,
-                rate: truth.rate,
-            });
-        }
-        events.into_iter().for_each(|event| self.report(event));
-    }
-
-    /// Computes the next completion, as if no event happened before it.
-    pub(super) fn schedule_next_completion(&mut self) {
-        let Some(steps) = &mut self.steps else { return };
-        steps.set_periods(&self.config.contention, self.config.interleaving);
-        steps.ends = steps.next_ends(self.now);
-        let (MuriTime::Groups { .. }, Some(ends)) = (steps.time, &mut steps.ends) else {
-            return;
-        };
-        // An arrival at nearly the same time is the same event.
-        let arrival = self.workload.jobs.get(self.truths.len()).map(|j| j.submit);
-        let near = |t: &Time| are_close(t.as_secs_f64(), ends.at_s, 1e-4);
-        if let Some(arrival) = arrival.filter(near) {
-            (ends.at, ends.at_s) = (arrival, arrival.as_secs_f64());
-        }
-    }
-
-    /// Completes the jobs that were due at this moment.
-    pub(super) fn complete_due_jobs(&mut self) {
-        let Some(steps) = &mut self.steps else { return };
-        let now = self.now;
-        steps.now_s = now.as_secs_f64();
-        if let Some(ends) = steps.ends.take_if(|e| e.at <= now) {
-            steps.now_s = ends.at_s;
-            for id in ends.jobs {
-                self.events += 1;
-                let truth = &self.truths[id.0 as usize];
-                self.end(id, truth.attempt, truth.epoch);
-            }
-        }
-    }
 }
