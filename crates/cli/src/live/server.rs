@@ -13,7 +13,8 @@ use dovetail_cluster::{
     Driver, DriverConfig, Handle, LoadPoint, LogPiece, LogRequest, Recovery, write_private,
 };
 use dovetail_console::{self as console, Failure, OrFailure};
-use dovetail_hub::{Authority, Hub, HubConfig};
+use dovetail_engine::Runtime;
+use dovetail_hub::{Agents, Authority, Hub, HubConfig};
 use dovetail_model::{NodeId, Time};
 use dovetail_web::{ApiConfig, Audit, LogError, Nodes, Notifier, NotifyTiming, Oidc, Tls, Users};
 use tokio::net::TcpListener;
@@ -156,12 +157,16 @@ fn open_driver(settings: &Settings) -> Result<(Driver, Handle, Recovery), Failur
         policy: settings.policy.clone(),
         clock: settings.clock,
         snapshot_every: 50_000,
+        runtime: Agents.capabilities(),
     };
     let opened = Driver::open(&config)
         .with_context(|| format!("{}", config.dir.display()))
         .or_work()?;
     for repair in &opened.2.repairs {
         eprintln!("journal repaired: {repair}");
+    }
+    for warning in opened.1.read(|state| state.data_warnings()) {
+        tracing::warn!("{warning}");
     }
     Ok(opened)
 }

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use dovetail_console::{Failure, OrFailure};
-use dovetail_engine::{Clock, Knowledge, Policy};
+use dovetail_engine::{Clock, Knowledge, Policy, Runtime};
 use dovetail_model::{ClusterSpec, Time};
-use dovetail_policies::{Overrides, build};
+use dovetail_policies::{Overrides, build, check_runtime};
 use dovetail_report::format::span as span_text;
-use dovetail_sim::{Failures, SimConfig, compat};
+use dovetail_sim::{Failures, SimConfig, Simulator, compat};
 use dovetail_workload::{Workload, describe_cluster};
 
 use crate::args::{CompatArg, KnowledgeArg, RunArgs};
@@ -119,6 +119,7 @@ pub fn policy(
         Some(CompatArg::Muri) => compat::muri(name, &parts, workload, config).or_request(),
         Some(CompatArg::Synergy) => compat::synergy(name, &parts, workload, config).or_request(),
     }?;
+    check_runtime(&policy, &Simulator.capabilities()).or_request()?;
     // A tenancy read from a file is named after the file.
     if let (Some(read), Some(given)) = (&parts.tenancy, &args.tenancy) {
         policy.name = policy.name.replace(read.as_str(), given);

@@ -20,7 +20,7 @@ mod scheduler;
 mod text;
 mod virtual_clusters;
 
-use dovetail_engine::{Clock, Snapshot};
+use dovetail_engine::{Capabilities, Clock, Snapshot};
 use dovetail_model::{Command, Event, IdVec, JobKey, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ use events::EventLog;
 use jobs::{JobLifecycle, JobTable};
 use names::Names;
 use nodes::{NodeLifecycle, NodeTable};
-use scheduler::{SavedScheduler, Scheduler};
+use scheduler::{EarlierPolicy, SavedScheduler, Scheduler};
 
 pub use alternatives::Alternative;
 pub use commands::{RuntimeCommand, StartInstance, StartTask, TaskPeer};
@@ -67,6 +67,8 @@ pub struct ClusterState {
 struct SavedState {
     engine: Snapshot,
     policy: PolicyText,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier_policies: Vec<EarlierPolicy>,
     #[serde(default, alias = "clusters")]
     virtual_clusters: VirtualClusters,
     jobs: Vec<JobRecord>,
@@ -80,7 +82,7 @@ struct SavedState {
 }
 
 impl ClusterState {
-    /// Creates a state without jobs and nodes.
+    /// Creates a state without jobs and nodes, on a runtime that can do everything; see [`ClusterState::on`].
     ///
     /// # Errors
     /// If the policy cannot be built.
@@ -96,6 +98,15 @@ impl ClusterState {
         })
     }
 
+    /// Returns the state on a runtime: from now on, policies that need more than it can do are refused.
+    ///
+    /// # Errors
+    /// If the policy in force needs more.
+    pub fn on(mut self, runtime: Capabilities) -> Result<Self, PolicyTextError> {
+        self.scheduler.set_runtime(runtime)?;
+        Ok(self)
+    }
+
     /// Returns the state as bytes.
     ///
     /// # Errors
@@ -104,12 +115,14 @@ impl ClusterState {
         let SavedScheduler {
             engine,
             policy,
+            earlier_policies,
             names,
             job_ids,
         } = self.scheduler.save();
         serde_json::to_vec(&SavedState {
             engine,
             policy,
+            earlier_policies,
             virtual_clusters: self.virtual_clusters.clone(),
             jobs: self.jobs.iter().cloned().collect(),
             nodes: self.nodes.clone(),
@@ -129,6 +142,7 @@ impl ClusterState {
         let scheduler = SavedScheduler {
             engine: saved.engine,
             policy: saved.policy,
+            earlier_policies: saved.earlier_policies,
             names: saved.names,
             job_ids: saved.job_ids,
         };
@@ -355,7 +369,7 @@ impl ClusterState {
         let changed = match action {
             OperatorAction::Policy(text) => self
                 .scheduler
-                .set_policy(text, &self.virtual_clusters, &self.nodes)
+                .set_policy(self.now, text, &self.virtual_clusters, &self.nodes)
                 .map_err(|error| format!("policy {}: {error}", text.policy)),
             OperatorAction::VirtualClusters(clusters) => self
                 .set_virtual_clusters(clusters)

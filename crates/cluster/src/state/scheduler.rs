@@ -1,8 +1,9 @@
 //! The engine, with the policy it was built from and the names and numbers of what it schedules.
 
-use dovetail_engine::{Clock, Engine, Snapshot};
+use dovetail_engine::{Capabilities, CheckError, Clock, Engine, Policy, Snapshot};
 use dovetail_model::ids::Id;
-use dovetail_model::{Event, GpuTypeId, IdVec, JobKey, JobSpec, Time, Zone, ZoneId};
+use dovetail_model::{Event, GpuTypeId, IdVec, JobKey, JobSpec, NameLookup, NodeId, Time, Zone, ZoneId};
+use serde::{Deserialize, Serialize};
 
 use super::error::{PolicyTextError, SnapshotError};
 use super::names::Names;
@@ -18,22 +19,37 @@ use crate::virtual_clusters::{DEFAULT_VIRTUAL_CLUSTER, GuaranteeMode, VirtualClu
 pub(crate) struct Scheduler {
     engine: Engine,
     policy: PolicyText,
+    /// Policies that were in force before, oldest first.
+    earlier_policies: Vec<EarlierPolicy>,
     names: Names,
     /// Number of each job that was ever queued, by the engine's handle.
     job_ids: IdVec<JobKey, JobId>,
+    /// What the runtime of the cluster can do.
+    runtime: Capabilities,
 }
+
+/// A policy that was in force before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct EarlierPolicy {
+    policy: String,
+    until: Time,
+}
+
+/// Number of earlier policies that are kept.
+const MAX_EARLIER_POLICIES: usize = 1000;
 
 /// What is saved of a scheduler.
 #[derive(Debug)]
 pub(super) struct SavedScheduler {
     pub(super) engine: Snapshot,
     pub(super) policy: PolicyText,
+    pub(super) earlier_policies: Vec<EarlierPolicy>,
     pub(super) names: Names,
     pub(super) job_ids: IdVec<JobKey, JobId>,
 }
 
 impl Scheduler {
-    /// Creates a scheduler without jobs and nodes.
+    /// Creates a scheduler without jobs and nodes, on a runtime that can do everything.
     pub(super) fn new(policy: PolicyText, clock: Clock) -> Result<Self, PolicyTextError> {
         let mut names = Names::default();
         // Jobs that name no tenant belong to this one, so its number is the first.
@@ -42,13 +58,16 @@ impl Scheduler {
             virtual_clusters: &VirtualClusters::default(),
             names: &names,
             nodes: &NodeTable::default(),
+            runtime: &Capabilities::ALL,
         };
         let engine = Engine::new(policy::build(&policy, context)?, clock);
         Ok(Self {
             engine,
             policy,
+            earlier_policies: Vec::new(),
             names,
             job_ids: IdVec::default(),
+            runtime: Capabilities::ALL,
         })
     }
 
@@ -62,13 +81,16 @@ impl Scheduler {
             virtual_clusters,
             names: &saved.names,
             nodes,
+            runtime: &Capabilities::ALL,
         };
         let engine = Engine::restore(saved.engine, policy::build(&saved.policy, context)?)?;
         Ok(Self {
             engine,
             policy: saved.policy,
+            earlier_policies: saved.earlier_policies,
             names: saved.names,
             job_ids: saved.job_ids,
+            runtime: Capabilities::ALL,
         })
     }
 
@@ -77,9 +99,25 @@ impl Scheduler {
         SavedScheduler {
             engine: self.engine.snapshot(),
             policy: self.policy.clone(),
+            earlier_policies: self.earlier_policies.clone(),
             names: self.names.clone(),
             job_ids: self.job_ids.clone(),
         }
+    }
+
+    /// Sets what the runtime can do.
+    ///
+    /// # Errors
+    /// If the policy in force needs more than that.
+    pub(super) fn set_runtime(&mut self, runtime: Capabilities) -> Result<(), PolicyTextError> {
+        dovetail_policies::check_runtime(self.engine.policy(), &runtime)?;
+        self.runtime = runtime;
+        Ok(())
+    }
+
+    /// Returns what the runtime can do.
+    pub(super) fn runtime(&self) -> &Capabilities {
+        &self.runtime
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -96,6 +134,13 @@ impl Scheduler {
 
     pub(super) fn policy(&self) -> &PolicyText {
         &self.policy
+    }
+
+    /// Returns the policy that was in force at a moment.
+    pub(super) fn policy_at(&self, at: Time) -> &str {
+        let mut earlier = self.earlier_policies.iter();
+        let then = earlier.find(|earlier| at < earlier.until);
+        then.map_or(&self.policy.policy, |earlier| &earlier.policy)
     }
 
     /// Passes an event to the engine.
@@ -162,24 +207,29 @@ impl Scheduler {
     ) -> Result<Engine, PolicyTextError> {
         let mut engine = self.engine.clone();
         let names = self.names_with(virtual_clusters);
-        let context = PolicyContext {
-            virtual_clusters,
-            names: &names,
-            nodes,
-        };
-        engine.set_policy(policy::build(text, context)?)?;
+        let policy = self.build_policy(text, &names, virtual_clusters, nodes)?;
+        let set = engine.set_policy(policy);
+        set.map_err(|error| self.running_jobs_error(error, nodes))?;
         Ok(engine)
     }
 
     /// Changes the policy.
     pub(super) fn set_policy(
         &mut self,
+        now: Time,
         text: &PolicyText,
         virtual_clusters: &VirtualClusters,
         nodes: &NodeTable,
     ) -> Result<(), PolicyTextError> {
         self.rebuild_policy(text, &self.names.clone(), virtual_clusters, nodes)?;
-        self.policy = text.clone();
+        let earlier = std::mem::replace(&mut self.policy, text.clone());
+        if self.earlier_policies.len() == MAX_EARLIER_POLICIES {
+            self.earlier_policies.remove(0);
+        }
+        self.earlier_policies.push(EarlierPolicy {
+            policy: earlier.policy,
+            until: now,
+        });
         Ok(())
     }
 
@@ -218,13 +268,34 @@ impl Scheduler {
         virtual_clusters: &VirtualClusters,
         nodes: &NodeTable,
     ) -> Result<(), PolicyTextError> {
+        let policy = self.build_policy(text, names, virtual_clusters, nodes)?;
+        let set = self.engine.set_policy(policy);
+        set.map_err(|error| self.running_jobs_error(error, nodes))
+    }
+
+    fn build_policy(
+        &self,
+        text: &PolicyText,
+        names: &Names,
+        virtual_clusters: &VirtualClusters,
+        nodes: &NodeTable,
+    ) -> Result<Policy, PolicyTextError> {
         let context = PolicyContext {
             virtual_clusters,
             names,
             nodes,
+            runtime: &self.runtime,
         };
-        self.engine.set_policy(policy::build(text, context)?)?;
-        Ok(())
+        policy::build(text, context)
+    }
+
+    /// Returns the error for running jobs that contradict a policy, with the numbers that users know.
+    fn running_jobs_error(&self, error: CheckError, nodes: &NodeTable) -> PolicyTextError {
+        let names = RunningNames {
+            scheduler: self,
+            nodes,
+        };
+        PolicyTextError::RunningJobs(error.render(&names))
     }
 
     fn names_with(&self, virtual_clusters: &VirtualClusters) -> Names {
@@ -233,5 +304,27 @@ impl Scheduler {
             names.tenant(&name);
         }
         names
+    }
+}
+
+/// Names of running jobs and their nodes.
+struct RunningNames<'a> {
+    scheduler: &'a Scheduler,
+    nodes: &'a NodeTable,
+}
+
+impl NameLookup for RunningNames<'_> {
+    fn job(&self, job: JobKey) -> String {
+        match self.scheduler.find_job_id(job) {
+            Some(id) => format!("job {id}"),
+            None => "a job that is not registered yet".to_owned(),
+        }
+    }
+
+    fn node(&self, node: NodeId) -> String {
+        match self.nodes.get(node) {
+            Some(node) => format!("node {}", node.spec.name),
+            None => format!("node {node}"),
+        }
     }
 }
