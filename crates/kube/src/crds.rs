@@ -12,6 +12,9 @@ use serde_json::{Map, Value, json};
 /// Path of our API group.
 pub const API: &str = "/apis/dovetail.io/v1alpha1";
 
+/// `apiVersion` of our objects.
+pub(crate) const GROUP_VERSION: &str = "dovetail.io/v1alpha1";
+
 /// A virtual cluster.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
