@@ -66,6 +66,11 @@ export function placementText(placement: NodeSlots[]): string {
   return placement.map((s) => `${s.node} ${slots(s.gpus)}`).join(", ");
 }
 
+/** The GPUs that a job holds, or requests if it holds none: an elastic job may hold more or fewer than it requests. */
+export function heldGpus(job: { gpus: number; placement: NodeSlots[] }): number {
+  return job.placement.length ? job.placement.reduce((sum, s) => sum + s.gpus.length, 0) : job.gpus;
+}
+
 /** `GPU 0–3, 6`. */
 export function slots(gpus: number[]): string {
   const runs: string[] = [];

@@ -156,6 +156,9 @@ export interface Cluster {
   used_gpus: number;
   jobs: Record<string, number>;
   journal_error: string | null;
+  /** Name of the runtime that runs jobs. */
+  runtime?: string;
+  warnings?: { part: string; need: string; text: string; help: string | null }[];
   last_event: number;
   version: string;
 }
@@ -336,4 +339,7 @@ export interface PolicyInfo {
   what: string;
   paper: string;
   key: string;
+  needs?: string[];
+  /** Why this cluster refuses the policy. */
+  refused?: string | null;
 }

@@ -74,6 +74,14 @@ fn a_scheduler_that_does_not_start_reports_why() {
         policy.contains("srfs") && policy.ends_with("exit code 2\n"),
         "{policy}"
     );
+    write("sharing.yaml", "policy: sjf-ffs\n");
+    let sharing = shown(&["--config", "sharing.yaml"]);
+    assert!(
+        sharing.contains("grouping `pair:by=ffs` needs GPU sharing, which Kubernetes does not support")
+            && sharing.contains("use grouping `none`")
+            && sharing.ends_with("exit code 2\n"),
+        "{sharing}"
+    );
     let nowhere = common::dovetail(&["kube", "scheduler", "--kubeconfig", "none"]);
     assert!(
         nowhere.contains("none: No such file") && nowhere.ends_with("exit code 2\n"),

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dovetail_engine::Clock;
+use dovetail_engine::{Capabilities, Clock};
 use dovetail_journal::{Journal, JournalError, Recovered, Repair};
 use dovetail_model::{NodeId, Time};
 
@@ -39,6 +39,8 @@ pub struct DriverConfig {
     pub clock: Clock,
     /// Number of records after which a snapshot is taken.
     pub snapshot_every: u64,
+    /// What the runtime can do.
+    pub runtime: Capabilities,
 }
 
 /// Why a driver cannot start.
@@ -224,8 +226,12 @@ impl Driver {
     ///
     /// # Errors
     /// If the policy cannot be built.
-    pub fn without_journal(policy: PolicyText, clock: Clock) -> Result<(Self, Handle), DriverError> {
-        Ok(Self::new(ClusterState::new(policy, clock)?, None))
+    pub fn without_journal(
+        policy: PolicyText,
+        clock: Clock,
+        runtime: Capabilities,
+    ) -> Result<(Self, Handle), DriverError> {
+        Ok(Self::new(ClusterState::new(policy, clock)?.on(runtime)?, None))
     }
 
     fn new(state: ClusterState, journal: Option<(Journal, DriverConfig)>) -> (Self, Handle) {
@@ -454,6 +460,7 @@ pub(crate) fn replay(config: &DriverConfig, recovered: &Recovered) -> Result<Rep
     if !state.is_attached() {
         state.attach_engine()?;
     }
+    let state = state.on(config.runtime)?;
     Ok(Replayed { state, is_old })
 }
 

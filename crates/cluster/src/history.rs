@@ -64,6 +64,7 @@ pub fn read(dir: &Path, copy: &Path) -> Result<History, DriverError> {
         policy: PolicyText::default(),
         clock: dovetail_engine::Clock::Events,
         snapshot_every: u64::MAX,
+        runtime: dovetail_engine::Capabilities::ALL,
     };
     Ok(History::new(&replay(&config, &recovered)?.state))
 }

@@ -27,7 +27,9 @@ mod virtual_clusters;
 
 pub use actor::{Actor, SystemRule};
 pub use amounts::Cpus;
-pub use dovetail_engine::{Clock, QueuePositions};
+pub use dovetail_engine::{
+    Capabilities, Clock, DataWarning, MissingData, Need, QueuePositions, Runtime, Support,
+};
 pub use driver::{Backend, Driver, DriverConfig, DriverError, Recovery, Transaction};
 pub use fact::{Decision, Entry, Fact, InstanceEnd, OperatorAction, PolicyText, Record, TaskEnd};
 pub use handle::{

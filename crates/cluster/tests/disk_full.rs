@@ -29,6 +29,7 @@ fn start(dir: &Path) -> (Handle, std::thread::JoinHandle<()>) {
         policy: PolicyText::default(),
         clock: Clock::Events,
         snapshot_every: 1_000_000,
+        runtime: dovetail_cluster::Capabilities::ALL,
     };
     let (driver, handle, _) = Driver::open(&config).unwrap();
     (handle, driver.spawn(NoBackend))

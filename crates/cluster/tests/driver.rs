@@ -38,6 +38,7 @@ fn start(
         policy: PolicyText::default(),
         clock: Clock::Events,
         snapshot_every: 50,
+        runtime: dovetail_cluster::Capabilities::ALL,
     };
     let (driver, handle, recovery) = Driver::open(&config).unwrap();
     let (sender, commands) = channel();

@@ -19,6 +19,7 @@ fn config(dir: &std::path::Path) -> DriverConfig {
         policy: PolicyText::default(),
         clock: Clock::Events,
         snapshot_every: 1_000,
+        runtime: dovetail_cluster::Capabilities::ALL,
     }
 }
 

@@ -172,11 +172,7 @@ fn a_slower_job_than_stated_is_overtaken_when_that_is_seen() {
     let mut world = World::new("srtf", 1);
     let slow = world.submit(0, Some(100), Some(100));
     let other = world.submit(50, Some(80), None);
-    assert_eq!(
-        world.word(slow),
-        "running",
-        "50 s are left as far as is known"
-    );
+    assert_eq!(world.word(slow), "running", "50 s are left as far as is known");
     // It is at step 10 instead of 50.
     world.report(51, slow, (10, 100), 5_100);
     assert_eq!((world.word(slow), world.word(other)), ("stopping", "queued"));

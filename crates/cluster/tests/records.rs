@@ -10,6 +10,7 @@ use dovetail_cluster::{
     Backend, Clock, Driver, DriverConfig, DriverError, Handle, JobId, JobRequest, NodeRegistration,
     PolicyText, RuntimeCommand, TaskEnd,
 };
+use dovetail_engine::Capabilities;
 use dovetail_journal::Journal;
 use dovetail_model::{NodeId, NodeSpec, Time};
 
@@ -37,6 +38,7 @@ fn config(dir: &Path, policy: &str, clock: Clock) -> DriverConfig {
         },
         clock,
         snapshot_every: 1_000_000,
+        runtime: Capabilities::ALL,
     }
 }
 

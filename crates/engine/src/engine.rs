@@ -273,7 +273,8 @@ impl Engine {
 
 /// What an operator may change while the engine runs.
 impl Engine {
-    /// Continues under another policy. No job is stopped for it; the next decision is the new policy's.
+    /// Continues under another policy. No job is stopped for it; the next decision is the new policy's. A part that has the
+    /// same name in both policies keeps what it has learned.
     ///
     /// # Errors
     /// Fails when jobs run in a way the new policy does not allow, such as two on one GPU; the old policy then stays.
@@ -285,7 +286,8 @@ impl Engine {
         Ok(())
     }
 
-    fn change_policy(&mut self, policy: Policy) {
+    fn change_policy(&mut self, mut policy: Policy) {
+        policy.adopt(&self.policy);
         self.policy = policy;
         let all: Vec<JobKey> = self.state.jobs().map(|j| j.spec.id).collect();
         self.state.leave_queues(&all);

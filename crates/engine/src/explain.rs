@@ -101,11 +101,21 @@ impl<'a> Explainer<'a> {
             let at = self.engine.wake_at();
             reasons.push(Reason::NextRound { at });
         }
+        reasons.extend(self.missing_data(id));
         Explanation::Waiting {
             since: job.waiting_since,
             reasons,
             ahead,
         }
+    }
+
+    /// Returns the data that the policy needs of a job and that are unknown.
+    fn missing_data(&self, id: JobKey) -> impl Iterator<Item = Reason> {
+        let missing = self.engine.missing_data_of(id).into_iter();
+        missing.map(|missing| Reason::MissingData {
+            datum: missing.need.datum().to_owned(),
+            effect: missing.without.to_owned(),
+        })
     }
 
     /// Returns why a job is pending, and how many jobs are ahead of it.

@@ -30,6 +30,8 @@ mod fill;
 pub mod job;
 mod job_queues;
 pub mod load;
+pub mod missing;
+pub mod needs;
 pub mod node_set;
 pub mod occupancy;
 pub mod parts;
@@ -39,6 +41,7 @@ pub mod queue_key;
 mod rekey;
 mod replan;
 pub mod round;
+pub mod runtime;
 pub mod shape;
 mod snapshot;
 pub mod state;
@@ -52,6 +55,8 @@ pub use engine::Engine;
 pub use explain::{Explanation, QueuePositions};
 pub use job::{Job, RunState};
 pub use load::ClusterLoad;
+pub use missing::{DataWarning, MissingData, MissingDatum};
+pub use needs::{Need, NeedSet, PartNeed, PolicyNeeds};
 pub use occupancy::Occupancy;
 pub use parts::{
     Admission, Ask, Claim, Discipline, Grouping, JobClass, Knowledge, LoadError, NodeFilling, NodeJob, Part,
@@ -60,5 +65,6 @@ pub use parts::{
 pub use planner::Planner;
 pub use queue_key::{QueueKey, Rank};
 pub use round::{Candidate, Round};
+pub use runtime::{Capabilities, Runtime, Support, UnsupportedNeed};
 pub use shape::{Shape, ShapeId};
 pub use snapshot::Snapshot;

@@ -113,7 +113,10 @@ fn make_elastic(workload: &mut Workload, spec: &RunSpec) -> Result<(), Experimen
         let scaling = Scaling::Amdahl {
             parallel_ppm: (share * 1e6).round() as u32,
         };
-        workload.jobs.iter_mut().for_each(|job| job.scaling = scaling.clone());
+        workload
+            .jobs
+            .iter_mut()
+            .for_each(|job| job.scaling = scaling.clone());
     }
     Ok(())
 }

@@ -35,6 +35,7 @@ async fn server(config: HubConfig) -> Server {
         policy: PolicyText::default(),
         clock: Clock::Events,
         snapshot_every: 1000,
+        runtime: dovetail_cluster::Capabilities::ALL,
     })
     .unwrap();
     let hub = Hub::new(config);

@@ -14,6 +14,9 @@ pub(crate) const API_VERSION: &str = "dovetail.io/v1alpha1";
 /// Path of our API group.
 pub const API: &str = "/apis/dovetail.io/v1alpha1";
 
+/// `apiVersion` of our objects.
+pub(crate) const GROUP_VERSION: &str = "dovetail.io/v1alpha1";
+
 /// A virtual cluster.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]

@@ -26,6 +26,7 @@ mod plan;
 mod pod_groups;
 mod pod_resources;
 mod reconciler;
+mod runtime;
 mod scheduler;
 mod submit;
 mod watches;
@@ -53,5 +54,6 @@ pub use reconciler::{
     AvoidedNode, BoundAs, ClaimError, ClusterTransaction, ElasticParent, Gang, GangError, Member, PodClaim,
     PodError, PodPhase, Reconciler, RequestError, Settings, TaskSlot,
 };
+pub use runtime::Kubernetes;
 pub use scheduler::{Scheduler, SchedulerError, SchedulerSettings};
 pub use submit::{create_objects, delete_objects};

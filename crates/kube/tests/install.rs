@@ -1160,5 +1160,21 @@ fn a_pytorch_job_starts_together_after_kubectl_apply() {
             (status("a")["accepted"] == true && told).then_some(())
         },
     );
+    let sharing = json!({"spec": {"policy": "sjf-ffs"}}).to_string();
+    kubectl(&["patch", "schedulingpolicies", "a", "--type=merge", "-p", &sharing]);
+    until("a policy that Kubernetes cannot carry out is refused", || {
+        let status = get(&lab, &format!("{policies}/a"))["status"].clone();
+        let message = text(&status, "/message").to_owned();
+        let is_refused = status["accepted"] == false && message.contains("which Kubernetes does not support");
+        (is_refused && status["conditions"][0]["status"] == "False").then_some(())
+    });
+    until("an event reports it", || {
+        let events = get(&lab, "/api/v1/namespaces/default/events");
+        let events = events["items"].as_array().cloned().unwrap_or_default();
+        let reported = |e: &Value| {
+            e["reason"] == "PolicyRefused" && text(e, "/message").ends_with("use grouping `none`")
+        };
+        events.iter().any(reported).then_some(())
+    });
     work.abort();
 }

@@ -43,19 +43,37 @@ pub struct EventSource {
 impl Event {
     /// Returns an event about a pod at a time in microseconds; name, namespace and uid of `pod` are used.
     pub fn about_pod(pod: &Meta, kind: &str, reason: &str, message: &str, component: &str, at: i64) -> Self {
+        let pod = ObjectRef {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+        };
+        Self::about(pod, kind, reason, message, component, at)
+    }
+
+    /// Returns an event about an object at a time in microseconds. Events about objects without a namespace are in
+    /// `default`.
+    pub fn about(
+        object: ObjectRef,
+        kind: &str,
+        reason: &str,
+        message: &str,
+        component: &str,
+        at: i64,
+    ) -> Self {
+        let namespace = match object.namespace.is_empty() {
+            true => "default".to_owned(),
+            false => object.namespace.clone(),
+        };
         Self {
             metadata: Meta {
-                name: format!("{}.{at:x}", pod.name),
-                namespace: pod.namespace.clone(),
+                name: format!("{}.{at:x}", object.name),
+                namespace,
                 ..Meta::default()
             },
-            involved_object: ObjectRef {
-                api_version: "v1".to_owned(),
-                kind: "Pod".to_owned(),
-                namespace: pod.namespace.clone(),
-                name: pod.name.clone(),
-                uid: pod.uid.clone(),
-            },
+            involved_object: object,
             reason: reason.to_owned(),
             message: message.to_owned(),
             kind: kind.to_owned(),

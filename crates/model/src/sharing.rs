@@ -130,6 +130,12 @@ impl Slowdowns {
         share.clamp(MIN_REMAINING_SPEED, 1.0)
     }
 
+    /// Whether anything was measured of a model.
+    pub fn has(&self, model: ModelId) -> bool {
+        let from = self.measured.partition_point(|m| m.of < model);
+        self.measured.get(from).is_some_and(|m| m.of == model)
+    }
+
     /// Returns what was measured on as many GPUs, else on the next smaller number, else on the next larger one.
     fn find(&self, of: &Member, beside: &Member, mps: bool) -> Option<f64> {
         let (model, other) = (of.model?, beside.model?);

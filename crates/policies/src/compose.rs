@@ -1,6 +1,6 @@
 //! Builds a policy from a preset and the parts that replace some of its own, and checks that its parts work together.
 
-use dovetail_engine::{Discipline, Feature, Grouping, Knowledge, Policy, Sizing};
+use dovetail_engine::{Capabilities, Discipline, Feature, Grouping, Knowledge, Policy, Sizing};
 
 use crate::error::PolicyError;
 use crate::knobs::PartSpec;
@@ -58,6 +58,34 @@ pub fn build(text: &str, overrides: &Overrides) -> Result<(Policy, Knowledge), P
     check(&policy)?;
     let knowledge = policy.knowledge();
     Ok((policy, knowledge))
+}
+
+/// Builds a policy as [`build`] does, for a runtime.
+///
+/// # Errors
+/// As [`build`] and [`check_runtime`].
+pub fn build_for(
+    runtime: &Capabilities,
+    text: &str,
+    overrides: &Overrides,
+) -> Result<(Policy, Knowledge), PolicyError> {
+    let built = build(text, overrides)?;
+    check_runtime(&built.0, runtime)?;
+    Ok(built)
+}
+
+/// Checks that the runtime has every mechanism that a part of the policy needs.
+///
+/// # Errors
+/// Names the part, what it needs, the runtime that does not have it, and another part of the same kind.
+pub fn check_runtime(policy: &Policy, runtime: &Capabilities) -> Result<(), PolicyError> {
+    match policy.unsupported_need(runtime) {
+        None => Ok(()),
+        Some(unsupported) => {
+            let instead = registry::alternative(unsupported.need.kind, runtime);
+            Err(PolicyError::unsupported(unsupported, instead))
+        }
+    }
 }
 
 /// Checks that every part of a policy has what it requires of the others.

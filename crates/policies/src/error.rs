@@ -1,6 +1,6 @@
 //! Errors in the policy that a user asked for.
 
-use dovetail_engine::{Feature, UnmetRequirement};
+use dovetail_engine::{Feature, Need, UnmetRequirement, UnsupportedNeed};
 use thiserror::Error;
 
 /// Why a policy cannot be built.
@@ -67,6 +67,22 @@ pub enum PolicyError {
         /// Parts that provide it.
         accepted: Vec<&'static str>,
     },
+    /// A part needs a mechanism that the runtime does not have.
+    #[error("{kind} `{part}` needs {need}, which {runtime} does not support: {reason}{}", use_instead(kind, *.instead))]
+    Unsupported {
+        /// The kind of the part.
+        kind: &'static str,
+        /// The part.
+        part: String,
+        /// What it needs.
+        need: Need,
+        /// The runtime.
+        runtime: &'static str,
+        /// Why the runtime does not have it.
+        reason: &'static str,
+        /// A part of the same kind that the runtime supports.
+        instead: Option<&'static str>,
+    },
     /// An order that looks at all jobs was asked for as the order of one virtual cluster.
     #[error(
         "order `{order}` compares all jobs of the cluster and cannot order those of one virtual cluster: expected {}",
@@ -129,6 +145,23 @@ pub enum NodeMismatch {
 }
 
 impl PolicyError {
+    /// The error for a mechanism that a runtime does not have, with a part that does without it.
+    pub(crate) fn unsupported(unsupported: UnsupportedNeed, instead: Option<&'static str>) -> Self {
+        let UnsupportedNeed {
+            need,
+            runtime,
+            reason,
+        } = unsupported;
+        Self::Unsupported {
+            kind: need.kind,
+            part: need.part,
+            need: need.need,
+            runtime,
+            reason,
+            instead,
+        }
+    }
+
     /// The error for a requirement that is not met, with the parts that would meet it.
     pub(crate) fn incompatible(unmet: UnmetRequirement, accepted: Vec<&'static str>) -> Self {
         Self::Incompatible {
@@ -139,6 +172,11 @@ impl PolicyError {
             accepted,
         }
     }
+}
+
+fn use_instead(kind: &str, part: Option<&str>) -> String {
+    part.map(|part| format!("; use {kind} `{part}`"))
+        .unwrap_or_default()
 }
 
 fn quoted<T: AsRef<str>>(names: &[T]) -> Vec<String> {

@@ -18,7 +18,7 @@ pub mod registry;
 pub mod sizing;
 pub mod tenancy;
 
-pub use compose::{build, check, reclaiming_discipline};
+pub use compose::{build, build_for, check, check_runtime, reclaiming_discipline};
 pub use error::PolicyError;
 pub use knobs::{Knob, Knobs, PartSpec};
 pub use overrides::Overrides;

@@ -4,7 +4,8 @@
 //! lists from here.
 
 use dovetail_engine::{
-    Admission, Discipline, Feature, Grouping, Knowledge, Part, Placement, QueueOrder, Sizing, Tenancy,
+    Admission, Capabilities, Discipline, Feature, Grouping, Knowledge, NeedSet, Part, Placement, QueueOrder,
+    Sizing, Tenancy,
 };
 use dovetail_model::suggest::nearest;
 
@@ -94,6 +95,10 @@ pub struct Listing {
     pub key: &'static str,
     /// What it needs to know of remaining work.
     pub knowledge: Knowledge,
+    /// The data and mechanisms it needs.
+    pub needs: NeedSet,
+    /// Data that it uses where they are known.
+    pub hints: NeedSet,
     /// Its knobs.
     pub knobs: &'static [Knob],
 }
@@ -106,15 +111,17 @@ impl<T: Part + ?Sized> Entry<T> {
     }
 
     fn listing(&self, kind: Kind) -> Listing {
+        let part = self.with_defaults(kind);
+        let part = part.as_deref();
         Listing {
             kind,
             name: self.name,
             what: self.what,
             source: self.source,
             key: self.key,
-            knowledge: self
-                .with_defaults(kind)
-                .map_or(Knowledge::None, |part| part.knowledge()),
+            knowledge: part.map_or(Knowledge::None, Part::knowledge),
+            needs: part.map_or(NeedSet::EMPTY, Part::needs),
+            hints: part.map_or(NeedSet::EMPTY, Part::hints),
             knobs: self.knobs,
         }
     }
@@ -195,6 +202,16 @@ pub(crate) fn companions<T: ?Sized>(
         .iter()
         .filter(move |(of, _)| *of == kind)
         .map(|(_, part)| *part)
+}
+
+/// Returns the first part of a kind that needs no mechanism that the runtime does not have.
+pub(crate) fn alternative(kind: &str, runtime: &Capabilities) -> Option<&'static str> {
+    let kind = Kind::ALL.into_iter().find(|known| known.name() == kind)?;
+    let is_supported = |part: &Listing| {
+        let mut mechanisms = part.needs.iter().filter(|need| need.is_mechanism());
+        mechanisms.all(|need| runtime.missing(need).is_none())
+    };
+    of_kind(kind).into_iter().find(is_supported).map(|part| part.name)
 }
 
 /// Names of the parts that provide a feature, with the default of each knob.

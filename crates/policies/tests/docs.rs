@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use dovetail_engine::Knowledge;
 use dovetail_policies::registry::{self, Kind};
 use dovetail_policies::{Overrides, build, presets};
 
@@ -24,12 +23,11 @@ fn rows(table: &str) -> BTreeMap<String, Vec<String>> {
 
 /// The table of presets. The page of each is written by hand.
 fn preset_table(written: &BTreeMap<String, Vec<String>>) -> String {
-    let mut table =
-        "| preset | order | discipline | sizing | grouping | needs run times | preempts | page |\n\
+    let mut table = "| preset | order | discipline | sizing | grouping | needs | preempts | page |\n\
                      |---|---|---|---|---|---|---|---|\n"
-            .to_owned();
+        .to_owned();
     for preset in presets() {
-        let (policy, knowledge) = build(preset.name, &Overrides::default()).unwrap();
+        let (policy, _) = build(preset.name, &Overrides::default()).unwrap();
         let name = format!("`{}`", preset.name);
         let page = written.get(&name).and_then(|row| row.last());
         writeln!(
@@ -39,10 +37,9 @@ fn preset_table(written: &BTreeMap<String, Vec<String>>) -> String {
             preset.discipline,
             preset.sizing,
             preset.grouping,
-            match knowledge {
-                Knowledge::None => "no",
-                Knowledge::Estimate => "estimate",
-                Knowledge::Oracle => "exact",
+            match policy.needs().union() {
+                needs if needs.is_empty() => "–".to_owned(),
+                needs => needs.to_string(),
             },
             if policy.discipline.preempts() { "yes" } else { "no" },
             page.map_or("–", String::as_str),

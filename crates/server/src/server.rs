@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dovetail_agent::AgentError;
-use dovetail_cluster::{Driver, DriverConfig, Handle, Recovery};
-use dovetail_hub::{Authority, Hub, HubConfig};
+use dovetail_cluster::{Driver, DriverConfig, Handle, PolicyText, Recovery};
+use dovetail_engine::Runtime;
+use dovetail_hub::{Agents, Authority, Hub, HubConfig};
 use dovetail_web::{ApiConfig, Audit, Nodes, Notifier, NotifyTiming, Oidc, Tls, Users};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -235,6 +236,7 @@ fn open_driver(
         policy: config.policy.clone(),
         clock: config.clock,
         snapshot_every: SNAPSHOT_EVERY,
+        runtime: Agents.capabilities(),
     };
     let opened = Driver::open(&driver).map_err(|source| ServerError::Journal {
         folder: driver.dir.clone(),
@@ -242,6 +244,19 @@ fn open_driver(
     })?;
     for repair in &opened.2.repairs {
         repaired(repair.to_string());
+    }
+    let in_force = &opened.2.policy;
+    if config.policy != *in_force && config.policy != PolicyText::default() {
+        tracing::warn!(
+            "policy {} is in force, as the journal has it, and not {} of the configuration; change it with \
+             `dovetail operate policy {}`",
+            in_force.policy,
+            config.policy.policy,
+            config.policy.policy
+        );
+    }
+    for warning in opened.1.read(|state| state.data_warnings()) {
+        tracing::warn!("{warning}");
     }
     Ok(opened)
 }

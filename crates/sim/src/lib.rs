@@ -11,6 +11,7 @@ pub mod config;
 pub mod failures;
 pub mod metrics;
 mod run;
+mod runtime;
 mod sharing;
 pub mod speed;
 mod speeds;
@@ -21,6 +22,7 @@ pub use config::{Compat, MuriTime, SimConfig, SimError};
 pub use dovetail_engine::{Clock, Knowledge};
 pub use failures::{Failures, Outage};
 pub use run::{Journal, simulate, simulate_with};
+pub use runtime::Simulator;
 pub use speed::SpeedModel;
 pub use speeds::{Speeds, speeds};
 

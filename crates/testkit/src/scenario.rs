@@ -75,6 +75,7 @@ impl StoryJob {
             min_gpus: job.min_gpus,
             max_gpus: job.max_gpus,
             gpu_type: job.gpu_type,
+            model: job.model,
             cpu_milli_per_gpu: job.cpu_milli_per_gpu,
             memory_mib_per_gpu: job.memory_mib_per_gpu,
             gpu_memory_mib: job.gpu_memory_mib,

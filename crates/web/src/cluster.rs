@@ -11,7 +11,7 @@ use dovetail_cluster::{Actor, PolicySummary, policy_summaries};
 use serde_json::json;
 
 use crate::accounts::User;
-use crate::views::{ClusterView, Operation, PolicyView, ServerInfo, state_of};
+use crate::views::{ClusterView, Operation, PolicyView, PolicyWarning, ServerInfo, state_of};
 use crate::{Api, Problem};
 
 /// Answers health checks: the server is healthy while it can write the journal.
@@ -36,14 +36,17 @@ pub(crate) async fn info(State(api): State<Api>) -> Json<ServerInfo> {
     })
 }
 
-pub(crate) async fn policies(_user: User) -> Json<Vec<PolicyView>> {
+pub(crate) async fn policies(State(api): State<Api>, _user: User) -> Json<Vec<PolicyView>> {
     let view = |p: PolicySummary| PolicyView {
         name: p.name.to_owned(),
         what: p.what.to_owned(),
         paper: p.source.to_owned(),
         key: p.key.to_owned(),
+        needs: p.needs.iter().map(|need| need.code().to_owned()).collect(),
+        refused: p.refused,
     };
-    Json(policy_summaries().into_iter().map(view).collect())
+    let runtime = api.handle.read(|state| *state.runtime());
+    Json(policy_summaries(&runtime).into_iter().map(view).collect())
 }
 
 pub(crate) async fn cluster(State(api): State<Api>, _user: User) -> Json<ClusterView> {
@@ -67,6 +70,8 @@ pub(crate) async fn cluster(State(api): State<Api>, _user: User) -> Json<Cluster
             used_gpus: state.active_jobs().map(held_gpus).sum(),
             jobs,
             journal_error,
+            runtime: state.runtime().runtime.to_owned(),
+            warnings: state.data_warnings().iter().map(PolicyWarning::new).collect(),
             last_event: state.last_event(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }

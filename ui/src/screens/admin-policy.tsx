@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { send } from "../api";
 import { parseDuration, sentence } from "../format";
 import { anyEvent, useData } from "../live";
-import { Button, ErrorNote, Properties, Loading, Panel, Tag } from "../parts/basics";
+import { Button, ErrorNote, Properties, Loading, Panel, ServerText, Tag } from "../parts/basics";
 import { useAction } from "../parts/dialog";
 import { Choice, TextField } from "../parts/field";
 import { showToast } from "../parts/toast";
@@ -42,6 +42,7 @@ function CurrentPolicy({ cluster, changed }: { cluster: Cluster; changed: () => 
       }
     >
       {error && <ErrorNote>{error}</ErrorNote>}
+      <PolicyWarnings cluster={cluster} />
       <Properties
         of={[
           ["Policy", cluster.policy],
@@ -51,6 +52,20 @@ function CurrentPolicy({ cluster, changed }: { cluster: Cluster; changed: () => 
         ]}
       />
     </Panel>
+  );
+}
+
+/** Data that the policy needs and that jobs do not have. */
+function PolicyWarnings({ cluster }: { cluster: Cluster }) {
+  if (!cluster.warnings?.length) return null;
+  return (
+    <ul class="reasons">
+      {cluster.warnings.map((warning) => (
+        <li key={warning.text}>
+          <Tag tone="warn">warning</Tag> <ServerText text={sentence(warning.text)} /> {warning.help && <ServerText text={sentence(warning.help)} />}
+        </li>
+      ))}
+    </ul>
   );
 }
 
@@ -99,9 +114,10 @@ function ChangePolicy({ cluster, changed }: { cluster: Cluster; changed: () => v
             {chosen.paper && chosen.paper !== "rule" && ` Source: ${sentence(chosen.paper)}`}
           </p>
         )}
+        {chosen?.refused && <ErrorNote>{chosen.refused}</ErrorNote>}
         {error && <ErrorNote>{error}</ErrorNote>}
         <div>
-          <Button type="submit" kind="main" disabled={busy || policy === cluster.policy}>
+          <Button type="submit" kind="main" disabled={busy || policy === cluster.policy || !!chosen?.refused}>
             Change policy
           </Button>
         </div>

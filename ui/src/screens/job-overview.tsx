@@ -136,7 +136,7 @@ function PlacementPanel({ job }: { job: Job }) {
             <ServerText text={before ? `The previous attempt ended: ${sentence(before)}` : `It waited ${between(job.submitted, job.started ?? nowTime())} in the queue.`} />
           </li>
         )}
-        {last?.sharing && <li>{sentence(last.sharing)}</li>}
+        {last?.sharing && <li>{sentence(`The GPUs are shared with other jobs by ${last.sharing}`)}</li>}
       </ul>
     </Panel>
   );

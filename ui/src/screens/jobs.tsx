@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { me, query, send } from "../api";
-import { between, count, gpuSeconds, gpuTime, nowTime, plural } from "../format";
+import { between, count, gpuSeconds, gpuTime, heldGpus, nowTime, plural } from "../format";
 import { anyEvent, useData } from "../live";
 import { Button, ButtonLink, Empty, ErrorNote, PageHeader, Loading, State, RelativeTime } from "../parts/basics";
 import { confirm } from "../parts/dialog";
@@ -117,7 +117,7 @@ function columns(
     },
     { title: "Job", sort: ["name"], cell: (job) => <JobLink job={job} /> },
     { title: "State", cell: (job) => <State of={job.state} reason={job.state_reason} /> },
-    { title: "GPUs", number: true, sort: ["-gpus", "gpus"], cell: (job) => count(job.gpus) },
+    { title: "GPUs", number: true, sort: ["-gpus", "gpus"], cell: (job) => count(heldGpus(job)) },
     { title: "User", wide: true, sort: ["user"], cell: (job) => <a href={`/jobs?user=${encodeURIComponent(job.user)}`}>{job.user}</a> },
     { title: "Virtual cluster", wide: true, cell: (job) => <a href={`/jobs?tenant=${encodeURIComponent(job.tenant)}`}>{job.tenant}</a> },
     { title: "Submitted", wide: true, sort: ["-submitted", "submitted"], cell: (job) => <RelativeTime at={job.submitted} /> },

@@ -39,6 +39,7 @@ pub(crate) fn driver_config(dir: PathBuf) -> DriverConfig {
         policy: PolicyText::default(),
         clock: Clock::Events,
         snapshot_every: 50_000,
+        runtime: dovetail_cluster::Capabilities::ALL,
     }
 }
 

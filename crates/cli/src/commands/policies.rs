@@ -1,9 +1,13 @@
 //! `dovetail policies [NAME]`: lists policies and parts.
 
 use dovetail_console::{self as console, Failure, OrFailure};
+use dovetail_engine::{Capabilities, Knowledge, Need, NeedSet, Policy, Runtime, Support};
+use dovetail_hub::Agents;
+use dovetail_kube::Kubernetes;
 use dovetail_model::suggest::nearest;
 use dovetail_policies::registry::{self, Kind, Listing};
-use dovetail_policies::{Overrides, Preset, build, presets};
+use dovetail_policies::{Overrides, Preset, build, check_runtime, presets};
+use dovetail_sim::Simulator;
 use dovetail_sim::config::knowledge_name;
 use serde_json::{Value, json};
 
@@ -23,21 +27,22 @@ pub fn run(args: &PoliciesArgs) -> Result<(), Failure> {
 fn list(as_json: bool) -> Result<(), Failure> {
     if as_json {
         let all = json!({
-            "presets": presets().iter().map(preset_json).collect::<Vec<_>>(),
+            "presets": presets().iter().map(preset_json).collect::<Result<Vec<_>, _>>()?,
+            "runtimes": runtimes().iter().map(runtime_json).collect::<Vec<_>>(),
             "parts": registry::all().iter().map(part_json).collect::<Vec<_>>(),
         });
         return console::print(serde_json::to_string_pretty(&all).or_work()?);
     }
-    let mut table = console::table(&["policy", "what it does", "order", "discipline", "sizing", "knows"]);
+    let mut table = console::table(&["policy", "what it does", "parts", "needs", "runs on"]);
     for preset in presets() {
-        let knows = knowledge_name(needs(preset));
+        let policy = built(preset)?;
+        let parts = [preset.order, preset.discipline, preset.sizing, preset.grouping];
         table.add_row([
             preset.name,
             preset.what,
-            preset.order,
-            preset.discipline,
-            preset.sizing,
-            knows,
+            &parts.join(" "),
+            &policy.needs().union().to_string(),
+            &runtimes_of(&policy).join(", "),
         ]);
     }
     console::print(table)?;
@@ -50,18 +55,20 @@ fn list(as_json: bool) -> Result<(), Failure> {
         Kind::Placement,
         Kind::Tenancy,
     ] {
-        let mut table = console::table(&[kind.name(), "what it does", "knobs"]);
+        let mut table = console::table(&[kind.name(), "what it does", "knobs", "needs"]);
         for part in registry::all().iter().filter(|p| p.kind == kind) {
             let knobs: Vec<String> = part
                 .knobs
                 .iter()
                 .map(|k| format!("{}={}", k.name, k.default))
                 .collect();
-            table.add_row([part.name, part.what, &knobs.join(" ")]);
+            table.add_row([part.name, part.what, &knobs.join(" "), &part.needs.to_string()]);
         }
         console::print(format!("\n{table}"))?;
     }
-    console::print("\n`dovetail policies NAME` shows the paper, the ordering key and every knob.")
+    console::print(
+        "\n`dovetail policies NAME` shows the paper, the ordering key, every knob, and what runs where.",
+    )
 }
 
 fn one(name: &str, as_json: bool) -> Result<(), Failure> {
@@ -80,30 +87,60 @@ fn one(name: &str, as_json: bool) -> Result<(), Failure> {
     }
     if as_json {
         let value = json!({
-            "preset": preset.map(preset_json),
+            "preset": preset.map(preset_json).transpose()?,
             "parts": parts.iter().map(part_json).collect::<Vec<_>>(),
         });
         return console::print(serde_json::to_string_pretty(&value).or_work()?);
     }
     if let Some(preset) = preset {
-        console::print(format!("{}: {}", preset.name, preset.what))?;
-        console::print(format!("  order       {}", preset.order))?;
-        console::print(format!("  discipline  {}", preset.discipline))?;
-        console::print(format!("  sizing      {}", preset.sizing))?;
-        console::print(format!(
-            "  knows       {} of remaining run times",
-            knowledge_name(needs(preset))
-        ))?;
+        show_preset(preset)?;
         for part in registry::all().iter().filter(|p| {
-            (p.kind == Kind::Order && p.name == preset.order)
-                || (p.kind == Kind::Discipline && p.name == preset.discipline)
+            (p.kind == Kind::Order && p.name == name_of(preset.order))
+                || (p.kind == Kind::Discipline && p.name == name_of(preset.discipline))
                 || (p.kind == Kind::Sizing && p.name == preset.sizing && preset.sizing != "rigid")
+                || (p.kind == Kind::Grouping
+                    && p.name == name_of(preset.grouping)
+                    && preset.grouping != "none")
         }) {
             show_part(part)?;
         }
         return Ok(());
     }
     parts.iter().try_for_each(show_part)
+}
+
+/// Returns the name of a part without its settings.
+fn name_of(part: &str) -> &str {
+    part.split(':').next().unwrap_or_default()
+}
+
+fn show_preset(preset: &Preset) -> Result<(), Failure> {
+    let policy = built(preset)?;
+    console::print(format!("{}: {}", preset.name, preset.what))?;
+    console::print(format!("  order       {}", preset.order))?;
+    console::print(format!("  discipline  {}", preset.discipline))?;
+    console::print(format!("  sizing      {}", preset.sizing))?;
+    console::print(format!("  grouping    {}", preset.grouping))?;
+    console::print(format!(
+        "  knows       {} of remaining run times",
+        knowledge_name(policy.knowledge())
+    ))?;
+    for need in policy.needs().iter() {
+        console::print(format!(
+            "  needs       {} (for {} {})",
+            need.need, need.kind, need.part
+        ))?;
+    }
+    if !policy.hints().is_empty() {
+        console::print(format!("  uses        {} where known", policy.hints()))?;
+    }
+    console::print(format!("  runs on     {}", runtimes_of(&policy).join(", ")))?;
+    for runtime in runtimes() {
+        if let Err(error) = check_runtime(&policy, &runtime) {
+            console::print(format!("  not on      {}: {error}", short_name(&runtime)))?;
+        }
+    }
+    Ok(())
 }
 
 fn show_part(part: &Listing) -> Result<(), Failure> {
@@ -114,6 +151,12 @@ fn show_part(part: &Listing) -> Result<(), Failure> {
         if part.kind == Kind::Order { "key " } else { "rule" },
         part.key
     ))?;
+    if !part.needs.is_empty() {
+        console::print(format!("  needs   {}", part.needs))?;
+    }
+    if !part.hints.is_empty() {
+        console::print(format!("  uses    {} where known", part.hints))?;
+    }
     for knob in part.knobs {
         console::print(format!(
             "  knob    {} (default {}): {}",
@@ -123,14 +166,56 @@ fn show_part(part: &Listing) -> Result<(), Failure> {
     Ok(())
 }
 
-fn needs(preset: &Preset) -> dovetail_engine::Knowledge {
-    build(preset.name, &Overrides::default()).map_or(dovetail_engine::Knowledge::None, |(_, needs)| needs)
+fn built(preset: &Preset) -> Result<Policy, Failure> {
+    let (policy, _) = build(preset.name, &Overrides::default()).or_work()?;
+    Ok(policy)
 }
 
-fn preset_json(preset: &Preset) -> Value {
-    json!({
+/// Returns what each runtime can do.
+pub fn runtimes() -> [Capabilities; 3] {
+    [
+        Simulator.capabilities(),
+        Agents.capabilities(),
+        Kubernetes.capabilities(),
+    ]
+}
+
+/// Returns the names of the runtimes that have every mechanism that the policy needs.
+pub fn runtimes_of(policy: &Policy) -> Vec<&'static str> {
+    let runtimes = runtimes().into_iter();
+    let able = runtimes.filter(|runtime| check_runtime(policy, runtime).is_ok());
+    able.map(|runtime| short_name(&runtime)).collect()
+}
+
+/// Returns the name of a runtime without an article.
+fn short_name(runtime: &Capabilities) -> &'static str {
+    runtime.runtime.trim_start_matches("the ")
+}
+
+fn codes(needs: NeedSet) -> Vec<&'static str> {
+    needs.iter().map(Need::code).collect()
+}
+
+fn preset_json(preset: &Preset) -> Result<Value, Failure> {
+    let policy = built(preset)?;
+    let knowledge: Knowledge = policy.knowledge();
+    let needs = policy.needs();
+    let by_part = needs
+        .iter()
+        .map(|need| json!({"kind": need.kind, "part": need.part, "need": need.need.code()}));
+    Ok(json!({
         "name": preset.name, "what": preset.what, "order": preset.order, "discipline": preset.discipline,
-        "sizing": preset.sizing, "knowledge": knowledge_name(needs(preset)),
+        "sizing": preset.sizing, "grouping": preset.grouping, "knowledge": knowledge_name(knowledge),
+        "needs": codes(needs.union()), "needs_by_part": by_part.collect::<Vec<_>>(), "uses": codes(policy.hints()),
+        "runs_on": runtimes_of(&policy),
+    }))
+}
+
+fn runtime_json(runtime: &Capabilities) -> Value {
+    let support = |support: Support| json!({"available": support.is_available(), "how": support.text()});
+    json!({
+        "name": short_name(runtime), "gpu_choice": support(runtime.gpu_choice), "sharing": support(runtime.sharing),
+        "resize": support(runtime.resize), "width": support(runtime.width), "progress": support(runtime.progress),
     })
 }
 
@@ -142,6 +227,7 @@ fn part_json(part: &Listing) -> Value {
         .collect();
     json!({
         "kind": part.kind.name(), "name": part.name, "what": part.what, "source": part.source, "key": part.key,
-        "knowledge": knowledge_name(part.knowledge), "knobs": knobs,
+        "knowledge": knowledge_name(part.knowledge), "needs": codes(part.needs), "uses": codes(part.hints),
+        "knobs": knobs,
     })
 }

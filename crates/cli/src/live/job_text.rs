@@ -95,6 +95,14 @@ impl Lines {
     }
 }
 
+/// Returns the GPUs that a job holds, and those that it requests if these are others.
+fn gpus_text(job: &JobView) -> String {
+    match job.held_gpus() {
+        held if held == job.gpus => held.to_string(),
+        held => format!("{held} (requested: {})", job.gpus),
+    }
+}
+
 /// Returns the text of `dovetail job show`.
 pub fn details(job: &JobView, explanation: &JobExplanation) -> String {
     let now = now();
@@ -102,7 +110,7 @@ pub fn details(job: &JobView, explanation: &JobExplanation) -> String {
     lines.add("Job", format!("{} {}", job.id, job.name));
     add_state(&mut lines, job, explanation, now);
     lines.add("User", format!("{} (virtual cluster {})", job.user, job.tenant));
-    lines.add("GPUs", job.gpus.to_string());
+    lines.add("GPUs", gpus_text(job));
     lines.add("Where", placement_text(&job.placement));
     add_progress(&mut lines, job, now);
     lines.add("GPU-hours", format!("{:.3}", job.gpu_seconds / 3600.0));

@@ -21,7 +21,7 @@ pub fn listing<'a>(jobs: &'a Vec<JobView>, none: &'a str) -> Listing<'a, Vec<Job
             job.name.clone(),
             job.user.clone(),
             job.state.clone(),
-            job.gpus.to_string(),
+            job.held_gpus().to_string(),
             age_text(job, now),
             steps_text(job),
             match job.placement.is_empty() {

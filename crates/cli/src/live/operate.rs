@@ -49,11 +49,13 @@ pub fn run(command: &OperateCommand) -> Result<(), Failure> {
                 } else {
                     ""
                 };
+                let warnings: Vec<String> = cluster.warnings.iter().map(|w| format!("\n{w}")).collect();
                 format!(
-                    "Policy {}{}; clock {}.{paused}",
+                    "Policy {}{}; clock {}.{paused}{}",
                     cluster.policy,
                     parts.join(""),
-                    cluster.clock
+                    cluster.clock,
+                    warnings.join("")
                 )
             }
         })

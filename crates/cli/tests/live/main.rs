@@ -14,4 +14,5 @@ mod jobs;
 mod nodes;
 mod orphans;
 mod pai;
+mod policies;
 mod portal;

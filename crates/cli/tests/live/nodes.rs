@@ -187,6 +187,11 @@ fn the_policy_is_changed_while_the_server_runs() {
         output.contains("Policy srtf, placement spread") && output.contains("paused"),
         "{output}"
     );
+    let warning = "warning: srtf orders by remaining time; 1 of 1 queued job has none: it is ordered last\n\
+                   help: submit with `--expected`";
+    assert!(output.contains(warning), "{output}");
+    let why = cluster.ok(&["job", "explain", "last"]);
+    assert!(why.contains("no run time known: ordered last"), "{why}");
     // The change survives a restart.
     cluster.stop_server("KILL");
     cluster.start_server();
@@ -195,6 +200,8 @@ fn the_policy_is_changed_while_the_server_runs() {
         shown.contains("Policy srtf, placement spread") && shown.contains("paused"),
         "{shown}"
     );
+    assert!(shown.contains(warning), "{shown}");
+    assert!(cluster.read("server.log").contains("1 of 1 queued job has none"));
     cluster.ok(&["operate", "resume"]);
     cluster.until_state(id, "completed");
     let wrong = cluster.run(&["operate", "policy", "srft"]);

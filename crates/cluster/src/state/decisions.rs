@@ -191,7 +191,7 @@ fn set_virtual_clusters(
 /// Notes a setting that is in force.
 fn enforce(state: &mut ClusterState, action: &OperatorAction, by: &Actor) {
     match action {
-        OperatorAction::Policy(text) => state.scheduler.note_policy(text),
+        OperatorAction::Policy(text) => state.scheduler.note_policy(state.now, text),
         OperatorAction::Round(period) => {
             let clock = period.map_or(Clock::Events, Clock::rounds);
             state.scheduler.set_clock(clock);

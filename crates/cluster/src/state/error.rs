@@ -32,8 +32,8 @@ pub enum PolicyTextError {
     #[error("{}", join(.0, "; "))]
     Cells(Vec<Fault>),
     /// The allocations of running jobs contradict it.
-    #[error(transparent)]
-    Engine(#[from] CheckError),
+    #[error("running jobs contradict the policy: {0}")]
+    RunningJobs(String),
 }
 
 /// Why the virtual clusters cannot be changed.

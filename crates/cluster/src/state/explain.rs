@@ -75,7 +75,7 @@ pub(super) fn explain(
         JobState::Held(hold) => explain_hold(state, record, hold).into(),
         JobState::Ended(end) if end.sentence().is_empty() => format!("ended: {}", end.word()).into(),
         JobState::Ended(end) => format!("ended: {}: {}", end.word(), end.sentence()).into(),
-        JobState::Stopping(cause) => format!("stopping: {}", cause.sentence(state)).into(),
+        JobState::Stopping(cause) => format!("stopping: {}", cause.sentence(state, record.since)).into(),
         JobState::Queued | JobState::Starting | JobState::Running => {
             explain_in_engine(state, state.engine(), explain(record.job_key?))
         }

@@ -23,7 +23,7 @@ mod scheduler;
 mod text;
 mod virtual_clusters;
 
-use dovetail_engine::Clock;
+use dovetail_engine::{Capabilities, Clock};
 use dovetail_model::{Event, NodeId, Time};
 
 use crate::JobId;
@@ -65,7 +65,7 @@ pub struct ClusterState {
 }
 
 impl ClusterState {
-    /// Creates a state without jobs and nodes.
+    /// Creates a state without jobs and nodes, on a runtime that can do everything; see [`ClusterState::on`].
     ///
     /// # Errors
     /// If the policy cannot be built.
@@ -80,6 +80,15 @@ impl ClusterState {
             decisions: Vec::new(),
             now: Time::ZERO,
         })
+    }
+
+    /// Returns the state on a runtime: from now on, policies that need more than it can do are refused.
+    ///
+    /// # Errors
+    /// If the policy in force needs more.
+    pub fn on(mut self, runtime: Capabilities) -> Result<Self, PolicyTextError> {
+        self.scheduler.set_runtime(runtime)?;
+        Ok(self)
     }
 
     /// Applies a fact, and takes the decisions that are due. Commands, decisions and events that follow can be taken

@@ -1,10 +1,10 @@
 //! Builds the policy of a live cluster from its text, the virtual clusters and the nodes.
 
-use dovetail_engine::Policy;
+use dovetail_engine::{Capabilities, Policy};
 use dovetail_model::{ClusterSpec, TenantId};
 use dovetail_policies::order::PerTenant;
 use dovetail_policies::tenancy::{CellMap, QuotaShare, QuotaShares, SharedCells};
-use dovetail_policies::{Kind, Overrides, build as build_policy, reclaiming_discipline};
+use dovetail_policies::{Kind, Overrides, build as build_policy, check_runtime, reclaiming_discipline};
 
 use super::error::PolicyTextError;
 use super::names::Names;
@@ -18,10 +18,11 @@ pub(super) struct PolicyContext<'a> {
     pub(super) virtual_clusters: &'a VirtualClusters,
     pub(super) names: &'a Names,
     pub(super) nodes: &'a NodeTable,
+    pub(super) runtime: &'a Capabilities,
 }
 
 /// Builds a policy. By default it admits all jobs: nodes may still join, and a job that could never fit on the nodes there
-/// are is refused when it is submitted.
+/// are is refused when it is submitted. A policy that needs a mechanism that the runtime does not have is refused.
 pub(super) fn build(text: &PolicyText, context: PolicyContext<'_>) -> Result<Policy, PolicyTextError> {
     let mut overrides = Overrides {
         admission: Some("accept-all".to_owned()),
@@ -56,6 +57,7 @@ pub(super) fn build(text: &PolicyText, context: PolicyContext<'_>) -> Result<Pol
     if !orders.is_empty() {
         policy.order = Box::new(PerTenant::new(policy.order, &orders)?);
     }
+    check_runtime(&policy, context.runtime)?;
     Ok(policy)
 }
 

@@ -1,6 +1,6 @@
 //! Read access to the cluster state. Nothing here changes it.
 
-use dovetail_engine::{Clock, Engine, QueuePositions};
+use dovetail_engine::{Capabilities, Clock, DataWarning, Engine, QueuePositions};
 use dovetail_model::{Allocation, GpuTypeId, JobKey, NameLookup, NodeId, Reason, TenantId, Time, UserId};
 
 use super::alternatives::{self, Alternative};
@@ -208,6 +208,21 @@ impl ClusterState {
         self.scheduler
             .preview_policy(text, &self.virtual_clusters, &self.nodes)
             .map(drop)
+    }
+
+    /// Returns what the runtime of the cluster can do.
+    pub fn runtime(&self) -> &Capabilities {
+        self.scheduler.runtime()
+    }
+
+    /// Returns the data that the policy needs and that queued jobs, or the runtime, do not provide.
+    pub fn data_warnings(&self) -> Vec<DataWarning> {
+        self.engine().data_warnings(self.runtime())
+    }
+
+    /// Returns the policy that was in force at a moment, as a name with parameters.
+    pub fn policy_at(&self, at: Time) -> &str {
+        self.scheduler.policy_at(at)
     }
 
     /// Returns the text of the policy.

@@ -14,7 +14,7 @@ use super::events::EventLog;
 use super::jobs::{JobRecord, JobTable};
 use super::names::Names;
 use super::nodes::NodeTable;
-use super::scheduler::{SavedScheduler, Scheduler};
+use super::scheduler::{EarlierPolicy, SavedScheduler, Scheduler};
 use crate::JobId;
 use crate::fact::PolicyText;
 use crate::virtual_clusters::VirtualClusters;
@@ -23,6 +23,9 @@ use crate::virtual_clusters::VirtualClusters;
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedState {
     policy: PolicyText,
+    /// Policies that were in force before, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier_policies: Vec<EarlierPolicy>,
     /// When decisions are taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     clock: Option<Clock>,
@@ -56,6 +59,7 @@ impl ClusterState {
     pub fn save(&self) -> Result<Vec<u8>, serde_json::Error> {
         serde_json::to_vec(&SavedState {
             policy: self.scheduler.policy().clone(),
+            earlier_policies: self.scheduler.earlier_policies().to_vec(),
             clock: Some(self.scheduler.engine().clock()),
             paused: self.scheduler.engine().is_paused(),
             virtual_clusters: self.virtual_clusters.clone(),
@@ -104,7 +108,7 @@ impl ClusterState {
     /// saved it: then the records have no decisions, and it takes them again.
     pub(crate) fn load_detached(bytes: &[u8]) -> Result<Self, SnapshotError> {
         let mut saved: SavedState = serde_json::from_slice(bytes)?;
-        let scheduler = match saved.engine {
+        let mut scheduler = match saved.engine {
             Some(engine) => {
                 let scheduler = SavedScheduler {
                     engine,
@@ -125,6 +129,7 @@ impl ClusterState {
                 scheduler
             }
         };
+        scheduler.set_earlier_policies(saved.earlier_policies);
         Ok(Self {
             scheduler,
             jobs: JobTable::new(saved.jobs),

@@ -1,10 +1,12 @@
 //! The engine, with the policy it was built from and the names and numbers of what it schedules.
 
-use dovetail_engine::{Clock, Engine, Snapshot};
+use dovetail_engine::{Capabilities, CheckError, Clock, Engine, Policy, Snapshot};
 use dovetail_model::ids::Id;
 use dovetail_model::{
-    Allocation, Command, Event, GpuTypeId, IdVec, JobHistory, JobKey, JobSpec, Outcome, Time, Zone, ZoneId,
+    Allocation, Command, Event, GpuTypeId, IdVec, JobHistory, JobKey, JobSpec, NameLookup, NodeId, Outcome,
+    Time, Zone, ZoneId,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::error::{PolicyTextError, SnapshotError};
@@ -38,10 +40,24 @@ pub(crate) struct Scheduler {
     /// Jobs that completed since then.
     completed: Vec<JobId>,
     policy: PolicyText,
+    /// Policies that were in force before, oldest first.
+    earlier_policies: Vec<EarlierPolicy>,
     names: Names,
     /// Number of each job that was ever queued, by the engine's handle.
     job_ids: IdVec<JobKey, JobId>,
+    /// What the runtime of the cluster can do.
+    runtime: Capabilities,
 }
+
+/// A policy that was in force before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct EarlierPolicy {
+    policy: String,
+    until: Time,
+}
+
+/// Number of earlier policies that are kept.
+const MAX_EARLIER_POLICIES: usize = 1000;
 
 /// An engine that an older release saved together with the state.
 #[derive(Debug)]
@@ -53,7 +69,7 @@ pub(super) struct SavedScheduler {
 }
 
 impl Scheduler {
-    /// Creates a scheduler without jobs and nodes.
+    /// Creates a scheduler without jobs and nodes, on a runtime that can do everything.
     pub(super) fn new(policy: PolicyText, clock: Clock) -> Result<Self, PolicyTextError> {
         let mut names = Names::default();
         // Jobs that name no tenant belong to this one, so its number is the first.
@@ -62,6 +78,7 @@ impl Scheduler {
             virtual_clusters: &VirtualClusters::default(),
             names: &names,
             nodes: &NodeTable::default(),
+            runtime: &Capabilities::ALL,
         };
         let engine = Engine::new(policy::build(&policy, context)?, clock);
         Ok(Self {
@@ -74,8 +91,10 @@ impl Scheduler {
             learned: Value::Null,
             completed: Vec::new(),
             policy,
+            earlier_policies: Vec::new(),
             names,
             job_ids: IdVec::default(),
+            runtime: Capabilities::ALL,
         })
     }
 
@@ -87,6 +106,38 @@ impl Scheduler {
             scheduler.names = names;
         }
         Ok(scheduler)
+    }
+
+    /// Sets what the runtime can do.
+    ///
+    /// # Errors
+    /// If the policy in force needs more than that.
+    pub(super) fn set_runtime(&mut self, runtime: Capabilities) -> Result<(), PolicyTextError> {
+        dovetail_policies::check_runtime(self.engine.policy(), &runtime)?;
+        self.runtime = runtime;
+        Ok(())
+    }
+
+    /// Returns what the runtime can do.
+    pub(super) fn runtime(&self) -> &Capabilities {
+        &self.runtime
+    }
+
+    /// Returns the policies that were in force before, oldest first.
+    pub(super) fn earlier_policies(&self) -> &[EarlierPolicy] {
+        &self.earlier_policies
+    }
+
+    /// Restores the policies that were in force before.
+    pub(super) fn set_earlier_policies(&mut self, earlier: Vec<EarlierPolicy>) {
+        self.earlier_policies = earlier;
+    }
+
+    /// Returns the policy that was in force at a moment.
+    pub(super) fn policy_at(&self, at: Time) -> &str {
+        let mut earlier = self.earlier_policies.iter();
+        let then = earlier.find(|earlier| at < earlier.until);
+        then.map_or(&self.policy.policy, |earlier| &earlier.policy)
     }
 
     /// Returns whether the engine decides.
@@ -115,6 +166,7 @@ impl Scheduler {
             virtual_clusters,
             names: &self.names,
             nodes,
+            runtime: &self.runtime,
         };
         let mut engine = Engine::new(policy::build(&self.policy, context)?, self.engine.clock());
         engine.set_paused(self.engine.is_paused());
@@ -137,6 +189,7 @@ impl Scheduler {
             virtual_clusters,
             names: &saved.names,
             nodes,
+            runtime: &Capabilities::ALL,
         };
         let engine = Engine::restore(saved.engine, policy::build(&saved.policy, context)?)?;
         Ok(Self {
@@ -149,8 +202,10 @@ impl Scheduler {
             learned: Value::Null,
             completed: Vec::new(),
             policy: saved.policy,
+            earlier_policies: Vec::new(),
             names: saved.names,
             job_ids: saved.job_ids,
+            runtime: Capabilities::ALL,
         })
     }
 
@@ -313,8 +368,15 @@ impl Scheduler {
     }
 
     /// Records the policy that is in force.
-    pub(super) fn note_policy(&mut self, text: &PolicyText) {
-        self.policy = text.clone();
+    pub(super) fn note_policy(&mut self, now: Time, text: &PolicyText) {
+        let earlier = std::mem::replace(&mut self.policy, text.clone());
+        if self.earlier_policies.len() == MAX_EARLIER_POLICIES {
+            self.earlier_policies.remove(0);
+        }
+        self.earlier_policies.push(EarlierPolicy {
+            policy: earlier.policy,
+            until: now,
+        });
     }
 
     /// Adds the names of virtual clusters that are in force.
@@ -331,12 +393,9 @@ impl Scheduler {
     ) -> Result<Engine, PolicyTextError> {
         let mut engine = self.engine.clone();
         let names = self.names_with(virtual_clusters);
-        let context = PolicyContext {
-            virtual_clusters,
-            names: &names,
-            nodes,
-        };
-        engine.set_policy(policy::build(text, context)?)?;
+        let policy = self.build_policy(text, &names, virtual_clusters, nodes)?;
+        let set = engine.set_policy(policy);
+        set.map_err(|error| self.running_jobs_error(error, nodes))?;
         Ok(engine)
     }
 
@@ -379,15 +438,35 @@ impl Scheduler {
         virtual_clusters: &VirtualClusters,
         nodes: &NodeTable,
     ) -> Result<(), PolicyTextError> {
+        let policy = self.build_policy(text, names, virtual_clusters, nodes)?;
+        self.deliver_events();
+        let set = self.engine.set_policy(policy);
+        set.map_err(|error| self.running_jobs_error(error, nodes))
+    }
+
+    fn build_policy(
+        &self,
+        text: &PolicyText,
+        names: &Names,
+        virtual_clusters: &VirtualClusters,
+        nodes: &NodeTable,
+    ) -> Result<Policy, PolicyTextError> {
         let context = PolicyContext {
             virtual_clusters,
             names,
             nodes,
+            runtime: &self.runtime,
         };
-        let policy = policy::build(text, context)?;
-        self.deliver_events();
-        self.engine.set_policy(policy)?;
-        Ok(())
+        policy::build(text, context)
+    }
+
+    /// Returns the error for running jobs that contradict a policy, with the numbers that users know.
+    fn running_jobs_error(&self, error: CheckError, nodes: &NodeTable) -> PolicyTextError {
+        let names = RunningNames {
+            scheduler: self,
+            nodes,
+        };
+        PolicyTextError::RunningJobs(error.render(&names))
     }
 
     fn names_with(&self, virtual_clusters: &VirtualClusters) -> Names {
@@ -396,5 +475,27 @@ impl Scheduler {
             names.tenant(&name);
         }
         names
+    }
+}
+
+/// Names of running jobs and their nodes.
+struct RunningNames<'a> {
+    scheduler: &'a Scheduler,
+    nodes: &'a NodeTable,
+}
+
+impl NameLookup for RunningNames<'_> {
+    fn job(&self, job: JobKey) -> String {
+        match self.scheduler.find_job_id(job) {
+            Some(id) => format!("job {id}"),
+            None => "a job that is not registered yet".to_owned(),
+        }
+    }
+
+    fn node(&self, node: NodeId) -> String {
+        match self.nodes.get(node) {
+            Some(node) => format!("node {}", node.spec.name),
+            None => format!("node {node}"),
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Causes and ends of jobs as text.
 
+use dovetail_model::Time;
+
 use super::ClusterState;
 use super::jobs::{Cause, End};
 
@@ -18,9 +20,9 @@ impl Cause {
         }
     }
 
-    /// Describes the cause, with names.
-    pub fn sentence(&self, state: &ClusterState) -> String {
-        let policy = &state.policy().policy;
+    /// Describes the cause of a stop at this moment, with names and with the policy of then.
+    pub fn sentence(&self, state: &ClusterState, at: Time) -> String {
+        let policy = state.policy_at(at);
         match self {
             Self::Preempted(Some(job)) => {
                 format!("job {job} is ahead of it under policy {policy} and needs its GPUs")

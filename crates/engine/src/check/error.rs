@@ -1,6 +1,27 @@
 //! Violated invariants.
 
-use dovetail_model::{JobKey, NodeId};
+use std::fmt;
+
+use dovetail_model::{JobKey, NameLookup, NodeId};
+
+/// Jobs in an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobList(pub Vec<JobKey>);
+
+impl fmt::Display for JobList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&keys.join(", "))
+    }
+}
+
+impl JobList {
+    /// Returns the phrases for the jobs: "job 3, job 7".
+    fn render(&self, names: &dyn NameLookup) -> String {
+        let jobs: Vec<String> = self.0.iter().map(|job| names.job(*job)).collect();
+        jobs.join(", ")
+    }
+}
 
 /// An invariant of the engine that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +56,7 @@ pub enum CheckError {
     NodeDown { job: JobKey, node: NodeId },
     #[error("jobs {jobs} {are_on} GPU {slot} of node {node}, which allows {max_jobs}")]
     TooManyJobs {
-        jobs: String,
+        jobs: JobList,
         are_on: &'static str,
         slot: u32,
         node: NodeId,
@@ -43,14 +64,14 @@ pub enum CheckError {
     },
     #[error("jobs {jobs} {are_on} GPU {slot} of node {node}, but not on the same GPUs")]
     PartlyShared {
-        jobs: String,
+        jobs: JobList,
         are_on: &'static str,
         slot: u32,
         node: NodeId,
     },
     #[error("jobs {jobs} {are_on} GPU {slot} of node {node} and use {used_mib} MiB of its {total_mib} MiB")]
     GpuMemoryExceeded {
-        jobs: String,
+        jobs: JobList,
         are_on: &'static str,
         slot: u32,
         node: NodeId,
@@ -76,4 +97,62 @@ pub enum CheckError {
     /// The ledger of the tenancy is inconsistent.
     #[error("{0}")]
     Ledger(String),
+}
+
+impl CheckError {
+    /// Returns the text for an operator whose change of the policy fails because of running jobs, with the names that users
+    /// know. Errors that no change of the policy causes have engine keys.
+    pub fn render(&self, names: &dyn NameLookup) -> String {
+        match self {
+            Self::TooManyJobs {
+                jobs,
+                are_on,
+                slot,
+                node,
+                max_jobs,
+            } => format!(
+                "{} {are_on} GPU {slot} of {}, which allows {max_jobs}",
+                jobs.render(names),
+                names.node(*node)
+            ),
+            Self::PartlyShared {
+                jobs,
+                are_on,
+                slot,
+                node,
+            } => format!(
+                "{} {are_on} GPU {slot} of {}, but not on the same GPUs",
+                jobs.render(names),
+                names.node(*node)
+            ),
+            Self::GpuMemoryExceeded {
+                jobs,
+                are_on,
+                slot,
+                node,
+                used_mib,
+                total_mib,
+            } => format!(
+                "{} {are_on} GPU {slot} of {} and use {used_mib} MiB of its {total_mib} MiB",
+                jobs.render(names),
+                names.node(*node)
+            ),
+            Self::IncompleteGang { job, gpus, asked } => format!(
+                "{} runs on {gpus} GPUs, but asks for {asked}, and the policy changes no widths",
+                names.job(*job)
+            ),
+            Self::SplitTask { job, gpus_per_task } => {
+                format!(
+                    "{} has a task of {gpus_per_task} GPUs on two nodes",
+                    names.job(*job)
+                )
+            }
+            Self::BrokenPromise { job, node } => format!(
+                "{} has less on {} than it was promised",
+                names.job(*job),
+                names.node(*node)
+            ),
+            other => other.to_string(),
+        }
+    }
 }

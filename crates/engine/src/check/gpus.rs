@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dovetail_model::{Allocation, GpuSet, JobKey, NodeId, NodeShare, Share, SharingTerms};
 
-use super::CheckError;
+use super::{CheckError, JobList};
 use crate::cluster::{Cluster, NodeState};
 use crate::job::{Job, RunState};
 use crate::state::State;
@@ -167,10 +167,7 @@ impl<'a> Tally<'a> {
     fn check(&self, cluster: &Cluster, terms: SharingTerms, are_on: &'static str) -> Result<(), CheckError> {
         for ((node, slot), jobs) in &self.slots {
             let (node, slot) = (*node, *slot);
-            let keys = || {
-                let keys: Vec<String> = jobs.iter().map(|job| job.spec.id.to_string()).collect();
-                keys.join(", ")
-            };
+            let keys = || JobList(jobs.iter().map(|job| job.spec.id).collect());
             if jobs.len() > terms.max_jobs as usize {
                 return Err(CheckError::TooManyJobs {
                     jobs: keys(),

@@ -8,7 +8,7 @@ use dovetail_model::SharingTerms;
 use crate::job::{Job, Stage};
 use crate::job_queues::Membership;
 use crate::state::State;
-pub use error::CheckError;
+pub use error::{CheckError, JobList};
 
 /// Checks the invariants of the state.
 pub(crate) fn check(state: &State, terms: SharingTerms) -> Result<(), CheckError> {

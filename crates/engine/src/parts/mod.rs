@@ -11,11 +11,14 @@ mod placement;
 mod sizing;
 mod tenancy;
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use dovetail_model::JobSpec;
 use serde_json::Value;
 
 use crate::composition::Feature;
+use crate::needs::{Need, NeedSet};
 
 pub use admission::{Admission, CloneAdmission, Verdict};
 pub use discipline::{CloneDiscipline, Discipline};
@@ -48,9 +51,38 @@ pub trait Part: Debug + Send + Sync {
     /// Returns its name with the knobs that were set, as a user would write it: `tiresias:limits=3250/7200`.
     fn name(&self) -> String;
 
-    /// Returns what it must know about remaining work.
+    /// Returns the data and mechanisms without which it does not do what it is for.
+    fn needs(&self) -> NeedSet {
+        NeedSet::EMPTY
+    }
+
+    /// Returns what it needs for one job; less than [`Part::needs`] where it treats jobs of tenants differently.
+    fn needs_for(&self, _job: &JobSpec) -> NeedSet {
+        self.needs()
+    }
+
+    /// Returns data that improve its decisions where they are known, and that it can do without.
+    fn hints(&self) -> NeedSet {
+        NeedSet::EMPTY
+    }
+
+    /// Returns the name of the part that has the need: its own, or that of an order that it wraps.
+    fn name_with_need(&self, _need: Need) -> String {
+        self.name()
+    }
+
+    /// Returns what happens to jobs without a datum that it needs: it completes "they are …".
+    fn without(&self, need: Need) -> &'static str {
+        need.without()
+    }
+
+    /// Returns what it must know about remaining work: an estimate if it needs remaining times. Only a part that needs the
+    /// truth says more.
     fn knowledge(&self) -> Knowledge {
-        Knowledge::None
+        match self.needs().contains(Need::RemainingTime) {
+            true => Knowledge::Estimate,
+            false => Knowledge::None,
+        }
     }
 
     /// Returns what it requires of the other parts of the policy.
@@ -66,6 +98,20 @@ pub trait Part: Debug + Send + Sync {
     /// Returns its accumulated state; `null` for most parts.
     fn save(&self) -> Value {
         Value::Null
+    }
+
+    /// Returns its accumulated state by the name of the part: its own, or those of the parts that it wraps.
+    fn learned(&self) -> BTreeMap<String, Value> {
+        let saved = Some(self.save()).filter(|saved| !saved.is_null());
+        saved.into_iter().map(|saved| (self.name(), saved)).collect()
+    }
+
+    /// Continues with what a part of the same name has accumulated under an earlier policy. A state that it does not accept
+    /// is ignored.
+    fn adopt(&mut self, learned: &BTreeMap<String, Value>) {
+        if let Some(saved) = learned.get(&self.name()) {
+            let _ = self.load(saved);
+        }
     }
 
     /// Restores the state that [`Part::save`] returned.
@@ -138,6 +184,17 @@ impl Policy {
             ("placement", &*self.placement),
             ("tenancy", &*self.tenancy),
         ]
+    }
+
+    /// Continues with what parts of the same names have accumulated under an earlier policy. The tenancy is excluded: it is
+    /// told of all allocations.
+    pub(crate) fn adopt(&mut self, earlier: &Self) {
+        self.admission.adopt(&earlier.admission.learned());
+        self.order.adopt(&earlier.order.learned());
+        self.discipline.adopt(&earlier.discipline.learned());
+        self.sizing.adopt(&earlier.sizing.learned());
+        self.grouping.adopt(&earlier.grouping.learned());
+        self.placement.adopt(&earlier.placement.learned());
     }
 
     pub(crate) fn load(&mut self, saved: &[Value; 7]) -> Result<(), LoadError> {

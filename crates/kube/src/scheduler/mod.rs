@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dovetail_cluster::{
     Backend, ClusterState, Driver, DriverError, Fact, Handle, JobId, JobRequest, PolicyText, Refusal,
-    RuntimeCommand, Transaction,
+    Runtime, RuntimeCommand, Transaction,
 };
 use dovetail_kubeapi::{Client, Error};
 use dovetail_model::NodeId;
@@ -20,6 +20,7 @@ use crate::finished::{SubmittedJob, finished_jobs};
 use crate::forecast::StartForecasts;
 use crate::lease::Leadership;
 use crate::reconciler::{ClusterTransaction, Reconciler, Settings};
+use crate::runtime::Kubernetes;
 use session::Session;
 
 /// Settings of the scheduler.
@@ -130,7 +131,8 @@ impl Scheduler {
     /// If the policy is not valid.
     pub fn new(client: Client, settings: SchedulerSettings) -> Result<Self, SchedulerError> {
         let clock = dovetail_cluster::Clock::Events;
-        let (driver, handle) = Driver::without_journal(settings.policy.clone(), clock)?;
+        let (driver, handle) =
+            Driver::without_journal(settings.policy.clone(), clock, Kubernetes.capabilities())?;
         let (sender, commands) = mpsc::unbounded_channel();
         let (event_sender, last_event) = watch::channel(0);
         driver.spawn(CommandSender {

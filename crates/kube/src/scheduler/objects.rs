@@ -1,13 +1,14 @@
 //! Applies VirtualCluster, ClusterTopology and SchedulingPolicy objects.
 
 use dovetail_cluster::{Actor, OperatorAction, PolicyText, Refusal};
-use dovetail_kubeapi::{now_micros, seconds_time};
+use dovetail_kubeapi::{Event, ObjectRef, now_micros, seconds_time};
 use dovetail_model::{Time, parse_span};
 use serde_json::Value;
 
 use super::SchedulerError;
 use super::session::Session;
 use crate::crds::{self, ClusterTopology, SchedulingPolicy, VirtualCluster, VirtualClusterError};
+use crate::executor::Events;
 
 /// Why an object is not in use. The message is written to its status.
 #[derive(Debug, thiserror::Error)]
@@ -121,16 +122,49 @@ impl Session {
         let meta = &policy.metadata;
         let path = format!("{}/schedulingpolicies/{}/status", crds::API, meta.name);
         let error = error.map(|error| error.to_string());
-        self.set_accepted(&path, &policy.status, meta.generation, error.as_deref())
+        let has_changed = self
+            .set_accepted(&path, &policy.status, meta.generation, error.as_deref())
             .await;
+        if let Some(error) = error.filter(|_| has_changed) {
+            tracing::warn!("SchedulingPolicy {}: {error}", meta.name);
+            self.warn_about_policy(policy, &error).await;
+        }
     }
 
-    /// Writes to the status of an object whether it is in use, if that has changed.
-    async fn set_accepted(&self, path: &str, before: &Value, generation: Option<i64>, error: Option<&str>) {
+    /// Writes an event about a policy that is not in use. The policy in force stays.
+    async fn warn_about_policy(&self, policy: &SchedulingPolicy, error: &str) {
+        let settings = &self.scheduler.settings;
+        if settings.events == Events::None {
+            return;
+        }
+        let object = ObjectRef {
+            api_version: crds::GROUP_VERSION.to_owned(),
+            kind: "SchedulingPolicy".to_owned(),
+            name: policy.metadata.name.clone(),
+            uid: policy.metadata.uid.clone(),
+            ..ObjectRef::default()
+        };
+        let component = &settings.reconciler.scheduler_name;
+        let event = Event::about(object, "Warning", "PolicyRefused", error, component, now_micros());
+        if let Err(error) = self.scheduler.client.post(&event.path(), &event).await {
+            tracing::warn!("event about a SchedulingPolicy: {error}");
+        }
+    }
+
+    /// Writes to the status of an object whether it is in use, if that has changed; returns whether it has.
+    async fn set_accepted(
+        &self,
+        path: &str,
+        before: &Value,
+        generation: Option<i64>,
+        error: Option<&str>,
+    ) -> bool {
         let status = crds::accepted_status(error, generation, seconds_time(now_micros()));
         let has_changed = |key: &str| before.get(key) != status.get(key);
-        if has_changed("message") || has_changed("observedGeneration") {
-            self.patch_status(path, status).await;
+        if !has_changed("message") && !has_changed("observedGeneration") {
+            return false;
         }
+        self.patch_status(path, status).await;
+        true
     }
 }

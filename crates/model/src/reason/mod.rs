@@ -13,6 +13,13 @@ pub use render::NameLookup;
 /// Why a job does not run (yet).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
+    /// The policy needs a datum about the job that is unknown, and treats the job worse for it.
+    MissingData {
+        /// What is unknown: it completes "no … known".
+        datum: String,
+        /// What the policy does about it: it completes "it is …".
+        effect: String,
+    },
     /// Fewer GPUs are free than the gang needs.
     NotEnoughFreeGpus {
         /// GPUs asked for.

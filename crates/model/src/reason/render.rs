@@ -97,6 +97,7 @@ impl fmt::Display for Rendered<'_> {
             | Reason::ReservedFor { .. }
             | Reason::WaitingForGpus { .. }
             | Reason::NextRound { .. } => self.turn(f),
+            Reason::MissingData { datum, effect } => write!(f, "no {datum} known: {effect}"),
         }
     }
 }

@@ -1,3 +1,5 @@
+use dovetail_engine::Support;
+
 use super::*;
 use crate::presets::presets;
 use crate::tenancy::QuotaShares;
@@ -154,4 +156,56 @@ fn a_policy_needs_to_know_the_most_that_any_part_needs() {
     assert_eq!(knowledge("optimus"), Knowledge::Estimate);
     assert_eq!(knowledge("themis"), Knowledge::Estimate);
     assert_eq!(knowledge("fifo-easy"), Knowledge::Estimate);
+}
+
+/// A runtime that gives each job the GPUs, CPU and memory it asks for, alone.
+const PLAIN: Capabilities = Capabilities {
+    runtime: "the plain runtime",
+    sharing: Support::No("one job for each GPU"),
+    resize: Support::No("jobs keep their CPU and memory"),
+    width: Support::No("jobs keep their GPUs"),
+    ..Capabilities::ALL
+};
+
+#[test]
+fn a_missing_mechanism_is_refused_with_part_runtime_and_alternative() {
+    let refused = |name: &str| match build_for(&PLAIN, name, &Overrides::default()) {
+        Ok(_) => String::new(),
+        Err(error) => error.to_string(),
+    };
+    assert_eq!(
+        refused("sjf-ffs:mps=true"),
+        "grouping `pair:by=ffs,mps=true` needs GPU sharing, which the plain runtime does not support: \
+         one job for each GPU; use grouping `none`"
+    );
+    assert_eq!(
+        refused("synergy"),
+        "sizing `tune` needs resizing of CPU and memory, which the plain runtime does not support: \
+         jobs keep their CPU and memory; use sizing `rigid`"
+    );
+    assert_eq!(
+        refused("elastic-fifo"),
+        "sizing `elastic` needs change of width, which the plain runtime does not support: \
+         jobs keep their GPUs; use sizing `rigid`"
+    );
+    for name in ["fifo", "srtf", "fifo-easy", "themis", "drf", "gittins", "tetris"] {
+        assert_eq!(refused(name), "", "{name}");
+    }
+    let antman = with(|o| {
+        o.grouping = Some("pair:by=ffs".to_owned());
+        o.discipline = Some("antman-muri".to_owned());
+    });
+    let error = build_for(&PLAIN, "fifo", &antman).unwrap_err().to_string();
+    assert!(
+        error.starts_with("discipline `antman-muri` needs GPU sharing"),
+        "{error}"
+    );
+    assert!(error.ends_with("; use discipline `strict`"), "{error}");
+}
+
+#[test]
+fn a_runtime_with_every_mechanism_runs_every_preset() {
+    for preset in presets() {
+        assert!(build_for(&Capabilities::ALL, preset.name, &Overrides::default()).is_ok());
+    }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Discipline, Feature, Job, LoadError, Part, Round};
+use dovetail_engine::{Discipline, Feature, Job, LoadError, Need, NeedSet, Part, Round};
 use dovetail_model::{Allocation, GpuSet, JobKey, NodeId, NodeShare};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -68,6 +68,10 @@ struct AntManMuri {
 impl Part for AntManMuri {
     fn name(&self) -> String {
         "antman-muri".to_owned()
+    }
+
+    fn needs(&self) -> NeedSet {
+        Need::Sharing.into()
     }
 
     fn provides(&self) -> &'static [Feature] {

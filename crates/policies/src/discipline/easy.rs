@@ -6,7 +6,7 @@
 //! over for `patience`, and after that it blocks the queue.
 
 use dovetail_engine::cluster::NodeState;
-use dovetail_engine::{Candidate, Cluster, Discipline, Knowledge, Part, Round};
+use dovetail_engine::{Candidate, Cluster, Discipline, Need, NeedSet, Part, Round};
 use dovetail_model::{JobKey, JobSpec, Rate, Time};
 
 use crate::knobs::Knob;
@@ -53,8 +53,15 @@ impl Part for Easy {
         self.name.clone()
     }
 
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Estimate
+    fn needs(&self) -> NeedSet {
+        [Need::RemainingTime, Need::Rate].into()
+    }
+
+    fn without(&self, need: Need) -> &'static str {
+        match need {
+            Need::RemainingTime => "started early only on GPUs that the head of the queue leaves free",
+            _ => need.without(),
+        }
     }
 }
 

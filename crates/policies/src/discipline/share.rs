@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use dovetail_engine::{Candidate, Discipline, Feature, Job, Part, Round};
+use dovetail_engine::{Candidate, Discipline, Feature, Job, Need, NeedSet, Part, Round};
 use dovetail_model::{Time, Work};
 
 use crate::knobs::Knob;
@@ -56,6 +56,12 @@ struct ShareDiscipline {
 impl Part for ShareDiscipline {
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn hints(&self) -> NeedSet {
+        NeedSet::EMPTY
+            .and_if(self.preempt, Need::RemainingTime)
+            .and_if(self.preempt, Need::Rate)
     }
 
     fn provides(&self) -> &'static [Feature] {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Cluster, Discipline, LoadError, Part, Round};
+use dovetail_engine::{Cluster, Discipline, LoadError, Need, NeedSet, Part, Round};
 use dovetail_model::{Allocation, JobKey, NodeId, NodeShare, Share, Time};
 use serde_json::Value;
 
@@ -54,6 +54,10 @@ impl Part for Synergy {
             SynergyMode::Tune => "tune",
         };
         format!("synergy:mode={mode}")
+    }
+
+    fn needs(&self) -> NeedSet {
+        Need::Resize.into()
     }
 
     fn save(&self) -> Value {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Claim, Feature, Grouping, Job, Part};
+use dovetail_engine::{Claim, Feature, Grouping, Job, Need, NeedSet, Part};
 use dovetail_model::Time;
 use dovetail_model::stages::{Contention, Ordering, Stages, period_s};
 use dovetail_solve::matching::first_found;
@@ -70,6 +70,10 @@ pub struct MuriSim {
 impl Part for MuriSim {
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn needs(&self) -> NeedSet {
+        [Need::Stages, Need::Sharing].into()
     }
 
     fn requires(&self) -> &'static [Feature] {

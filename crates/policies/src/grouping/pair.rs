@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use dovetail_engine::cluster::NodeState;
-use dovetail_engine::{Ask, Claim, Feature, Grouping, Job, Occupancy, Part};
+use dovetail_engine::{Ask, Claim, Feature, Grouping, Job, Need, NeedSet, Occupancy, Part};
 use dovetail_model::stages::Contention;
 use dovetail_model::{Allocation, GpuSet, GpuTypeId, JobKey, NodeId, NodeShare, SharingTerms, Speeds, Time};
 
@@ -84,6 +84,17 @@ struct Pair {
 impl Part for Pair {
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn needs(&self) -> NeedSet {
+        NeedSet::from(Need::Sharing).and_if(self.by == Rule::Benefit, Need::Slowdowns)
+    }
+
+    fn hints(&self) -> NeedSet {
+        match self.by {
+            Rule::Benefit => [Need::RemainingTime, Need::Rate, Need::Stages].into(),
+            Rule::FirstFit | Rule::Guarantee => NeedSet::EMPTY,
+        }
     }
 
     fn requires(&self) -> &'static [Feature] {

@@ -1,6 +1,6 @@
 //! Any order with protection against starvation: a job that has waited too long moves to the front and stays there.
 
-use dovetail_engine::{ClusterLoad, Job, Knowledge, LoadError, Part, QueueKey, QueueOrder};
+use dovetail_engine::{ClusterLoad, Job, Knowledge, LoadError, NeedSet, Part, QueueKey, QueueOrder};
 use dovetail_model::Time;
 use serde_json::Value;
 
@@ -45,6 +45,14 @@ impl Part for Aged {
             self.inner.name(),
             self.after.as_secs_f64()
         )
+    }
+
+    fn needs(&self) -> NeedSet {
+        self.inner.needs()
+    }
+
+    fn hints(&self) -> NeedSet {
+        self.inner.hints()
     }
 
     fn knowledge(&self) -> Knowledge {

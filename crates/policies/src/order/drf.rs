@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use dovetail_engine::job::Stage;
-use dovetail_engine::{Cluster, ClusterLoad, Job, Part, QueueKey, QueueOrder};
+use dovetail_engine::{Cluster, ClusterLoad, Job, Need, NeedSet, Part, QueueKey, QueueOrder};
 use dovetail_model::{JobKey, Time};
 
 use crate::knobs::Knob;
@@ -53,6 +53,10 @@ struct Drf {
 impl Part for Drf {
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn hints(&self) -> NeedSet {
+        Need::CpuCurve.into()
     }
 }
 

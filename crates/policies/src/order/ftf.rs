@@ -3,7 +3,7 @@
 //!
 //! `themis` compares with an equal share of the cluster instead; both serve the *largest* ρ first, as Themis intends.
 
-use dovetail_engine::{ClusterLoad, Job, Knowledge, Part, QueueKey, QueueOrder};
+use dovetail_engine::{ClusterLoad, Job, Need, NeedSet, Part, QueueKey, QueueOrder};
 use dovetail_model::Time;
 
 use super::themis::Themis;
@@ -28,8 +28,8 @@ impl Part for Ftf {
         "ftf".to_owned()
     }
 
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Estimate
+    fn needs(&self) -> NeedSet {
+        [Need::RemainingTime, Need::Rate].into()
     }
 }
 

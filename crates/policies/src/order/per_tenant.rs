@@ -7,8 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Cluster, ClusterLoad, Job, Knowledge, LoadError, Part, QueueKey, QueueOrder};
-use dovetail_model::{JobKey, TenantId, Time};
+use dovetail_engine::{
+    Cluster, ClusterLoad, Job, Knowledge, LoadError, Need, NeedSet, Part, QueueKey, QueueOrder,
+};
+use dovetail_model::{JobKey, JobSpec, TenantId, Time};
 use serde_json::{Value, json};
 
 use crate::error::PolicyError;
@@ -103,6 +105,27 @@ impl Part for PerTenant {
         format!("per-tenant({}; {})", self.base.name(), own.join(", "))
     }
 
+    fn needs(&self) -> NeedSet {
+        let own = self.own.values().map(|order| order.needs());
+        own.fold(self.base.needs(), NeedSet::union)
+    }
+
+    fn needs_for(&self, job: &JobSpec) -> NeedSet {
+        let own = self.own.get(&job.tenant).map(|order| order.needs());
+        self.base.needs().union(own.unwrap_or_default())
+    }
+
+    fn name_with_need(&self, need: Need) -> String {
+        let mut orders = std::iter::once(&self.base).chain(self.own.values());
+        let order = orders.find(|order| order.needs().contains(need));
+        order.unwrap_or(&self.base).name()
+    }
+
+    fn hints(&self) -> NeedSet {
+        let own = self.own.values().map(|order| order.hints());
+        own.fold(self.base.hints(), NeedSet::union)
+    }
+
     fn knowledge(&self) -> Knowledge {
         let own = self.own.values().map(|order| order.knowledge());
         own.fold(self.base.knowledge(), Knowledge::max)
@@ -113,6 +136,29 @@ impl Part for PerTenant {
         match self.base.save().is_null() && own.values().all(Value::is_null) {
             true => Value::Null,
             false => json!({"base": self.base.save(), "own": own}),
+        }
+    }
+
+    /// What the order of the cluster has learned has its name; what the order of a tenant has learned has the number of the
+    /// tenant before it.
+    fn learned(&self) -> BTreeMap<String, Value> {
+        let mut learned = self.base.learned();
+        for (tenant, order) in &self.own {
+            let own = order.learned().into_iter();
+            learned.extend(own.map(|(name, saved)| (format!("{}={name}", tenant.0), saved)));
+        }
+        learned
+    }
+
+    fn adopt(&mut self, learned: &BTreeMap<String, Value>) {
+        self.base.adopt(learned);
+        for (tenant, order) in &mut self.own {
+            let prefix = format!("{}=", tenant.0);
+            let own = learned.iter().filter_map(|(name, saved)| {
+                let name = name.strip_prefix(&prefix)?;
+                Some((name.to_owned(), saved.clone()))
+            });
+            order.adopt(&own.collect());
         }
     }
 

@@ -1,6 +1,6 @@
 //! Shortest job first. Key: the total run time, regardless of progress.
 
-use dovetail_engine::{Job, Knowledge, Part, QueueKey, QueueOrder};
+use dovetail_engine::{Job, Need, NeedSet, Part, QueueKey, QueueOrder};
 use dovetail_model::Time;
 
 use crate::registry::{Entry, Kind};
@@ -24,8 +24,8 @@ impl Part for Sjf {
         "sjf".to_owned()
     }
 
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Estimate
+    fn needs(&self) -> NeedSet {
+        Need::RemainingTime.into()
     }
 }
 

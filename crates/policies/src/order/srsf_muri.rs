@@ -1,7 +1,7 @@
 //! Shortest remaining service first as Muri's simulator counts it: a job that has not run yet counts with the run time that
 //! the trace states, not with the sum of its iterations.
 
-use dovetail_engine::{Job, Knowledge, Part, QueueKey, QueueOrder};
+use dovetail_engine::{Job, Need, NeedSet, Part, QueueKey, QueueOrder};
 use dovetail_model::{Time, Work};
 
 /// Shortest remaining service first, by stated run times until a job has run. Not in the registry: it needs the run times
@@ -23,8 +23,8 @@ impl Part for SrsfMuri {
         "srsf-muri".to_owned()
     }
 
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Estimate
+    fn needs(&self) -> NeedSet {
+        [Need::RemainingTime, Need::Rate].into()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Shortest remaining time first. Key: run time left at full speed.
 
-use dovetail_engine::{Job, Knowledge, Part, QueueKey, QueueOrder};
+use dovetail_engine::{Job, Need, NeedSet, Part, QueueKey, QueueOrder};
 use dovetail_model::Time;
 
 use crate::knobs::Knob;
@@ -42,8 +42,8 @@ impl Part for Srtf {
         self.name.clone()
     }
 
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Estimate
+    fn needs(&self) -> NeedSet {
+        NeedSet::from(Need::RemainingTime).and_if(!self.by_holding, Need::Rate)
     }
 }
 

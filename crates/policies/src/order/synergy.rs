@@ -3,7 +3,7 @@
 //! Some differ from what their names suggest: its FTF serves the job with the *smallest* delay, and its DRF and TETRIS look
 //! at one job alone. The orders `ftf`, `drf` and `tetris` implement the real ones.
 
-use dovetail_engine::{ClusterLoad, Job, Knowledge, Part, QueueKey, QueueOrder};
+use dovetail_engine::{ClusterLoad, Job, Knowledge, Need, NeedSet, Part, QueueKey, QueueOrder};
 use dovetail_model::{Share, Time};
 
 /// One of Synergy's sort keys.
@@ -117,10 +117,19 @@ impl Part for SynergyOrder {
         format!("synergy:key={:?}", self.key).to_lowercase()
     }
 
-    fn knowledge(&self) -> Knowledge {
+    fn needs(&self) -> NeedSet {
         match self.key {
-            SynergyKey::Fifo | SynergyKey::Las | SynergyKey::Drf => Knowledge::None,
-            SynergyKey::Srtf | SynergyKey::Ftf | SynergyKey::Tetris => Knowledge::Oracle,
+            SynergyKey::Fifo | SynergyKey::Las | SynergyKey::Drf => NeedSet::EMPTY,
+            SynergyKey::Srtf | SynergyKey::Ftf | SynergyKey::Tetris => {
+                [Need::RemainingTime, Need::Rate].into()
+            }
+        }
+    }
+
+    fn knowledge(&self) -> Knowledge {
+        match self.needs().contains(Need::RemainingTime) {
+            true => Knowledge::Oracle,
+            false => Knowledge::None,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! aligned as the best queued job. Otherwise, of two rivals, what is free would always suit the one that waits, and they
 //! would preempt each other forever. So no job is preempted by one with more work left.
 
-use dovetail_engine::{Cluster, ClusterLoad, Job, Knowledge, Part, QueueKey, QueueOrder};
+use dovetail_engine::{Cluster, ClusterLoad, Job, Need, NeedSet, Part, QueueKey, QueueOrder};
 use dovetail_model::Time;
 
 use crate::registry::{Entry, Kind};
@@ -51,8 +51,12 @@ impl Part for Tetris {
         "tetris".to_owned()
     }
 
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Estimate
+    fn needs(&self) -> NeedSet {
+        [Need::RemainingTime, Need::Rate].into()
+    }
+
+    fn hints(&self) -> NeedSet {
+        Need::CpuCurve.into()
     }
 }
 

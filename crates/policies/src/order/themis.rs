@@ -5,7 +5,7 @@
 //! time on an equal share of the cluster, 1/n, with n the mean number of jobs alive over its lifetime: the past mean up to
 //! now, and the current number for the time left. At the end of the job this equals the ρ that reports show.
 
-use dovetail_engine::{ClusterLoad, Job, Knowledge, Part, QueueKey, QueueOrder};
+use dovetail_engine::{ClusterLoad, Job, Need, NeedSet, Part, QueueKey, QueueOrder};
 use dovetail_model::Time;
 use dovetail_model::fairness::fair_time;
 
@@ -30,8 +30,8 @@ impl Part for Themis {
         "themis".to_owned()
     }
 
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Estimate
+    fn needs(&self) -> NeedSet {
+        [Need::RemainingTime, Need::Rate].into()
     }
 }
 

@@ -5,7 +5,7 @@
 //! per busy GPU, and a modest one where they ask for most.
 
 use dovetail_engine::cluster::{Cluster, NodeState, millionths};
-use dovetail_engine::{Ask, Part, Placement};
+use dovetail_engine::{Ask, Need, NeedSet, Part, Placement};
 use dovetail_model::{Allocation, GpuTypeId, NodeId, NodeSpec, Reason, Share};
 
 use super::consolidate::Consolidate;
@@ -41,6 +41,10 @@ struct Complement {
 impl Part for Complement {
     fn name(&self) -> String {
         "complement".to_owned()
+    }
+
+    fn hints(&self) -> NeedSet {
+        Need::CpuCurve.into()
     }
 }
 

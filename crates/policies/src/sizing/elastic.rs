@@ -3,7 +3,7 @@
 //! In queue order every job first gets its minimum; the rest is given out in the same order up to what was asked for, and
 //! then up to the maximum.
 
-use dovetail_engine::{Feature, Job, Part, Sizing, Widths};
+use dovetail_engine::{Feature, Job, Need, NeedSet, Part, Sizing, Widths};
 use dovetail_model::{JobSpec, Time};
 
 use crate::knobs::Knob;
@@ -38,6 +38,10 @@ struct Elastic {
 impl Part for Elastic {
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn needs(&self) -> NeedSet {
+        Need::Width.into()
     }
 
     fn requires(&self) -> &'static [Feature] {

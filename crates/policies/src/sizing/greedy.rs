@@ -1,6 +1,6 @@
 //! Greedy: every job gets its ideal share, or waits for it.
 
-use dovetail_engine::{Ask, Cluster, Job, Part, Sizing};
+use dovetail_engine::{Ask, Cluster, Job, Need, NeedSet, Part, Sizing};
 
 use super::share::{ask_for, ideal};
 use crate::registry::Entry;
@@ -22,6 +22,10 @@ struct Greedy;
 impl Part for Greedy {
     fn name(&self) -> String {
         "greedy".to_owned()
+    }
+
+    fn needs(&self) -> NeedSet {
+        [Need::CpuCurve, Need::Resize].into()
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Ask, Cluster, Job, NodeFilling, NodeJob, NodeState, Part, Sizing};
+use dovetail_engine::{Ask, Cluster, Job, Need, NeedSet, NodeFilling, NodeJob, NodeState, Part, Sizing};
 use dovetail_model::run::SolverStats;
 use dovetail_model::{JobSpec, Sensitivity, Share};
 pub use dovetail_solve::choice::BUDGET;
@@ -88,6 +88,10 @@ struct Opt {
 impl Part for Opt {
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn needs(&self) -> NeedSet {
+        [Need::CpuCurve, Need::Resize].into()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BinaryHeap;
 
-use dovetail_engine::{Feature, Job, Knowledge, Part, Sizing, Widths};
+use dovetail_engine::{Feature, Job, Need, NeedSet, Part, Sizing, Widths};
 use dovetail_model::{JobSpec, Time, Work};
 
 use super::elastic::{floor, is_settled, settled_until};
@@ -43,8 +43,15 @@ impl Part for Optimus {
         self.name.clone()
     }
 
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Estimate
+    fn needs(&self) -> NeedSet {
+        [Need::RemainingTime, Need::Rate, Need::Scaling, Need::Width].into()
+    }
+
+    fn without(&self, need: Need) -> &'static str {
+        match need {
+            Need::RemainingTime => "given no GPUs beyond the minimum",
+            _ => need.without(),
+        }
     }
 
     fn requires(&self) -> &'static [Feature] {

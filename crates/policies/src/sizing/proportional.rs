@@ -1,6 +1,6 @@
 //! Proportional: CPU and memory in proportion to GPUs, regardless of what the job can use.
 
-use dovetail_engine::{Ask, Cluster, Job, NodeFilling, NodeJob, NodeState, Part, Sizing};
+use dovetail_engine::{Ask, Cluster, Job, Need, NeedSet, NodeFilling, NodeJob, NodeState, Part, Sizing};
 use dovetail_model::Share;
 
 use super::share::ask_for;
@@ -23,6 +23,10 @@ struct Proportional;
 impl Part for Proportional {
     fn name(&self) -> String {
         "proportional".to_owned()
+    }
+
+    fn needs(&self) -> NeedSet {
+        Need::Resize.into()
     }
 }
 

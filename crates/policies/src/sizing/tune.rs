@@ -9,7 +9,7 @@
 //! those start first that find all they can use beside the ideal shares of the others, as under `greedy`; then those that
 //! fit with their floor, on GPUs that `greedy` would leave idle.
 
-use dovetail_engine::{Ask, Cluster, Job, NodeFilling, NodeJob, NodeState, Part, Sizing};
+use dovetail_engine::{Ask, Cluster, Job, Need, NeedSet, NodeFilling, NodeJob, NodeState, Part, Sizing};
 use dovetail_model::{Rate, Sensitivity, Share};
 
 use super::share::{ENOUGH, Floors, ask_for, enough, floor, percent};
@@ -58,6 +58,16 @@ struct Tune {
 impl Part for Tune {
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn needs(&self) -> NeedSet {
+        [Need::CpuCurve, Need::Resize].into()
+    }
+
+    fn hints(&self) -> NeedSet {
+        NeedSet::EMPTY
+            .and_if(self.soonest, Need::RemainingTime)
+            .and_if(self.soonest, Need::Rate)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Random histories: submitted and cancelled jobs, nodes that fail and return.
 
 use dovetail_engine::Clock;
-use dovetail_model::{ClusterSpec, JobKey, NodeId, Time};
+use dovetail_model::sharing::MeasuredSlowdown;
+use dovetail_model::{ClusterSpec, JobKey, ModelId, NodeId, Slowdowns, Time};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -21,6 +22,39 @@ pub fn plain(
 ) -> impl Strategy<Value = Scenario> {
     let jobs = workloads(max_jobs, Fit::Feasible, elastic);
     (cluster, policy, jobs).prop_map(|(cluster, policy, jobs)| scenario(cluster, policy, &jobs))
+}
+
+/// Generates up to `max_jobs` jobs about which everything is known that a policy may need: run time, stages, sensitivity and
+/// model. The slowdowns of most models are in [`measured_slowdowns`].
+pub fn profiled(
+    policy: impl Strategy<Value = PolicyText>,
+    max_jobs: usize,
+) -> impl Strategy<Value = Scenario> {
+    let jobs = workloads(max_jobs, Fit::Feasible, true);
+    (clusters(), policy, jobs).prop_map(|(cluster, policy, jobs)| {
+        let mut scenario = scenario(cluster, policy, &jobs);
+        for (i, story) in scenario.jobs.iter_mut().enumerate() {
+            story.job.sensitivity = jobs.curve(i);
+            story.job.model = Some(ModelId(i as u32 % (MODELS + 1)));
+        }
+        scenario
+    })
+}
+
+/// The number of models of [`profiled`] jobs that were measured beside one another.
+const MODELS: u32 = 3;
+
+/// Returns how much the models of [`profiled`] jobs slow one another down: hardly, or a lot.
+pub fn measured_slowdowns() -> Slowdowns {
+    let pairs = (0..MODELS).flat_map(|of| (0..MODELS).map(move |beside| (of, beside)));
+    let slowdown = |(of, beside): (u32, u32)| MeasuredSlowdown {
+        of: ModelId(of),
+        beside: ModelId(beside),
+        gpus: 1,
+        plain_ppm: if of == beside { 1_900_000 } else { 1_050_000 },
+        mps_ppm: if of == beside { 1_500_000 } else { 1_000_000 },
+    };
+    pairs.map(slowdown).collect()
 }
 
 /// Generates up to `max_jobs` jobs under any policy and clock, with incidents; every node returns at the end.

@@ -10,7 +10,7 @@ mod policies;
 use proptest::test_runner::{Config, RngSeed};
 
 pub use clusters::{clusters, pools};
-pub use histories::{histories, histories_of, plain};
+pub use histories::{histories, histories_of, measured_slowdowns, plain, profiled};
 pub use jobs::{Fit, on_grid, workloads};
 pub use policies::{
     order_texts, orders, policies, presets, sharing_policies, sizing_policies, steady_policies,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dovetail_cluster::state::{Cause, ClusterState, End, EventKind, Hold, JobRecord, JobState};
-use dovetail_cluster::{Handle, JobId, NotificationKind};
+use dovetail_cluster::{ClusterEvent, Handle, JobId, NotificationKind};
 use dovetail_model::Time;
 
 use super::config::Notifier;
@@ -31,13 +31,13 @@ struct Condition {
 /// Returns the kind of notification for an event, and its detail.
 fn notification_for(
     job: &JobRecord,
-    event: &EventKind,
+    event: &ClusterEvent,
     state: &ClusterState,
 ) -> Option<(NotificationKind, String)> {
-    Some(match event {
+    Some(match &event.kind {
         EventKind::Running => (NotificationKind::Running, String::new()),
         EventKind::Requeued(cause @ Cause::Preempted(_)) => {
-            (NotificationKind::Preempted, cause.sentence(state))
+            (NotificationKind::Preempted, cause.sentence(state, event.at))
         }
         EventKind::Ended(End::Completed) => (NotificationKind::Completed, String::new()),
         // Users who stop their own jobs need no notification.
@@ -98,7 +98,7 @@ impl Notifier {
                 let Some(job) = event.job.and_then(|id| state.job(id)) else {
                     continue;
                 };
-                if let Some((kind, detail)) = notification_for(job, &event.kind, state) {
+                if let Some((kind, detail)) = notification_for(job, event, state) {
                     messages.extend(self.messages(state, users, job, kind, event.at, &detail));
                 }
             }

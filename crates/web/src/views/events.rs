@@ -52,8 +52,11 @@ fn kind_and_text(state: &ClusterState, event: &ClusterEvent) -> (&'static str, S
             ("starting", format!("{gpus} {unit} on {}", names.join(", ")))
         }
         EventKind::Running => ("running", String::new()),
-        EventKind::Stopping(cause) => ("stopping", cause.sentence(state)),
-        EventKind::Requeued(cause) => ("requeued", format!("{}: {}", cause.word(), cause.sentence(state))),
+        EventKind::Stopping(cause) => ("stopping", cause.sentence(state, event.at)),
+        EventKind::Requeued(cause) => (
+            "requeued",
+            format!("{}: {}", cause.word(), cause.sentence(state, event.at)),
+        ),
         EventKind::Ended(end) => (end.word(), end.sentence()),
         EventKind::NodeJoined { node } => ("node-joined", name(*node)),
         EventKind::NodeLost { node } => ("node-lost", name(*node)),

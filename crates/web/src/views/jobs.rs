@@ -8,7 +8,7 @@ use dovetail_cluster::state::{
 };
 use dovetail_cluster::{JobId, JobRequest};
 use dovetail_jobfile::{ArrayRequest, JobFile};
-use dovetail_model::Time;
+use dovetail_model::{Allocation, NodeShare, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -78,7 +78,7 @@ pub struct AttemptView {
     pub tasks: Vec<String>,
     /// How the attempt ended, or why it is stopping.
     pub end: Option<String>,
-    /// How its GPUs are shared with other jobs; empty if they are not.
+    /// How its GPUs are shared with other jobs now; empty if they are not.
     pub sharing: String,
     /// Differences from the request, such as an image that was not used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -259,7 +259,10 @@ pub(crate) fn state_of(job: &JobRecord) -> (&'static str, &'static str) {
 fn detail(state: &ClusterState, job: &JobRecord) -> String {
     let last = job.attempt().and_then(|a| a.end.as_ref());
     match (&job.state, last) {
-        (JobState::Queued, Some(AttemptEnd::Stopped(cause))) => format!("stopped: {}", cause.sentence(state)),
+        (JobState::Queued, Some(AttemptEnd::Stopped(cause))) => {
+            let at = job.attempt().and_then(|a| a.until).unwrap_or(job.since);
+            format!("stopped: {}", cause.sentence(state, at))
+        }
         (JobState::Queued, Some(AttemptEnd::Failed(reason))) => format!("retried after a failure: {reason}"),
         (JobState::Held(_) | JobState::Stopping(_), _) => state.explain(job.id).unwrap_or_default().sentence,
         (JobState::Ended(end), _) => end.sentence(),
@@ -267,8 +270,27 @@ fn detail(state: &ClusterState, job: &JobRecord) -> String {
     }
 }
 
+/// Returns how the GPUs of an attempt are shared now; empty if it has ended, or if no other job holds any of them.
+fn sharing(state: &ClusterState, job: &JobRecord, attempt: &Attempt) -> String {
+    let others = state.active_jobs().filter(|other| other.id != job.id);
+    let mut others = others.filter_map(JobRecord::attempt);
+    match attempt.end.is_none() && others.any(|other| overlap(&other.allocation, &attempt.allocation)) {
+        true => attempt.sharing.clone(),
+        false => String::new(),
+    }
+}
+
+/// Whether two allocations have a GPU in common.
+fn overlap(a: &Allocation, b: &Allocation) -> bool {
+    let on_same_gpu =
+        |x: &NodeShare, y: &NodeShare| x.node == y.node && x.gpus.iter().any(|gpu| y.gpus.contains(gpu));
+    a.shares
+        .iter()
+        .any(|x| b.shares.iter().any(|y| on_same_gpu(x, y)))
+}
+
 impl AttemptView {
-    fn new(state: &ClusterState, attempt: &Attempt) -> Self {
+    fn new(state: &ClusterState, job: &JobRecord, attempt: &Attempt) -> Self {
         let task = |state: &TaskState| match state {
             TaskState::Starting => "starting".to_owned(),
             TaskState::Running => "running".to_owned(),
@@ -277,7 +299,8 @@ impl AttemptView {
         let end = match (&attempt.end, &attempt.cause) {
             (Some(AttemptEnd::Completed), _) => Some("completed".to_owned()),
             (Some(AttemptEnd::Stopped(cause)), _) | (None, Some(cause)) => {
-                Some(format!("{}: {}", cause.word(), cause.sentence(state)))
+                let at = attempt.until.unwrap_or(state.now());
+                Some(format!("{}: {}", cause.word(), cause.sentence(state, at)))
             }
             (Some(AttemptEnd::Failed(reason)), _) => Some(format!("failed: {reason}")),
             (None, None) => None,
@@ -294,7 +317,7 @@ impl AttemptView {
             placement: state.node_slots(&attempt.allocation),
             tasks: attempt.tasks.iter().map(task).collect(),
             end,
-            sharing: attempt.sharing.clone(),
+            sharing: sharing(state, job, attempt),
             remarks: attempt.remarks.clone(),
             last_output: last_output.unwrap_or_default(),
         }
@@ -305,6 +328,15 @@ impl JobView {
     /// Whether the job has ended.
     pub fn has_ended(&self) -> bool {
         self.ended.is_some()
+    }
+
+    /// Returns the number of GPUs it holds, or requests if it holds none. An elastic job may hold more or fewer than it
+    /// requests.
+    pub fn held_gpus(&self) -> u32 {
+        match self.placement.is_empty() {
+            true => self.gpus,
+            false => self.placement.iter().map(|slots| slots.gpus.len() as u32).sum(),
+        }
     }
 
     /// Returns the state with its reason: `running`, `queued (preempted)`.
@@ -357,8 +389,9 @@ impl JobView {
 
     /// Renders a job with its attempts and roles. Only users who may control it see its request and output.
     pub(crate) fn full(state: &ClusterState, job: &JobRecord, user: &User) -> Self {
+        let attempts = job.attempts.iter();
         let mut view = Self {
-            attempts: job.attempts.iter().map(|a| AttemptView::new(state, a)).collect(),
+            attempts: attempts.map(|a| AttemptView::new(state, job, a)).collect(),
             roles: role_views(state, job),
             ..Self::summary(state, job)
         };

@@ -16,7 +16,7 @@ pub use accounts::{
     AccountChange, AccountView, CreatedToken, CurrentUser, DeliveryResult, NewPassword, NewToken, NewUser,
     NewUserSecrets, NotifyTest, OidcOption, ServerInfo, SessionView, SignIn, SignInOptions, TokenView,
 };
-pub use cluster::{ClusterView, Operation, PolicyView};
+pub use cluster::{ClusterView, Operation, PolicyView, PolicyWarning};
 pub use dovetail_jobfile::ArrayRequest;
 pub use events::EventView;
 pub(crate) use jobs::state_of;

@@ -7,6 +7,7 @@ mod document;
 mod matrix;
 mod notify;
 mod oidc;
+mod policies;
 mod provider;
 mod requests;
 mod server;

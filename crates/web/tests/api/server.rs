@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dovetail_cluster::{
-    Backend, Driver, DriverConfig, Handle, LoadPoint, LogPiece, LogRequest, NodeRegistration, PolicyText,
-    RuntimeCommand,
+    Backend, Capabilities, Driver, DriverConfig, Handle, LoadPoint, LogPiece, LogRequest, NodeRegistration,
+    PolicyText, RuntimeCommand,
 };
 use dovetail_model::{NodeId, NodeSpec, Time};
 use dovetail_web::{ApiConfig, Audit, LogError, Nodes, Tls, Users};
@@ -90,12 +90,18 @@ impl Server {
 
     /// Starts a server with these settings, and with its notifier, if there is one.
     pub(crate) fn start_with(nodes: u32, api: ApiConfig) -> Self {
+        Self::start_on(Capabilities::ALL, nodes, api)
+    }
+
+    /// Starts a server on a runtime.
+    pub(crate) fn start_on(runtime: Capabilities, nodes: u32, api: ApiConfig) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = DriverConfig {
             dir: dir.path().join("journal"),
             policy: PolicyText::default(),
             clock: dovetail_engine::Clock::Events,
             snapshot_every: 1_000,
+            runtime,
         };
         let (driver, handle, _) = Driver::open(&config).unwrap();
         let (sender, receiver) = watch::channel(0);

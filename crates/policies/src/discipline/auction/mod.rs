@@ -13,7 +13,7 @@ mod market;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dovetail_engine::{Candidate, Discipline, Job, Knowledge, LoadError, Part, Rank, Round};
+use dovetail_engine::{Candidate, Discipline, Job, LoadError, Need, NeedSet, Part, Rank, Round};
 use dovetail_model::{JobKey, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -128,8 +128,15 @@ impl Part for Auction {
         self.name.clone()
     }
 
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Estimate
+    fn needs(&self) -> NeedSet {
+        [Need::RemainingTime, Need::Rate].into()
+    }
+
+    fn without(&self, need: Need) -> &'static str {
+        match need {
+            Need::RemainingTime => "assumed to be half done",
+            _ => need.without(),
+        }
     }
 
     fn save(&self) -> Value {

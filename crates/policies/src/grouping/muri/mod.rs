@@ -12,7 +12,7 @@ mod merge;
 
 use std::collections::BTreeMap;
 
-use dovetail_engine::{Ask, Claim, Cluster, Feature, Grouping, Job, Occupancy, Part};
+use dovetail_engine::{Ask, Claim, Cluster, Feature, Grouping, Job, Need, NeedSet, Occupancy, Part};
 use dovetail_model::stages::MOST_SHARERS;
 use dovetail_model::{Allocation, SharingTerms, Time};
 
@@ -84,6 +84,10 @@ struct Muri {
 impl Part for Muri {
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn needs(&self) -> NeedSet {
+        [Need::Stages, Need::Sharing].into()
     }
 
     fn requires(&self) -> &'static [Feature] {
