@@ -209,6 +209,7 @@ fn rebuilt(world: &World, scenario: &Scenario) -> Result<Engine, CheckError> {
             spec: job.spec.clone(),
             history,
             holds,
+            stopping: None,
         };
         engine.handle(now, Event::Restored(Box::new(restored)));
         engine.check()?;
