@@ -11,7 +11,7 @@ mod tally;
 use dovetail_model::{ClusterSpec, JobKey, JobSpec, Share};
 use dovetail_policies::sizing::opt::{BUDGET, Weight, cluster_program};
 use dovetail_testkit::shared;
-use dovetail_workload::{Format, SensitivityTable, TraceJob, read};
+use dovetail_workload::{Format, SensitivityTable, TraceJob, join_sensitivity, read};
 use tally::Tally;
 
 const TRACES: [&str; 3] = [
@@ -65,7 +65,7 @@ fn the_solver_and_highs_agree_on_the_optimum_of_synergys_programs() {
             for trace in TRACES {
                 let mut workload =
                     read(folder.join(trace), Some(Format::Synergy)).unwrap_or_else(|e| panic!("{e}"));
-                workload.join_sensitivity(&table);
+                join_sensitivity(&mut workload, &table);
                 let specs: Vec<JobSpec> = workload.jobs.iter().map(spec).collect();
                 for step in 0..steps {
                     let jobs = fitting(&specs, step * specs.len() / steps, nodes * 8);

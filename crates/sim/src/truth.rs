@@ -124,7 +124,7 @@ impl KnowledgeFilter {
             error: config.estimate_error,
             generator,
             gpu_types,
-            stages: workload.stage_columns(),
+            stages: StageColumns::find(workload),
             gpu_memory: config.gpu_memory.clone(),
         }
     }

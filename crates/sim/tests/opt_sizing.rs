@@ -9,7 +9,7 @@ use dovetail_model::{ClusterSpec, JobKey, JobSpec, Rate, Share};
 use dovetail_policies::sizing::opt::{BUDGET, Weight, cluster_bound};
 use dovetail_policies::{Overrides, build};
 use dovetail_sim::{SimConfig, simulate};
-use dovetail_workload::{Format, SensitivityTable, Workload, read_from};
+use dovetail_workload::{Format, SensitivityTable, Workload, join_sensitivity, read_from};
 use proptest::prelude::*;
 
 /// Synergy's models with the iteration time at the proportional share.
@@ -36,7 +36,7 @@ fn cluster(nodes: u32) -> ClusterSpec {
 
 fn workload(lines: &str) -> Workload {
     let mut workload = read_from(lines.as_bytes(), "jobs", Some(Format::Synergy)).unwrap();
-    workload.join_sensitivity(&SensitivityTable::builtin("synergy-3").unwrap());
+    join_sensitivity(&mut workload, &SensitivityTable::builtin("synergy-3").unwrap());
     workload
 }
 

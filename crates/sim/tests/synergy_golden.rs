@@ -9,7 +9,7 @@ use dovetail_model::ClusterSpec;
 use dovetail_policies::Overrides;
 use dovetail_sim::{SimConfig, compat, simulate};
 use dovetail_testkit::shared;
-use dovetail_workload::{Format, SensitivityTable, Workload, read};
+use dovetail_workload::{Format, SensitivityTable, Workload, join_sensitivity, read};
 
 /// Four servers of 8 GPUs, 24 CPUs and 500 GB, as in all runs of the reference.
 fn cluster() -> ClusterSpec {
@@ -23,7 +23,7 @@ fn cluster() -> ClusterSpec {
 /// Returns the jobs of a run: its results are a trace themselves.
 fn jobs_of(path: &Path) -> Workload {
     let mut workload = read(path, Some(Format::Synergy)).unwrap_or_else(|e| panic!("{e}"));
-    workload.join_sensitivity(&SensitivityTable::of_cluster(&cluster()).unwrap());
+    join_sensitivity(&mut workload, &SensitivityTable::of_cluster(&cluster()).unwrap());
     workload
 }
 

@@ -6,7 +6,7 @@ use dovetail_model::ClusterSpec;
 use dovetail_policies::{Overrides, build};
 use dovetail_sim::{Journal, SimConfig, Speeds, simulate_with, speeds};
 use dovetail_testkit::shared;
-use dovetail_workload::{Format, SensitivityTable, Workload, read};
+use dovetail_workload::{Format, SensitivityTable, Workload, join_sensitivity, read};
 
 /// The traces that come with Synergy, and jobs from its generator: on one GPU each, and on 1 to 16.
 const WORKLOADS: [(&str, &str); 5] = [
@@ -54,7 +54,7 @@ fn tune_is_never_worse_than_proportional_or_greedy() {
     let mut behind = Vec::new();
     for (name, file) in WORKLOADS {
         let mut workload = read(folder.join(file), Some(Format::Synergy)).unwrap_or_else(|e| panic!("{e}"));
-        workload.join_sensitivity(&SensitivityTable::of_cluster(&cluster()).unwrap());
+        join_sensitivity(&mut workload, &SensitivityTable::of_cluster(&cluster()).unwrap());
         for order in ORDERS {
             let [proportional, greedy] = ["proportional", "greedy"].map(|s| run(&workload, order, s).0);
             let (tune, speeds) = run(&workload, order, "tune");

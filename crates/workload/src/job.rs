@@ -115,9 +115,12 @@ impl TraceJob {
             extra: None,
         }
     }
-}
 
-impl TraceJob {
+    /// Returns run time times GPUs.
+    pub fn gpu_seconds(&self) -> f64 {
+        self.work.as_secs_f64() * f64::from(self.gpus) * f64::from(self.gpu_milli) / 1000.0
+    }
+
     /// Returns the text in an extra column; `None` if it is empty.
     pub fn extra_text(&self, column: usize) -> Option<&str> {
         self.extra
@@ -169,6 +172,19 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Returns the time from the first submission to the last.
+    pub fn span(&self) -> Time {
+        match (self.jobs.first(), self.jobs.last()) {
+            (Some(first), Some(last)) => last.submit.since(first.submit),
+            _ => Time::ZERO,
+        }
+    }
+
+    /// Returns run time times GPUs of all jobs.
+    pub fn gpu_seconds(&self) -> f64 {
+        self.jobs.iter().map(TraceJob::gpu_seconds).sum()
+    }
+
     /// Returns the position of a column in [`TraceJob::extra`].
     pub fn extra_column(&self, name: &str) -> Option<usize> {
         self.extra_columns.iter().position(|c| c == name)

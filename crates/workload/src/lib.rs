@@ -33,7 +33,7 @@ pub use openpai::{OpenPaiError, PaiJob, PaiRole, parse_openpai, read_openpai};
 pub use profiles::{ModelProfile, ProfileError, Profiles};
 pub use read::{read, read_from};
 pub use rescale::RescaleError;
-pub use sensitivity::{SensitivityProfile, SensitivityTable, StatedIdeal};
+pub use sensitivity::{SensitivityProfile, SensitivityTable, StatedIdeal, join_sensitivity};
 pub use stage_table::{StageLookupError, StageProfile, StageTable};
 pub use stats::WorkloadStats;
 pub use write::{WriteError, write};

@@ -2,7 +2,7 @@
 
 use dovetail_model::Time;
 
-use crate::job::{TraceJob, Workload};
+use crate::job::Workload;
 
 /// A workload that cannot be rescaled as requested.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -33,27 +33,7 @@ pub enum RescaleError {
     },
 }
 
-impl TraceJob {
-    /// Returns run time times GPUs.
-    pub fn gpu_seconds(&self) -> f64 {
-        self.work.as_secs_f64() * f64::from(self.gpus) * f64::from(self.gpu_milli) / 1000.0
-    }
-}
-
 impl Workload {
-    /// Returns the time from the first submission to the last.
-    pub fn span(&self) -> Time {
-        match (self.jobs.first(), self.jobs.last()) {
-            (Some(first), Some(last)) => last.submit.since(first.submit),
-            _ => Time::ZERO,
-        }
-    }
-
-    /// Returns run time times GPUs of all jobs.
-    pub fn gpu_seconds(&self) -> f64 {
-        self.jobs.iter().map(TraceJob::gpu_seconds).sum()
-    }
-
     /// Stretches arrivals so that jobs ask for `load` times `gpus` GPUs on average from the first arrival to the last.
     pub fn rescale_load(&mut self, load: f64, gpus: u32) -> Result<(), RescaleError> {
         let target = positive("load", load)? * positive("GPUs of the cluster", f64::from(gpus))?;

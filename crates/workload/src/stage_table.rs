@@ -14,6 +14,7 @@ use crate::error::TraceError;
 use crate::job::Workload;
 use crate::profiles::{Profiles, plain_name};
 use crate::read::{Cell, Table, open, read};
+use crate::stages::StageColumns;
 
 /// The built-in table.
 const BUILTIN: &str = include_str!("stages.csv");
@@ -119,7 +120,7 @@ impl StageTable {
 
     /// Returns the stages in a workload; no rows if it has none.
     pub fn of_workload(workload: &Workload) -> Self {
-        let columns = workload.stage_columns();
+        let columns = StageColumns::find(workload);
         let mut seen: BTreeMap<(&str, u32), BTreeMap<Stages, usize>> = BTreeMap::new();
         for job in &workload.jobs {
             let stages = columns.as_ref().and_then(|c| c.stages(job));

@@ -10,17 +10,15 @@ pub struct StageColumns {
     columns: Vec<usize>,
 }
 
-impl Workload {
-    /// Returns the columns with stage times: three (data, GPU, network) or four (storage, CPU, GPU, network); `None` otherwise.
-    pub fn stage_columns(&self) -> Option<StageColumns> {
-        let columns: Vec<usize> = (0..4)
-            .map_while(|i| self.extra_column(&format!("resource_time_{i}")))
-            .collect();
-        (columns.len() >= 3).then_some(StageColumns { columns })
-    }
-}
-
 impl StageColumns {
+    /// Finds the columns of a workload: three (data, GPU, network) or four (storage, CPU, GPU, network); `None` otherwise.
+    pub fn find(workload: &Workload) -> Option<Self> {
+        let columns: Vec<usize> = (0..4)
+            .map_while(|i| workload.extra_column(&format!("resource_time_{i}")))
+            .collect();
+        (columns.len() >= 3).then_some(Self { columns })
+    }
+
     /// Returns the stages of one job; `None` if a number or the count of iterations is missing.
     pub fn stages(&self, job: &TraceJob) -> Option<Stages> {
         let mut times_us = [0; 4];

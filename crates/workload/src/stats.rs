@@ -113,12 +113,12 @@ impl Quantiles {
     }
 }
 
-impl Workload {
-    /// Returns the statistics of this workload.
-    pub fn stats(&self) -> WorkloadStats {
-        let jobs = &self.jobs;
-        let gpu_seconds = self.gpu_seconds();
-        let span_s = self.span().as_secs_f64();
+impl WorkloadStats {
+    /// Returns the statistics of a workload.
+    pub fn of(workload: &Workload) -> Self {
+        let jobs = &workload.jobs;
+        let gpu_seconds = workload.gpu_seconds();
+        let span_s = workload.span().as_secs_f64();
         let per_span = |amount: f64| if span_s > 0.0 { amount / span_s } else { 0.0 };
         let part = |amount: f64, whole: f64| if whole > 0.0 { amount / whole } else { 0.0 };
 
@@ -145,7 +145,7 @@ impl Workload {
         let mut top_tenants: Vec<TenantShare> = by_tenant
             .into_iter()
             .map(|(id, (jobs, time))| TenantShare {
-                name: self
+                name: workload
                     .names
                     .tenants
                     .get(dovetail_model::TenantId(id))
@@ -158,7 +158,7 @@ impl Workload {
         top_tenants.sort_by(|a, b| b.gpu_time_share.total_cmp(&a.gpu_time_share));
         top_tenants.truncate(20);
 
-        WorkloadStats {
+        Self {
             jobs: jobs.len(),
             first_submit_s: jobs.first().map_or(0.0, |j| j.submit.as_secs_f64()),
             span_s,

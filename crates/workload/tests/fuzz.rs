@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dovetail_workload::cluster::{ClusterDescription, describe_bytes};
-use dovetail_workload::{Format, Workload, parse_cluster, read_from};
+use dovetail_workload::{Format, Workload, WorkloadStats, parse_cluster, read_from};
 use proptest::prelude::*;
 
 /// A small valid file of each format.
@@ -193,7 +193,7 @@ fn check(workload: &Workload) {
                 .is_none_or(|e| e.len() == workload.extra_columns.len())
         );
     }
-    let _ = workload.stats();
+    let _ = WorkloadStats::of(workload);
 }
 
 fn read_all(bytes: &[u8]) {

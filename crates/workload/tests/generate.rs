@@ -3,7 +3,7 @@
 mod shared;
 
 use dovetail_workload::generate::{Arrivals, Durations, GpuMix, Tenants};
-use dovetail_workload::{GenerateSpec, Workload, generate, read};
+use dovetail_workload::{GenerateSpec, Workload, WorkloadStats, generate, read};
 
 fn philly_like(seed: u64) -> Workload {
     generate(&GenerateSpec {
@@ -28,7 +28,7 @@ fn near(name: &str, found: f64, expected: f64, tolerance: f64) {
 fn philly_like_has_the_documented_statistics() {
     let mut demand = Vec::new();
     for seed in 1..=8 {
-        let stats = philly_like(seed).stats();
+        let stats = WorkloadStats::of(&philly_like(seed));
         near("1-GPU share", stats.by_gpus[0].share, 0.9317, 0.005);
         near("median", stats.duration_s.p50, 1_144.0, 0.05);
         near("p90", stats.duration_s.p90, 11_265.0, 0.10);
@@ -62,7 +62,10 @@ fn philly_like_matches_the_philly_trace() {
     let Some(path) = shared::data("traces/philly-pollux/philly.csv.gz") else {
         return;
     };
-    let (trace, made) = (read(path, None).unwrap().stats(), philly_like(1).stats());
+    let (trace, made) = (
+        WorkloadStats::of(&read(path, None).unwrap()),
+        WorkloadStats::of(&philly_like(1)),
+    );
     near("jobs per hour", made.jobs_per_hour, trace.jobs_per_hour, 0.02);
     near("mean demand", made.mean_demand_gpus, trace.mean_demand_gpus, 0.10);
     near("p10", made.duration_s.p10, trace.duration_s.p10, 0.05);
@@ -146,7 +149,7 @@ fn another_rate_does_not_change_the_jobs() {
             .zip(&fast.jobs)
             .all(|(a, b)| (a.work, a.gpus, a.tenant) == (b.work, b.gpus, b.tenant))
     );
-    near("rate", fast.stats().jobs_per_hour, 100.0, 0.05);
+    near("rate", WorkloadStats::of(&fast).jobs_per_hour, 100.0, 0.05);
 }
 
 #[test]
@@ -167,7 +170,7 @@ fn every_kind_of_arrival_reaches_the_requested_load() {
         };
         near(
             &spec.arrivals.to_string(),
-            generate(&spec).unwrap().stats().mean_demand_gpus,
+            WorkloadStats::of(&generate(&spec).unwrap()).mean_demand_gpus,
             0.9 * 256.0,
             0.01,
         );
@@ -183,20 +186,44 @@ fn arrivals_follow_their_pattern() {
         ..Default::default()
     };
     let poisson = generate(&spec("poisson")).unwrap();
-    near("poisson rate", poisson.stats().jobs_per_hour, 60.0, 0.02);
+    near(
+        "poisson rate",
+        WorkloadStats::of(&poisson).jobs_per_hour,
+        60.0,
+        0.02,
+    );
     assert!(
-        poisson
-            .stats()
+        WorkloadStats::of(&poisson)
             .arrivals_by_hour
             .iter()
             .all(|h| (0.9..1.1).contains(h))
     );
     let diurnal = generate(&spec("diurnal:amplitude=0.8,peak_hour=12")).unwrap();
-    near("diurnal rate", diurnal.stats().jobs_per_hour, 60.0, 0.02);
-    near("noon", diurnal.stats().arrivals_by_hour[12], 1.8, 0.05);
-    near("midnight", diurnal.stats().arrivals_by_hour[0], 0.2, 0.15);
+    near(
+        "diurnal rate",
+        WorkloadStats::of(&diurnal).jobs_per_hour,
+        60.0,
+        0.02,
+    );
+    near(
+        "noon",
+        WorkloadStats::of(&diurnal).arrivals_by_hour[12],
+        1.8,
+        0.05,
+    );
+    near(
+        "midnight",
+        WorkloadStats::of(&diurnal).arrivals_by_hour[0],
+        0.2,
+        0.15,
+    );
     let bursty = generate(&spec("bursty:on_hours=2,off_hours=6,factor=10")).unwrap();
-    near("bursty rate", bursty.stats().jobs_per_hour, 60.0, 0.15);
+    near(
+        "bursty rate",
+        WorkloadStats::of(&bursty).jobs_per_hour,
+        60.0,
+        0.15,
+    );
     assert!(
         dispersion(&bursty) > 10.0 * dispersion(&poisson),
         "bursts make hours unequal"
@@ -225,7 +252,7 @@ fn durations_have_the_published_means() {
             durations,
             ..GenerateSpec::preset("blox").unwrap()
         };
-        generate(&spec).unwrap().stats()
+        WorkloadStats::of(&generate(&spec).unwrap())
     };
     let blox = stats("blox");
     near("blox mean", blox.duration_s.mean, 60_360.0, 0.01);
@@ -259,7 +286,7 @@ fn tenants_and_users_are_skewed() {
         ..Default::default()
     };
     let made = generate(&spec).unwrap();
-    let stats = made.stats();
+    let stats = WorkloadStats::of(&made);
     assert_eq!((stats.tenants, stats.users), (4, 20));
     let of = |tenant: &str| stats.top_tenants.iter().find(|t| t.name == tenant).unwrap().jobs as f64;
     near("first over second", of("vc-0") / of("vc-1"), 2.0, 0.1);
@@ -377,9 +404,14 @@ fn rescaling_reaches_its_target_and_keeps_the_first_job() {
     let mut made = philly_like(1);
     let first = made.jobs[0].submit;
     made.rescale_load(0.7, 512).unwrap();
-    near("load", made.stats().mean_demand_gpus, 0.7 * 512.0, 1e-6);
+    near(
+        "load",
+        WorkloadStats::of(&made).mean_demand_gpus,
+        0.7 * 512.0,
+        1e-6,
+    );
     made.rescale_rate(10.0).unwrap();
-    near("rate", made.stats().jobs_per_hour, 10.0, 1e-4);
+    near("rate", WorkloadStats::of(&made).jobs_per_hour, 10.0, 1e-4);
     assert_eq!(made.jobs[0].submit, first);
     assert!(made.jobs.is_sorted_by_key(|j| j.submit));
     made.truncate(10);

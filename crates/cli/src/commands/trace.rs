@@ -115,7 +115,7 @@ fn compress(bytes: Vec<u8>, name: &str) -> std::io::Result<Vec<u8>> {
 }
 
 fn info(workload: &Workload, json: bool) -> Result<(), Failure> {
-    let stats = workload.stats();
+    let stats = WorkloadStats::of(workload);
     if json {
         return console::print(serde_json::to_string_pretty(&stats).or_work()?);
     }

@@ -7,7 +7,7 @@ use dovetail_model::{ClusterSpec, Rate, Scaling};
 use dovetail_sim::SimConfig;
 use dovetail_workload::generate::{GenerateSpec, generate};
 use dovetail_workload::profiles::Profiles;
-use dovetail_workload::{Format, SensitivityTable, Workload, read};
+use dovetail_workload::{Format, SensitivityTable, Workload, join_sensitivity, read};
 
 use crate::args::{CompatArg, RunArgs};
 
@@ -37,7 +37,7 @@ pub fn workload(
     let mut workload = rigid_workload(args, cluster.gpus(), load, seed)?;
     make_elastic(&mut workload, args)?;
     if let Some(table) = sensitivity_table(args.sensitivity.as_deref(), cluster)? {
-        workload.join_sensitivity(&table);
+        join_sensitivity(&mut workload, &table);
     }
     Ok(workload)
 }

@@ -30,7 +30,7 @@ pub(super) fn read_jobs(path: &Path, cluster: &ClusterSpec) -> Result<Workload, 
 /// Sets the speeds of jobs by CPU and memory from the table for the cluster.
 pub(super) fn join_sensitivity(workload: &mut Workload, cluster: &ClusterSpec) {
     if let Some(table) = SensitivityTable::of_cluster(cluster) {
-        workload.join_sensitivity(&table);
+        dovetail_workload::join_sensitivity(workload, &table);
     }
 }
 

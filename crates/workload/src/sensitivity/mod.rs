@@ -30,6 +30,8 @@ use dovetail_model::{ClusterSpec, Sensitivity, Share};
 use crate::profiles::{ProfileError, Profiles, plain_name};
 use dovetail_yaml::YamlError;
 
+pub use join::join_sensitivity;
+
 /// The built-in tables, with the CPUs per GPU of their machine.
 const BUILTIN: [(&str, u32, &str); 5] = [
     ("synergy-3", 3000, include_str!("synergy-3.yaml")),
