@@ -143,7 +143,7 @@ pub(crate) async fn show(State(api): State<Api>) -> impl IntoResponse {
         scheduler_metrics(&mut text, state, has_journal_error);
     });
     if let Some(notifier) = &api.config.notifier {
-        notification_metrics(&mut text, &notifier.counts);
+        notification_metrics(&mut text, &notifier.delivery.counts);
     }
     (
         [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],

@@ -136,7 +136,10 @@ pub(crate) async fn test(State(api): State<Api>, user: User) -> Result<Json<Noti
         ));
     };
     Ok(Json(
-        notifier.test(&user.name, &account.notify, &account.email).await,
+        notifier
+            .delivery
+            .test(&user.name, &account.notify, &account.email)
+            .await,
     ))
 }
 

@@ -1,16 +1,12 @@
 //! Configuration of notifications.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use dovetail_model::{Time, parse_span};
 use dovetail_outbound::{AddressPolicy, Client, Security, Smtp, Trust, Url, is_address};
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 
-use super::outbox::Outbox;
 use crate::SettingError;
 
 /// The section `notify` of `server.yaml`.
@@ -75,35 +71,6 @@ impl Default for NotifyTiming {
     }
 }
 
-/// Number of notifications that were delivered, given up, or dropped because too many were pending.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) sent: AtomicU64,
-    pub(crate) failed: AtomicU64,
-    pub(crate) dropped: AtomicU64,
-}
-
-/// Sends notifications.
-#[derive(Debug)]
-pub struct Notifier {
-    pub(super) client: Client,
-    pub(super) smtp: Option<Smtp>,
-    pub(super) public_url: String,
-    pub(super) pending_limit: Time,
-    pub(super) low_gpu_percent: f64,
-    pub(super) low_gpu_period: Time,
-    pub(super) timing: NotifyTiming,
-    pub(super) outbox: Outbox,
-    pub(super) requests: Semaphore,
-    pub(super) mails: Semaphore,
-    pub(crate) counts: Counts,
-}
-
-/// Maximum number of concurrent webhook requests.
-const MAX_REQUESTS: usize = 64;
-/// Maximum number of mails that are sent concurrently.
-const MAX_MAILS: usize = 4;
-
 fn duration(key: &'static str, text: Option<&String>, default_s: i64) -> Result<Time, SettingError> {
     match text {
         None => Ok(Time::from_secs(default_s)),
@@ -116,45 +83,55 @@ fn duration(key: &'static str, text: Option<&String>, default_s: i64) -> Result<
     }
 }
 
-impl Notifier {
-    /// Checks the configuration. No connection is opened yet.
-    ///
-    /// # Errors
-    /// When a setting is invalid. The error names the key and what is expected.
-    pub fn open(config: &NotifyConfig, timing: NotifyTiming) -> Result<Arc<Self>, SettingError> {
-        if let Some(url) = &config.public_url {
-            let parsed: Result<Url, _> = url.parse();
-            parsed.map_err(|e| SettingError::new("notify.public_url", e))?;
-        }
-        let percent = config.low_gpu_percent.unwrap_or(10.0);
+impl NotifyConfig {
+    /// Returns the address of the page without a slash at its end; empty if it is not configured.
+    pub(super) fn page_address(&self) -> Result<String, SettingError> {
+        let Some(url) = &self.public_url else {
+            return Ok(String::new());
+        };
+        let parsed: Result<Url, _> = url.parse();
+        parsed.map_err(|e| SettingError::new("notify.public_url", e))?;
+        Ok(url.trim_end_matches('/').to_owned())
+    }
+
+    /// Returns the client for webhooks.
+    pub(super) fn client(&self, timeout: Duration) -> Result<Client, SettingError> {
+        let policy = if self.local_webhooks {
+            AddressPolicy::Any
+        } else {
+            AddressPolicy::NonLocal
+        };
+        let trust =
+            Trust::open(self.ca_file.as_deref()).map_err(|e| SettingError::new("notify.ca_file", e))?;
+        Ok(Client::new(trust, policy, timeout))
+    }
+
+    /// Returns the mail server, if one is configured.
+    pub(super) fn mail_server(&self, timeout: Duration) -> Result<Option<Smtp>, SettingError> {
+        let smtp = self.smtp.as_ref().map(|smtp| mail_server(smtp, timeout));
+        smtp.transpose()
+    }
+
+    /// Returns the default waiting time after which users are notified.
+    pub(super) fn pending_limit(&self) -> Result<Time, SettingError> {
+        duration("notify.pending", self.pending.as_ref(), 3_600)
+    }
+
+    /// Returns the default GPU utilization below which users are notified, in percent.
+    pub(super) fn low_gpu_limit(&self) -> Result<f64, SettingError> {
+        let percent = self.low_gpu_percent.unwrap_or(10.0);
         if !(0.0..=100.0).contains(&percent) {
             return Err(SettingError::new(
                 "notify.low_gpu_percent",
                 "must be from 0 to 100",
             ));
         }
-        let policy = if config.local_webhooks {
-            AddressPolicy::Any
-        } else {
-            AddressPolicy::NonLocal
-        };
-        let trust =
-            Trust::open(config.ca_file.as_deref()).map_err(|e| SettingError::new("notify.ca_file", e))?;
-        let smtp = config.smtp.as_ref().map(|smtp| mail_server(smtp, timing.timeout));
-        let public_url = config.public_url.as_deref().unwrap_or_default();
-        Ok(Arc::new(Self {
-            client: Client::new(trust, policy, timing.timeout),
-            smtp: smtp.transpose()?,
-            public_url: public_url.trim_end_matches('/').to_owned(),
-            pending_limit: duration("notify.pending", config.pending.as_ref(), 3_600)?,
-            low_gpu_percent: percent,
-            low_gpu_period: duration("notify.low_gpu_for", config.low_gpu_for.as_ref(), 900)?,
-            timing,
-            outbox: Outbox::default(),
-            requests: Semaphore::new(MAX_REQUESTS),
-            mails: Semaphore::new(MAX_MAILS),
-            counts: Counts::default(),
-        }))
+        Ok(percent)
+    }
+
+    /// Returns the period over which the utilization is measured.
+    pub(super) fn low_gpu_period(&self) -> Result<Time, SettingError> {
+        duration("notify.low_gpu_for", self.low_gpu_for.as_ref(), 900)
     }
 }
 
@@ -254,6 +231,9 @@ fn login(config: &SmtpConfig) -> Result<Option<(String, String)>, SettingError> 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::Notifier;
     use super::*;
 
     fn open(yaml: &str) -> Result<Arc<Notifier>, Box<dyn std::error::Error>> {
@@ -269,10 +249,10 @@ mod tests {
         )
         .unwrap();
         assert_eq!(full.public_url, "https://d.example.org");
-        assert_eq!(full.pending_limit, Time::from_secs(1_800));
-        let smtp = full.smtp.as_ref().unwrap();
+        assert_eq!(full.limits.pending, Time::from_secs(1_800));
+        let smtp = full.delivery.smtp.as_ref().unwrap();
         assert_eq!((smtp.port, smtp.security), (587, Security::StartTls));
-        assert!(open("{}").unwrap().smtp.is_none());
+        assert!(open("{}").unwrap().delivery.smtp.is_none());
         for (wrong, part) in [
             ("pending: soon", "notify.pending"),
             ("low_gpu_percent: 200", "notify.low_gpu_percent"),

@@ -1,15 +1,16 @@
 //! Delivery of notifications: in order for each recipient, with retries.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dovetail_outbound::{HttpRequest, OutboundError, Url};
+use dovetail_outbound::{Client, HttpRequest, OutboundError, Smtp, Url};
 use rand::Rng;
+use tokio::sync::Semaphore;
 
-use super::config::Notifier;
+use super::config::NotifyTiming;
 use super::message::{Message, mail, signature};
-use super::outbox::{Channel, Enqueued, Recipient};
+use super::outbox::{Channel, Enqueued, Outbox, Recipient};
 use crate::accounts::Notify;
 use crate::now;
 use crate::views::{DeliveryResult, NotifyTest};
@@ -17,7 +18,47 @@ use crate::views::{DeliveryResult, NotifyTest};
 /// Maximum number of notifications in one mail.
 const MAX_PER_MAIL: usize = 50;
 
-impl Notifier {
+/// Maximum number of concurrent webhook requests.
+const MAX_REQUESTS: usize = 64;
+/// Maximum number of mails that are sent concurrently.
+const MAX_MAILS: usize = 4;
+
+/// Number of notifications that were delivered, given up, or dropped because too many were pending.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) sent: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) dropped: AtomicU64,
+}
+
+/// Delivers notifications by webhook and mail.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    client: Client,
+    pub(super) smtp: Option<Smtp>,
+    retry_delays: Vec<Duration>,
+    /// Shortest time between two mails to a user.
+    mail_interval: Duration,
+    outbox: Outbox,
+    requests: Semaphore,
+    mails: Semaphore,
+    pub(crate) counts: Counts,
+}
+
+impl Delivery {
+    pub(super) fn new(client: Client, smtp: Option<Smtp>, timing: NotifyTiming) -> Self {
+        Self {
+            client,
+            smtp,
+            retry_delays: timing.retry_delays,
+            mail_interval: timing.mail_interval,
+            outbox: Outbox::default(),
+            requests: Semaphore::new(MAX_REQUESTS),
+            mails: Semaphore::new(MAX_MAILS),
+            counts: Counts::default(),
+        }
+    }
+
     /// Returns the channels that a user has configured.
     pub(super) fn channels(&self, notify: &Notify, email: &str) -> Vec<Channel> {
         let webhook = (!notify.webhook.is_empty()).then(|| Channel::Webhook {
@@ -35,8 +76,8 @@ impl Notifier {
             Enqueued::Queued => {}
             Enqueued::Full => drop(self.counts.dropped.fetch_add(1, Ordering::Relaxed)),
             Enqueued::NewQueue => {
-                let notifier = Arc::clone(self);
-                tokio::spawn(async move { notifier.deliver_all(recipient).await });
+                let delivery = Arc::clone(self);
+                tokio::spawn(async move { delivery.deliver_all(recipient).await });
             }
         }
     }
@@ -61,7 +102,7 @@ impl Notifier {
             };
             count.fetch_add(messages.len() as u64, Ordering::Relaxed);
             if matches!(recipient.channel, Channel::Mail(_)) {
-                tokio::time::sleep(self.timing.mail_interval).await;
+                tokio::time::sleep(self.mail_interval).await;
             }
         }
     }
@@ -73,7 +114,7 @@ impl Notifier {
     ) -> Result<(), OutboundError> {
         // The same id for all attempts, so that the receiver can recognize duplicates.
         let id = random_id();
-        let mut delays = self.timing.retry_delays.iter();
+        let mut delays = self.retry_delays.iter();
         loop {
             let result = self.deliver(channel, messages, &id).await;
             match (&result, delays.next()) {

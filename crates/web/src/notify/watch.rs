@@ -3,30 +3,25 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use dovetail_cluster::state::{Cause, ClusterState, End, EventKind, Hold, JobRecord, JobState};
+use dovetail_cluster::state::{Cause, ClusterState, End, EventKind, JobRecord};
 use dovetail_cluster::{ClusterEvent, Handle, JobId, NotificationKind};
 use dovetail_model::Time;
 
-use super::config::Notifier;
+use super::conditions::{Condition, ConditionLimits};
+use super::config::{NotifyConfig, NotifyTiming};
+use super::deliver::Delivery;
 use super::message::Message;
 use super::outbox::Recipient;
 use crate::accounts::{Notify, Users};
-use crate::gpu_utilization::mean_utilization;
-use crate::{Nodes, now};
+use crate::{Nodes, SettingError, now};
 
 /// Maximum number of events that are read at a time, so that the cluster state is not locked for long.
 const BATCH: usize = 256;
 
 /// Notifications about lasting conditions that were sent: the job, the start of the condition, and its kind.
 type SentConditions = BTreeSet<(JobId, Time, NotificationKind)>;
-
-/// A lasting condition of a job that its owner is notified about.
-struct Condition {
-    kind: NotificationKind,
-    since: Time,
-    detail: String,
-}
 
 /// Returns the kind of notification for an event, and its detail.
 fn notification_for(
@@ -55,7 +50,40 @@ fn notification_for(
     })
 }
 
+/// Notifies users of events and conditions of their jobs.
+#[derive(Debug)]
+pub struct Notifier {
+    pub(crate) delivery: Arc<Delivery>,
+    pub(super) limits: ConditionLimits,
+    /// Address of the page; empty if it is not configured.
+    pub(super) public_url: String,
+    /// Interval between checks for conditions.
+    check_interval: Duration,
+}
+
 impl Notifier {
+    /// Checks the configuration. No connection is opened yet.
+    ///
+    /// # Errors
+    /// When a setting is invalid. The error names the key and what is expected.
+    pub fn open(config: &NotifyConfig, timing: NotifyTiming) -> Result<Arc<Self>, SettingError> {
+        let public_url = config.page_address()?;
+        let low_gpu_percent = config.low_gpu_limit()?;
+        let client = config.client(timing.timeout)?;
+        let smtp = config.mail_server(timing.timeout)?;
+        let limits = ConditionLimits {
+            pending: config.pending_limit()?,
+            low_gpu_percent,
+            low_gpu_period: config.low_gpu_period()?,
+        };
+        Ok(Arc::new(Self {
+            limits,
+            public_url,
+            check_interval: timing.check_interval,
+            delivery: Arc::new(Delivery::new(client, smtp, timing)),
+        }))
+    }
+
     /// Sends notifications until `until` completes. Earlier events are skipped.
     pub async fn watch(
         self: Arc<Self>,
@@ -68,7 +96,7 @@ impl Notifier {
         let mut seen = handle.read(|state| state.last_event());
         // Conditions that exist at the start were reported before the restart.
         let mut sent = self.check_conditions(&handle, nodes.as_ref(), &users, None);
-        let mut ticks = tokio::time::interval(self.timing.check_interval);
+        let mut ticks = tokio::time::interval(self.check_interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut until = std::pin::pin!(until);
         loop {
@@ -88,7 +116,7 @@ impl Notifier {
     }
 
     /// Sends notifications for a batch of events, and returns whether there may be more.
-    fn read_events(self: &Arc<Self>, handle: &Handle, users: &Users, seen: &mut u64) -> bool {
+    fn read_events(&self, handle: &Handle, users: &Users, seen: &mut u64) -> bool {
         let (messages, last, missed) = handle.read(|state| {
             let mut messages: Vec<(Recipient, Message)> = Vec::new();
             let (mut last, mut missed) = (*seen, 0);
@@ -104,11 +132,11 @@ impl Notifier {
             }
             (messages, last, missed)
         });
-        self.counts.dropped.fetch_add(missed, Ordering::Relaxed);
+        self.delivery.counts.dropped.fetch_add(missed, Ordering::Relaxed);
         let has_more = last > *seen;
         *seen = last;
         for (recipient, message) in messages {
-            self.send(recipient, message);
+            self.delivery.send(recipient, message);
         }
         has_more
     }
@@ -129,7 +157,7 @@ impl Notifier {
         if !notify.on.contains(&kind) {
             return Vec::new();
         }
-        let channels = self.channels(&notify, &email);
+        let channels = self.delivery.channels(&notify, &email);
         if channels.is_empty() {
             return Vec::new();
         }
@@ -147,7 +175,7 @@ impl Notifier {
     /// Looks for jobs that wait too long or have low GPU utilization, and returns all such conditions. Sends notifications
     /// about those that are not in `sent`; without `sent`, about none.
     fn check_conditions(
-        self: &Arc<Self>,
+        &self,
         handle: &Handle,
         nodes: &dyn Nodes,
         users: &Users,
@@ -161,11 +189,7 @@ impl Notifier {
                 let Some((notify, _)) = settings(users, job) else {
                     continue;
                 };
-                let condition = match &job.state {
-                    JobState::Queued | JobState::Held(Hold::Cap) => self.waits_too_long(job, &notify, now),
-                    JobState::Running => self.has_low_utilization(job, &notify, nodes, now),
-                    _ => None,
-                };
+                let condition = self.limits.condition_of(job, &notify, nodes, now);
                 let Some(Condition { kind, since, detail }) = condition else {
                     continue;
                 };
@@ -178,56 +202,9 @@ impl Notifier {
             (messages, current)
         });
         for (recipient, message) in messages {
-            self.send(recipient, message);
+            self.delivery.send(recipient, message);
         }
         current
-    }
-
-    fn waits_too_long(&self, job: &JobRecord, notify: &Notify, now: Time) -> Option<Condition> {
-        if !notify.on.contains(&NotificationKind::PendingTooLong) {
-            return None;
-        }
-        let limit = match notify.pending_s {
-            0.0 => self.pending_limit,
-            seconds => Time::from_secs_f64(seconds),
-        };
-        let waited = now.since(job.since);
-        (waited > limit).then(|| Condition {
-            kind: NotificationKind::PendingTooLong,
-            since: job.since,
-            detail: duration_text(waited),
-        })
-    }
-
-    fn has_low_utilization(
-        &self,
-        job: &JobRecord,
-        notify: &Notify,
-        nodes: &dyn Nodes,
-        now: Time,
-    ) -> Option<Condition> {
-        if !notify.on.contains(&NotificationKind::LowGpuUse) {
-            return None;
-        }
-        let attempt = job.attempt()?;
-        let since = attempt.running_since?;
-        if now.since(since) < self.low_gpu_period {
-            return None;
-        }
-        let threshold = match notify.low_gpu_percent {
-            0.0 => self.low_gpu_percent,
-            percent => percent,
-        };
-        let from = Time(now.0 - self.low_gpu_period.0);
-        let percent = mean_utilization(nodes, &attempt.allocation, from, now)?;
-        (percent < threshold).then(|| Condition {
-            kind: NotificationKind::LowGpuUse,
-            since,
-            detail: format!(
-                "{percent:.0} % over the last {}",
-                duration_text(self.low_gpu_period)
-            ),
-        })
     }
 }
 
@@ -236,15 +213,4 @@ fn settings(users: &Users, job: &JobRecord) -> Option<(Notify, String)> {
     let (own, email) = users.notify_of(&job.user)?;
     let notify = own.for_job(job.request.notify.as_ref());
     (!notify.on.is_empty()).then_some((notify, email))
-}
-
-/// Returns a duration as text: `90 s`, `12 min`, `3 h`, `2 d`.
-fn duration_text(duration: Time) -> String {
-    let seconds = duration.0 / 1_000_000;
-    match seconds {
-        ..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        7_200..172_800 => format!("{} h", seconds / 3_600),
-        _ => format!("{} d", seconds / 86_400),
-    }
 }
