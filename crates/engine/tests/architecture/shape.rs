@@ -1,5 +1,6 @@
 //! A function fits on a screen, and a file has one idea.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
@@ -13,6 +14,9 @@ const FILE_LINES: usize = 500;
 
 /// The most lines the median file may have.
 const MEDIAN_LINES: usize = 200;
+
+/// The most files with inherent `impl` blocks of one type.
+const IMPL_FILES: usize = 2;
 
 /// Data tables and other exceptions: the file, the function or nothing for the whole file, and why.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
@@ -163,6 +167,66 @@ fn body(text: &str) -> Option<usize> {
     None
 }
 
+/// The types that have an inherent `impl` block in this source, without the path before their name.
+fn implemented_types(source: &str) -> BTreeSet<String> {
+    let text = blank_out_text(source);
+    let mut found = BTreeSet::new();
+    for (at, _) in text.match_indices("impl") {
+        let before = text[..at].trim_end_matches([' ', '\t']).chars().next_back();
+        let is_item = before.is_none_or(|c| matches!(c, '\n' | '{' | '}' | ';' | ']'));
+        if !is_item {
+            continue;
+        }
+        let Some(end) = text[at..].find('{') else { continue };
+        let header = &text[at + "impl".len()..at + end];
+        if !header.starts_with([' ', '<']) || header.split_whitespace().any(|word| word == "for") {
+            continue;
+        }
+        let name = &header[generics(header)..];
+        let path: String = name
+            .trim_start()
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || matches!(c, '_' | ':'))
+            .collect();
+        found.extend(path.rsplit("::").next().map(str::to_owned));
+    }
+    found
+}
+
+/// The length of the generic parameters at the beginning of the text, with their angle brackets.
+fn generics(text: &str) -> usize {
+    let mut depth = 0;
+    for (i, c) in text.char_indices() {
+        match c {
+            '<' => depth += 1,
+            // The bracket of `->` in a bound closes nothing.
+            '>' if !text[..i].ends_with('-') => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return if c == '>' { i + 1 } else { 0 };
+        }
+    }
+    0
+}
+
+/// The types of each crate whose inherent `impl` blocks are in too many files. Gets the name and the source of each file;
+/// a name begins with the crate. Types of equal names in one crate count as one.
+fn scattered_types(files: &[(String, String)]) -> Vec<String> {
+    let mut places: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
+    for (file, source) in files {
+        let krate = file.split('/').next().unwrap_or_default();
+        for name in implemented_types(source) {
+            places.entry((krate, name)).or_default().push(file);
+        }
+    }
+    places.retain(|_, files| files.len() > IMPL_FILES);
+    let report = |((krate, name), files): (&(&str, String), &Vec<&str>)| {
+        format!("{krate}::{name}: {}", files.join(", "))
+    };
+    places.iter().map(report).collect()
+}
+
 fn is_excepted(file: &str, function: &str) -> bool {
     EXCEPTIONS
         .iter()
@@ -206,6 +270,20 @@ fn no_file_is_too_long_and_most_are_short() {
         found.join("\n")
     );
     assert!(median <= MEDIAN_LINES, "the median file has {median} lines");
+}
+
+#[test]
+fn no_type_is_implemented_in_more_than_two_files() {
+    let files: Vec<(String, String)> = sources()
+        .iter()
+        .map(|file| (shown(file), fs::read_to_string(file).unwrap()))
+        .collect();
+    let found = scattered_types(&files);
+    assert!(
+        found.is_empty(),
+        "inherent impl blocks in more than {IMPL_FILES} files; split these types:\n{}",
+        found.join("\n")
+    );
 }
 
 #[test]
@@ -263,5 +341,30 @@ fn functions_are_measured_from_fn_to_brace() {
     assert_eq!(
         functions(source),
         [("a".to_owned(), 1, 4), ("c".to_owned(), 8, 3)]
+    );
+}
+
+#[test]
+fn types_are_found_by_their_inherent_impl_blocks() {
+    let source = "impl A {}\nimpl<'a, F: Fn(u8) -> u8> b::B<'a, F> {}\n    impl<const N: usize> C<N>\n    where\n        [(); N]: Sized,\n    {}\n\
+                  impl Display for D {}\nimpl<T> From<T> for E {}\nfn f(x: impl Fn()) -> impl G {}\n// impl H {}\n";
+    let expected = ["A", "B", "C"].map(str::to_owned);
+    assert_eq!(implemented_types(source), BTreeSet::from(expected));
+}
+
+#[test]
+fn a_type_in_three_files_is_reported() {
+    let file = |name: &str, source: &str| (name.to_owned(), source.to_owned());
+    let mut files = vec![
+        file("sim/src/a.rs", "impl Run<'_> {}\nimpl Run<'_> {}"),
+        file("sim/src/b.rs", "impl<'a> Run<'a> {}"),
+        file("web/src/c.rs", "impl Run {}"),
+        file("sim/src/d.rs", "impl Drop for Run<'_> {}"),
+    ];
+    assert!(scattered_types(&files).is_empty());
+    files.push(file("sim/src/e.rs", "impl Run<'static> {}"));
+    assert_eq!(
+        scattered_types(&files),
+        ["sim::Run: sim/src/a.rs, sim/src/b.rs, sim/src/e.rs"]
     );
 }
