@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::feasibility::{NodeScope, never_fits};
 use crate::job::{Job, RunState, Stage};
 use crate::job_queues::Membership;
+use crate::missing::DataCheck;
 use crate::parts::{Ask, Verdict};
 use crate::state::State;
 
@@ -111,7 +112,7 @@ impl<'a> Explainer<'a> {
 
     /// Returns the data that the policy needs of a job and that are unknown.
     fn missing_data(&self, id: JobKey) -> impl Iterator<Item = Reason> {
-        let missing = self.engine.missing_data_of(id).into_iter();
+        let missing = DataCheck::new(self.engine).of_job(id).into_iter();
         missing.map(|missing| Reason::MissingData {
             datum: missing.need.datum().to_owned(),
             effect: missing.without.to_owned(),

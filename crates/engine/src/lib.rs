@@ -55,7 +55,7 @@ pub use engine::Engine;
 pub use explain::{Explanation, QueuePositions};
 pub use job::{Job, RunState};
 pub use load::ClusterLoad;
-pub use missing::{DataWarning, MissingData, MissingDatum};
+pub use missing::{DataCheck, DataWarning, MissingData, MissingDatum};
 pub use needs::{Need, NeedSet, PartNeed, PolicyNeeds};
 pub use occupancy::Occupancy;
 pub use parts::{

@@ -83,10 +83,21 @@ fn queued_jobs(number: u32) -> String {
     }
 }
 
-impl Engine {
+/// Looks for data that the policy of an engine needs and jobs do not have.
+#[derive(Debug, Clone, Copy)]
+pub struct DataCheck<'a> {
+    engine: &'a Engine,
+}
+
+impl<'a> DataCheck<'a> {
+    /// Returns the check of an engine.
+    pub fn new(engine: &'a Engine) -> Self {
+        Self { engine }
+    }
+
     /// Returns the data that the policy needs and that queued jobs, or the runtime, do not provide.
-    pub fn data_warnings(&self, runtime: &Capabilities) -> Vec<DataWarning> {
-        let parts = self.policy.parts().into_iter();
+    pub fn warnings(&self, runtime: &Capabilities) -> Vec<DataWarning> {
+        let parts = self.engine.policy.parts().into_iter();
         parts
             .flat_map(|(kind, part)| self.part_warnings(kind, part, runtime))
             .collect()
@@ -117,25 +128,25 @@ impl Engine {
 
     /// Counts the queued jobs without a datum that a part needs; none if all of them have it.
     fn count_missing(&self, part: &dyn Part, need: Need) -> Option<MissingData> {
-        let waiting = self.state.jobs().filter(|job| job.allocation.is_none());
+        let waiting = self.engine.state.jobs().filter(|job| job.allocation.is_none());
         let concerned = waiting.filter(|job| part.needs_for(&job.spec).contains(need));
         let (mut lacking, mut queued) = (0, 0);
         for job in concerned {
             queued += 1;
-            lacking += u32::from(need.is_missing_in(&job.spec, &self.state.slowdowns));
+            lacking += u32::from(need.is_missing_in(&job.spec, &self.engine.state.slowdowns));
         }
         (lacking > 0).then_some(MissingData::Jobs { lacking, queued })
     }
 
     /// Returns the data that the policy needs of a job and that are unknown, each once.
-    pub fn missing_data_of(&self, job: JobKey) -> Vec<MissingDatum> {
-        let Some(job) = self.state.find_job(job) else {
+    pub fn of_job(&self, job: JobKey) -> Vec<MissingDatum> {
+        let Some(job) = self.engine.state.find_job(job) else {
             return Vec::new();
         };
         let mut missing: Vec<MissingDatum> = Vec::new();
-        for (_, part) in self.policy.parts() {
+        for (_, part) in self.engine.policy.parts() {
             for need in part.needs_for(&job.spec).iter() {
-                let is_missing = need.is_missing_in(&job.spec, &self.state.slowdowns);
+                let is_missing = need.is_missing_in(&job.spec, &self.engine.state.slowdowns);
                 if is_missing && !missing.iter().any(|known| known.need == need) {
                     let without = part.without(need);
                     missing.push(MissingDatum { need, without });

@@ -209,6 +209,19 @@ pub struct PartNeed {
 pub struct PolicyNeeds(Vec<PartNeed>);
 
 impl PolicyNeeds {
+    /// Returns the needs of the parts of a policy.
+    pub fn of(policy: &Policy) -> Self {
+        let mut needs = Vec::new();
+        for (kind, part) in policy.parts() {
+            needs.extend(part.needs().iter().map(|need| PartNeed {
+                kind,
+                part: part.name_with_need(need),
+                need,
+            }));
+        }
+        Self(needs)
+    }
+
     /// Returns the union over all parts.
     pub fn union(&self) -> NeedSet {
         self.0.iter().map(|need| need.need).collect()
@@ -217,27 +230,6 @@ impl PolicyNeeds {
     /// Returns each need with the part that has it.
     pub fn iter(&self) -> impl Iterator<Item = &PartNeed> {
         self.0.iter()
-    }
-}
-
-impl Policy {
-    /// Returns what its parts need.
-    pub fn needs(&self) -> PolicyNeeds {
-        let mut needs = Vec::new();
-        for (kind, part) in self.parts() {
-            needs.extend(part.needs().iter().map(|need| PartNeed {
-                kind,
-                part: part.name_with_need(need),
-                need,
-            }));
-        }
-        PolicyNeeds(needs)
-    }
-
-    /// Returns data that its parts use where they are known.
-    pub fn hints(&self) -> NeedSet {
-        let hints = self.parts().map(|(_, part)| part.hints());
-        hints.into_iter().fold(NeedSet::EMPTY, NeedSet::union)
     }
 }
 

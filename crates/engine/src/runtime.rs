@@ -1,10 +1,9 @@
 //! What a runtime can do with jobs: the simulator, the agents of a live cluster, Kubernetes.
 //!
 //! Each runtime declares its [`Capabilities`] in its own crate. A policy whose parts need a mechanism that the runtime does
-//! not have is refused ([`Policy::unsupported_need`]).
+//! not have is refused ([`Capabilities::first_unsupported`]).
 
-use crate::needs::{Need, PartNeed};
-use crate::parts::Policy;
+use crate::needs::{Need, PartNeed, PolicyNeeds};
 
 /// Something that runs jobs.
 pub trait Runtime {
@@ -74,6 +73,19 @@ impl Capabilities {
         }
     }
 
+    /// Returns the first mechanism that a part needs and the runtime does not have, if there is one.
+    pub fn first_unsupported(&self, needs: &PolicyNeeds) -> Option<UnsupportedNeed> {
+        let mechanisms = needs.iter().filter(|need| need.need.is_mechanism());
+        let unsupported = |need: &PartNeed| {
+            Some(UnsupportedNeed {
+                need: need.clone(),
+                runtime: self.runtime,
+                reason: self.missing(need.need)?,
+            })
+        };
+        mechanisms.filter_map(unsupported).next()
+    }
+
     /// Returns why the runtime cannot provide what a part needs; none if it can, or if it is data that come with the job.
     pub fn missing(&self, need: Need) -> Option<&'static str> {
         match self.support(need)? {
@@ -92,21 +104,4 @@ pub struct UnsupportedNeed {
     pub runtime: &'static str,
     /// Why the runtime does not have it.
     pub reason: &'static str,
-}
-
-impl Policy {
-    /// Returns the first mechanism that a part needs and the runtime does not have, if there is one.
-    pub fn unsupported_need(&self, runtime: &Capabilities) -> Option<UnsupportedNeed> {
-        let needs = self.needs();
-        let unsupported = |need: &PartNeed| {
-            let reason = runtime.missing(need.need)?;
-            Some(UnsupportedNeed {
-                need: need.clone(),
-                runtime: runtime.runtime,
-                reason,
-            })
-        };
-        let mechanisms = needs.iter().filter(|need| need.need.is_mechanism());
-        mechanisms.filter_map(unsupported).next()
-    }
 }

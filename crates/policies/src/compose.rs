@@ -79,7 +79,7 @@ pub fn build_for(
 /// # Errors
 /// Names the part, what it needs, the runtime that does not have it, and another part of the same kind.
 pub fn check_runtime(policy: &Policy, runtime: &Capabilities) -> Result<(), PolicyError> {
-    match policy.unsupported_need(runtime) {
+    match runtime.first_unsupported(&policy.needs()) {
         None => Ok(()),
         Some(unsupported) => {
             let instead = registry::alternative(unsupported.need.kind, runtime);

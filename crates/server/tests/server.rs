@@ -12,7 +12,7 @@ fn config(data: &std::path::Path) -> ServerConfig {
         policy: Some("srsf".to_owned()),
         no_tls: true,
     };
-    ServerConfig::read(overrides, None).unwrap()
+    ServerConfig::read(overrides, None).expect("the settings are valid")
 }
 
 #[tokio::test(flavor = "multi_thread")]

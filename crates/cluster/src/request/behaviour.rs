@@ -127,33 +127,31 @@ const MAX_STEPS: u64 = 1 << 53;
 /// Longest name of a model, in bytes.
 const MAX_MODEL: usize = 200;
 
-impl JobRequest {
-    /// Checks what the user states about how the job behaves.
-    pub(super) fn validate_behaviour(&self) -> Result<(), RequestError> {
-        if let Some(model) = &self.model
-            && !(1..=MAX_MODEL).contains(&model.len())
-        {
-            return Err(RequestError::Model { max: MAX_MODEL });
+/// Checks what the user states about how the job behaves.
+pub(super) fn validate(request: &JobRequest) -> Result<(), RequestError> {
+    if let Some(model) = &request.model
+        && !(1..=MAX_MODEL).contains(&model.len())
+    {
+        return Err(RequestError::Model { max: MAX_MODEL });
+    }
+    if request.stages.is_some_and(|stages| stages.sum().is_none()) {
+        return Err(RequestError::Stages);
+    }
+    if request.total_steps.is_some_and(|n| !(1..=MAX_STEPS).contains(&n)) {
+        return Err(RequestError::OutOfRange {
+            field: "total_steps",
+            min: 1,
+            max: MAX_STEPS,
+        });
+    }
+    if !request.scaling.is_empty() {
+        request.scaling.table().map_err(RequestError::Scaling)?;
+    }
+    match request.deadline {
+        Some(Deadline::After(span)) if !(span > Time::ZERO && span <= super::validate::MAX_SPAN) => {
+            Err(RequestError::Span { field: "deadline" })
         }
-        if self.stages.is_some_and(|stages| stages.sum().is_none()) {
-            return Err(RequestError::Stages);
-        }
-        if self.total_steps.is_some_and(|n| !(1..=MAX_STEPS).contains(&n)) {
-            return Err(RequestError::OutOfRange {
-                field: "total_steps",
-                min: 1,
-                max: MAX_STEPS,
-            });
-        }
-        if !self.scaling.is_empty() {
-            self.scaling.table().map_err(RequestError::Scaling)?;
-        }
-        match self.deadline {
-            Some(Deadline::After(span)) if !(span > Time::ZERO && span <= super::validate::MAX_SPAN) => {
-                Err(RequestError::Span { field: "deadline" })
-            }
-            Some(Deadline::At(time)) if time <= Time::ZERO => Err(RequestError::DeadlineTime),
-            _ => Ok(()),
-        }
+        Some(Deadline::At(time)) if time <= Time::ZERO => Err(RequestError::DeadlineTime),
+        _ => Ok(()),
     }
 }

@@ -2,6 +2,7 @@
 
 use dovetail_model::Time;
 
+use super::behaviour;
 use super::error::RequestError;
 use super::{JobRequest, Retries};
 use crate::amounts::Cpus;
@@ -27,7 +28,7 @@ impl JobRequest {
             return Err(RequestError::EmptyTenant);
         }
         self.validate_times()?;
-        self.validate_behaviour()?;
+        behaviour::validate(self)?;
         let is_invalid = |name: &&String| name.is_empty() || name.contains('=') || name.contains('\0');
         if let Some(name) = self.env.keys().find(is_invalid) {
             return Err(RequestError::Variable { name: name.clone() });

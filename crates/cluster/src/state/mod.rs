@@ -18,6 +18,7 @@ mod policy;
 mod preview;
 mod queries;
 mod restart;
+mod running_names;
 mod saved;
 mod scheduler;
 mod text;
@@ -32,6 +33,7 @@ use crate::virtual_clusters::VirtualClusters;
 use attempts::AttemptLifecycle;
 use events::EventLog;
 use jobs::{JobLifecycle, JobTable, record_progress};
+use names::Names;
 use nodes::{NodeLifecycle, NodeTable};
 use scheduler::Scheduler;
 
@@ -80,6 +82,61 @@ impl ClusterState {
             decisions: Vec::new(),
             now: Time::ZERO,
         })
+    }
+
+    /// Creates a state without jobs and nodes, to which the records of a journal are applied. The engine is detached until
+    /// [`ClusterState::attach_engine`].
+    ///
+    /// # Errors
+    /// If the default policy cannot be built, which would be a bug.
+    pub fn replaying(policy: PolicyText, clock: Clock) -> Result<Self, PolicyTextError> {
+        let mut state = Self::new(PolicyText::default(), clock)?;
+        state.scheduler = Scheduler::detached(policy, clock, Names::default())?;
+        Ok(state)
+    }
+
+    /// Returns the state as bytes.
+    ///
+    /// # Errors
+    /// If a value cannot be written as JSON, which would be a bug.
+    pub fn save(&self) -> Result<Vec<u8>, serde_json::Error> {
+        saved::save(self)
+    }
+
+    /// Restores a state from the bytes of [`ClusterState::save`].
+    ///
+    /// # Errors
+    /// If the bytes are not a saved state.
+    pub fn load(bytes: &[u8]) -> Result<Self, SnapshotError> {
+        let mut state = Self::load_detached(bytes)?;
+        if !state.scheduler.is_attached() {
+            state.attach_engine()?;
+        }
+        Ok(state)
+    }
+
+    /// Restores a state to which the records after it are to be applied.
+    pub(crate) fn load_detached(bytes: &[u8]) -> Result<Self, SnapshotError> {
+        saved::load_detached(bytes)
+    }
+
+    /// Returns whether the engine decides; not while the records of a journal are applied.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.scheduler.is_attached()
+    }
+
+    /// Begins or ends applying records of a release that did not record its decisions: the engine takes them again, as that
+    /// release did.
+    pub(crate) fn set_recomputing(&mut self, is_recomputing: bool) {
+        self.scheduler.set_recomputing(is_recomputing);
+    }
+
+    /// Gives a new engine everything that exists: nodes, queued jobs with their history, and jobs with the GPUs they hold.
+    ///
+    /// # Errors
+    /// If the policy cannot be built. The engine stays detached.
+    pub fn attach_engine(&mut self) -> Result<(), PolicyTextError> {
+        restart::attach(self)
     }
 
     /// Returns the state on a runtime: from now on, policies that need more than it can do are refused.

@@ -1,6 +1,6 @@
 //! Read access to the cluster state. Nothing here changes it.
 
-use dovetail_engine::{Capabilities, Clock, DataWarning, Engine, QueuePositions};
+use dovetail_engine::{Capabilities, Clock, DataCheck, DataWarning, Engine, QueuePositions};
 use dovetail_model::{Allocation, GpuTypeId, JobKey, NameLookup, NodeId, Reason, TenantId, Time, UserId};
 
 use super::alternatives::{self, Alternative};
@@ -217,7 +217,7 @@ impl ClusterState {
 
     /// Returns the data that the policy needs and that queued jobs, or the runtime, do not provide.
     pub fn data_warnings(&self) -> Vec<DataWarning> {
-        self.engine().data_warnings(self.runtime())
+        DataCheck::new(self.engine()).warnings(self.runtime())
     }
 
     /// Returns the policy that was in force at a moment, as a name with parameters.

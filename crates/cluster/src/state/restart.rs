@@ -1,17 +1,13 @@
 //! A restart: the state is rebuilt from records, without asking the engine anything. Then a new engine gets what exists.
 
-use dovetail_engine::Clock;
 use dovetail_model::{Allocation, Event, JobKey, RestoredJob, StopReason};
 
 use super::ClusterState;
 use super::decisions;
 use super::error::PolicyTextError;
 use super::jobs::{Attempt, Cause, JobRecord, TaskState};
-use super::names::Names;
 use super::nodes::NodeState;
-use super::scheduler::Scheduler;
 use crate::JobId;
-use crate::fact::PolicyText;
 
 /// Returns the reason for which a job stops, as the engine names it.
 fn stop_reason(record: &JobRecord, cause: &Cause) -> StopReason {
@@ -37,136 +33,110 @@ fn not_vacated(attempt: &Attempt) -> Allocation {
     }
 }
 
-impl ClusterState {
-    /// Creates a state without jobs and nodes, to which the records of a journal are applied. The engine is detached until
-    /// [`ClusterState::attach_engine`].
-    ///
-    /// # Errors
-    /// If the default policy cannot be built, which would be a bug.
-    pub fn replaying(policy: PolicyText, clock: Clock) -> Result<Self, PolicyTextError> {
-        let mut state = Self::new(PolicyText::default(), clock)?;
-        state.scheduler = Scheduler::detached(policy, clock, Names::default())?;
-        Ok(state)
+/// Gives a new engine everything that exists: nodes, queued jobs with their history, and jobs with the GPUs they hold.
+pub(super) fn attach(state: &mut ClusterState) -> Result<(), PolicyTextError> {
+    state.scheduler.attach(&state.virtual_clusters, &state.nodes)?;
+    for job in state.scheduler.take_completed() {
+        learn_from(state, job);
     }
-
-    /// Returns whether the engine decides; not while the records of a journal are applied.
-    pub(crate) fn is_attached(&self) -> bool {
-        self.scheduler.is_attached()
+    hand_over_nodes(state);
+    let mut jobs: Vec<(JobKey, JobId)> = state
+        .jobs
+        .unfinished()
+        .filter(|job| job.state.is_in_engine())
+        .filter_map(|job| Some((job.job_key?, job.id)))
+        .collect();
+    jobs.sort_unstable();
+    state.jobs.forget_handles();
+    for (_, job) in jobs {
+        hand_over_job(state, job);
     }
+    decisions::settle_adoptions(state);
+    state.commands.clear();
+    Ok(())
+}
 
-    /// Begins or ends applying records of a release that did not record its decisions: the engine takes them again, as that
-    /// release did.
-    pub(crate) fn set_recomputing(&mut self, is_recomputing: bool) {
-        self.scheduler.set_recomputing(is_recomputing);
-    }
-
-    /// Gives a new engine everything that exists: nodes, queued jobs with their history, and jobs with the GPUs they hold.
-    ///
-    /// # Errors
-    /// If the policy cannot be built. The engine stays detached.
-    pub fn attach_engine(&mut self) -> Result<(), PolicyTextError> {
-        self.scheduler.attach(&self.virtual_clusters, &self.nodes)?;
-        for job in self.scheduler.take_completed() {
-            self.learn_from(job);
-        }
-        self.hand_over_nodes();
-        let mut jobs: Vec<(JobKey, JobId)> = self
-            .jobs
-            .unfinished()
-            .filter(|job| job.state.is_in_engine())
-            .filter_map(|job| Some((job.job_key?, job.id)))
-            .collect();
-        jobs.sort_unstable();
-        self.jobs.forget_handles();
-        for (_, job) in jobs {
-            self.hand_over_job(job);
-        }
-        decisions::settle_adoptions(self);
-        self.commands.clear();
-        Ok(())
-    }
-
-    fn hand_over_nodes(&mut self) {
-        let mut events = Vec::new();
-        for (node, record) in self.nodes.iter() {
-            let spec = record.spec.clone();
-            events.push(Event::NodeUp { node, spec });
-            match record.state {
-                NodeState::Up => {}
-                NodeState::Draining { .. } => events.push(Event::NodeDraining { node }),
-                NodeState::Lost => events.push(Event::NodeDown { node }),
-            }
-        }
-        for event in events {
-            self.scheduler.handle(self.now, event);
+fn hand_over_nodes(state: &mut ClusterState) {
+    let mut events = Vec::new();
+    for (node, record) in state.nodes.iter() {
+        let spec = record.spec.clone();
+        events.push(Event::NodeUp { node, spec });
+        match record.state {
+            NodeState::Up => {}
+            NodeState::Draining { .. } => events.push(Event::NodeDraining { node }),
+            NodeState::Lost => events.push(Event::NodeDown { node }),
         }
     }
-
-    /// Lets the order learn from a job that completed.
-    fn learn_from(&mut self, id: JobId) {
-        let Some(record) = self.jobs.get(id) else {
-            return;
-        };
-        let Some(history) = record.history(record.since) else {
-            return;
-        };
-        let (since, spec) = (
-            record.since,
-            self.scheduler
-                .preview_spec(&record.user, &record.request, record.submitted),
-        );
-        self.scheduler.learn(spec, history, since);
+    for event in events {
+        state.scheduler.handle(state.now, event);
     }
+}
 
-    /// Gives the engine a job that is queued or holds GPUs.
-    fn hand_over_job(&mut self, id: JobId) {
-        let now = self.now;
-        let record = self.jobs.known(id);
-        let (mut spec, _) = self
+/// Lets the order learn from a job that completed.
+fn learn_from(state: &mut ClusterState, id: JobId) {
+    let Some(record) = state.jobs.get(id) else {
+        return;
+    };
+    let Some(history) = record.history(record.since) else {
+        return;
+    };
+    let (since, spec) = (
+        record.since,
+        state
             .scheduler
-            .register(id, &record.user, &record.request, record.submitted);
-        spec.expected = record.told.or(spec.expected);
-        spec.priority = record.queued_priority.unwrap_or(spec.priority);
-        let job = spec.id;
-        let attempt = record
-            .attempt()
-            .filter(|a| a.end.is_none() && record.state.holds_gpus());
-        let stopping = attempt.and_then(|a| Some(stop_reason(record, a.cause.as_ref()?)));
-        let holds = attempt.map(|a| match stopping {
-            Some(_) => (a.key, not_vacated(a)),
-            None => (a.key, a.allocation.clone()),
-        });
-        let is_running = attempt.is_some_and(|a| a.tasks.iter().all(|t| *t == TaskState::Running));
-        let (done, rate) = record.work_now(now);
-        let history = record.history(now);
-        let key = holds.as_ref().map(|(key, _)| *key);
-        let is_stopping = stopping.is_some();
-        let event = match history {
-            None => Event::Submitted(spec),
-            Some(history) => Event::Restored(Box::new(RestoredJob {
-                spec,
-                history,
-                holds,
-                stopping,
-            })),
+            .preview_spec(&record.user, &record.request, record.submitted),
+    );
+    state.scheduler.learn(spec, history, since);
+}
+
+/// Gives the engine a job that is queued or holds GPUs.
+fn hand_over_job(state: &mut ClusterState, id: JobId) {
+    let now = state.now;
+    let record = state.jobs.known(id);
+    let (mut spec, _) = state
+        .scheduler
+        .register(id, &record.user, &record.request, record.submitted);
+    spec.expected = record.told.or(spec.expected);
+    spec.priority = record.queued_priority.unwrap_or(spec.priority);
+    let job = spec.id;
+    let attempt = record
+        .attempt()
+        .filter(|a| a.end.is_none() && record.state.holds_gpus());
+    let stopping = attempt.and_then(|a| Some(stop_reason(record, a.cause.as_ref()?)));
+    let holds = attempt.map(|a| match stopping {
+        Some(_) => (a.key, not_vacated(a)),
+        None => (a.key, a.allocation.clone()),
+    });
+    let is_running = attempt.is_some_and(|a| a.tasks.iter().all(|t| *t == TaskState::Running));
+    let (done, rate) = record.work_now(now);
+    let history = record.history(now);
+    let key = holds.as_ref().map(|(key, _)| *key);
+    let is_stopping = stopping.is_some();
+    let event = match history {
+        None => Event::Submitted(spec),
+        Some(history) => Event::Restored(Box::new(RestoredJob {
+            spec,
+            history,
+            holds,
+            stopping,
+        })),
+    };
+    state.jobs.known_mut(id).job_key = Some(job);
+    state.scheduler.handle(now, event);
+    let Some(attempt) = key else {
+        return;
+    };
+    if !is_stopping {
+        state.scheduler.expect_adoption(job);
+    }
+    if is_running && !is_stopping {
+        state.scheduler.handle(now, Event::Started { job, attempt, rate });
+        let progressed = Event::Progressed {
+            job,
+            attempt,
+            done,
+            rate,
         };
-        self.jobs.known_mut(id).job_key = Some(job);
-        self.scheduler.handle(now, event);
-        let Some(attempt) = key else {
-            return;
-        };
-        if !is_stopping {
-            self.scheduler.expect_adoption(job);
-        }
-        if is_running && !is_stopping {
-            self.scheduler.handle(now, Event::Started { job, attempt, rate });
-            let progressed = Event::Progressed {
-                job,
-                attempt,
-                done,
-                rate,
-            };
-            self.scheduler.handle(now, progressed);
-        }
+        state.scheduler.handle(now, progressed);
     }
 }

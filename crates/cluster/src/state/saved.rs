@@ -51,96 +51,79 @@ struct SavedState {
     job_ids: IdVec<JobKey, JobId>,
 }
 
-impl ClusterState {
-    /// Returns the state as bytes.
-    ///
-    /// # Errors
-    /// If a value cannot be written as JSON, which would be a bug.
-    pub fn save(&self) -> Result<Vec<u8>, serde_json::Error> {
-        serde_json::to_vec(&SavedState {
-            policy: self.scheduler.policy().clone(),
-            earlier_policies: self.scheduler.earlier_policies().to_vec(),
-            clock: Some(self.scheduler.engine().clock()),
-            paused: self.scheduler.engine().is_paused(),
-            virtual_clusters: self.virtual_clusters.clone(),
-            jobs: self.saved_jobs(),
-            nodes: self.nodes.clone(),
-            names: self.scheduler.names().clone(),
-            learned: self.scheduler.learned(),
-            now: self.now,
-            next_event: self.events.next(),
-            engine: None,
-            job_ids: IdVec::default(),
-        })
-    }
+/// Returns a state as bytes.
+pub(super) fn save(state: &ClusterState) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json::to_vec(&SavedState {
+        policy: state.scheduler.policy().clone(),
+        earlier_policies: state.scheduler.earlier_policies().to_vec(),
+        clock: Some(state.scheduler.engine().clock()),
+        paused: state.scheduler.engine().is_paused(),
+        virtual_clusters: state.virtual_clusters.clone(),
+        jobs: saved_jobs(state),
+        nodes: state.nodes.clone(),
+        names: state.scheduler.names().clone(),
+        learned: state.scheduler.learned(),
+        now: state.now,
+        next_event: state.events.next(),
+        engine: None,
+        job_ids: IdVec::default(),
+    })
+}
 
-    /// Returns all jobs, with handles as a new engine gives them out: in the order in which jobs entered this one.
-    fn saved_jobs(&self) -> Vec<JobRecord> {
-        let in_engine = self.jobs.unfinished().filter(|job| job.state.is_in_engine());
-        let mut keys: Vec<JobKey> = in_engine.filter_map(|job| job.job_key).collect();
-        keys.sort_unstable();
-        let ranks: BTreeMap<JobKey, JobKey> = keys
-            .into_iter()
-            .enumerate()
-            .map(|(rank, key)| (key, JobKey::from_index(rank)))
-            .collect();
-        let saved = |job: &JobRecord| {
-            let mut job = job.clone();
-            job.job_key = job.job_key.and_then(|key| ranks.get(&key).copied());
-            job
-        };
-        self.jobs.iter().map(saved).collect()
-    }
+/// Returns all jobs, with handles as a new engine gives them out: in the order in which jobs entered this one.
+fn saved_jobs(state: &ClusterState) -> Vec<JobRecord> {
+    let in_engine = state.jobs.unfinished().filter(|job| job.state.is_in_engine());
+    let mut keys: Vec<JobKey> = in_engine.filter_map(|job| job.job_key).collect();
+    keys.sort_unstable();
+    let ranks: BTreeMap<JobKey, JobKey> = keys
+        .into_iter()
+        .enumerate()
+        .map(|(rank, key)| (key, JobKey::from_index(rank)))
+        .collect();
+    let saved = |job: &JobRecord| {
+        let mut job = job.clone();
+        job.job_key = job.job_key.and_then(|key| ranks.get(&key).copied());
+        job
+    };
+    state.jobs.iter().map(saved).collect()
+}
 
-    /// Restores a state from the bytes of [`ClusterState::save`].
-    ///
-    /// # Errors
-    /// If the bytes are not a saved state.
-    pub fn load(bytes: &[u8]) -> Result<Self, SnapshotError> {
-        let mut state = Self::load_detached(bytes)?;
-        if !state.scheduler.is_attached() {
-            state.attach_engine()?;
+/// Restores a state to which the records after it are to be applied. The engine is detached, unless an older release
+/// saved it: then the records have no decisions, and it takes them again.
+pub(super) fn load_detached(bytes: &[u8]) -> Result<ClusterState, SnapshotError> {
+    let mut saved: SavedState = serde_json::from_slice(bytes)?;
+    let mut scheduler = match saved.engine {
+        Some(engine) => {
+            let scheduler = SavedScheduler {
+                engine,
+                policy: saved.policy,
+                names: saved.names,
+                job_ids: saved.job_ids,
+            };
+            let scheduler = Scheduler::restore(scheduler, &saved.virtual_clusters, &saved.nodes)?;
+            note_engine_facts(&mut saved.jobs, scheduler.engine());
+            scheduler
         }
-        Ok(state)
-    }
-
-    /// Restores a state to which the records after it are to be applied. The engine is detached, unless an older release
-    /// saved it: then the records have no decisions, and it takes them again.
-    pub(crate) fn load_detached(bytes: &[u8]) -> Result<Self, SnapshotError> {
-        let mut saved: SavedState = serde_json::from_slice(bytes)?;
-        let mut scheduler = match saved.engine {
-            Some(engine) => {
-                let scheduler = SavedScheduler {
-                    engine,
-                    policy: saved.policy,
-                    names: saved.names,
-                    job_ids: saved.job_ids,
-                };
-                let scheduler = Scheduler::restore(scheduler, &saved.virtual_clusters, &saved.nodes)?;
-                note_engine_facts(&mut saved.jobs, scheduler.engine());
-                scheduler
-            }
-            None => {
-                let clock = saved.clock.unwrap_or(Clock::Events);
-                let mut scheduler = Scheduler::detached(saved.policy, clock, saved.names)?;
-                scheduler.set_paused(saved.paused);
-                scheduler.keep_learned(saved.learned);
-                scheduler.reserve_handles(&saved.jobs);
-                scheduler
-            }
-        };
-        scheduler.set_earlier_policies(saved.earlier_policies);
-        Ok(Self {
-            scheduler,
-            jobs: JobTable::new(saved.jobs),
-            nodes: saved.nodes,
-            virtual_clusters: saved.virtual_clusters,
-            events: EventLog::new(saved.next_event),
-            commands: Vec::new(),
-            decisions: Vec::new(),
-            now: saved.now,
-        })
-    }
+        None => {
+            let clock = saved.clock.unwrap_or(Clock::Events);
+            let mut scheduler = Scheduler::detached(saved.policy, clock, saved.names)?;
+            scheduler.set_paused(saved.paused);
+            scheduler.keep_learned(saved.learned);
+            scheduler.reserve_handles(&saved.jobs);
+            scheduler
+        }
+    };
+    scheduler.set_earlier_policies(saved.earlier_policies);
+    Ok(ClusterState {
+        scheduler,
+        jobs: JobTable::new(saved.jobs),
+        nodes: saved.nodes,
+        virtual_clusters: saved.virtual_clusters,
+        events: EventLog::new(saved.next_event),
+        commands: Vec::new(),
+        decisions: Vec::new(),
+        now: saved.now,
+    })
 }
 
 /// Notes what an engine of an older release knows about the jobs, and newer releases keep in their records.

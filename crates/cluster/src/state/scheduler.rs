@@ -3,8 +3,7 @@
 use dovetail_engine::{Capabilities, CheckError, Clock, Engine, Policy, Snapshot};
 use dovetail_model::ids::Id;
 use dovetail_model::{
-    Allocation, Command, Event, GpuTypeId, IdVec, JobHistory, JobKey, JobSpec, NameLookup, NodeId, Outcome,
-    Time, Zone, ZoneId,
+    Allocation, Command, Event, GpuTypeId, IdVec, JobHistory, JobKey, JobSpec, Outcome, Time, Zone, ZoneId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,6 +13,7 @@ use super::jobs::JobRecord;
 use super::names::Names;
 use super::nodes::NodeTable;
 use super::policy::{self, PolicyContext};
+use super::running_names::RunningNames;
 use crate::JobId;
 use crate::fact::PolicyText;
 use crate::request::JobRequest;
@@ -475,27 +475,5 @@ impl Scheduler {
             names.tenant(&name);
         }
         names
-    }
-}
-
-/// Names of running jobs and their nodes.
-struct RunningNames<'a> {
-    scheduler: &'a Scheduler,
-    nodes: &'a NodeTable,
-}
-
-impl NameLookup for RunningNames<'_> {
-    fn job(&self, job: JobKey) -> String {
-        match self.scheduler.find_job_id(job) {
-            Some(id) => format!("job {id}"),
-            None => "a job that is not registered yet".to_owned(),
-        }
-    }
-
-    fn node(&self, node: NodeId) -> String {
-        match self.nodes.get(node) {
-            Some(node) => format!("node {}", node.spec.name),
-            None => format!("node {node}"),
-        }
     }
 }

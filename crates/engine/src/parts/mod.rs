@@ -18,6 +18,7 @@ use dovetail_model::JobSpec;
 use serde_json::Value;
 
 use crate::composition::Feature;
+use crate::needs::PolicyNeeds;
 use crate::needs::{Need, NeedSet};
 
 pub use admission::{Admission, CloneAdmission, Verdict};
@@ -195,6 +196,17 @@ impl Policy {
         self.sizing.adopt(&earlier.sizing.learned());
         self.grouping.adopt(&earlier.grouping.learned());
         self.placement.adopt(&earlier.placement.learned());
+    }
+
+    /// Returns what its parts need.
+    pub fn needs(&self) -> PolicyNeeds {
+        PolicyNeeds::of(self)
+    }
+
+    /// Returns data that its parts use where they are known.
+    pub fn hints(&self) -> NeedSet {
+        let hints = self.parts().map(|(_, part)| part.hints());
+        hints.into_iter().fold(NeedSet::EMPTY, NeedSet::union)
     }
 
     pub(crate) fn load(&mut self, saved: &[Value; 7]) -> Result<(), LoadError> {
