@@ -25,7 +25,7 @@ fn operate(server: &Server, policy: &str) -> crate::server::Answer {
 fn a_policy_that_the_runtime_cannot_carry_out_is_refused() {
     let server = server();
     let refused = operate(&server, "sjf-ffs");
-    assert_eq!(refused.status, 400, "{refused:?}");
+    assert_eq!(refused.status, 422, "{refused:?}");
     let message = "grouping `pair:by=ffs` needs GPU sharing, which this cluster does not support: \
                    one job for each GPU; use grouping `none`";
     assert!(refused.text.contains(message), "{refused:?}");
