@@ -99,7 +99,7 @@ fn job() -> impl Strategy<Value = TraceJob> {
             None => Scaling::Linear,
             Some(ppm) if ppm % 3 == 1 => {
                 let points = vec![(1, 1_000_000), (4, 1_000_001 + u64::from(ppm))];
-                Scaling::Measured(Arc::new(SpeedTable::new(points).unwrap()))
+                Scaling::Measured(Arc::new(SpeedTable::new(points).expect("two valid points")))
             }
             Some(parallel_ppm) => Scaling::Amdahl { parallel_ppm },
         };
