@@ -87,7 +87,7 @@ impl Record {
             }
             Change::Put(pod) => self.put(&pod),
             Change::Gone(pod) => self.violations.push(format!("{} was deleted", pod.metadata.name)),
-            Change::Trouble(error) => self.violations.push(format!("the watch failed: {error}")),
+            Change::Failed(error) => self.violations.push(format!("the watch failed: {error}")),
         }
     }
 

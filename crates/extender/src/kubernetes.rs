@@ -133,7 +133,7 @@ pub async fn watch_nodes(client: Client, shared: Arc<SharedExtender>) {
             Change::Gone(node) => {
                 shared.with(|extender, now| extender.remove_node(&node.metadata.name, now));
             }
-            Change::Trouble(error) => tracing::warn!(%error, "watching nodes failed"),
+            Change::Failed(error) => tracing::warn!(%error, "watching nodes failed"),
         }
     }
 }
@@ -146,7 +146,7 @@ pub async fn watch_pods(client: Client, shared: Arc<SharedExtender>) {
             Change::All(pods) => shared.sync_pods(&pods),
             Change::Put(pod) => shared.with(|extender, now| extender.update_pod(&pod, now)),
             Change::Gone(pod) => shared.with(|extender, now| extender.remove_pod(&pod.metadata.uid, now)),
-            Change::Trouble(error) => tracing::warn!(%error, "watching pods failed"),
+            Change::Failed(error) => tracing::warn!(%error, "watching pods failed"),
         }
     }
 }

@@ -24,7 +24,7 @@ impl Executor {
             drop(permit);
             match result {
                 Ok(is_allocated) => return is_allocated,
-                Err(error) if error.is_passing() || error.is_conflict() => {
+                Err(error) if error.is_transient() || error.is_conflict() => {
                     tracing::info!("{pod}: {error}");
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(Duration::from_secs(5));

@@ -178,7 +178,7 @@ impl Executor {
             drop(permit);
             match result {
                 Ok(()) => break,
-                Err(error) if error.is_passing() => {
+                Err(error) if error.is_transient() => {
                     tracing::warn!("{}: {error}", bind.pod);
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(Duration::from_secs(5));
@@ -218,7 +218,7 @@ impl Executor {
             drop(permit);
             match result {
                 Ok(_) => return true,
-                Err(error) if error.is_passing() => {
+                Err(error) if error.is_transient() => {
                     tracing::warn!("{pod}: {error}");
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(Duration::from_secs(5));
@@ -273,7 +273,7 @@ impl Executor {
                 Ok(()) if evict => return self.mark(pod, removal).await,
                 Ok(()) => return,
                 Err(error) if error.is_not_found() || error.is_conflict() => return,
-                Err(error) if error.is_passing() => {
+                Err(error) if error.is_transient() => {
                     tracing::info!("{pod}: {error}");
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(Duration::from_secs(5));

@@ -34,7 +34,7 @@ impl<T: Object> ObjectCache<T> {
             Change::Put(one) => drop(self.objects.insert(one.meta().name.clone(), one)),
             Change::Gone(one) => drop(self.objects.remove(&one.meta().name)),
             // Without the CRD there are no objects.
-            Change::Trouble(error) => self.listed |= error.is_not_found(),
+            Change::Failed(error) => self.listed |= error.is_not_found(),
         }
     }
 }
@@ -43,7 +43,7 @@ impl<T: Object> ObjectCache<T> {
 pub(crate) fn is_listed<T>(change: &Change<T>) -> bool {
     match change {
         Change::All(_) => true,
-        Change::Trouble(error) => error.is_not_found() || error.code() == Some(403),
+        Change::Failed(error) => error.is_not_found() || error.code() == Some(403),
         Change::Put(_) | Change::Gone(_) => false,
     }
 }
@@ -76,9 +76,9 @@ impl WatchedObjects {
     /// Checks for an error that ends the scheduler: nodes or pods cannot be read. All other watches are retried.
     pub(crate) fn check_access(event: &WatchEvent) -> Result<(), Error> {
         let error = match event {
-            WatchEvent::Nodes(Change::Trouble(error)) => error,
+            WatchEvent::Nodes(Change::Failed(error)) => error,
             WatchEvent::Pods(changes) => match changes.last() {
-                Some(Change::Trouble(error)) => error,
+                Some(Change::Failed(error)) => error,
                 _ => return Ok(()),
             },
             _ => return Ok(()),

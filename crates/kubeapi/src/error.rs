@@ -68,7 +68,7 @@ impl Error {
     }
 
     /// Whether the same request may succeed later: the server was not reached, is busy, or is starting.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Refused { status, .. } => status.code == 429 || status.code >= 500,
             Self::Unreachable { .. } => true,

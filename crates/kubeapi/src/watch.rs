@@ -20,7 +20,7 @@ pub enum Change<T> {
     /// An object was deleted; this is its last state.
     Gone(T),
     /// The watch failed and is retried.
-    Trouble(Error),
+    Failed(Error),
 }
 
 #[derive(Deserialize)]
@@ -103,7 +103,7 @@ impl<T: Object> Watcher<T> {
                     tokio::time::sleep(wait).await;
                     // A single broken connection is not reported.
                     if self.failures > 1 {
-                        return Change::Trouble(error);
+                        return Change::Failed(error);
                     }
                 }
             }

@@ -142,7 +142,7 @@ impl Shared {
                 true
             }
             Err(e) if e.is_not_found() => true,
-            Err(e) if e.is_passing() || e.is_conflict() => false,
+            Err(e) if e.is_transient() || e.is_conflict() => false,
             Err(e) => {
                 self.rejected().push(e.to_string());
                 true
@@ -221,7 +221,7 @@ fn apply(pods: &mut Pods, now: Duration, change: Change<Pod>) {
         }
         Change::Put(pod) => pods.update(now, &pod.metadata.uid, view(&pod)),
         Change::Gone(pod) => pods.remove(&pod.metadata.uid),
-        Change::Trouble(_) => {}
+        Change::Failed(_) => {}
     }
 }
 

@@ -69,7 +69,7 @@ impl Observer {
             match tokio::time::timeout(TIMEOUT, self.watcher.next()).await {
                 Ok(Change::Put(pod)) => self.record(&pod),
                 Ok(Change::All(pods)) => pods.iter().for_each(|pod| self.record(pod)),
-                Ok(Change::Gone(_) | Change::Trouble(_)) => {}
+                Ok(Change::Gone(_) | Change::Failed(_)) => {}
                 Err(_) => return Err(timeout(&format!("{count} pods are bound (now {})", self.bound))),
             }
         }

@@ -95,10 +95,10 @@ fn completion_rules_are_in_the_job_and_in_annotations() {
     assert_eq!(spec["maxFailedIndexes"], 1);
     assert_eq!(spec["backoffLimitPerIndex"], 3);
     assert_eq!(spec["successPolicy"], json!({"rules": [{"succeededCount": 1}]}));
-    let said = &spec["template"]["metadata"]["annotations"];
-    assert_eq!(said["dovetail.io/min-succeeded"], "1");
-    assert_eq!(said["dovetail.io/min-failed"], "2");
-    assert_eq!(said["dovetail.io/retries"], "3");
+    let annotations = &spec["template"]["metadata"]["annotations"];
+    assert_eq!(annotations["dovetail.io/min-succeeded"], "1");
+    assert_eq!(annotations["dovetail.io/min-failed"], "2");
+    assert_eq!(annotations["dovetail.io/retries"], "3");
     (train.min_failed, train.min_succeeded) = (-1, 0);
     let spec = made_of(train, 0);
     assert!(spec["maxFailedIndexes"].is_null() && spec["successPolicy"].is_null());
@@ -121,12 +121,12 @@ fn instances_without_gang_start_alone() {
         &created.jobs[0]["spec"]["template"],
         &created.jobs[1]["spec"]["template"],
     );
-    let said = &train["metadata"]["annotations"];
-    assert_eq!(said["dovetail.io/gang-size"], "1");
-    assert!(said["dovetail.io/gang"].is_null());
+    let annotations = &train["metadata"]["annotations"];
+    assert_eq!(annotations["dovetail.io/gang-size"], "1");
+    assert!(annotations["dovetail.io/gang"].is_null());
     assert_eq!(
         (
-            &said["dovetail.io/number"],
+            &annotations["dovetail.io/number"],
             &eval["metadata"]["annotations"]["dovetail.io/number"]
         ),
         (&json!("7"), &json!("9"))
@@ -270,13 +270,13 @@ fn an_elastic_job_has_pods_for_its_maximum_and_starts_with_its_minimum() {
     };
     let created = manifest(&request, None, &options).unwrap();
     let spec = &created.jobs[0]["spec"];
-    let said = &spec["template"]["metadata"]["annotations"];
+    let annotations = &spec["template"]["metadata"]["annotations"];
     assert_eq!(
         (&spec["completions"], &spec["parallelism"]),
         (&json!(4), &json!(4))
     );
-    assert_eq!(said["dovetail.io/gang-size"], "4");
-    assert_eq!(said["dovetail.io/gang-min"], "2");
+    assert_eq!(annotations["dovetail.io/gang-size"], "4");
+    assert_eq!(annotations["dovetail.io/gang-min"], "2");
     assert_eq!(spec["successPolicy"]["rules"][0]["succeededCount"], 2);
     assert!(
         created.remarks[0].contains("torchrun --nnodes"),
@@ -287,9 +287,9 @@ fn an_elastic_job_has_pods_for_its_maximum_and_starts_with_its_minimum() {
     // Half a pod does not make the job elastic.
     request.max_gpus = Some(20);
     let created = manifest(&request, None, &options).unwrap();
-    let said = &created.jobs[0]["spec"]["template"]["metadata"]["annotations"];
+    let annotations = &created.jobs[0]["spec"]["template"]["metadata"]["annotations"];
     assert_eq!(
-        (&said["dovetail.io/gang-size"], &said["dovetail.io/gang-min"]),
+        (&annotations["dovetail.io/gang-size"], &annotations["dovetail.io/gang-min"]),
         (&json!("2"), &Value::Null)
     );
     assert!(created.remarks[0].contains("whole pods"), "{:?}", created.remarks);

@@ -107,7 +107,7 @@ impl Session {
                     Change::All(slices) => reconciler.list_slices(slices, tx),
                     Change::Put(slice) => reconciler.put_slice(slice, tx),
                     Change::Gone(slice) => reconciler.delete_slice(&slice.metadata.name, tx),
-                    Change::Trouble(_) => {}
+                    Change::Failed(_) => {}
                 })
                 .await
             }
@@ -117,7 +117,7 @@ impl Session {
                     Change::All(claims) => reconciler.list_claims(claims, tx),
                     Change::Put(claim) => reconciler.put_claim(claim, tx),
                     Change::Gone(claim) => reconciler.delete_claim(&claim, tx),
-                    Change::Trouble(_) => {}
+                    Change::Failed(_) => {}
                 })
                 .await
             }
@@ -144,7 +144,7 @@ impl Session {
             Change::All(nodes) => reconciler.list_nodes(&nodes, tx),
             Change::Put(node) => reconciler.put_node(&node, tx),
             Change::Gone(node) => reconciler.delete_node(&node.metadata.name, tx),
-            Change::Trouble(_) => {}
+            Change::Failed(_) => {}
         })
         .await
     }
@@ -157,7 +157,7 @@ impl Session {
                     Change::All(pods) => reconciler.list_pods(&pods, tx),
                     Change::Put(pod) => reconciler.put_pod(&pod, tx),
                     Change::Gone(pod) => reconciler.delete_pod(&pod, tx),
-                    Change::Trouble(_) => {}
+                    Change::Failed(_) => {}
                 }
             }
         })
@@ -320,6 +320,6 @@ fn note_unready(change: &Change<Node>, unready: &mut BTreeMap<String, Instant>) 
         Change::All(nodes) => nodes.iter().for_each(note),
         Change::Put(node) => note(node),
         Change::Gone(node) => drop(unready.remove(&node.metadata.name)),
-        Change::Trouble(_) => {}
+        Change::Failed(_) => {}
     }
 }
