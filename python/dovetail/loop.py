@@ -61,6 +61,7 @@ def iterate(loader, total_steps=None, checkpoint=None, checkpoint_every=0):
 
     begun = time.monotonic()
     for batch in _batches(loader, None if total_steps is None else total_steps - step):
+        waited = time.monotonic() - begun
         if current and not current.begin(step + 1):
             if saved != step:
                 save()
@@ -70,7 +71,7 @@ def iterate(loader, total_steps=None, checkpoint=None, checkpoint_every=0):
         step += 1
         if current:
             # The time of a step includes the wait for its batch, but not the checkpoints.
-            current.done(step, time.monotonic() - begun)
+            current.done(step, time.monotonic() - begun, waited)
         if checkpoint_every and step % checkpoint_every == 0:
             save()
             saved = step

@@ -34,6 +34,7 @@ class Session:
         self._total_steps = total_steps or 0
         self._checkpoint = 0
         self._step_us = 0
+        self._data_us = 0
         self._reason = None
         #: Last step that may be begun before the last step is known.
         self._ceiling = None
@@ -60,13 +61,15 @@ class Session:
                     self._begun = max(self._begun, step)
                 return allowed
 
-    def done(self, step, seconds):
-        """Records that a step is done and how long it took."""
+    def done(self, step, seconds, waited=0.0):
+        """Records that a step is done, how long it took, and how long of that it waited for its batch."""
         with self._changed:
             self._done = step
-            micros = int(seconds * 1e6)
-            # A moving average over about eight steps.
-            self._step_us = micros if not self._step_us else (self._step_us * 7 + micros) // 8
+            micros, data = int(seconds * 1e6), int(waited * 1e6)
+            # Moving averages over about eight steps.
+            is_first = not self._step_us
+            self._step_us = micros if is_first else (self._step_us * 7 + micros) // 8
+            self._data_us = data if is_first else (self._data_us * 7 + data) // 8
             if self._last_step is not None:
                 self._changed.notify_all()
 
@@ -153,6 +156,7 @@ class Session:
                 "step": self._done,
                 "total": self._total_steps,
                 "step_us": self._step_us,
+                "data_us": self._data_us,
                 "checkpoint": self._checkpoint,
             }
         }

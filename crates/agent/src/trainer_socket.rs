@@ -31,6 +31,8 @@ pub(crate) enum TrainerMessage {
         #[serde(default)]
         step_us: u64,
         #[serde(default)]
+        data_us: u64,
+        #[serde(default)]
         checkpoint: u64,
     },
     /// The last step that a stopping trainer has begun. It begins no further one until it knows when to stop.

@@ -2,7 +2,7 @@
 
 use dovetail_console::{self as console, Names};
 use dovetail_engine::Explanation;
-use dovetail_report::format::span;
+use dovetail_report::format::{counted, span};
 use dovetail_sim::Journal;
 use dovetail_workload::Workload;
 
@@ -19,8 +19,8 @@ pub fn table(journal: &Journal, workload: &Workload, nodes: &[String]) -> comfy_
             Explanation::Stopping => "stopping".to_owned(),
             Explanation::Running { gpus, nodes, .. } => format!(
                 "running on {} of {}",
-                plural(*gpus, "GPU"),
-                plural(*nodes, "node")
+                counted((*gpus).into(), "GPU"),
+                counted((*nodes).into(), "node")
             ),
             Explanation::Waiting { reasons, ahead, .. } => {
                 let mut parts: Vec<String> = reasons.iter().map(|r| names.reason(r)).collect();
@@ -34,12 +34,4 @@ pub fn table(journal: &Journal, workload: &Workload, nodes: &[String]) -> comfy_
         last = Some((*job, text));
     }
     table
-}
-
-/// `1 GPU`, `2 GPUs`.
-fn plural(count: u32, noun: &str) -> String {
-    match count {
-        1 => format!("1 {noun}"),
-        n => format!("{n} {noun}s"),
-    }
 }

@@ -189,6 +189,8 @@ pub enum OperatorAction {
     Resume,
     /// Change the virtual clusters.
     VirtualClusters(Box<VirtualClusters>),
+    /// Forget the profile of the model with this key.
+    ForgetProfile(String),
 }
 
 /// Something that happened.
@@ -439,6 +441,9 @@ pub enum Fact {
         total_steps: u64,
         /// Duration of one step.
         step_time: Time,
+        /// The part of it that waited for data.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        data_time: Time,
         /// Last step with a complete checkpoint.
         checkpoint_step: u64,
     },
@@ -461,4 +466,8 @@ pub enum Fact {
     },
     /// The time came at which the engine asked to be woken.
     Woke,
+}
+
+fn is_zero(span: &Time) -> bool {
+    *span == Time::ZERO
 }

@@ -4,7 +4,7 @@
 
 use dovetail_cluster::TaskEnd;
 use dovetail_cluster::state::{EstimateSource, JobState};
-use dovetail_cluster::{Actor, ClusterState, Fact, JobId, JobRequest, PolicyText};
+use dovetail_cluster::{Actor, ClusterState, Fact, JobId, JobRequest, OperatorAction, PolicyText};
 use dovetail_engine::Clock;
 use dovetail_model::{NodeId, NodeSpec, Time, Work};
 
@@ -84,6 +84,7 @@ impl World {
             step,
             total_steps,
             step_time: Time(step_ms * 1000),
+            data_time: Time::ZERO,
             checkpoint_step: 0,
         };
         self.apply(second, fact);
@@ -210,4 +211,115 @@ fn work_without_a_checkpoint_is_lost() {
         ("queued", "running"),
         "30 s are left again"
     );
+}
+
+/// Submits a job by request, and starts it if it is launched.
+fn submit_request(world: &mut World, second: i64, request: JobRequest) -> JobId {
+    let job = world.state.next_job();
+    let fact = Fact::Submitted {
+        job,
+        user: "ann".to_owned(),
+        request: Box::new(request),
+        key: None,
+    };
+    world.apply(second, fact);
+    world.start_if_launched(second, job);
+    job
+}
+
+fn named(name: &str) -> JobRequest {
+    JobRequest {
+        command: vec!["true".to_owned()],
+        name: name.to_owned(),
+        ..JobRequest::default()
+    }
+}
+
+#[test]
+fn run_times_of_similar_jobs_order_jobs_without_one() {
+    let mut world = World::new("srtf", 1);
+    for (i, (name, seconds)) in [("long-1", 100), ("long-2", 120), ("short-1", 10), ("short-2", 14)]
+        .into_iter()
+        .enumerate()
+    {
+        let second = 1_000 * i as i64;
+        let job = submit_request(&mut world, second, named(name));
+        assert_eq!(world.word(job), "running");
+        world.end(second + seconds, job, None);
+    }
+    let first = world.submit(10_000, Some(1), None);
+    let long = submit_request(&mut world, 10_000, named("long-3"));
+    let short = submit_request(&mut world, 10_000, named("short-3"));
+    let estimate = |world: &World, job| world.state.job(job).unwrap().estimate().unwrap();
+    assert_eq!(estimate(&world, long).source, EstimateSource::Prediction);
+    assert_eq!(estimate(&world, long).expected, Work(100_000_000));
+    assert_eq!(estimate(&world, short).expected, Work(10_000_000));
+    // A restart keeps the predictions and what they are based on.
+    world.state = ClusterState::load(&world.state.save().unwrap()).unwrap();
+    world.end(10_001, first, None);
+    assert_eq!((world.word(short), world.word(long)), ("running", "queued"));
+    let stated = submit_request(
+        &mut world,
+        10_002,
+        JobRequest {
+            expected: Some(Time::from_secs(3)),
+            ..named("long-4")
+        },
+    );
+    assert_eq!(
+        (estimate(&world, stated).source, world.word(short)),
+        (EstimateSource::User, "stopping"),
+        "what the user states counts"
+    );
+}
+
+#[test]
+fn a_model_that_was_measured_needs_only_a_number_of_steps() {
+    let mut world = World::new("srtf", 2);
+    let bert = |total_steps: Option<u64>| JobRequest {
+        model: Some("bert".to_owned()),
+        total_steps,
+        ..named("train")
+    };
+    let first = submit_request(&mut world, 0, bert(None));
+    let record = |world: &World, job| world.state.job(job).unwrap().clone();
+    for second in 1..=3 {
+        let progress = Fact::Progressed {
+            job: first,
+            attempt: world.attempt(first),
+            step: 10 * second as u64,
+            total_steps: 1_000,
+            step_time: Time(100_000),
+            data_time: Time(30_000),
+            checkpoint_step: 0,
+        };
+        world.apply(second, progress);
+    }
+    let profile = world.state.profiles().get("bert").unwrap();
+    assert_eq!((profile.jobs, profile.on(1).unwrap().count), (1, 3));
+    let second = submit_request(&mut world, 10, bert(Some(500)));
+    let estimate = record(&world, second).estimate().unwrap();
+    assert_eq!(
+        (estimate.source, estimate.expected),
+        (EstimateSource::Profile, Work(50_000_000))
+    );
+    let engine = world.state.engine();
+    let spec = engine
+        .jobs()
+        .find(|job| job.spec.expected == Some(Work(50_000_000)));
+    let stages = spec.unwrap().spec.stages.unwrap();
+    assert_eq!(
+        (stages.times_us, stages.iteration_us),
+        ([30_000, 70_000, 0, 0], 100_000)
+    );
+    // It is forgotten, but what a queued or running job was told stays.
+    let forget = Fact::Operated {
+        action: OperatorAction::ForgetProfile("bert".to_owned()),
+        by: Actor::user("root"),
+    };
+    world.apply(11, forget);
+    assert!(world.state.profiles().is_empty());
+    assert!(record(&world, second).estimate().is_some());
+    let third = submit_request(&mut world, 12, bert(Some(500)));
+    assert_eq!(record(&world, third).estimate(), None);
 }

@@ -27,6 +27,7 @@ pub(crate) fn open(
 ) -> Result<Workload, ExperimentError> {
     let mut workload = rigid_workload(spec, cluster.gpus(), load, seed)?;
     make_elastic(&mut workload, spec)?;
+    scale_as_measured(&mut workload, &profiles(spec)?);
     let table = match spec.sensitivity.as_deref() {
         None => SensitivityTable::of_cluster(cluster),
         Some("none") => None,
@@ -121,6 +122,28 @@ fn make_elastic(workload: &mut Workload, spec: &RunSpec) -> Result<(), Experimen
     Ok(())
 }
 
+/// Returns the profiles of models, built-in or with those of a file.
+fn profiles(spec: &RunSpec) -> Result<Profiles, ExperimentError> {
+    match spec.profiles.as_deref() {
+        None | Some("builtin") => Ok(Profiles::default()),
+        Some(path) => Ok(Profiles::read(Path::new(path))?),
+    }
+}
+
+/// Gives jobs the speed by number of GPUs that was measured for their model, if the trace states none.
+fn scale_as_measured(workload: &mut Workload, profiles: &Profiles) {
+    for job in &mut workload.jobs {
+        let Some(model) = job.model.filter(|_| job.scaling == Scaling::Linear) else {
+            continue;
+        };
+        if let Some(profile) = profiles.get(&workload.names.models[model])
+            && matches!(profile.scaling, Scaling::Measured(_))
+        {
+            job.scaling = profile.scaling.clone();
+        }
+    }
+}
+
 /// Sets the speeds of the models of a workload in the configuration.
 pub(crate) fn set_speeds(
     spec: &RunSpec,
@@ -133,10 +156,7 @@ pub(crate) fn set_speeds(
         let invalid = || ExperimentError::invalid_text("spread-penalty", text, expected);
         config.speeds.spread = Rate::from_factor(factor.ok_or_else(invalid)?);
     }
-    let profiles = match spec.profiles.as_deref() {
-        None | Some("builtin") => Profiles::default(),
-        Some(path) => Profiles::read(Path::new(path))?,
-    };
+    let profiles = profiles(spec)?;
     if config.cluster.nodes.values().any(|n| n.gpu_memory_mib > 0) {
         for (model, name) in workload.names.models.iter() {
             let known = profiles.get(name).and_then(|p| p.gpu_memory_mib);
@@ -151,6 +171,11 @@ pub(crate) fn set_speeds(
         let Some(profile) = profiles.get(name) else {
             continue;
         };
+        let stages = profile
+            .stages
+            .iter()
+            .map(|(gpus, stages)| ((model, *gpus), *stages));
+        config.stages.extend(stages);
         let speed = config.speeds.by_model.entry(model);
         speed.spread = Some(profile.spread);
         for (kind, kind_name) in config.cluster.gpu_types.iter() {

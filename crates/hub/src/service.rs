@@ -372,6 +372,7 @@ impl MessageReceiver<'_> {
                     step: progress.step,
                     total_steps: progress.total_steps,
                     step_time: Time(i64::try_from(progress.step_time_us).unwrap_or(i64::MAX)),
+                    data_time: Time(i64::try_from(progress.data_time_us).unwrap_or(i64::MAX)),
                     checkpoint_step: progress.checkpoint_step,
                 };
                 self.acknowledge_when_durable(message.sequence, handle.record(fact));

@@ -193,7 +193,10 @@ mod tests {
             ),
             ("command: x\nscaling: [1, 2]", "scaling: "),
             ("command: x\ntotal_steps: 0", "total_steps: must be from 1"),
-            ("command: x\nmodel: ''", "model: must have from 1 to 200 bytes"),
+            (
+                "command: x\nmodel: ''",
+                "model: must have from 1 to 200 bytes and must not begin with `~`",
+            ),
             ("command: x\nvc: a\ntenant: b", "conflicts with `tenant`"),
             ("gpus: 1", "command: missing"),
             ("comand: x", "did you mean \"command\"?"),

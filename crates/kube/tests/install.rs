@@ -1160,7 +1160,7 @@ fn a_pytorch_job_starts_together_after_kubectl_apply() {
             (status("a")["accepted"] == true && told).then_some(())
         },
     );
-    let sharing = json!({"spec": {"policy": "sjf-ffs"}}).to_string();
+    let sharing = json!({"spec": {"policy": "muri-s"}}).to_string();
     kubectl(&["patch", "schedulingpolicies", "a", "--type=merge", "-p", &sharing]);
     until("a policy that Kubernetes cannot carry out is refused", || {
         let status = get(&lab, &format!("{policies}/a"))["status"].clone();

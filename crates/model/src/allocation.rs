@@ -47,6 +47,14 @@ impl Allocation {
         }
     }
 
+    /// Whether two allocations have a GPU in common.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let on_same_gpu =
+            |x: &NodeShare, y: &NodeShare| x.node == y.node && x.gpus.iter().any(|gpu| y.gpus.contains(gpu));
+        let others = |x: &NodeShare| other.shares.iter().any(|y| on_same_gpu(x, y));
+        self.shares.iter().any(others)
+    }
+
     /// Returns the number of GPUs.
     pub fn gpus(&self) -> u32 {
         self.shares.iter().map(|s| s.gpus.count()).sum()

@@ -90,6 +90,14 @@ pub fn count(value: u64) -> String {
     group_digits(&value.to_string())
 }
 
+/// Formats a number of things: `1 GPU`, `2,048 GPUs`.
+pub fn counted(value: u64, noun: &str) -> String {
+    match value {
+        1 => format!("1 {noun}"),
+        n => format!("{} {noun}s", count(n)),
+    }
+}
+
 /// Formats a number with fixed decimals and separators before the point.
 pub fn grouped(value: f64, decimals: usize) -> String {
     if !value.is_finite() {

@@ -1,8 +1,10 @@
 //! Configuration of a run, besides its workload and policy.
 
+use std::collections::BTreeMap;
+
 use dovetail_engine::{Clock, Knowledge};
 use dovetail_model::stages::{Contention, Ordering};
-use dovetail_model::{ClusterSpec, IdVec, ModelId, Rate, Slowdowns, Time};
+use dovetail_model::{ClusterSpec, IdVec, ModelId, Rate, Slowdowns, Stages, Time};
 use dovetail_policies::order::SynergyFacts;
 use thiserror::Error;
 
@@ -72,6 +74,8 @@ pub struct SimConfig {
     pub contention: Contention,
     /// Memory a model uses on each GPU, in MiB, for jobs whose trace has none; zero where unknown.
     pub gpu_memory: IdVec<ModelId, u64>,
+    /// Stages of a step by model and number of GPUs, for jobs whose trace does not state them.
+    pub stages: BTreeMap<(ModelId, u32), Stages>,
     /// Measured slowdowns of pairs of models on shared GPUs.
     pub slowdowns: Slowdowns,
     /// How jobs on shared GPUs are offset in time.
@@ -111,6 +115,7 @@ impl SimConfig {
             speeds: SpeedModel::default(),
             contention: Contention::default(),
             gpu_memory: IdVec::default(),
+            stages: BTreeMap::new(),
             slowdowns: Slowdowns::default(),
             interleaving: Ordering::Best,
             failures: Failures::default(),
@@ -170,6 +175,7 @@ pub fn knowledge_name(knowledge: Knowledge) -> &'static str {
     match knowledge {
         Knowledge::None => "none",
         Knowledge::Estimate => "estimate",
+        Knowledge::Predicted => "predicted",
         Knowledge::Oracle => "oracle",
     }
 }

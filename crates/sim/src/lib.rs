@@ -10,6 +10,7 @@ pub mod compat;
 pub mod config;
 pub mod failures;
 pub mod metrics;
+mod predictor;
 mod run;
 mod runtime;
 mod sharing;

@@ -1,5 +1,7 @@
 //! The truth about each job, which the engine never sees.
 
+use std::collections::BTreeMap;
+
 use crate::sharing::SlotId;
 use dovetail_engine::Knowledge;
 use dovetail_model::{
@@ -7,6 +9,8 @@ use dovetail_model::{
 };
 use dovetail_workload::stages::StageColumns;
 use dovetail_workload::{TraceJob, Workload};
+
+use crate::predictor::TracePredictor;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -107,6 +111,10 @@ pub(crate) struct KnowledgeFilter {
     gpu_types: Vec<GpuTypeId>,
     stages: Option<StageColumns>,
     gpu_memory: IdVec<ModelId, u64>,
+    stages_of_model: BTreeMap<(ModelId, u32), Stages>,
+    predictor: Option<TracePredictor>,
+    /// Whether the trace states run times.
+    has_estimates: bool,
 }
 
 impl KnowledgeFilter {
@@ -126,18 +134,35 @@ impl KnowledgeFilter {
             gpu_types,
             stages: StageColumns::find(workload),
             gpu_memory: config.gpu_memory.clone(),
+            stages_of_model: config.stages.clone(),
+            predictor: (knowledge == Knowledge::Predicted).then(|| TracePredictor::new(workload)),
+            has_estimates: workload.jobs.iter().any(|job| job.expected.is_some()),
         }
     }
 
     /// Returns the stages of a job's iterations, where the trace has them.
     pub(crate) fn stages(&self, job: &TraceJob) -> Option<Stages> {
-        self.stages.as_ref().and_then(|s| s.stages(job))
+        let stated = self.stages.as_ref().and_then(|s| s.stages(job));
+        stated.or_else(|| self.stages_of_model.get(&(job.model?, job.gpus)).copied())
+    }
+
+    /// Learns from a job that has ended, if run times are predicted.
+    pub(crate) fn learn(&mut self, job: &TraceJob) {
+        if let Some(predictor) = &mut self.predictor {
+            predictor.learn(job);
+        }
     }
 
     pub(crate) fn spec(&mut self, id: JobKey, job: &TraceJob) -> JobSpec {
         let expected = match self.knowledge {
             Knowledge::None => None,
             Knowledge::Oracle => Some(job.work),
+            Knowledge::Predicted => {
+                let predictor = self.predictor.as_ref();
+                let predicted = || predictor.and_then(|predictor| predictor.predict(job));
+                job.expected.or_else(predicted)
+            }
+            Knowledge::Estimate if self.has_estimates => job.expected,
             Knowledge::Estimate => {
                 let factor = libm::exp(self.error * self.normal());
                 Some(Work(((job.work.0 as f64 * factor).min(1e18) as u64).max(1)))

@@ -24,6 +24,7 @@ mod openapi;
 mod page;
 mod pai;
 mod problem;
+mod profiles;
 mod query;
 mod routes;
 mod runtime;

@@ -10,13 +10,13 @@ use crate::query::DryRunQuery;
 use crate::views::{
     AccountChange, AccountView, ActionResult, BulkAction, ClusterView, CreatedToken, CurrentUser,
     DrainRequest, ExplanationView, FileCheck, GpuUtilization, JobPage, JobView, LogMatch, NewPassword,
-    NewPriority, NewToken, NewUser, NewUserSecrets, NodeView, NotifyTest, Operation, PolicyView,
+    NewPriority, NewToken, NewUser, NewUserSecrets, NodeView, NotifyTest, Operation, PolicyView, ProfileView,
     ProgressPoint, QueueEntry, RenderedTemplate, ServerInfo, SessionView, SignIn, SignInOptions, Submission,
     SubmitResponse, TemplateValues, TemplateView, TokenView, UsageRow, VcDiff, VcEdit, VcFile, VcList,
 };
 use crate::{
-    cluster, events, explain, gpu_utilization, job_list, jobs, log_search, logs, nodes, oidc, submit,
-    templates, usage, virtual_clusters,
+    cluster, events, explain, gpu_utilization, job_list, jobs, log_search, logs, nodes, oidc, profiles,
+    submit, templates, usage, virtual_clusters,
 };
 
 /// Returns the OpenAPI 3.1 document of the API.
@@ -293,6 +293,25 @@ fn cluster_routes(router: ApiRouter) -> ApiRouter {
             "/policies",
             get(cluster::policies),
             RouteDoc::get("policies", "List policies").response::<Vec<PolicyView>>(),
+        )
+        .add(
+            "/profiles",
+            get(profiles::list),
+            RouteDoc::get(
+                "profiles",
+                "List the profiles of models that were measured on this cluster",
+            )
+            .response::<Vec<ProfileView>>(),
+        )
+        .add(
+            "/profiles/{model}",
+            get(profiles::show),
+            RouteDoc::get("profile", "Return the profile of a model").response::<ProfileView>(),
+        )
+        .add(
+            "/profiles/{model}",
+            delete(profiles::forget),
+            RouteDoc::delete("forgetProfile", "Delete the profile of a model"),
         )
         .add(
             "/nodes",

@@ -75,6 +75,9 @@ pub struct TraceJob {
     pub gpu_memory_mib: u64,
     /// Deadline.
     pub deadline: Option<Time>,
+    /// Run time that its user or a profile stated at submission, at full speed, alone, on the requested GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Work>,
     /// Interval between checkpoints; `None` keeps all work.
     pub checkpoint: Option<Time>,
     /// Total number of iterations, if the trace has it.
@@ -109,6 +112,7 @@ impl TraceJob {
             memory_mib_per_gpu: 0,
             gpu_memory_mib: 0,
             deadline: None,
+            expected: None,
             checkpoint: None,
             iterations: None,
             sensitivity: None,

@@ -10,6 +10,8 @@
 //!     spread: 0.9                  # throughput left when the job spans machines
 //!     parallel: 0.97               # the part of an iteration that runs in parallel
 //!     speed: {V100: 1, P100: 0.63} # relative speed by GPU type
+//!     scaling: {1: 1.0, 2: 1.9}    # instead of `parallel`: measured speed by number of GPUs
+//!     stages: {1: {data_ms: 20, gpu_ms: 80, net_ms: 0}}  # one step, by number of GPUs
 //!     gpu_memory_mib: 6432         # memory used on each GPU; matters if the cluster states the memory of its GPUs
 //! slowdown:                        # measured: how many times longer an iteration takes
 //!   resnet50:                      # of this model
@@ -20,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use dovetail_model::sharing::{MeasuredSlowdown, Slowdowns};
-use dovetail_model::{IdVec, ModelId, Rate, Scaling};
+use dovetail_model::{IdVec, ModelId, Rate, Scaling, SpeedTable, Stages};
 
 use dovetail_yaml::{Entry, YamlError, parse};
 
@@ -40,6 +42,8 @@ pub struct ModelProfile {
     pub speed: BTreeMap<String, Rate>,
     /// Memory used on each GPU, in MiB, if known.
     pub gpu_memory_mib: Option<u64>,
+    /// Stages of a step, by number of GPUs.
+    pub stages: BTreeMap<u32, Stages>,
 }
 
 impl ModelProfile {
@@ -108,6 +112,7 @@ impl Profiles {
             scaling: Scaling::Linear,
             speed: BTreeMap::new(),
             gpu_memory_mib: None,
+            stages: BTreeMap::new(),
         };
         Self {
             default,
@@ -155,7 +160,15 @@ impl Profiles {
         }
         let models = top.get("models")?.map(|models| models.all_entries());
         for (name, entry) in models.transpose()?.unwrap_or_default() {
-            entry.entries(&["also", "spread", "parallel", "speed", "gpu_memory_mib"])?;
+            entry.entries(&[
+                "also",
+                "spread",
+                "parallel",
+                "scaling",
+                "stages",
+                "speed",
+                "gpu_memory_mib",
+            ])?;
             let position = self.position(name);
             update(&mut self.models[position], &entry)?;
             for other in other_names(&entry)? {
@@ -187,8 +200,7 @@ impl Profiles {
             for (beside, widths) in besides.all_entries()? {
                 let pair = (self.position(of), self.position(beside));
                 for (gpus, factors) in widths.all_entries()? {
-                    let gpus = gpus.parse().ok().filter(|n| *n > 0);
-                    let gpus = gpus.ok_or_else(|| factors.wrong("expected a number of GPUs as the key"))?;
+                    let gpus = gpu_count(gpus, &factors)?;
                     let pair_of_numbers =
                         || factors.expected("two numbers, plain and with MPS, such as [1.6, 1.3]");
                     let list = factors.list().filter(|list| list.len() == 2);
@@ -242,6 +254,16 @@ fn update(profile: &mut ModelProfile, entry: &Entry<'_>) -> Result<(), YamlError
         let parallel_ppm = (parallel.amount(0.0, 1.0)? * 1e6).round() as u32;
         profile.scaling = Scaling::Amdahl { parallel_ppm };
     }
+    if let Some(scaling) = entry.get("scaling")? {
+        profile.scaling = measured_scaling(&scaling)?;
+    }
+    if let Some(stages) = entry.get("stages")? {
+        for (gpus, times) in stages.all_entries()? {
+            profile
+                .stages
+                .insert(gpu_count(gpus, &times)?, stage_times(&times)?);
+        }
+    }
     if let Some(memory) = entry.get("gpu_memory_mib")? {
         profile.gpu_memory_mib = Some(memory.whole(0, 1 << 40)?);
     }
@@ -254,6 +276,39 @@ fn update(profile: &mut ModelProfile, entry: &Entry<'_>) -> Result<(), YamlError
         }
     }
     Ok(())
+}
+
+fn gpu_count(key: &str, entry: &Entry<'_>) -> Result<u32, YamlError> {
+    let gpus = key.parse().ok().filter(|n| *n > 0);
+    gpus.ok_or_else(|| entry.wrong("expected a number of GPUs as the key"))
+}
+
+fn measured_scaling(entry: &Entry<'_>) -> Result<Scaling, YamlError> {
+    let mut points = Vec::new();
+    for (gpus, speed) in entry.all_entries()? {
+        points.push((
+            gpu_count(gpus, &speed)?,
+            (speed.amount(0.001, 1e6)? * 1e6).round() as u64,
+        ));
+    }
+    match SpeedTable::new(points) {
+        Ok(table) => Ok(Scaling::Measured(table.into())),
+        Err(error) => Err(entry.wrong(&error.to_string())),
+    }
+}
+
+fn stage_times(entry: &Entry<'_>) -> Result<Stages, YamlError> {
+    entry.entries(&["data_ms", "gpu_ms", "net_ms"])?;
+    let micros = |key: &str| -> Result<u32, YamlError> {
+        let time = entry.get(key)?;
+        let millis = time.map_or(Ok(0.0), |t| t.amount(0.0, 1e6))?;
+        Ok((millis * 1000.0).round() as u32)
+    };
+    let [data, gpu, net] = [micros("data_ms")?, micros("gpu_ms")?, micros("net_ms")?];
+    match data + gpu + net {
+        0 => Err(entry.wrong("expected at least one stage above 0 ms")),
+        sum => Ok(Stages::three(data, gpu, net, sum)),
+    }
 }
 
 /// Normalizes a name: `ResNet-18 (batch size 16)` and `resnet_18` are both `resnet18`.

@@ -138,6 +138,7 @@ impl Task {
                 step,
                 total,
                 step_us,
+                data_us,
                 checkpoint,
             } => {
                 trainer.step = *step;
@@ -154,6 +155,7 @@ impl Task {
                         step: *step,
                         total_steps: *total,
                         step_time_us: *step_us,
+                        data_time_us: *data_us,
                         checkpoint_step: *checkpoint,
                     }));
                 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::live::args::ClientArgs;
+
 /// `dovetail profile`.
 #[derive(Debug, Args)]
 pub struct ProfileArgs {
@@ -15,17 +17,41 @@ pub struct ProfileArgs {
 /// Commands on profiles.
 #[derive(Debug, Subcommand)]
 pub enum ProfileCommand {
-    /// List the stages of each model: data, GPU, network
+    /// List models with the stages of a step (data, GPU, network): those measured on the live cluster, else the built-in ones
     List {
         /// Source of the stages.
         #[command(flatten)]
         from: StageSource,
+        /// The scheduler.
+        #[command(flatten)]
+        client: ClientArgs,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Draw how models interleave their stages on the same GPUs, or the speed of one model by CPU and memory
+    /// Show what was measured of a model on the live cluster; or draw how models interleave their stages on the same GPUs, or
+    /// the speed of one model by CPU and memory
     Show(Box<ProfileShowArgs>),
+    /// Write what was measured on the live cluster as a file for `simulate --profiles`
+    Export {
+        /// Models to write [default: all]
+        #[arg(value_name = "MODEL")]
+        models: Vec<String>,
+        /// File to write [default: standard output]
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// The scheduler.
+        #[command(flatten)]
+        client: ClientArgs,
+    },
+    /// Delete what was measured of a model on the live cluster
+    Forget {
+        /// The model, as `dovetail profile list` shows it
+        model: String,
+        /// The scheduler.
+        #[command(flatten)]
+        client: ClientArgs,
+    },
     /// Measure the speed of a command by number of CPUs, and write a table for --sensitivity
     Run(Box<ProfileRunArgs>),
 }
@@ -130,6 +156,16 @@ pub struct StageSource {
     /// Trace with stage columns, in Muri's format
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// The built-in models, also if there is a live cluster
+    #[arg(long, conflicts_with_all = ["profiles", "trace"])]
+    pub built_in: bool,
+}
+
+impl StageSource {
+    /// Whether stages of a live cluster are shown if there is one.
+    pub fn is_live(&self) -> bool {
+        self.profiles.is_none() && self.trace.is_none() && !self.built_in
+    }
 }
 
 /// `dovetail profile show`.
@@ -159,6 +195,9 @@ pub struct ProfileShowArgs {
     /// single model without stages]
     #[arg(long, value_name = "TABLE", conflicts_with_all = ["profiles", "trace"])]
     pub curve: Option<String>,
+    /// The scheduler.
+    #[command(flatten)]
+    pub client: ClientArgs,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -166,8 +166,10 @@ fn part_help(text: &str, kind: Kind) -> String {
 pub enum KnowledgeArg {
     /// Nothing
     None,
-    /// An estimate with an error
+    /// What the trace states (column expected_s), else an estimate with an error
     Estimate,
+    /// What the trace states, else a prediction from the run times of jobs that ended before
+    Predicted,
     /// The exact value
     Oracle,
 }
@@ -195,6 +197,7 @@ impl From<KnowledgeArg> for Knowledge {
         match knowledge {
             KnowledgeArg::None => Self::None,
             KnowledgeArg::Estimate => Self::Estimate,
+            KnowledgeArg::Predicted => Self::Predicted,
             KnowledgeArg::Oracle => Self::Oracle,
         }
     }

@@ -1,5 +1,5 @@
 //! `dovetail profile list|show`: stages of models, how jobs interleave theirs, and curves over CPU and memory. `run` is
-//! [`super::profile_run`].
+//! [`super::profile_run`]; what was measured on a live cluster is in [`crate::live::profiles`].
 
 use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_model::layout::{Layout, layout};
@@ -10,15 +10,26 @@ use dovetail_workload::{SensitivityTable, StageProfile, StageTable};
 use serde_json::{Value, json};
 
 use crate::args::{OrderingArg, ProfileArgs, ProfileCommand, ProfileShowArgs, StageSource};
+use crate::live::profiles;
 
-/// Runs `dovetail profile list|show`.
+/// Runs `dovetail profile ...`.
 ///
 /// # Errors
 /// If a table is not readable, or lacks a model.
 pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
     match &args.command {
-        ProfileCommand::List { from, json } => list(&stage_table(from)?, *json),
-        ProfileCommand::Show(args) => show_group(args),
+        ProfileCommand::List { from, client, json } => {
+            match from.is_live() && profiles::list(client, *json)? {
+                true => Ok(()),
+                false => list(&stage_table(from)?, *json),
+            }
+        }
+        ProfileCommand::Show(args) => match profiles::show(args)? {
+            true => Ok(()),
+            false => show_group(args),
+        },
+        ProfileCommand::Export { models, out, client } => profiles::export(models, out.as_deref(), client),
+        ProfileCommand::Forget { model, client } => profiles::forget(model, client),
         ProfileCommand::Run(args) => super::profile_run::run(args),
     }
 }

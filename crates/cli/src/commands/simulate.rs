@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_experiment::{DEFAULT_POLICY, OutputSpec, Run, Scenario, find_jobs};
 use dovetail_model::run::{RunRecord, SolverStats, Summary};
-use dovetail_report::format::{count, significant, span};
+use dovetail_report::format::{count, counted, significant, span};
 use dovetail_sim::Journal;
 use dovetail_workload::{Format, Workload};
 
@@ -120,8 +120,11 @@ fn summary_table(record: &RunRecord) -> comfy_table::Table {
     let mut row = |name: &str, value: String| {
         table.add_row([name.to_owned(), value]);
     };
-    let (nodes, gpus) = (count(s.cluster.nodes.into()), count(s.cluster.gpus.into()));
-    row("cluster", format!("{nodes} nodes, {gpus} GPUs"));
+    let (nodes, gpus) = (
+        counted(s.cluster.nodes.into(), "node"),
+        counted(s.cluster.gpus.into(), "GPU"),
+    );
+    row("cluster", format!("{nodes}, {gpus}"));
     let rejected = match s.rejected {
         0 => String::new(),
         n => format!(", {} rejected", count(n)),

@@ -2,7 +2,7 @@
 
 use dovetail_cluster::state::{JobExplanation, NodeSlots};
 use dovetail_model::Time;
-use dovetail_web::views::{AttemptView, JobView, RoleView};
+use dovetail_web::views::{AttemptView, EstimateView, JobView, RoleView};
 
 use crate::live::show::{clock, now, span};
 
@@ -95,6 +95,24 @@ impl Lines {
     }
 }
 
+/// Returns the expected run time of a job, and where it comes from.
+fn estimate_text(estimate: &EstimateView) -> String {
+    let seconds = |seconds: f64| span(Time((seconds * 1e6) as i64));
+    let source = match (estimate.source.as_str(), estimate.low_s, estimate.high_s) {
+        ("user", ..) => "stated by its user".to_owned(),
+        ("steps", ..) => "from its steps".to_owned(),
+        ("profile", ..) => "from the profile of its model".to_owned(),
+        (_, Some(low), Some(high)) => format!(
+            "predicted from {} similar jobs: {} to {}",
+            estimate.similar_jobs.unwrap_or(0),
+            seconds(low),
+            seconds(high)
+        ),
+        (source, ..) => source.to_owned(),
+    };
+    format!("about {} ({source})", seconds(estimate.expected_s))
+}
+
 /// Returns the GPUs that a job holds, and those that it requests if these are others.
 fn gpus_text(job: &JobView) -> String {
     match job.held_gpus() {
@@ -113,6 +131,10 @@ pub fn details(job: &JobView, explanation: &JobExplanation) -> String {
     lines.add("GPUs", gpus_text(job));
     lines.add("Where", placement_text(&job.placement));
     add_progress(&mut lines, job, now);
+    lines.add(
+        "Run time",
+        job.estimate.as_ref().map(estimate_text).unwrap_or_default(),
+    );
     lines.add("GPU-hours", format!("{:.3}", job.gpu_seconds / 3600.0));
     let labels: Vec<String> = job.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
     lines.add("Labels", labels.join(" "));

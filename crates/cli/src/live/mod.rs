@@ -9,6 +9,7 @@ pub mod jobs;
 pub mod nodes;
 pub mod notify;
 pub mod operate;
+pub mod profiles;
 pub mod server;
 pub mod show;
 pub mod submit;

@@ -9,6 +9,7 @@
 mod accounts;
 mod facade;
 mod faults;
+mod fidelity;
 mod harness;
 mod jobs;
 mod nodes;

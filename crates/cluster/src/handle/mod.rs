@@ -181,6 +181,10 @@ impl Handle {
                     let preview = state.preview_virtual_clusters(clusters);
                     preview.map_err(InvalidRequest::VirtualClusters)?;
                 }
+                OperatorAction::ForgetProfile(key) if state.profiles().get(key).is_none() => {
+                    return Err(NotFound::Profile(key.clone()).into());
+                }
+                OperatorAction::ForgetProfile(_) => {}
                 OperatorAction::Round(_) | OperatorAction::Pause | OperatorAction::Resume => {}
             }
             transaction.record(Fact::Operated { action, by });

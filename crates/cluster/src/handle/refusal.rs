@@ -93,6 +93,9 @@ pub enum NotFound {
     /// A node.
     #[error("unknown node {0:?}")]
     Node(String),
+    /// The profile of a model.
+    #[error("no profile of model {0:?}")]
+    Profile(String),
 }
 
 /// Why the current state does not permit a request.

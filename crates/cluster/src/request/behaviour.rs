@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use dovetail_learning::UNNAMED;
 use dovetail_model::{Scaling, SpeedTable, Stages, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -130,7 +131,7 @@ const MAX_MODEL: usize = 200;
 /// Checks what the user states about how the job behaves.
 pub(super) fn validate(request: &JobRequest) -> Result<(), RequestError> {
     if let Some(model) = &request.model
-        && !(1..=MAX_MODEL).contains(&model.len())
+        && (!(1..=MAX_MODEL).contains(&model.len()) || model.starts_with(UNNAMED))
     {
         return Err(RequestError::Model { max: MAX_MODEL });
     }

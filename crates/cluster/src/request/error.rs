@@ -48,8 +48,8 @@ pub enum RequestError {
         /// Name of the field.
         field: &'static str,
     },
-    /// The name of the model is empty or too long.
-    #[error("model: must have from 1 to {max} bytes")]
+    /// The name of the model is empty, too long, or begins with a character that is reserved.
+    #[error("model: must have from 1 to {max} bytes and must not begin with `~`")]
     Model {
         /// Largest number of bytes.
         max: usize,

@@ -166,7 +166,10 @@ pub(super) fn operate(state: &mut ClusterState, action: &OperatorAction, by: &Ac
         OperatorAction::VirtualClusters(clusters) => {
             set_virtual_clusters(state, clusters).map_err(|error| format!("virtual clusters: {error}"))
         }
-        OperatorAction::Round(_) | OperatorAction::Pause | OperatorAction::Resume => Ok(()),
+        OperatorAction::Round(_)
+        | OperatorAction::Pause
+        | OperatorAction::Resume
+        | OperatorAction::ForgetProfile(_) => Ok(()),
     };
     let decision = match changed {
         Ok(()) => Decision::Operate {
@@ -198,6 +201,7 @@ fn enforce(state: &mut ClusterState, action: &OperatorAction, by: &Actor) {
         }
         OperatorAction::Pause => state.scheduler.set_paused(true),
         OperatorAction::Resume => state.scheduler.set_paused(false),
+        OperatorAction::ForgetProfile(key) => state.learning.forget_profile(key),
         OperatorAction::VirtualClusters(clusters) => {
             state.scheduler.note_virtual_clusters(clusters);
             state.virtual_clusters = (**clusters).clone();

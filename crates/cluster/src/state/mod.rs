@@ -12,6 +12,7 @@ mod events;
 mod explain;
 mod feasibility;
 mod jobs;
+mod learning;
 mod names;
 mod nodes;
 mod policy;
@@ -33,6 +34,7 @@ use crate::virtual_clusters::VirtualClusters;
 use attempts::AttemptLifecycle;
 use events::EventLog;
 use jobs::{JobLifecycle, JobTable, record_progress};
+use learning::Learning;
 use names::Names;
 use nodes::{NodeLifecycle, NodeTable};
 use scheduler::Scheduler;
@@ -46,6 +48,7 @@ pub use jobs::{
     Attempt, AttemptEnd, Cause, End, Estimate, EstimateSource, Failures, Hold, JobRecord, JobState, Progress,
     ProgressSample, TaskState, Verdict,
 };
+pub use learning::LearnedTraits;
 pub use nodes::{NodeRecord, NodeState};
 pub use preview::{NodeSlots, SubmissionPreview};
 pub use virtual_clusters::VirtualClusterChange;
@@ -57,6 +60,7 @@ pub struct ClusterState {
     nodes: NodeTable,
     virtual_clusters: VirtualClusters,
     scheduler: Scheduler,
+    learning: Learning,
     events: EventLog,
     /// Commands to agents that were not taken yet.
     commands: Vec<(NodeId, RuntimeCommand)>,
@@ -77,6 +81,7 @@ impl ClusterState {
             nodes: NodeTable::default(),
             virtual_clusters: VirtualClusters::default(),
             scheduler: Scheduler::new(policy, clock)?,
+            learning: Learning::default(),
             events: EventLog::new(1),
             commands: Vec::new(),
             decisions: Vec::new(),
@@ -238,12 +243,14 @@ impl ClusterState {
                 step,
                 total_steps,
                 step_time,
+                data_time,
                 checkpoint_step,
             } => {
                 let reported = Progress {
                     step: *step,
                     total: *total_steps,
                     step_time: *step_time,
+                    data_time: *data_time,
                     checkpoint: *checkpoint_step,
                 };
                 record_progress(&mut self.attempt_lifecycle().jobs, *job, *attempt, reported);
@@ -292,6 +299,7 @@ impl ClusterState {
             jobs: JobLifecycle {
                 jobs: &mut self.jobs,
                 scheduler: &mut self.scheduler,
+                learning: &mut self.learning,
                 nodes: &self.nodes,
                 virtual_clusters: &self.virtual_clusters,
                 events: &mut self.events,

@@ -1,6 +1,7 @@
 //! Read access to the cluster state. Nothing here changes it.
 
 use dovetail_engine::{Capabilities, Clock, DataCheck, DataWarning, Engine, QueuePositions};
+use dovetail_learning::LearnedProfiles;
 use dovetail_model::{Allocation, GpuTypeId, JobKey, NameLookup, NodeId, Reason, TenantId, Time, UserId};
 
 use super::alternatives::{self, Alternative};
@@ -24,6 +25,11 @@ impl ClusterState {
     /// Returns the time of the last fact.
     pub fn now(&self) -> Time {
         self.now
+    }
+
+    /// Returns the profiles of models that were measured on this cluster.
+    pub fn profiles(&self) -> &LearnedProfiles {
+        self.learning.profiles()
     }
 
     /// Returns when [`Fact::Woke`] or [`Fact::TimeLimitReached`] is due, if nothing happens before.

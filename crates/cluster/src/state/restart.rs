@@ -96,6 +96,9 @@ fn hand_over_job(state: &mut ClusterState, id: JobId) {
     let (mut spec, _) = state
         .scheduler
         .register(id, &record.user, &record.request, record.submitted);
+    if let Some(learned) = &record.learned {
+        learned.fill(&mut spec);
+    }
     spec.expected = record.told.or(spec.expected);
     spec.priority = record.queued_priority.unwrap_or(spec.priority);
     let job = spec.id;

@@ -12,6 +12,7 @@ use super::ClusterState;
 use super::error::SnapshotError;
 use super::events::EventLog;
 use super::jobs::{JobRecord, JobTable};
+use super::learning::Learning;
 use super::names::Names;
 use super::nodes::NodeTable;
 use super::scheduler::{EarlierPolicy, SavedScheduler, Scheduler};
@@ -40,6 +41,9 @@ struct SavedState {
     /// What the order has learned from jobs that completed.
     #[serde(default)]
     learned: Value,
+    /// Run times and profiles of jobs.
+    #[serde(default)]
+    learning: Learning,
     now: Time,
     #[serde(alias = "next_notice")]
     next_event: u64,
@@ -63,6 +67,7 @@ pub(super) fn save(state: &ClusterState) -> Result<Vec<u8>, serde_json::Error> {
         nodes: state.nodes.clone(),
         names: state.scheduler.names().clone(),
         learned: state.scheduler.learned(),
+        learning: state.learning.clone(),
         now: state.now,
         next_event: state.events.next(),
         engine: None,
@@ -119,6 +124,7 @@ pub(super) fn load_detached(bytes: &[u8]) -> Result<ClusterState, SnapshotError>
         jobs: JobTable::new(saved.jobs),
         nodes: saved.nodes,
         virtual_clusters: saved.virtual_clusters,
+        learning: saved.learning,
         events: EventLog::new(saved.next_event),
         commands: Vec::new(),
         decisions: Vec::new(),

@@ -17,6 +17,8 @@ pub enum Knowledge {
     None,
     /// An estimate that may be wrong.
     Estimate,
+    /// What is known from jobs that ended before, where the user states nothing.
+    Predicted,
     /// The true remaining work.
     Oracle,
 }

@@ -289,7 +289,10 @@ fn an_elastic_job_has_pods_for_its_maximum_and_starts_with_its_minimum() {
     let created = manifest(&request, None, &options).unwrap();
     let annotations = &created.jobs[0]["spec"]["template"]["metadata"]["annotations"];
     assert_eq!(
-        (&annotations["dovetail.io/gang-size"], &annotations["dovetail.io/gang-min"]),
+        (
+            &annotations["dovetail.io/gang-size"],
+            &annotations["dovetail.io/gang-min"]
+        ),
         (&json!("2"), &Value::Null)
     );
     assert!(created.remarks[0].contains("whole pods"), "{:?}", created.remarks);

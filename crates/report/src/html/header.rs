@@ -74,15 +74,16 @@ fn cluster(summary: &Summary) -> String {
     match size.gpus.checked_div(size.nodes) {
         Some(each) if each.checked_mul(size.nodes) == Some(size.gpus) => {
             format!(
-                "{} nodes × {each} GPUs = {}",
-                format::count(size.nodes.into()),
+                "{} × {} = {}",
+                format::counted(size.nodes.into(), "node"),
+                format::counted(each.into(), "GPU"),
                 format::count(size.gpus.into())
             )
         }
         _ => format!(
-            "{} nodes, {} GPUs",
-            format::count(size.nodes.into()),
-            format::count(size.gpus.into())
+            "{}, {}",
+            format::counted(size.nodes.into(), "node"),
+            format::counted(size.gpus.into(), "GPU")
         ),
     }
 }

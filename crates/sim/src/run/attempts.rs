@@ -108,7 +108,9 @@ impl Run<'_> {
         debug_assert!(truth.left == Work(0), "a job finishes when its work is done");
         truth.phase = Phase::Done;
         truth.finish = Some(now);
-        let submit = self.workload.jobs[id.0 as usize].submit;
+        let job = &self.workload.jobs[id.0 as usize];
+        self.knowledge_filter.learn(job);
+        let submit = job.submit;
         truth.contention =
             (self.recorder.alive_integral - truth.contention) / now.since(submit).as_secs_f64().max(1e-9);
         self.gpus.leave(id, truth);

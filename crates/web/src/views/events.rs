@@ -87,6 +87,7 @@ fn action_text(action: &OperatorAction) -> String {
         OperatorAction::Round(None) => "clock changed to events".to_owned(),
         OperatorAction::Pause => "scheduling paused".to_owned(),
         OperatorAction::Resume => "scheduling resumed".to_owned(),
+        OperatorAction::ForgetProfile(key) => format!("profile of model {key} deleted"),
         OperatorAction::VirtualClusters(clusters) => {
             format!("virtual clusters changed to {}", clusters.names().join(", "))
         }

@@ -8,10 +8,11 @@ use dovetail_cluster::state::{
 };
 use dovetail_cluster::{JobId, JobRequest};
 use dovetail_jobfile::{ArrayRequest, JobFile};
-use dovetail_model::{Allocation, NodeShare, Time};
+use dovetail_model::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::profiles::EstimateView;
 use super::roles::{RoleView, role_views};
 use crate::accounts::User;
 use crate::failure_hints::failure_hint;
@@ -143,6 +144,9 @@ pub struct JobView {
     pub placement: Vec<NodeSlots>,
     /// Progress, if the job reports any.
     pub steps: Option<StepsView>,
+    /// How long it is expected to run; none if nothing is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<EstimateView>,
     /// GPU-seconds so far.
     pub gpu_seconds: f64,
     /// Labels.
@@ -274,19 +278,10 @@ fn detail(state: &ClusterState, job: &JobRecord) -> String {
 fn sharing(state: &ClusterState, job: &JobRecord, attempt: &Attempt) -> String {
     let others = state.active_jobs().filter(|other| other.id != job.id);
     let mut others = others.filter_map(JobRecord::attempt);
-    match attempt.end.is_none() && others.any(|other| overlap(&other.allocation, &attempt.allocation)) {
+    match attempt.end.is_none() && others.any(|other| other.allocation.overlaps(&attempt.allocation)) {
         true => attempt.sharing.clone(),
         false => String::new(),
     }
-}
-
-/// Whether two allocations have a GPU in common.
-fn overlap(a: &Allocation, b: &Allocation) -> bool {
-    let on_same_gpu =
-        |x: &NodeShare, y: &NodeShare| x.node == y.node && x.gpus.iter().any(|gpu| y.gpus.contains(gpu));
-    a.shares
-        .iter()
-        .any(|x| b.shares.iter().any(|y| on_same_gpu(x, y)))
 }
 
 impl AttemptView {
@@ -377,6 +372,7 @@ impl JobView {
                 step_time: job.progress.step_time,
                 checkpoint: job.progress.checkpoint,
             }),
+            estimate: EstimateView::new(job),
             gpu_seconds: job.gpu_time(state.now()) as f64 / 1e6,
             labels: job.request.labels.clone(),
             attempt_count: job.attempts.len() as u64,

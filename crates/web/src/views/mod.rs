@@ -6,6 +6,7 @@ mod events;
 mod jobs;
 mod logs;
 mod nodes;
+mod profiles;
 mod queue;
 mod roles;
 mod templates;
@@ -27,6 +28,7 @@ pub use jobs::{
 pub use logs::{LogLine, LogMatch};
 pub(crate) use nodes::node_state;
 pub use nodes::{DrainRequest, NodeView, SlotView};
+pub use profiles::{EstimateView, MeasurementView, ProfileView};
 pub use queue::{ExplanationView, JobAhead, QueueEntry};
 pub(crate) use roles::role_views_at;
 pub use roles::{InstanceView, RoleView};

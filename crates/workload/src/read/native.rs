@@ -9,7 +9,7 @@ use std::fmt;
 use std::io::BufRead;
 use std::sync::Arc;
 
-use dovetail_model::{Scaling, SpeedTable};
+use dovetail_model::{Scaling, SpeedTable, Work};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -26,7 +26,7 @@ use crate::job::{JobLabel, TraceJob, Workload};
 pub(crate) const REQUIRED: [&str; 3] = ["submit_s", "duration_s", "gpus"];
 
 /// Known columns, the required ones first. `name` and `iteration_s` are kept as text as well.
-pub(crate) const KNOWN: [&str; 21] = [
+pub(crate) const KNOWN: [&str; 22] = [
     "submit_s",
     "duration_s",
     "gpus",
@@ -48,6 +48,7 @@ pub(crate) const KNOWN: [&str; 21] = [
     "iteration_s",
     "gpu_memory_mib",
     "scaling",
+    "expected_s",
 ];
 
 /// Columns kept as text that are part of the format and need no note.
@@ -236,6 +237,11 @@ fn job(builder: &mut Builder, file: &str, place: Place, values: &Values<'_>) -> 
     }
     if let Some(cell) = optional(19) {
         job.gpu_memory_mib = cell.whole(0, 1 << 40)?;
+    }
+    if let Some(cell) = optional(21) {
+        let expected = cell.seconds()?;
+        let work = u64::try_from(expected.0).ok().filter(|work| *work > 0);
+        job.expected = Some(Work(work.ok_or_else(|| cell.bad("more than 0 seconds"))?));
     }
     if let Some(cell) = optional(20) {
         job.scaling = Scaling::Measured(speeds(&cell)?);

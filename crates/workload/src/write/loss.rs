@@ -7,7 +7,7 @@ use crate::job::{TraceJob, Workload};
 /// A field that a format may not have, and whether a job uses it.
 type Field = (&'static str, fn(&TraceJob) -> bool);
 
-const FIELDS: [Field; 16] = [
+const FIELDS: [Field; 17] = [
     ("tenant", |j| j.tenant != TenantId(0)),
     ("user", |j| j.user != UserId(0)),
     ("priority", |j| j.priority != 0),
@@ -20,6 +20,7 @@ const FIELDS: [Field; 16] = [
     ("min_gpus", |j| j.min_gpus != j.gpus),
     ("max_gpus", |j| j.max_gpus != j.gpus),
     ("deadline_s", |j| j.deadline.is_some()),
+    ("expected_s", |j| j.expected.is_some()),
     ("checkpoint_s", |j| j.checkpoint.is_some()),
     ("gpu_milli", |j| j.gpu_milli != 1000),
     ("parallel_share", |j| matches!(j.scaling, Scaling::Amdahl { .. })),

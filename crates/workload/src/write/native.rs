@@ -24,7 +24,7 @@ type Column = (&'static str, for<'a> fn(&'a Workload, &'a TraceJob) -> Value<'a>
 
 const ALWAYS: usize = 4;
 
-const COLUMNS: [Column; 20] = [
+const COLUMNS: [Column; 21] = [
     ("job_id", |_, job| match &job.label {
         JobLabel::Number(number) => Value::Number(number.to_string()),
         JobLabel::Text(text) => Value::Text(Cow::Borrowed(text)),
@@ -73,6 +73,10 @@ const COLUMNS: [Column; 20] = [
     ("deadline_s", |_, job| {
         job.deadline
             .map_or(Value::None, |t| Value::Number(seconds_text(t.0)))
+    }),
+    ("expected_s", |_, job| {
+        let micros = job.expected.and_then(|work| i64::try_from(work.0).ok());
+        micros.map_or(Value::None, |us| Value::Number(seconds_text(us)))
     }),
     ("checkpoint_s", |_, job| {
         job.checkpoint

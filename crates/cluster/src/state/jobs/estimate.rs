@@ -1,10 +1,11 @@
 //! How much work a job is, and how much of it is done: from what its user stated, from its steps, or from other jobs.
 
-use dovetail_model::{Event, JobKey, JobProfile, Rate, Time, Work};
+use dovetail_model::{Event, JobKey, JobProfile, Rate, Scaling, Time, Work};
 use serde::{Deserialize, Serialize};
 
 use super::lifecycle::JobLifecycle;
 use super::record::{JobRecord, Progress};
+use crate::state::learning;
 use crate::{AttemptId, JobId};
 
 /// Where an estimate of the run time comes from.
@@ -15,6 +16,10 @@ pub enum EstimateSource {
     User,
     /// The job reports its number of steps, and how long one takes.
     Steps,
+    /// It states its number of steps, and other jobs of its model show how long one takes.
+    Profile,
+    /// Similar jobs ran for that long.
+    Prediction,
 }
 
 /// An estimate of the run time of a job, alone on the GPUs it asks for.
@@ -36,6 +41,8 @@ pub(in crate::state) struct StepScale {
     /// Duration of one step at full speed; zero if unknown.
     step_time: Time,
     stated: Option<Work>,
+    /// From other jobs.
+    learned: Option<Estimate>,
 }
 
 impl StepScale {
@@ -52,6 +59,7 @@ impl StepScale {
                 .request
                 .expected
                 .map(|span| Work(span.0.max(0).unsigned_abs())),
+            learned: record.learned.as_ref().and_then(|learned| learned.estimate),
         }
     }
 
@@ -61,10 +69,11 @@ impl StepScale {
             let source = EstimateSource::User;
             return Some(Estimate { expected, source });
         }
-        (self.total > 0 && self.step_time > Time::ZERO).then(|| Estimate {
+        let own = (self.total > 0 && self.step_time > Time::ZERO).then(|| Estimate {
             expected: Work(self.step_time.0.unsigned_abs().saturating_mul(self.total)),
             source: EstimateSource::Steps,
-        })
+        });
+        own.or(self.learned)
     }
 
     /// Returns the work of this many steps.
@@ -102,10 +111,13 @@ impl JobRecord {
 
     /// Returns the speed on the GPUs of the last attempt, relative to that on the GPUs asked for.
     pub(in crate::state) fn rate_of_width(&self) -> Rate {
-        self.request
-            .scaling
-            .scaling()
-            .rate(self.width(), self.request.gpus)
+        let stated = self.request.scaling.scaling();
+        let speeds = self.learned.as_ref().and_then(|learned| learned.speeds.clone());
+        let scaling = match (stated, speeds) {
+            (Scaling::Linear, Some(speeds)) => Scaling::Measured(speeds.into()),
+            (stated, _) => stated,
+        };
+        scaling.rate(self.width(), self.request.gpus)
     }
 
     fn step_scale(&self) -> StepScale {
@@ -161,6 +173,8 @@ pub(in crate::state) fn record_progress(
     };
     let attempt = attempt.key;
     record.record_progress(now, reported);
+    learn_steps(jobs, id);
+    let record = jobs.jobs.known_mut(id);
     let Some(job) = record.job_key.filter(|_| !jobs.scheduler.is_recomputing()) else {
         return;
     };
@@ -178,13 +192,26 @@ pub(in crate::state) fn record_progress(
     });
 }
 
+/// Lets the profile of its model learn from the steps that a job has reported last.
+fn learn_steps(jobs: &mut JobLifecycle<'_>, id: JobId) {
+    let record = jobs.jobs.known(id);
+    let beside = match jobs.scheduler.shares_gpus() {
+        true => jobs.jobs.beside(record).map(learning::key_of),
+        false => None,
+    };
+    jobs.learning.learn_steps(record, jobs.nodes, beside, jobs.now);
+}
+
 /// Tells the engine what is known now about how a job behaves.
 fn respecify(jobs: &mut JobLifecycle<'_>, id: JobId, job: JobKey) {
     let record = jobs.jobs.known(id);
     let expected = record.told;
-    let spec = jobs
+    let mut spec = jobs
         .scheduler
         .preview_spec(&record.user, &record.request, record.submitted);
+    if let Some(learned) = &record.learned {
+        learned.fill(&mut spec);
+    }
     let profile = Box::new(JobProfile {
         expected,
         ..spec.profile()

@@ -8,6 +8,7 @@ use crate::actor::{Actor, SystemRule};
 use crate::request::{AfterWhen, ArrayPart, JobRequest};
 use crate::state::attempts::completion;
 use crate::state::events::{EventKind, EventLog};
+use crate::state::learning::{LearnedTraits, Learning};
 use crate::state::nodes::NodeTable;
 use crate::state::scheduler::Scheduler;
 use crate::virtual_clusters::VirtualClusters;
@@ -17,6 +18,7 @@ use crate::virtual_clusters::VirtualClusters;
 pub(in crate::state) struct JobLifecycle<'a> {
     pub(in crate::state) jobs: &'a mut JobTable,
     pub(in crate::state) scheduler: &'a mut Scheduler,
+    pub(in crate::state) learning: &'a mut Learning,
     pub(in crate::state) nodes: &'a NodeTable,
     pub(in crate::state) virtual_clusters: &'a VirtualClusters,
     pub(in crate::state) events: &'a mut EventLog,
@@ -112,9 +114,16 @@ impl JobLifecycle<'_> {
 
     fn enter_engine(&mut self, id: JobId) {
         let record = self.jobs.known(id);
-        let (spec, is_new_user) =
+        let learned = match self.scheduler.is_recomputing() {
+            true => None,
+            false => Some(Box::new(self.learning.about(record))),
+        };
+        let (mut spec, is_new_user) =
             self.scheduler
                 .register(id, &record.user, &record.request, record.submitted);
+        if let Some(learned) = &learned {
+            learned.fill(&mut spec);
+        }
         if is_new_user {
             self.refresh_cells();
         }
@@ -122,6 +131,7 @@ impl JobLifecycle<'_> {
         let record = self.jobs.known_mut(id);
         record.job_key = Some(spec.id);
         record.leaves_engine = false;
+        record.learned = learned.filter(|learned| **learned != LearnedTraits::default());
         (record.told, record.queued_priority) = (spec.expected, Some(spec.priority));
         let mut history = record.history(now);
         if let Some(history) = history.as_mut().filter(|_| self.scheduler.is_recomputing()) {
@@ -254,6 +264,7 @@ impl JobLifecycle<'_> {
 
     /// Ends a job and queues the jobs that waited for that.
     pub(in crate::state) fn end(&mut self, id: JobId, end: End) {
+        self.learning.learn_run_time(self.jobs.known(id), &end);
         self.set_state(id, JobState::Ended(end));
         for dependent in self.jobs.take_dependents(id) {
             if matches!(self.jobs.known(dependent).state, JobState::Held(Hold::After(_))) {

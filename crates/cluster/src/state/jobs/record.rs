@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Attempt, AttemptEnd, Cause, JobState, TaskState, Verdict};
 use crate::actor::Actor;
 use crate::request::{JobRequest, Processes};
+use crate::state::learning::LearnedTraits;
 use crate::{AttemptId, JobId};
 
 /// Progress of a job, as it reports it.
@@ -17,6 +18,9 @@ pub struct Progress {
     pub total: u64,
     /// Duration of one step.
     pub step_time: Time,
+    /// The part of it that waits for data.
+    #[serde(default)]
+    pub data_time: Time,
     /// Last step with a complete checkpoint.
     pub checkpoint: u64,
 }
@@ -74,6 +78,9 @@ pub struct JobRecord {
     /// Run time that the engine was told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::state) told: Option<Work>,
+    /// What was known about it from other jobs when it was queued last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learned: Option<Box<LearnedTraits>>,
     /// Idempotency key of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::state) key: Option<String>,
@@ -116,6 +123,7 @@ impl JobRecord {
             leaves_engine: false,
             queued_priority: None,
             told: None,
+            learned: None,
             key: None,
             progress_samples: Vec::new(),
         }
@@ -181,6 +189,12 @@ impl JobRecord {
             first_start: Some(first.since),
             waiting_since: (self.state == JobState::Queued).then_some(self.since),
         })
+    }
+
+    /// Returns for how long it held GPUs, scaled to the number it asks for.
+    pub(in crate::state) fn held_work(&self) -> Work {
+        let gpus = i128::from(self.request.gpus.max(1));
+        Work(u64::try_from(self.gpu_time(self.since) / gpus).unwrap_or(0))
     }
 
     /// Returns the GPU time of all attempts up to now, in GPU-microseconds.

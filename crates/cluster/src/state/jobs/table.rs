@@ -126,6 +126,15 @@ impl JobTable {
         self.active.iter().map(|id| &self.records[id])
     }
 
+    /// Returns the first job that holds a GPU of this one, too.
+    pub(in crate::state) fn beside(&self, job: &JobRecord) -> Option<&JobRecord> {
+        let own = &job.attempt()?.allocation;
+        let overlaps = |other: &&JobRecord| {
+            other.id != job.id && other.attempt().is_some_and(|a| a.allocation.overlaps(own))
+        };
+        self.active().find(overlaps)
+    }
+
     /// Forgets the handles that an earlier engine gave out.
     pub(in crate::state) fn forget_handles(&mut self) {
         for record in self.records.values_mut() {

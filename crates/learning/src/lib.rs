@@ -1,0 +1,12 @@
+//! What a cluster learns from its jobs: how long jobs of a kind run, and how fast a model is.
+//!
+//! Both are bounded in size, depend only on what they were told and in which order, and can be saved. The live cluster and
+//! the simulator use the same code.
+
+mod profiles;
+mod run_times;
+
+pub use profiles::{
+    Conditions, LearnedProfile, LearnedProfiles, Measurement, StepSample, UNNAMED, model_key, owner_of,
+};
+pub use run_times::{Basis, JobTraits, Prediction, RunTimePredictor};
