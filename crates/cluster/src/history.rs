@@ -1,14 +1,16 @@
-//! The history of a live cluster, read from its journal: when jobs were submitted, and how long they held GPUs.
+//! The history of a live cluster, read from its journal: when jobs were submitted, started, stopped and ended, and what the
+//! policy was told about them.
 
 use std::path::Path;
 
+use dovetail_engine::Policy;
 use dovetail_journal::Journal;
-use dovetail_model::Time;
+use dovetail_model::{ClusterSpec, GpuTypeId, Scaling, Stages, TenantId, Time, UserId, Work};
 
 use crate::driver::{DriverError, replay};
 use crate::fact::PolicyText;
 use crate::request::JobRequest;
-use crate::state::{ClusterState, End, JobRecord, JobState, NodeRecord};
+use crate::state::{Attempt, ClusterState, End, JobRecord, JobState, Names, PolicyTextError, learning};
 use crate::{DriverConfig, JobId};
 
 /// A job that ran and has ended.
@@ -20,14 +22,82 @@ pub struct PastJob {
     pub user: String,
     /// What was requested.
     pub request: JobRequest,
+    /// Key of the profile of its model.
+    pub model: String,
     /// When it was submitted.
     pub submitted: Time,
+    /// When it first got GPUs.
+    pub started: Time,
     /// When it ended.
     pub ended: Time,
-    /// Time for which it held GPUs, scaled to the number it requested; lost attempts count too.
-    pub held: Time,
+    /// How often it was stopped before its end.
+    pub stops: u32,
+    /// Its run time alone on the GPUs it requested, without starts and without work that was lost.
+    pub work: Work,
+    /// Time that each start took before the first step; none if it reports no steps.
+    pub start_cost: Option<Time>,
+    /// Whether it saved its work whenever it was stopped.
+    pub saves_work: bool,
+    /// Run time that the policy was told.
+    pub expected: Option<Work>,
+    /// Stages of a step that the policy was told.
+    pub stages: Option<Stages>,
+    /// Speed by number of GPUs that the policy was told.
+    pub scaling: Scaling,
     /// Number of steps it reported, and the duration of each.
     pub steps: Option<(u64, Time)>,
+}
+
+impl PastJob {
+    /// Returns a job that ended by itself after it held GPUs.
+    fn new(job: &JobRecord) -> Option<Self> {
+        let JobState::Ended(end) = &job.state else {
+            return None;
+        };
+        let started = job.attempts.first()?.since;
+        if matches!(end, End::Cancelled(_)) {
+            return None;
+        }
+        let scaling = job.scaling();
+        let span = |attempt: &Attempt| {
+            let rate = scaling.rate(attempt.allocation.gpus(), job.request.gpus);
+            rate.work_in(attempt.until.unwrap_or(job.since).since(attempt.since))
+        };
+        let held = job
+            .attempts
+            .iter()
+            .map(span)
+            .fold(Work(0), |sum, work| sum + work);
+        let starts = job.attempts.len() as u64;
+        let stops = starts - 1;
+        let saves_work = stops == 0 || job.progress.checkpoint > 0;
+        let by_steps = job.work_of_steps().filter(|_| *end == End::Completed);
+        let work = match (by_steps, saves_work) {
+            (Some(work), _) => work,
+            (None, true) => held,
+            // Everything before the last start was lost.
+            (None, false) => job.attempts.last().map_or(held, span),
+        };
+        let start_cost = by_steps.map(|work| Time(held.minus(work).0.div_euclid(starts) as i64));
+        let stages = job.request.stages.and_then(|stages| stages.stages());
+        Some(Self {
+            id: job.id,
+            user: job.user.clone(),
+            request: (*job.request).clone(),
+            model: learning::key_of(job),
+            submitted: job.submitted,
+            started,
+            ended: job.since,
+            stops: u32::try_from(stops).unwrap_or(u32::MAX),
+            work,
+            start_cost: start_cost.filter(|_| saves_work),
+            saves_work,
+            expected: job.estimate().map(|estimate| estimate.expected),
+            stages: stages.or_else(|| job.learned.as_ref()?.stages),
+            scaling,
+            steps: (job.progress.total > 0).then_some((job.progress.total, job.progress.step_time)),
+        })
+    }
 }
 
 /// Everything that is needed to replay the jobs of a cluster.
@@ -38,9 +108,12 @@ pub struct History {
     /// Number of jobs that have not ended, or never ran.
     pub others: usize,
     /// Nodes at the end of the journal.
-    pub nodes: Vec<NodeRecord>,
+    pub cluster: ClusterSpec,
     /// Policy at the end of the journal.
     pub policy: PolicyText,
+    /// The same policy, built for these nodes and virtual clusters.
+    pub built: Policy,
+    names: Names,
     /// Clock at the end of the journal.
     pub clock: dovetail_engine::Clock,
 }
@@ -66,38 +139,44 @@ pub fn read(dir: &Path, copy: &Path) -> Result<History, DriverError> {
         snapshot_every: u64::MAX,
         runtime: dovetail_engine::Capabilities::ALL,
     };
-    Ok(History::new(&replay(&config, &recovered)?.state))
+    Ok(History::new(&replay(&config, &recovered)?.state)?)
 }
 
 impl History {
-    fn new(state: &ClusterState) -> Self {
-        let past = |job: &JobRecord| {
-            let JobState::Ended(end) = &job.state else {
-                return None;
-            };
-            let mut held = 0.0;
-            for attempt in &job.attempts {
-                let span = attempt.until.unwrap_or(job.since).since(attempt.since);
-                held += span.0 as f64 * f64::from(attempt.allocation.gpus()) / f64::from(job.request.gpus);
-            }
-            let ran = held > 0.0 && !matches!(end, End::Cancelled(_));
-            ran.then(|| PastJob {
-                id: job.id,
-                user: job.user.clone(),
-                request: (*job.request).clone(),
-                submitted: job.submitted,
-                ended: job.since,
-                held: Time(held as i64),
-                steps: (job.progress.total > 0).then_some((job.progress.total, job.progress.step_time)),
-            })
-        };
-        let jobs: Vec<PastJob> = state.jobs().filter_map(past).collect();
-        Self {
+    fn new(state: &ClusterState) -> Result<Self, PolicyTextError> {
+        let jobs: Vec<PastJob> = state.jobs().filter_map(PastJob::new).collect();
+        Ok(Self {
             others: state.jobs().count() - jobs.len(),
             jobs,
-            nodes: state.nodes().map(|(_, n)| n.clone()).collect(),
+            cluster: state.cluster_spec(),
             policy: state.policy().clone(),
+            built: state.build_policy()?,
+            names: state.names().clone(),
             clock: state.engine().clock(),
-        }
+        })
     }
+
+    /// Returns the number of a virtual cluster in the policy.
+    pub fn tenant(&self, name: &str) -> Option<TenantId> {
+        number(&self.names.tenants, name).map(TenantId)
+    }
+
+    /// Returns the number of a GPU type in the policy.
+    pub fn gpu_type(&self, name: &str) -> Option<GpuTypeId> {
+        number(&self.names.gpu_types, name).map(GpuTypeId)
+    }
+
+    /// Returns the number of a user in the policy.
+    pub fn user(&self, name: &str) -> Option<UserId> {
+        number(&self.names.users, name).map(UserId)
+    }
+
+    /// Returns the names of virtual clusters and users, by their numbers in the policy.
+    pub fn names(&self) -> (&[String], &[String]) {
+        (&self.names.tenants, &self.names.users)
+    }
+}
+
+fn number(table: &[String], name: &str) -> Option<u32> {
+    table.iter().position(|known| known == name)?.try_into().ok()
 }

@@ -16,6 +16,9 @@ use crate::scenario::ScenarioError;
 /// Why an experiment could not be set up, or failed. Settings are named by their key in a scenario file.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
+    /// The simulation of the past of a cluster ended without a job that finished.
+    #[error("no job finished in the simulator")]
+    NothingFinished,
     /// A setting has an invalid value.
     #[error("{key}: found {found}, expected {expected}")]
     InvalidSetting {

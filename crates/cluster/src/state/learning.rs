@@ -155,7 +155,7 @@ impl Learning {
 }
 
 /// Returns the key of the profile of a job.
-pub(super) fn key_of(job: &JobRecord) -> String {
+pub(crate) fn key_of(job: &JobRecord) -> String {
     model_key(job.request.model.as_deref(), &job.user, &job.request.name)
 }
 

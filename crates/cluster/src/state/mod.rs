@@ -12,7 +12,7 @@ mod events;
 mod explain;
 mod feasibility;
 mod jobs;
-mod learning;
+pub(crate) mod learning;
 mod names;
 mod nodes;
 mod policy;
@@ -35,7 +35,7 @@ use attempts::AttemptLifecycle;
 use events::EventLog;
 use jobs::{JobLifecycle, JobTable, record_progress};
 use learning::Learning;
-use names::Names;
+pub(crate) use names::Names;
 use nodes::{NodeLifecycle, NodeTable};
 use scheduler::Scheduler;
 

@@ -8,10 +8,10 @@ use crate::request::JobRequest;
 /// Names by the numbers that stand for them in the engine. Numbers are never reused.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Names {
-    pub(super) tenants: Vec<String>,
-    pub(super) users: Vec<String>,
-    pub(super) gpu_types: Vec<String>,
-    pub(super) racks: Vec<String>,
+    pub(crate) tenants: Vec<String>,
+    pub(crate) users: Vec<String>,
+    pub(crate) gpu_types: Vec<String>,
+    pub(crate) racks: Vec<String>,
     #[serde(default)]
     pub(super) models: Vec<String>,
 }

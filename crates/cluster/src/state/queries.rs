@@ -1,8 +1,10 @@
 //! Read access to the cluster state. Nothing here changes it.
 
-use dovetail_engine::{Capabilities, Clock, DataCheck, DataWarning, Engine, QueuePositions};
+use dovetail_engine::{Capabilities, Clock, DataCheck, DataWarning, Engine, Policy, QueuePositions};
 use dovetail_learning::LearnedProfiles;
-use dovetail_model::{Allocation, GpuTypeId, JobKey, NameLookup, NodeId, Reason, TenantId, Time, UserId};
+use dovetail_model::{
+    Allocation, ClusterSpec, GpuTypeId, JobKey, NameLookup, NodeId, Reason, TenantId, Time, UserId, Zone,
+};
 
 use super::alternatives::{self, Alternative};
 use super::commands::{self, RuntimeCommand};
@@ -10,6 +12,7 @@ use super::error::{Infeasible, PolicyTextError, VirtualClusterChangeError};
 use super::events::ClusterEvent;
 use super::explain::{self, JobExplanation};
 use super::jobs::{Attempt, JobRecord};
+use super::names::Names;
 use super::nodes::NodeRecord;
 use super::preview::{self, NodeSlots, SubmissionPreview};
 use super::scheduler::Scheduler;
@@ -25,6 +28,30 @@ impl ClusterState {
     /// Returns the time of the last fact.
     pub fn now(&self) -> Time {
         self.now
+    }
+
+    /// Builds the policy in force anew, as if there were no jobs.
+    pub(crate) fn build_policy(&self) -> Result<Policy, PolicyTextError> {
+        self.scheduler.build_anew(&self.virtual_clusters, &self.nodes)
+    }
+
+    /// Returns all nodes, whatever their state, with the names of GPU types and racks.
+    pub(crate) fn cluster_spec(&self) -> ClusterSpec {
+        let names = self.names();
+        let zone = |name: &String| Zone {
+            name: name.clone(),
+            parent: None,
+        };
+        ClusterSpec {
+            gpu_types: names.gpu_types.iter().cloned().collect(),
+            zones: names.racks.iter().map(zone).collect(),
+            nodes: self.nodes.iter().map(|(_, node)| node.spec.clone()).collect(),
+        }
+    }
+
+    /// Returns the names of what the engine knows by number.
+    pub(crate) fn names(&self) -> &Names {
+        self.scheduler.names()
     }
 
     /// Returns the profiles of models that were measured on this cluster.

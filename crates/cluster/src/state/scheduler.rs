@@ -444,6 +444,15 @@ impl Scheduler {
         set.map_err(|error| self.running_jobs_error(error, nodes))
     }
 
+    /// Builds the policy in force anew, as if there were no jobs.
+    pub(super) fn build_anew(
+        &self,
+        virtual_clusters: &VirtualClusters,
+        nodes: &NodeTable,
+    ) -> Result<Policy, PolicyTextError> {
+        self.build_policy(&self.policy, &self.names, virtual_clusters, nodes)
+    }
+
     fn build_policy(
         &self,
         text: &PolicyText,

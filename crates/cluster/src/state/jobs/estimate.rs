@@ -111,13 +111,23 @@ impl JobRecord {
 
     /// Returns the speed on the GPUs of the last attempt, relative to that on the GPUs asked for.
     pub(in crate::state) fn rate_of_width(&self) -> Rate {
+        self.scaling().rate(self.width(), self.request.gpus)
+    }
+
+    /// Returns its speed by number of GPUs: as its user states, else as it was measured.
+    pub(crate) fn scaling(&self) -> Scaling {
         let stated = self.request.scaling.scaling();
         let speeds = self.learned.as_ref().and_then(|learned| learned.speeds.clone());
-        let scaling = match (stated, speeds) {
+        match (stated, speeds) {
             (Scaling::Linear, Some(speeds)) => Scaling::Measured(speeds.into()),
             (stated, _) => stated,
-        };
-        scaling.rate(self.width(), self.request.gpus)
+        }
+    }
+
+    /// Returns the work of all its steps, as they were measured; none if it reports none.
+    pub(crate) fn work_of_steps(&self) -> Option<Work> {
+        let StepScale { total, step_time, .. } = self.step_scale();
+        (total > 0 && step_time > Time::ZERO).then(|| Work(step_time.0.unsigned_abs().saturating_mul(total)))
     }
 
     fn step_scale(&self) -> StepScale {
