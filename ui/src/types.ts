@@ -59,6 +59,38 @@ export interface Instance {
   exit_code: number | null;
 }
 
+/** How long a job is expected to run, and where that comes from. */
+export interface Estimate {
+  expected_s: number;
+  source: "user" | "steps" | "profile" | "prediction";
+  low_s?: number;
+  high_s?: number;
+  similar_jobs?: number;
+}
+
+/** What was measured of a model while its jobs ran. */
+export interface Profile {
+  model: string;
+  jobs: number;
+  updated: Time;
+  measurements: Measurement[];
+  scaling: Record<string, number>;
+}
+
+export interface Measurement {
+  gpus: number;
+  nodes: number;
+  gpu_type: string;
+  cpus_per_gpu: number;
+  beside: string | null;
+  samples: number;
+  step_ms: number;
+  data_ms: number;
+  net_ms: number;
+  spread_ms: number;
+  slowdown: number | null;
+}
+
 export interface Job {
   id: number;
   name: string;
@@ -77,6 +109,7 @@ export interface Job {
   ended: Time | null;
   placement: NodeSlots[];
   steps: Steps | null;
+  estimate?: Estimate;
   gpu_seconds: number;
   labels: Record<string, string>;
   attempt_count: number;

@@ -2,16 +2,19 @@
 
 import { signal } from "@preact/signals";
 import { colourOf, colourOfIndex } from "../colours";
-import { count, plural } from "../format";
+import { count, decimal, plural } from "../format";
 import { anyEvent, useData } from "../live";
-import { Button, Empty, ErrorNote, PageHeader, Loading, State } from "../parts/basics";
+import { Button, Empty, ErrorNote, PageHeader, Loading, Panel, RelativeTime, State } from "../parts/basics";
+import { type Column, Table } from "../parts/table";
 import { params, setParams } from "../router";
-import type { Cluster, Job, JobPage, Node } from "../types";
+import type { Cluster, Job, JobPage, Measurement, Node, Profile } from "../types";
 
 type By = "job" | "vc" | "health";
 
 /** The most jobs in the legend. */
 const MAX_LEGEND = 24;
+/** The most rows of the table of measured models. */
+const MAX_PROFILES = 200;
 /** The job or virtual cluster under the pointer: only its squares keep their colour. */
 const highlighted = signal<string | null>(null);
 
@@ -73,7 +76,31 @@ export function ClusterMap() {
           </section>
         ))}
       </div>
+      <Profiles />
     </>
+  );
+}
+
+const PROFILE_COLUMNS: Column<{ profile: Profile; m: Measurement }>[] = [
+  { title: "Model", cell: ({ profile }) => profile.model },
+  { title: "Jobs", number: true, wide: true, cell: ({ profile }) => count(profile.jobs) },
+  { title: "GPUs", number: true, cell: ({ m }) => m.gpus },
+  { title: "GPU type", wide: true, cell: ({ m }) => m.gpu_type },
+  { title: "Step, ms", number: true, cell: ({ m }) => decimal(m.step_ms) },
+  { title: "Waiting for data, ms", number: true, cell: ({ m }) => decimal(m.data_ms) },
+  { title: "Samples", number: true, wide: true, cell: ({ m }) => count(m.samples) },
+  { title: "Updated", cell: ({ profile }) => <RelativeTime at={profile.updated} /> },
+];
+
+/** The models that were measured while their jobs ran, one row for each number of GPUs. */
+function Profiles() {
+  const profiles = useData<Profile[]>("/profiles").data ?? [];
+  const rows = profiles.flatMap((profile) => profile.measurements.filter((m) => m.beside === null).map((m) => ({ profile, m })));
+  if (rows.length === 0) return null;
+  return (
+    <Panel title="Measured models">
+      <Table label="Measured models" columns={PROFILE_COLUMNS} rows={rows.slice(0, MAX_PROFILES)} rowKey={(row) => JSON.stringify([row.profile.model, row.m])} />
+    </Panel>
   );
 }
 

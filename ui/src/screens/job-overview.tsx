@@ -6,7 +6,7 @@ import { anyEvent, aboutJob, useData } from "../live";
 import { Bar, ErrorNote, Properties, Checking, Note, Panel, State, RelativeTime, ServerText } from "../parts/basics";
 import { LineChart } from "../parts/chart";
 import { Timeline } from "../parts/timeline";
-import type { Attempt, Eta, GpuUtilization, Job, Node, ProgressPoint, VcList, Explanation } from "../types";
+import type { Attempt, Estimate, Eta, GpuUtilization, Job, Node, ProgressPoint, VcList, Explanation } from "../types";
 import { JobLink } from "./home";
 
 const WAITING = ["queued", "held"];
@@ -21,12 +21,24 @@ export function JobOverview({ job }: { job: Job }) {
       {!isWaiting && job.ended === null && <PlacementPanel job={job} />}
       <Panel title="Timeline">
         <Timeline job={job} />
+        {job.estimate && <p class="muted small">{estimateText(job.estimate)}</p>}
         {attempts.length > 0 ? <Attempts attempts={attempts} /> : <p class="muted">No attempts yet.</p>}
       </Panel>
       {job.started && <Progress job={job} />}
       {job.started && <GpuCharts job={job} />}
     </div>
   );
+}
+
+/** The expected run time, and where it comes from. */
+function estimateText({ expected_s, source, low_s, high_s, similar_jobs }: Estimate): string {
+  const origin = {
+    user: "stated by its user",
+    steps: "from its steps",
+    profile: "from the profile of its model",
+    prediction: `predicted from ${plural(similar_jobs ?? 0, "similar job")}: ${duration(low_s ?? 0)} to ${duration(high_s ?? 0)}`,
+  };
+  return `Expected run time: about ${duration(expected_s)} (${origin[source]}).`;
 }
 
 /** Why the job waits, which jobs are ahead of it, when it will start, and alternatives that would start now. */

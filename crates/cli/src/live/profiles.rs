@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dovetail_client::{Client, ClientError, block_on, percent_encode};
 use dovetail_console::{self as console, Failure, OrFailure};
-use dovetail_report::format::{count, grouped};
+use dovetail_report::format::{count, counted, grouped};
 use dovetail_web::views::{MeasurementView, ProfileView};
 
 use crate::args::ProfileShowArgs;
@@ -96,9 +96,9 @@ fn describe(profile: &ProfileView) -> Result<(), Failure> {
     }
     console::align_numbers(&mut table);
     console::print(format!(
-        "{}: measured on {} jobs, last {}",
+        "{}: measured on {}, last at {}",
         profile.model,
-        count(profile.jobs),
+        counted(profile.jobs, "job"),
         clock(profile.updated)
     ))?;
     console::print(table)?;
@@ -158,7 +158,8 @@ pub fn export(models: &[String], out: Option<&Path>, client: &ClientArgs) -> Res
         None => console::print(text.trim_end()),
         Some(path) => {
             dovetail_report::files::write_file(path, text.as_bytes()).or_work()?;
-            console::print(format!("{}: {} models", path.display(), profiles.len()))
+            let models = counted(profiles.len() as u64, "model");
+            console::print(format!("{}: {models}", path.display()))
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Cluster, python};
+use serde_json::Value;
+
+use crate::harness::{Cluster, project, python};
 
 /// A trainer of steps of a tenth of a second on the requested GPUs; with other GPUs it is faster or slower in proportion.
 const TRAINER: &str = r#"
@@ -241,4 +243,63 @@ fn a_job_that_changes_its_width_keeps_its_work() {
     let simulated = script.simulated();
     assert_eq!(simulated, [12.0, 9.0]);
     script.check(&simulated);
+}
+
+/// Runs `scripts/fidelity`, which prints the table of the docs, with few jobs.
+#[test]
+fn policies_start_stop_and_end_jobs_as_simulated() {
+    if python().is_none() {
+        return;
+    }
+    let output = std::process::Command::new(project().join("scripts/fidelity"))
+        .args(["--policies", "srtf,tiresias,cells", "--jobs", "8", "--json"])
+        .env("DOVETAIL_BIN", crate::harness::DOVETAIL)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(lines.lines().count(), 3);
+    for line in lines.lines() {
+        let run: Value = serde_json::from_str(line).unwrap();
+        assert_eq!((&run["jobs"], &run["start_inversions"]), (&8.into(), &0.into()), "{run}");
+        assert_eq!(run["live_stops"], run["simulated_stops"], "{run}");
+        assert!(run["mean_finish_error"].as_f64().unwrap() < 0.05, "{run}");
+    }
+}
+
+#[test]
+fn models_are_measured_and_run_times_are_predicted() {
+    let Some(python) = python() else { return };
+    let cluster = Cluster::start(1, 2, "policy: srtf\n");
+    let script = cluster.script("trainer.py", TRAINER);
+    let toy = cluster.submit(&["--model", "toy"], &[python, &script, "60", "1"]);
+    for i in 0..2 {
+        let id = cluster.submit(&["--name", &format!("short-{i}")], &["sleep", "1"]);
+        cluster.until_state(id, "completed");
+    }
+    let third = cluster.submit(&["--name", "short-2"], &["sleep", "1"]);
+    assert_eq!(cluster.job(third)["estimate"]["source"], "prediction");
+    let shown = cluster.ok(&["job", "show", &third.to_string()]);
+    assert!(shown.contains("(predicted from 2 similar jobs: "), "{shown}");
+    cluster.until_state(toy, "completed");
+    assert_eq!(cluster.job(toy)["estimate"]["source"], "steps");
+
+    let list: Value = serde_json::from_str(&cluster.ok(&["profile", "list", "--json"])).unwrap();
+    let profile = &list[0];
+    assert_eq!((&profile["model"], &profile["jobs"]), (&"toy".into(), &1.into()), "{list}");
+    let step = profile["measurements"][0]["step_ms"].as_f64().unwrap();
+    assert!((90.0..200.0).contains(&step), "{list}");
+    assert!(cluster.ok(&["profile", "show", "toy"]).starts_with("toy: measured on 1 job"));
+    let exported = cluster.ok(&["profile", "export", "--out", "profiles.yaml"]);
+    assert_eq!(exported, "profiles.yaml: 1 model");
+    cluster.script("jobs.csv", "submit_s,duration_s,gpus,model\n0,10,1,toy\n0,10,1,toy\n");
+    let simulated = cluster.ok(&[
+        "simulate", "--trace", "jobs.csv", "--cluster", "1x1", "--policy", "muri-s", "--profiles", "profiles.yaml", "--json",
+    ]);
+    assert!(simulated.contains("\"finished\": 2"), "{simulated}");
+
+    cluster.ok(&["profile", "forget", "toy"]);
+    assert_eq!(cluster.ok(&["profile", "list", "--json"]), "[]");
+    let again = cluster.run(&["profile", "forget", "toy"]);
+    assert!(again.code == 2 && again.err.contains("no profile of model \"toy\""), "{again:?}");
 }
