@@ -112,7 +112,7 @@ impl JobLifecycle<'_> {
 
     fn enter_engine(&mut self, id: JobId) {
         let record = self.jobs.known(id);
-        let (spec, is_new_user) =
+        let (mut spec, is_new_user) =
             self.scheduler
                 .register(id, &record.user, &record.request, record.submitted);
         if is_new_user {
@@ -122,12 +122,20 @@ impl JobLifecycle<'_> {
         let record = self.jobs.known_mut(id);
         record.job_key = Some(spec.id);
         record.leaves_engine = false;
+        if !self.scheduler.is_recomputing() {
+            // What its steps showed in earlier attempts still holds.
+            spec.expected = record.estimate().map(|e| e.expected).or(spec.expected);
+        }
         (record.told, record.queued_priority) = (spec.expected, Some(spec.priority));
         let mut history = record.history(now);
+        let queued_since = record.queued_since.take();
         if let Some(history) = history.as_mut().filter(|_| self.scheduler.is_recomputing()) {
             (history.done, history.waiting_since) = (Work(0), None);
         }
         self.set_state(id, JobState::Queued);
+        if let Some(since) = queued_since {
+            self.jobs.known_mut(id).since = since;
+        }
         match history {
             None => self.notify_engine(Event::Submitted(spec)),
             Some(history) => self.notify_engine(Event::Restored(Box::new(RestoredJob {
