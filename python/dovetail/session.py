@@ -11,6 +11,8 @@ import socket
 import threading
 import time
 
+from . import kubernetes
+
 #: Exit code of a script that was stopped and has made a checkpoint.
 STOPPED = 75
 
@@ -179,14 +181,23 @@ _lock = threading.Lock()
 def open_session(rank, world_size, step, total_steps):
     """Returns the session of this process, and opens it if needed; `None` without Dovetail."""
     global _session
-    path = os.environ.get("DOVETAIL_SOCKET")
-    secret = os.environ.get("DOVETAIL_SECRET")
-    if not path or not secret:
-        return None
     with _lock:
         if _session is None or _session[0] != os.getpid():
-            _session = (os.getpid(), Session(path, secret, rank, world_size, step, total_steps))
+            created = _create_session(rank, world_size, step, total_steps)
+            if created is None:
+                return None
+            _session = (os.getpid(), created)
         return _session[1]
+
+
+def _create_session(rank, world_size, step, total_steps):
+    path = os.environ.get("DOVETAIL_SOCKET")
+    secret = os.environ.get("DOVETAIL_SECRET")
+    if path and secret:
+        return Session(path, secret, rank, world_size, step, total_steps)
+    # In a pod there is no agent. One rank reports for the gang.
+    pod = kubernetes.find_pod() if rank == 0 else None
+    return kubernetes.PodSession(pod, step, total_steps) if pod else None
 
 
 def active():

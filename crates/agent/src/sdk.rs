@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     (
         "__init__.py",
         include_str!("../../../python/dovetail/__init__.py"),
@@ -15,6 +15,10 @@ const FILES: [(&str, &str); 4] = [
     (
         "environment.py",
         include_str!("../../../python/dovetail/environment.py"),
+    ),
+    (
+        "kubernetes.py",
+        include_str!("../../../python/dovetail/kubernetes.py"),
     ),
     ("session.py", include_str!("../../../python/dovetail/session.py")),
 ];

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
-use crate::request::JobRequest;
-use crate::state::{Cause, End};
+use crate::request::{GangRequest, JobRequest};
+use crate::state::{Cause, EarlierService, End, Progress};
 use crate::virtual_clusters::VirtualClusters;
 use crate::{AttemptId, JobId};
 
@@ -230,14 +230,12 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
-    /// An unknown job was found running. It keeps its GPUs unless another job holds them.
+    /// An unknown gang was found running. It keeps its GPUs unless another job holds them.
     Found {
         /// Number of the job, larger than all others.
         job: JobId,
-        /// User who submitted it.
-        user: String,
-        /// What was requested.
-        request: Box<JobRequest>,
+        /// What its pods state.
+        request: Box<GangRequest>,
         /// When it was submitted.
         submitted: Time,
         /// Number of the attempt that was found.
@@ -247,6 +245,21 @@ pub enum Fact {
         since: Time,
         /// What the attempt holds.
         allocation: Allocation,
+        /// What the job received in earlier attempts.
+        #[serde(default)]
+        earlier: EarlierService,
+    },
+    /// What an earlier scheduler knew about a job whose workload is missing: it continues from there.
+    Recalled {
+        /// Number of the job.
+        job: JobId,
+        /// When it was submitted.
+        submitted: Time,
+        /// When it was queued last, if it was queued.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queued: Option<Time>,
+        /// What it received in earlier attempts.
+        earlier: EarlierService,
     },
     /// An unknown job was found that has ended.
     #[serde(alias = "past")]
@@ -278,9 +291,9 @@ pub enum Fact {
     WorkloadReady {
         /// Number of the job.
         job: JobId,
-        /// What it requests now: only GPUs, CPU, memory and node constraint are used.
+        /// What its pods state now: only their resources and nodes are used.
         #[serde(default, alias = "now", skip_serializing_if = "Option::is_none")]
-        request: Option<Box<JobRequest>>,
+        request: Option<Box<GangRequest>>,
     },
     /// The runtime cannot continue an attempt: it stops, and the job is queued again.
     AttemptAborted {
@@ -446,6 +459,26 @@ pub enum Fact {
         data_time: Time,
         /// Last step with a complete checkpoint.
         checkpoint_step: u64,
+    },
+    /// When the processes of an attempt began to run, as its runtime recorded it.
+    RunningSince {
+        /// Number of the job.
+        job: JobId,
+        /// Number of the attempt.
+        attempt: AttemptId,
+        /// When all of them ran.
+        since: Time,
+    },
+    /// A report of progress was found that the job made some time ago.
+    Reported {
+        /// Number of the job.
+        job: JobId,
+        /// Number of the attempt.
+        attempt: AttemptId,
+        /// When the job was that far.
+        made: Time,
+        /// How far it was.
+        progress: Progress,
     },
     /// A job has reached its time limit.
     #[serde(alias = "time_is_up")]

@@ -27,9 +27,7 @@ mod virtual_clusters;
 
 pub use actor::{Actor, SystemRule};
 pub use amounts::Cpus;
-pub use dovetail_engine::{
-    Capabilities, Clock, DataWarning, MissingData, Need, QueuePositions, Runtime, Support,
-};
+pub use dovetail_engine::{Capabilities, Clock, DataWarning, MissingData, Need, Runtime, Support};
 pub use driver::{Backend, Driver, DriverConfig, DriverError, Recovery, Transaction};
 pub use fact::{Decision, Entry, Fact, InstanceEnd, OperatorAction, PolicyText, Record, TaskEnd};
 pub use handle::{
@@ -43,8 +41,8 @@ pub use notifications::{
 pub use policy_summary::{PolicySummary, policy_summaries};
 pub use private_file::write_private;
 pub use request::{
-    After, AfterWhen, ArrayPart, Deadline, Instance, JobRequest, Processes, RequestError, Retries, Role,
-    RoleError, Speeds, StageTimes, place_tasks,
+    After, AfterWhen, ArrayPart, Behaviour, Deadline, GangRequest, Instance, JobRequest, PodSet, Processes,
+    RequestError, Retries, Role, RoleError, Speeds, StageTimes, place_tasks,
 };
 pub use state::{Cause, ClusterEvent, ClusterState, Hold, JobState, NodeState, RuntimeCommand, StartTask};
 pub use virtual_clusters::{

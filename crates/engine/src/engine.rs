@@ -436,9 +436,9 @@ impl Engine {
         queue.iter().map(|rank| rank.job).collect()
     }
 
-    /// Returns the positions of all queued jobs, for [`Engine::explain_at`].
+    /// Returns the positions of all jobs that are queued or held by admission, for [`Engine::explain_at`].
     pub fn queue_positions(&self) -> QueuePositions {
-        QueuePositions::new(self.queue())
+        QueuePositions::new(self.queue(), self.state.held.values())
     }
 
     /// Explains what a job is doing, and why it is pending if it is.

@@ -1,6 +1,6 @@
 //! Why a job is pending. Explaining changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use dovetail_model::{JobKey, JobSpec, Reason, Time};
 use serde::{Deserialize, Serialize};
@@ -46,19 +46,39 @@ pub enum Explanation {
 pub struct QueuePositions {
     head: Option<JobKey>,
     ahead: BTreeMap<JobKey, u32>,
+    /// Head of the lane and number of jobs ahead in it, of each job that admission holds.
+    held: BTreeMap<JobKey, (JobKey, u32)>,
 }
 
 impl QueuePositions {
-    pub(crate) fn new(queue: Vec<JobKey>) -> Self {
+    pub(crate) fn new<'a>(queue: Vec<JobKey>, lanes: impl Iterator<Item = &'a VecDeque<JobKey>>) -> Self {
+        let in_lane = |lane: &'a VecDeque<JobKey>| {
+            let head = lane.front().copied();
+            lane.iter()
+                .zip(0..)
+                .filter_map(move |(job, ahead)| Some((*job, (head?, ahead))))
+        };
         Self {
             head: queue.first().copied(),
             ahead: queue.into_iter().zip(0..).collect(),
+            held: lanes.flat_map(in_lane).collect(),
         }
     }
 
-    /// Returns the head of the queue, and the number of jobs ahead of a job.
+    /// Returns the number of jobs with a position.
+    pub fn len(&self) -> usize {
+        self.ahead.len() + self.held.len()
+    }
+
+    /// Returns whether no job has a position.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the head of the queue, and the number of jobs ahead of a job. One that was queued since is behind all others.
     fn of(&self, id: JobKey) -> (Option<JobKey>, u32) {
-        (self.head, self.ahead.get(&id).copied().unwrap_or(0))
+        let behind_all = u32::try_from(self.ahead.len()).unwrap_or(u32::MAX);
+        (self.head, self.ahead.get(&id).copied().unwrap_or(behind_all))
     }
 }
 
@@ -143,6 +163,15 @@ impl<'a> Explainer<'a> {
 
     /// Explains a job that is held behind others of its lane.
     fn held_ahead(&self, spec: &JobSpec) -> (Vec<Reason>, u32) {
+        if let Some(positions) = self.positions {
+            return match positions.held.get(&spec.id) {
+                None | Some((_, 0)) => (Vec::new(), 0),
+                Some((head, ahead)) => {
+                    let (head, ahead) = (*head, *ahead);
+                    (vec![Reason::BehindInQueue { head, ahead }], ahead)
+                }
+            };
+        }
         let lane = self.engine.policy.admission.lane(spec);
         let held = self.state.held.get(&lane).into_iter().flatten();
         let mut ahead = held.take_while(|other| **other != spec.id);

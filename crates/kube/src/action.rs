@@ -4,6 +4,7 @@
 use dovetail_cluster::{AttemptId, JobId};
 use dovetail_kubeapi::Meta;
 
+use crate::gang_history::{GangHistory, QueuedAs};
 use crate::identity::{GangKey, SizeLookup};
 
 /// Identifies one pod, also after another pod of the same name was created.
@@ -72,7 +73,7 @@ pub struct ClaimDevices {
 }
 
 /// An action at the API server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Bind pods of one gang.
     Launch {
@@ -94,6 +95,18 @@ pub enum Action {
         /// Why it is removed.
         removal: Removal,
     },
+    /// Write the history of a gang, then perform other actions.
+    SaveHistory {
+        /// The history.
+        history: Box<GangHistory>,
+        /// Actions that lose the history from the pods: they wait until it is written.
+        then: Vec<Action>,
+    },
+    /// Delete the history of a gang.
+    DeleteHistory {
+        /// The gang.
+        gang: GangKey,
+    },
     /// Suspend a Job, so that it creates no more pods.
     StopOwner {
         /// Namespace of the Job.
@@ -109,6 +122,8 @@ pub enum Action {
         reason: &'static str,
         /// Message for people.
         message: String,
+        /// Place of its gang in the queue, for the next leader.
+        queued: Option<QueuedAs>,
     },
     /// Write on a native pod group whether its pods are bound.
     GroupStatus {

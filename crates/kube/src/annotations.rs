@@ -19,6 +19,16 @@ pub(crate) const GPU_TYPE: &str = "dovetail.io/gpu-type";
 pub(crate) const GPU_COUNT: &str = "dovetail.io/gpu-count";
 /// Expected run time of the job, in seconds.
 pub(crate) const EXPECTED: &str = "dovetail.io/expected-seconds";
+/// Name of the model that the job trains.
+pub(crate) const MODEL: &str = "dovetail.io/model";
+/// Number of steps of the job.
+pub(crate) const TOTAL_STEPS: &str = "dovetail.io/total-steps";
+/// Seconds of the stages of one iteration.
+pub(crate) const STAGES: &str = "dovetail.io/stages";
+/// Speeds by number of GPUs.
+pub(crate) const SCALING: &str = "dovetail.io/scaling";
+/// When the job should have ended.
+pub(crate) const DEADLINE: &str = "dovetail.io/deadline";
 /// User who submitted the job.
 pub(crate) const USER: &str = "dovetail.io/user";
 /// Seconds between the warning and the eviction of a pod, for a checkpoint.
@@ -36,6 +46,12 @@ pub(crate) const ATTEMPT: &str = "dovetail.io/attempt";
 pub(crate) const ATTEMPT_BEFORE_RENAME: &str = "dovetail.io/launch";
 /// GPUs of a bound pod, such as `0,1`.
 pub(crate) const GPUS: &str = "dovetail.io/gpus";
+/// Start of the attempt of a bound pod, and what its job received before.
+pub(crate) const HISTORY: &str = "dovetail.io/history";
+/// Step from which a bound pod resumes: that of the last checkpoint.
+pub(crate) const RESUME_STEP: &str = "dovetail.io/resume-step";
+/// Job of a waiting pod, and since when it is queued.
+pub(crate) const QUEUED: &str = "dovetail.io/queued";
 /// Gang of a bound elastic pod: job, attempt and number of the elastic pod, such as `17/4/1`.
 pub(crate) const ELASTIC_OF: &str = "dovetail.io/rides-on";
 /// Placement of all pods of a gang; written on its first pod before any of them is bound.

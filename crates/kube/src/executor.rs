@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::action::{Action, Bind, PodId, Removal};
 use crate::annotations;
+use crate::gang_history::{GangHistory, QueuedAs, history_path};
 use crate::identity::{GangKey, SizeError, SizeLookup};
 use crate::lease::Leadership;
 use crate::pod_groups::SCHEDULED;
@@ -106,9 +107,23 @@ impl Executor {
                         async move { executor.suspend(&namespace, &job).await },
                     ));
                 }
-                Action::Explain { pod, reason, message } => {
+                Action::SaveHistory { history, then } => {
                     drop(tokio::spawn(async move {
-                        executor.explain(&pod, reason, &message).await
+                        executor.save_history(&history).await;
+                        executor.perform(then);
+                    }));
+                }
+                Action::DeleteHistory { gang } => {
+                    drop(tokio::spawn(async move { executor.delete_history(&gang).await }));
+                }
+                Action::Explain {
+                    pod,
+                    reason,
+                    message,
+                    queued,
+                } => {
+                    drop(tokio::spawn(async move {
+                        executor.explain(&pod, reason, &message, queued).await;
                     }));
                 }
                 Action::GroupStatus {
@@ -302,6 +317,38 @@ impl Executor {
             .await
     }
 
+    /// Writes a history. Without it the gang is stopped all the same, and loses its service with the next change of leader.
+    async fn save_history(&self, history: &GangHistory) {
+        let (path, object) = (history.path(), history.object());
+        let mut wait = Duration::from_millis(50);
+        while self.leadership.holds() {
+            let permit = self.requests.acquire().await;
+            let result = self.client.apply::<Value>(&path, &self.scheduler, &object).await;
+            drop(permit);
+            match result {
+                Ok(_) => return,
+                Err(error) if error.is_transient() && wait < Duration::from_secs(5) => {
+                    tracing::warn!("{error}");
+                    tokio::time::sleep(wait).await;
+                    wait *= 2;
+                }
+                Err(error) => return tracing::warn!("history of gang {}: {error}", history.key()),
+            }
+        }
+    }
+
+    async fn delete_history(&self, gang: &GangKey) {
+        let path = history_path(gang);
+        let permit = self.requests.acquire().await;
+        let result = self.client.delete(&path, &DeleteOptions::default()).await;
+        drop(permit);
+        if let Err(error) = result
+            && !error.is_not_found()
+        {
+            tracing::warn!("history of gang {gang}: {error}");
+        }
+    }
+
     async fn suspend(&self, namespace: &str, job: &str) {
         let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs/{job}");
         let patch = json!({"spec": {"suspend": true}});
@@ -310,10 +357,13 @@ impl Executor {
         }
     }
 
-    async fn explain(&self, pod: &PodId, reason: &str, message: &str) {
-        let condition = json!({"status": {"conditions": [{
+    async fn explain(&self, pod: &PodId, reason: &str, message: &str, queued: Option<QueuedAs>) {
+        let mut condition = json!({"status": {"conditions": [{
             "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
             "lastTransitionTime": seconds_time(now_micros())}]}});
+        if let Some(text) = queued.and_then(|queued| serde_json::to_string(&queued).ok()) {
+            condition["metadata"] = json!({"annotations": {annotations::QUEUED: text}});
+        }
         let path = format!("{}/status", pod.path());
         self.log_error(
             pod,

@@ -137,7 +137,6 @@ pub fn finished_jobs(jobs: &[SubmittedJob], gpu_resources: &[String]) -> Vec<Fin
 fn request(identity: &Identity, gpus: u32) -> JobRequest {
     JobRequest {
         name: identity.job_name.clone().unwrap_or_default(),
-        command: vec!["pods".to_owned()],
         tenant: identity.virtual_cluster.clone().unwrap_or_default(),
         priority: identity.priority,
         gpu_type: identity.gpu_type.clone(),

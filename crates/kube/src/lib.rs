@@ -17,6 +17,7 @@ mod executor;
 mod explain;
 mod finished;
 mod forecast;
+mod gang_history;
 mod identity;
 mod lease;
 mod manifest;
@@ -24,6 +25,7 @@ mod node_fit;
 mod object_cache;
 mod plan;
 mod pod_groups;
+mod pod_progress;
 mod pod_resources;
 mod reconciler;
 mod runtime;
@@ -41,6 +43,7 @@ pub use crds::{
 pub use exec_target::{ExecTarget, ExecTargetError, InvalidTaskName, TaskName, find_exec_target, pods_in};
 pub use executor::Events;
 pub use finished::{FinishedJob, SubmittedJob, finished_jobs};
+pub use gang_history::{BoundHistory, GangHistory, GangHistorySpec, QueuedAs, Service};
 pub use identity::{
     GangKey, GangSize, Identity, IdentityError, SizeError, SizeLookup, SizeSource, WorkloadKind,
 };
@@ -49,6 +52,7 @@ pub use manifest::{
     ArrayIndices, Manifest, ManifestError, ManifestOptions, manifest, object_name, unique_name,
 };
 pub use plan::{Plan, PlannedPod};
+pub use pod_progress::{PodProgress, PodProgressSpec, ProgressReport};
 pub use pod_resources::{PodResources, PodResourcesError};
 pub use reconciler::{
     AvoidedNode, BoundAs, ClaimError, ClusterTransaction, ElasticParent, Gang, GangError, Member, PodClaim,

@@ -57,6 +57,8 @@ pub(crate) struct WatchedObjects {
     pub(crate) slices_listed: bool,
     /// Whether ResourceClaims were listed, or are not served here.
     pub(crate) claims_listed: bool,
+    /// Whether progress reports were listed, or are not served here.
+    pub(crate) progress_listed: bool,
     pub(crate) clusters: ObjectCache<VirtualCluster>,
     pub(crate) topologies: ObjectCache<ClusterTopology>,
     pub(crate) policies: ObjectCache<SchedulingPolicy>,
@@ -68,6 +70,7 @@ impl WatchedObjects {
         self.nodes_listed
             && self.slices_listed
             && self.claims_listed
+            && self.progress_listed
             && self.clusters.listed
             && self.topologies.listed
             && self.policies.listed

@@ -1,7 +1,6 @@
 //! Status of native pod groups: whether all their pods are bound, and if not, why.
 
 use crate::action::Action;
-use crate::explain::Explainer;
 use crate::reconciler::{Gang, Reconciler, TaskSlot};
 
 /// Maximum number of groups that are updated in one pass.
@@ -11,13 +10,13 @@ const UPDATES_PER_PASS: usize = 32;
 pub(crate) const SCHEDULED: &str = "Scheduled";
 
 /// Returns the status of pod groups whose status has changed.
-pub(crate) fn update_groups(reconciler: &mut Reconciler, explainer: &Explainer<'_>) -> Vec<Action> {
+pub(crate) fn update_groups(reconciler: &mut Reconciler) -> Vec<Action> {
     let mut actions = Vec::new();
     for gang in reconciler.gangs.iter_mut().filter(|gang| gang.key.is_pod_group()) {
         if actions.len() >= UPDATES_PER_PASS {
             break;
         }
-        let Some((reason, message)) = status(gang, explainer) else {
+        let Some((reason, message)) = status(gang) else {
             continue;
         };
         let status = format!("{reason}: {message}");
@@ -35,11 +34,11 @@ pub(crate) fn update_groups(reconciler: &mut Reconciler, explainer: &Explainer<'
     actions
 }
 
-fn status(gang: &Gang, explainer: &Explainer<'_>) -> Option<(&'static str, String)> {
+/// Returns the status of a group: whether it is bound, or else the explanation on its pods.
+fn status(gang: &Gang) -> Option<(&'static str, String)> {
     let is_bound = |slot: &TaskSlot| gang.pod_in(slot).is_some_and(|m| m.node.is_some());
     if !gang.slots.is_empty() && gang.slots.iter().all(is_bound) {
         return Some((SCHEDULED, format!("{} pods are bound", gang.slots.len())));
     }
-    let (_, message) = explainer.explain(gang)?;
-    Some(("Unschedulable", message))
+    (!gang.explained.is_empty()).then(|| ("Unschedulable", gang.explained.clone()))
 }

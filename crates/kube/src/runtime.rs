@@ -16,7 +16,7 @@ impl Runtime for Kubernetes {
             sharing: Support::No("each pod has GPUs of its own"),
             resize: Support::No("a pod keeps the CPU and memory of its manifest"),
             width: Support::No("gangs grow by elastic pods under every policy, `gang-min` to `gang-size`"),
-            progress: Support::No("pods report no progress"),
+            progress: Support::Yes("the trainer SDK in the pod, by PodProgress objects"),
         }
     }
 }

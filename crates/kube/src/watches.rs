@@ -4,6 +4,7 @@ use dovetail_kubeapi::{Change, Client, Node, Object, Pod, ResourceClaim, Resourc
 use tokio::sync::mpsc;
 
 use crate::crds::{self, ClusterTopology, SchedulingPolicy, VirtualCluster};
+use crate::pod_progress::PodProgress;
 
 /// A change of watched objects.
 pub(crate) enum WatchEvent {
@@ -14,6 +15,7 @@ pub(crate) enum WatchEvent {
     Policies(Change<SchedulingPolicy>),
     Slices(Change<ResourceSlice>),
     Claims(Change<ResourceClaim>),
+    Progress(Change<PodProgress>),
 }
 
 /// Tasks that watch; they end when the value is dropped.
@@ -46,6 +48,12 @@ impl Watches {
             &path("schedulingpolicies"),
             events,
             WatchEvent::Policies,
+        ));
+        watches.0.push(one_by_one(
+            client,
+            &path("podprogresses"),
+            events,
+            WatchEvent::Progress,
         ));
         let devices = |plural: &str| format!("/apis/resource.k8s.io/v1/{plural}");
         watches.0.push(one_by_one(

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use dovetail_kube::{
-    ClusterTopology, Elector, LeaseSettings, Scheduler, SchedulerSettings, SchedulingPolicy,
-    SchedulingPolicySpec, VirtualCluster, VirtualClusterSpec,
+    ClusterTopology, Elector, GangHistorySpec, LeaseSettings, PodProgressSpec, Scheduler, SchedulerSettings,
+    SchedulingPolicy, SchedulingPolicySpec, Service, VirtualCluster, VirtualClusterSpec,
 };
 use dovetail_kubeapi::Client;
 use dovetail_kubelab::{Identity, Lab, LabError, NodeShape, Settings, binary_or_skip, helm};
@@ -19,6 +19,14 @@ use serde_json::{Value, json};
 
 const ACCOUNT: &str = "system:serviceaccount:dovetail-system:dovetail";
 const GROUPS: [&str; 2] = ["system:serviceaccounts", "system:serviceaccounts:dovetail-system"];
+
+const OUR_KINDS: [&str; 5] = [
+    "virtualclusters",
+    "clustertopologies",
+    "schedulingpolicies",
+    "ganghistories",
+    "podprogresses",
+];
 
 fn deploy(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -61,7 +69,7 @@ fn id(object: &Value) -> (String, String) {
 fn path(object: &Value) -> String {
     let (kind, name) = id(object);
     let plural = match kind.as_str() {
-        "CustomResourceDefinition" => "customresourcedefinitions".to_owned(),
+        "ValidatingAdmissionPolicy" => "validatingadmissionpolicies".to_owned(),
         kind => format!("{}s", kind.to_lowercase()),
     };
     let version = text(object, "/apiVersion");
@@ -116,7 +124,7 @@ fn apply(lab: &Lab) {
 
 /// Waits until our kinds are served and the account has its permissions.
 fn settle(lab: &Lab) -> Identity {
-    for plural in ["virtualclusters", "clustertopologies", "schedulingpolicies"] {
+    for plural in OUR_KINDS {
         let crd = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.dovetail.io");
         until(&format!("{plural} are established"), || {
             let crd = get(lab, &crd);
@@ -202,9 +210,29 @@ fn schemas_have_the_keys_of_the_types() {
         round: Some("60s".to_owned()),
         paused: true,
     };
+    let history = GangHistorySpec {
+        gang: "a".to_owned(),
+        gang_uid: "b".to_owned(),
+        job: 1,
+        submitted: 1,
+        pods: 1,
+        min_pods: 1,
+        service: Service {
+            first_start: Some(1),
+            ..Service::default()
+        },
+    };
+    let service = serde_json::to_value(&history.service).unwrap();
+    let in_schema = &schemas["GangHistory"]["spec"]["properties"]["service"]["properties"];
+    assert_eq!(keys(in_schema), keys(&service));
     for (kind, spec) in [
         ("VirtualCluster", serde_json::to_value(cluster).unwrap()),
         ("SchedulingPolicy", serde_json::to_value(policy).unwrap()),
+        ("GangHistory", serde_json::to_value(history).unwrap()),
+        (
+            "PodProgress",
+            serde_json::to_value(PodProgressSpec::default()).unwrap(),
+        ),
     ] {
         assert_eq!(
             keys(&schemas[kind]["spec"]["properties"]),
@@ -213,7 +241,8 @@ fn schemas_have_the_keys_of_the_types() {
         );
     }
     let common = ["accepted", "conditions", "message", "observedGeneration"];
-    for (kind, schema) in &schemas {
+    let with_status = |kind: &str| !matches!(kind, "GangHistory" | "PodProgress");
+    for (kind, schema) in schemas.iter().filter(|(kind, _)| with_status(kind)) {
         let mut status = BTreeSet::from(common);
         if kind == "VirtualCluster" {
             status.extend(["used", "running", "waiting"]);
@@ -480,6 +509,9 @@ fn the_account_may_do_what_the_scheduler_does_and_nothing_else() {
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "evicted"}});
     let event = json!({"metadata": {"name": "bound.1"}, "reason": "Scheduled", "type": "Normal",
         "involvedObject": {"kind": "Pod", "namespace": space, "name": "bound"}});
+    let histories = format!("{ours}/namespaces/{space}/ganghistories");
+    let history = json!({"apiVersion": "dovetail.io/v1alpha1", "kind": "GangHistory", "metadata": {"name": "gang"},
+        "spec": {"gang": "gang", "job": 1, "submitted": 1, "pods": 1, "minPods": 1}});
     let suspend = json!({"spec": {"suspend": true}});
     let nothing = json!({});
     let at = |folder: &str, name: &str| format!("{folder}/{name}");
@@ -530,6 +562,11 @@ fn the_account_may_do_what_the_scheduler_does_and_nothing_else() {
             Some(&accepted),
             200,
         ),
+        ("GET", at(ours, "ganghistories"), None, 200),
+        ("POST", histories.clone(), Some(&history), 201),
+        ("PATCH", at(&histories, "gang"), Some(&nothing), 200),
+        ("DELETE", at(&histories, "gang"), None, 200),
+        ("GET", at(ours, "podprogresses"), None, 200),
         ("POST", leases.to_owned(), Some(&lease), 201),
         ("GET", at(leases, "dovetail-scheduler"), None, 200),
         ("PATCH", at(leases, "dovetail-scheduler"), Some(&nothing), 200),
@@ -602,6 +639,8 @@ fn the_account_may_do_what_the_scheduler_does_and_nothing_else() {
         ("DELETE", at(ours, "virtualclusters/rights")),
         ("PATCH", at(ours, "clustertopologies/rights")),
         ("PATCH", at(ours, "schedulingpolicies/rights")),
+        ("GET", at(&histories, "gang")),
+        ("DELETE", format!("{ours}/namespaces/{space}/podprogresses/bound")),
         ("GET", at(leases, "another")),
         ("PUT", at(leases, "another")),
         ("DELETE", at(leases, "dovetail-scheduler")),
@@ -758,6 +797,9 @@ fn the_account_has_exactly_these_permissions() {
         ("dovetail.io virtualclusters/status", "patch"),
         ("dovetail.io clustertopologies/status", "patch"),
         ("dovetail.io schedulingpolicies/status", "patch"),
+        ("dovetail.io ganghistories", "list create patch delete"),
+        // To write them is a permission of all service accounts.
+        ("dovetail.io podprogresses", "list watch create patch"),
     ];
     let at_home = [("coordination.k8s.io leases", "create")];
     let Some((lab, _)) = installed() else { return };
@@ -807,8 +849,13 @@ fn the_page_adds_exactly_these_permissions() {
         (" services", "create patch delete"),
         (" pods/log", "get"),
     ];
+    // A permission of all service accounts.
+    let progress = [("dovetail.io podprogresses", "create patch")];
     let expected = listed(&[
+        ("default", &progress),
+        ("dovetail-system", &progress),
         ("dovetail-system", &[(" secrets", "create")]),
+        ("training", &progress),
         ("training", &in_training),
     ]);
     assert_eq!(found, expected);
@@ -836,7 +883,7 @@ fn why_line() -> Vec<String> {
 
 /// Returns all objects of a release.
 fn of_release(lab: &Lab) -> Vec<String> {
-    let kinds = "deployment,service,configmap,serviceaccount,poddisruptionbudget,role,rolebinding,clusterrole,clusterrolebinding";
+    let kinds = "deployment,service,configmap,serviceaccount,poddisruptionbudget,role,rolebinding,clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding";
     let args = [
         "get",
         kinds,

@@ -6,9 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dovetail_cluster::{
-    Actor, Clock, ClusterState, Fact, JobId, JobRequest, JobState, PolicyText, Refusal, RuntimeCommand,
+    Actor, Clock, ClusterState, Fact, GangRequest, JobId, JobRequest, JobState, PolicyText, Refusal,
+    RuntimeCommand,
 };
-use dovetail_kube::{Action, ClusterTransaction, Gang, Reconciler, Settings};
+use dovetail_kube::{
+    Action, ClusterTransaction, Gang, GangHistory, PodProgress, QueuedAs, Reconciler, Service, Settings,
+};
 use dovetail_kubeapi::{Node, Pod};
 use dovetail_model::Time;
 use proptest::prelude::*;
@@ -28,19 +31,13 @@ impl ClusterTransaction for TestTransaction<'_> {
         self.state.apply(self.now, &fact);
     }
 
-    fn submit(&mut self, user: &str, request: JobRequest) -> Result<JobId, Refusal> {
-        request.validate()?;
-        let job = self.state.next_job();
-        self.record(Fact::Submitted {
-            job,
-            user: user.to_owned(),
-            request: Box::new(request),
-            key: None,
-        });
-        Ok(job)
+    fn check(&self, request: &GangRequest) -> Result<(), Refusal> {
+        Ok(request.job().map(drop)?)
     }
 }
 
+/// Earliest creation of pods.
+const CREATED: i64 = 1_794_873_600_000_000;
 const NODES: u32 = 3;
 const GPUS: u32 = 4;
 
@@ -50,6 +47,10 @@ struct World {
     pods: BTreeMap<String, Pod>,
     nodes: BTreeSet<u32>,
     sizes: BTreeMap<String, u32>,
+    /// Histories of gangs, by path.
+    histories: BTreeMap<String, GangHistory>,
+    /// Annotations of the pods of a gang.
+    stated: BTreeMap<String, serde_json::Value>,
     made: u32,
     now: i64,
     state: ClusterState,
@@ -73,6 +74,8 @@ impl World {
             pods: BTreeMap::new(),
             nodes: (0..NODES).collect(),
             sizes: BTreeMap::new(),
+            histories: BTreeMap::new(),
+            stated: BTreeMap::new(),
             made: 0,
             now: 1_000_000,
             state,
@@ -87,6 +90,8 @@ impl World {
     fn crash(&mut self) {
         self.pending.clear();
         (self.state, self.reconciler) = scheduler(&self.policy);
+        let histories = self.histories.values().cloned().collect();
+        self.reconciler.set_histories(histories);
         self.list();
     }
 
@@ -159,10 +164,13 @@ impl World {
         self.made += 1;
         let i = self.made;
         let mut meta = json!({"name": format!("{gang}-{i}"), "namespace": "ns", "uid": format!("uid-{i}"),
-            "creationTimestamp": "2026-11-17T00:00:00Z"});
+            "creationTimestamp": dovetail_kubeapi::seconds_time(self.now.max(CREATED))});
         let size = self.sizes[gang];
         if let Some(min_pods) = min_pods_of(gang, size) {
             meta["annotations"] = json!({"dovetail.io/gang-min": min_pods.to_string()});
+        }
+        if let Some(stated) = self.stated.get(gang) {
+            meta["annotations"] = stated.clone();
         }
         match owned {
             true => {
@@ -250,6 +258,11 @@ impl World {
                 let size = self.sizes[&gang.name];
                 self.with(|reconciler, tx| reconciler.set_size(&gang, Ok(size), tx));
             }
+            Action::SaveHistory { history, then } => {
+                self.histories.insert(history.path(), *history);
+                self.pending.extend(then);
+            }
+            Action::DeleteHistory { gang } => self.histories.retain(|_, history| history.key() != gang),
             Action::StopOwner { .. } | Action::Explain { .. } | Action::GroupStatus { .. } => {}
         }
     }
@@ -787,4 +800,310 @@ fn a_job_is_cancelled_when_its_pods_are_not_recreated() {
     // Pods that appear later are submitted as another job.
     announced_pod(&mut world, "one", 1, 1, "alice");
     assert_eq!(world.state.job(2).unwrap().state, JobState::Starting);
+}
+
+/// First moment of a script: the pods of it are created later than others.
+const SCRIPT_START: i64 = 1_800_000_000_000_000;
+
+/// A gang as two leaders must see it.
+#[derive(Debug, PartialEq)]
+struct GangView {
+    gang: String,
+    is_active: bool,
+    submitted: Time,
+    service: Service,
+}
+
+impl World {
+    /// Lets everything happen that is due: requests arrive, pods run, deleted pods go and are created again.
+    fn run_until_quiet(&mut self) {
+        for _ in 0..100 {
+            while !self.pending.is_empty() {
+                self.deliver(0);
+            }
+            let starting = |p: &&Pod| !p.spec.node_name.is_empty() && p.status.phase == "Pending";
+            let deleted = |p: &&Pod| p.metadata.deletion_timestamp.is_some();
+            if let Some(mut pod) = self.some_pod(0, |p| starting(p) && !deleted(p)) {
+                pod.status.phase = "Running".to_owned();
+                pod.status.start_time = Some(dovetail_kubeapi::seconds_time(self.now));
+                self.put(pod);
+            } else if let Some(pod) = self.some_pod(0, deleted) {
+                self.remove(&pod.metadata.uid);
+            } else {
+                return;
+            }
+        }
+        panic!("the cluster never comes to rest");
+    }
+
+    /// Lets the pods of gangs succeed that have run for as long as they expected.
+    fn complete_gangs(&mut self) {
+        let now = Time(self.now);
+        let is_done = |gang: &&Gang| {
+            let job = gang.job.and_then(|job| self.state.job(job)).unwrap();
+            job.service(now).held >= job.request.expected.unwrap()
+        };
+        let gangs = self.reconciler.gangs().filter(|gang| gang.job.is_some());
+        let done: Vec<String> = gangs.filter(is_done).map(|gang| gang.key.name.clone()).collect();
+        for name in done {
+            let is_of = |p: &Pod| p.metadata.controller().is_some_and(|owner| owner.name == name);
+            let pods: Vec<Pod> = self
+                .pods
+                .values()
+                .filter(|p| is_of(p) && !has_ended(p))
+                .cloned()
+                .collect();
+            for mut pod in pods {
+                pod.status.phase = "Succeeded".to_owned();
+                self.put(pod);
+            }
+        }
+    }
+
+    /// Wakes the engine if it is due.
+    fn wake(&mut self) {
+        let now = Time(self.now);
+        self.with(|_, tx| {
+            if tx.state.wake_at().is_some_and(|at| at <= now) {
+                tx.record(Fact::Woke);
+            }
+        });
+        self.run_until_quiet();
+    }
+
+    /// Writes on waiting pods what the explanation of a leader writes there.
+    fn note_queued(&mut self) {
+        for pod in self.pods.values_mut() {
+            let owner = pod.metadata.controller().map(|owner| owner.name.clone());
+            let gang = self
+                .reconciler
+                .gangs()
+                .find(|g| Some(&g.key.name) == owner.as_ref());
+            let job = gang.and_then(|gang| self.state.job(gang.job?));
+            if let Some(job) = job.filter(|job| job.state == JobState::Queued) {
+                let queued = QueuedAs {
+                    job: u32::try_from(job.id).unwrap(),
+                    submitted: job.submitted.0,
+                    since: job.since.0,
+                    pods: 3,
+                    min_pods: 3,
+                };
+                let text = serde_json::to_string(&queued).unwrap();
+                pod.metadata
+                    .annotations
+                    .insert("dovetail.io/queued".to_owned(), text);
+            }
+        }
+    }
+
+    /// Returns all gangs with a job at this moment, by name.
+    fn seen(&self, now: i64) -> Vec<GangView> {
+        let gangs = self.reconciler.gangs().filter(|gang| gang.job.is_some());
+        let one = |gang: &Gang| {
+            let job = self.state.job(gang.job.unwrap()).unwrap();
+            GangView {
+                gang: gang.key.name.clone(),
+                is_active: job.state.holds_gpus(),
+                submitted: job.submitted,
+                service: job.service(Time(now)).into(),
+            }
+        };
+        let mut seen: Vec<GangView> = gangs.map(one).collect();
+        seen.sort_by(|a, b| a.gang.cmp(&b.gang));
+        seen
+    }
+}
+
+/// Runs gangs that need all GPUs, one every minute, and returns what is seen after every half minute. The leader is replaced
+/// after these half minutes.
+fn run_script(policy: &str, crashes: &[i64]) -> Vec<Vec<GangView>> {
+    let mut world = World::new(policy);
+    world.now = SCRIPT_START;
+    let mut all = Vec::new();
+    for round in 0..24 {
+        world.now = SCRIPT_START + round * 30_000_000;
+        if round % 2 == 0 && round < 8 {
+            let gang = format!("g{}", round / 2);
+            let expected = ["700", "90", "400", "30"][(round / 2) as usize];
+            world
+                .stated
+                .insert(gang.clone(), json!({"dovetail.io/expected-seconds": expected}));
+            world.sizes.insert(gang.clone(), 3);
+            for _ in 0..3 {
+                world.make_pod(&gang, true, GPUS, 0);
+            }
+        }
+        world.complete_gangs();
+        world.wake();
+        world.now = SCRIPT_START + round * 30_000_000 + 25_000_000;
+        world.wake();
+        world.note_queued();
+        all.push(world.seen(SCRIPT_START + round * 30_000_000 + 29_000_000));
+        if crashes.contains(&round) {
+            world.crash();
+            world.run_until_quiet();
+        }
+    }
+    all
+}
+
+#[test]
+fn a_new_leader_continues_exactly() {
+    for policy in ["las:quantum=60", "tiresias:limits=240", "srtf", "srsf"] {
+        let undisturbed = run_script(policy, &[]);
+        let attempts = undisturbed.iter().flatten().map(|seen| seen.service.attempts);
+        assert!(attempts.max() > Some(1), "{policy}: no gang was preempted");
+        for crashes in [&[5][..], &[9, 10, 15], &[1, 3, 6, 12, 20]] {
+            let disturbed = run_script(policy, crashes);
+            for (round, (before, after)) in undisturbed.iter().zip(&disturbed).enumerate() {
+                assert_eq!(
+                    before, after,
+                    "{policy}, crashes {crashes:?}, half minute {round}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_service_of_a_stopped_gang_is_written_before_its_pods_are_evicted() {
+    let mut world = World::new("fifo-backfill:priority=true");
+    world.now = SCRIPT_START;
+    for (gang, priority) in [("g0", 0), ("g1", 5)] {
+        world.sizes.insert(gang.to_owned(), 3);
+        for _ in 0..3 {
+            world.make_pod(gang, true, GPUS, priority);
+        }
+        world.run_until_quiet();
+        if gang == "g0" {
+            world.now += 600_000_000;
+        }
+    }
+    // An operator stops it for the other one, as a policy that preempts does.
+    let job = world
+        .reconciler
+        .gangs()
+        .find(|g| g.key.name == "g0")
+        .unwrap()
+        .job
+        .unwrap();
+    let attempt = world.state.job(job).unwrap().last_attempt();
+    world.with(|_, tx| {
+        tx.record(Fact::AttemptAborted {
+            job,
+            attempt,
+            reason: "stopped".to_owned(),
+        });
+    });
+    assert!(
+        matches!(&world.pending[..], [Action::SaveHistory { then, .. }] if then.len() == 3),
+        "{:?}",
+        world.pending
+    );
+    world.deliver(0);
+    // The pods go, and the leader fails before it sees that.
+    world.pending.clear();
+    let pods: Vec<String> = world
+        .pods
+        .values()
+        .filter(|p| p.metadata.name.starts_with("g0"))
+        .map(|p| p.metadata.uid.clone())
+        .collect();
+    for uid in &pods {
+        world.pods.remove(uid);
+    }
+    world.crash();
+    for _ in 0..3 {
+        world.make_pod("g0", true, GPUS, 0);
+    }
+    world.run_until_quiet();
+    let seen = world.seen(world.now);
+    let service = &seen.iter().find(|seen| seen.gang == "g0").unwrap().service;
+    assert!(
+        (600_000_000..601_000_000).contains(&service.held_us),
+        "{service:?}"
+    );
+    assert_eq!(service.gpu_time_us, service.held_us * 12);
+    assert_eq!(world.histories.len(), 1);
+    // The history is deleted with the job.
+    let job = world
+        .reconciler
+        .gangs()
+        .find(|g| g.key.name == "g0")
+        .unwrap()
+        .job
+        .unwrap();
+    let cancelled = Fact::Cancelled {
+        job,
+        by: Actor::user("ann"),
+    };
+    world.with(|_, tx| tx.record(cancelled));
+    let uid = |p: &Pod| p.metadata.name.starts_with("g0").then(|| p.metadata.uid.clone());
+    let pod = world.pods.values().find_map(uid).unwrap();
+    world.remove(&pod);
+    world.run_until_quiet();
+    assert!(world.histories.is_empty(), "{:?}", world.histories);
+}
+
+/// Returns a report of a pod.
+fn progress(pod: &Pod, step: u64, checkpoint: u64, at: i64) -> PodProgress {
+    let meta = &pod.metadata;
+    serde_json::from_value(json!({"metadata": {"name": meta.name, "namespace": meta.namespace},
+        "spec": {"podUid": meta.uid, "step": step, "totalSteps": 100, "stepUs": 1_000_000, "checkpoint": checkpoint, "at": at}}))
+    .unwrap()
+}
+
+#[test]
+fn reports_of_pods_become_progress_of_their_job() {
+    let mut world = World::new("srtf");
+    world.now = SCRIPT_START;
+    world.sizes.insert("g0".to_owned(), 3);
+    for _ in 0..3 {
+        world.make_pod("g0", true, GPUS, 0);
+    }
+    world.run_until_quiet();
+    let pods: Vec<Pod> = world.pods.values().cloned().collect();
+    let put = |world: &mut World, report: PodProgress| {
+        world.with(|reconciler, tx| reconciler.put_progress(&report, tx));
+    };
+    let seen = |world: &World| {
+        let progress = world.state.job(1).unwrap().progress;
+        (progress.step, progress.checkpoint)
+    };
+    put(&mut world, progress(&pods[0], 20, 15, SCRIPT_START));
+    assert_eq!(seen(&world), (20, 15));
+    // Of several pods, the one that is least far counts, and the checkpoint that all have.
+    world.now += 10_000_000;
+    put(&mut world, progress(&pods[1], 25, 10, SCRIPT_START));
+    put(&mut world, progress(&pods[0], 30, 30, SCRIPT_START));
+    assert_eq!(seen(&world), (20, 15), "a report right after another one waits");
+    world.now += 10_000_000;
+    let now = Time(world.now);
+    world.with(|reconciler, tx| reconciler.expire(now, Time::from_secs(86_400), tx));
+    assert_eq!(seen(&world), (25, 15), "a checkpoint is never lost");
+    // A report in the name of another pod does not count.
+    let mut forged = progress(&pods[2], 1, 0, SCRIPT_START);
+    forged.metadata.name = "another".to_owned();
+    world.now += 10_000_000;
+    put(&mut world, forged);
+    assert_eq!(seen(&world), (25, 15));
+
+    // Another leader counts on from the time of the report, and a stopped job resumes from its checkpoint.
+    let reports: Vec<PodProgress> = [(0, 30, 30), (1, 25, 10)]
+        .map(|(pod, step, checkpoint)| progress(&pods[pod], step, checkpoint, SCRIPT_START))
+        .to_vec();
+    world.pending.clear();
+    (world.state, world.reconciler) = scheduler("srtf");
+    world.with(|reconciler, tx| reconciler.list_progress(&reports, tx));
+    world.list();
+    assert_eq!(seen(&world), (25, 10));
+    let engine = world.state.engine();
+    let job = engine.jobs().next().unwrap();
+    assert_eq!(job.spec.expected.unwrap().0, 100_000_000);
+    let since = Time(world.now).since(Time(SCRIPT_START));
+    let done = i64::try_from(job.done(Time(world.now)).0).unwrap();
+    assert!(
+        (done - 25_000_000 - since.0).abs() < 1_000_000,
+        "{done} after {since:?}"
+    );
 }

@@ -380,8 +380,18 @@ pub struct ContainerStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ContainerState {
+    /// Set while it runs.
+    pub running: Option<RunningContainer>,
     /// Set when it has terminated.
     pub terminated: Option<Terminated>,
+}
+
+/// A container that runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RunningContainer {
+    /// When it started.
+    pub started_at: Option<String>,
 }
 
 /// The termination of a container.

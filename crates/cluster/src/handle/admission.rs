@@ -4,7 +4,7 @@ use super::{Conflict, InvalidRequest, NotFound, Refusal};
 use crate::JobId;
 use crate::driver::Transaction;
 use crate::fact::Fact;
-use crate::request::{ArrayPart, JobRequest};
+use crate::request::{ArrayPart, GangRequest, JobRequest};
 use crate::state::{ClusterState, JobState};
 
 /// Returns the job that was submitted with this idempotency key before.
@@ -100,6 +100,17 @@ impl Transaction<'_> {
             key,
         });
         Ok(job)
+    }
+
+    /// Checks whether the job of a gang of pods may be submitted.
+    ///
+    /// # Errors
+    /// If the pods do not make a job, it may not be submitted, or the cluster could never run it.
+    pub fn check_gang(&self, gang: &GangRequest) -> Result<(), Refusal> {
+        let request = gang.job()?;
+        check_virtual_cluster(self.state, &request)?;
+        let fits = self.state.fits_when_empty(&request);
+        Ok(fits.map_err(InvalidRequest::from)?)
     }
 
     /// Submits a job for each index of an array. Returns the numbers of the first and the last one. Jobs with an external

@@ -34,6 +34,11 @@ pub struct StageTimes {
 const MAX_ITERATION: Time = Time::from_secs(3600);
 
 impl StageTimes {
+    /// Checks that no stage is negative, and that the iteration is neither empty nor longer than an hour.
+    pub fn is_valid(&self) -> bool {
+        self.sum().is_some()
+    }
+
     fn sum(&self) -> Option<Time> {
         let parts = [self.data, self.gpu, self.net];
         let is_valid = parts.iter().all(|t| (Time::ZERO..=MAX_ITERATION).contains(t));
@@ -63,6 +68,11 @@ pub struct Speeds {
 impl Speeds {
     pub(crate) fn is_empty(&self) -> bool {
         self.points.is_empty()
+    }
+
+    /// Checks that there is a speed, and that all speeds are positive.
+    pub fn is_valid(&self) -> bool {
+        !self.is_empty() && self.table().is_ok()
     }
 
     fn table(&self) -> Result<SpeedTable, dovetail_model::SpeedTableError> {
@@ -121,6 +131,24 @@ impl Deadline {
             Self::At(time) => time,
         }
     }
+}
+
+/// What a user states about how a job behaves when it runs; unknown where nothing is stated.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Behaviour {
+    /// Expected run time on the requested GPUs.
+    pub expected: Option<Time>,
+    /// Name of the model it trains.
+    pub model: Option<String>,
+    /// Number of steps in total.
+    pub total_steps: Option<u64>,
+    /// Stages of one iteration.
+    pub stages: Option<StageTimes>,
+    /// Speeds by number of GPUs.
+    pub scaling: Speeds,
+    /// When it should have ended.
+    pub deadline: Option<Deadline>,
 }
 
 /// Most steps a job can state.

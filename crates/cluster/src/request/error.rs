@@ -42,6 +42,16 @@ pub enum RequestError {
     /// There is no tenant.
     #[error("tenant: must not be empty")]
     EmptyTenant,
+    /// Pods of a gang have sizes of which one does not divide the other.
+    #[error(
+        "pods with {small} and {large} GPUs cannot be in one gang: the larger number must be a multiple of the smaller"
+    )]
+    PodSizes {
+        /// GPUs of the smaller pods.
+        small: u32,
+        /// GPUs of the larger pods.
+        large: u32,
+    },
     /// A time span is not positive or too long.
     #[error("{field}: must be more than 0 and at most ten years, in seconds")]
     Span {

@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod error;
+mod gang;
 mod roles;
 mod validate;
 
@@ -15,8 +16,9 @@ use crate::JobId;
 use crate::amounts::{Cpus, seconds};
 use crate::notifications::JobNotifications;
 
-pub use behaviour::{Deadline, Speeds, StageTimes};
+pub use behaviour::{Behaviour, Deadline, Speeds, StageTimes};
 pub use error::{RequestError, RoleError};
+pub use gang::{GangRequest, PodSet};
 pub use roles::{Instance, Role, place_tasks};
 
 /// Where the processes of a job run.

@@ -13,7 +13,7 @@ use super::validate::{MAX_CPUS, MAX_GPUS};
 use crate::amounts::Cpus;
 
 /// Largest number of instances that start together: each one gets the addresses of all others.
-const MAX_GANG_INSTANCES: u64 = 2_000;
+pub(super) const MAX_GANG_INSTANCES: u64 = 2_000;
 /// Largest number of instances that are jobs of their own.
 const MAX_INSTANCES: u64 = 100_000;
 
@@ -180,17 +180,17 @@ pub fn place_tasks(
 }
 
 /// Returns what has to be available beside each of a job's GPUs so that every instance gets its amount, rounded up: the
-/// largest share of an instance with GPUs, and what instances without GPUs need, spread evenly over all GPUs.
-fn per_gpu(roles: &[(Role, u32)], gpus: u128, amount: impl Fn(&Role) -> u64) -> u64 {
-    let without_gpus = roles.iter().filter(|(r, _)| r.gpus == 0);
+/// largest share of an instance with GPUs, and what instances without GPUs need, spread evenly over all GPUs. Instances are
+/// GPUs and amount of one, and how many there are.
+pub(super) fn per_gpu(instances: impl Iterator<Item = (u32, u64, u32)> + Clone, gpus: u128) -> u64 {
+    let without_gpus = instances.clone().filter(|(own, _, _)| *own == 0);
     let spread: u128 = without_gpus
-        .map(|(r, n)| u128::from(amount(r)) * u128::from(*n))
+        .map(|(_, amount, count)| u128::from(amount) * u128::from(count))
         .sum();
-    let with_gpus = roles.iter().map(|(r, _)| r).filter(|r| r.gpus > 0);
     // An instance's share is a fraction; the sum is rounded up once.
-    let sums = with_gpus.map(|r| {
-        let own = u128::from(r.gpus);
-        (u128::from(amount(r)) * gpus + spread * own).div_ceil(own * gpus)
+    let sums = instances.filter(|(own, _, _)| *own > 0).map(|(own, amount, _)| {
+        let own = u128::from(own);
+        (u128::from(amount) * gpus + spread * own).div_ceil(own * gpus)
     });
     let most = sums.max().unwrap_or_else(|| spread.div_ceil(gpus));
     u64::try_from(most).unwrap_or(u64::MAX)
@@ -224,9 +224,10 @@ impl JobRequest {
         self.gpus = (gpus as u32).max(1);
         self.gpus_per_task = roles.iter().map(|(r, _)| r.gpus).max().unwrap_or(1).max(1);
         let gpus = u128::from(self.gpus);
-        let cpu_milli = per_gpu(roles, gpus, |r| u64::from(r.cpus.milli()));
+        let amounts = |of: fn(&Role) -> u64| roles.iter().map(move |(r, n)| (r.gpus, of(r), *n));
+        let cpu_milli = per_gpu(amounts(|r| u64::from(r.cpus.milli())), gpus);
         self.cpus_per_gpu = Cpus::from_milli(i64::try_from(cpu_milli).unwrap_or(i64::MAX));
-        self.memory_mib_per_gpu = per_gpu(roles, gpus, |r| r.memory_mib);
+        self.memory_mib_per_gpu = per_gpu(amounts(|r| r.memory_mib), gpus);
         Ok(())
     }
 

@@ -112,7 +112,7 @@ impl JobRequest {
         }
     }
 
-    fn validate_times(&self) -> Result<(), RequestError> {
+    pub(super) fn validate_times(&self) -> Result<(), RequestError> {
         let spans = [("time_limit_s", self.time_limit), ("expected_s", self.expected)];
         for (field, span) in spans {
             if span.is_some_and(|s| !(s > Time::ZERO && s <= MAX_SPAN)) {

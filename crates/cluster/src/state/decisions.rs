@@ -75,10 +75,9 @@ fn decision(state: &mut ClusterState, command: Command) -> Option<Decision> {
             allocation,
         } => {
             let job = state.scheduler.job_id(job);
-            let last = state.jobs.known(job).attempt();
             Some(Decision::Launch {
                 job,
-                attempt: last.map_or(0, |a| a.id) + 1,
+                attempt: state.jobs.known(job).last_attempt() + 1,
                 key,
                 allocation,
             })

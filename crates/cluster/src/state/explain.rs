@@ -1,6 +1,8 @@
 //! Explains the state of a job: why it is pending, held or stopping.
 
-use dovetail_engine::{Engine, Explanation};
+use std::collections::BTreeMap;
+
+use dovetail_engine::{Engine, Explanation, QueuePositions};
 use dovetail_model::{JobKey, Reason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -64,15 +66,70 @@ pub(super) fn count(number: impl Into<u64>, noun: &str) -> String {
     }
 }
 
-/// Explains the state of a job; `explain` asks the engine about a job that it has.
-pub(super) fn explain(
+/// What the explanations of all pending jobs at one moment have in common. It may be used for some time: what it says is as
+/// old as it is.
+#[derive(Debug, Clone)]
+pub struct ExplainContext {
+    positions: QueuePositions,
+    /// GPUs of jobs that hold GPUs or are queued, by user and virtual cluster.
+    in_use: BTreeMap<(String, String), u64>,
+}
+
+impl ExplainContext {
+    pub(super) fn new(state: &ClusterState) -> Self {
+        let mut in_use = BTreeMap::new();
+        let has_caps = |record: &JobRecord| {
+            let cluster = state.virtual_clusters.get(&record.request.tenant);
+            cluster.is_some_and(|cluster| cluster.user_cap_gpus.is_some())
+        };
+        let in_engine = state.unfinished_jobs().filter(|job| job.state.is_in_engine());
+        for job in in_engine.filter(|job| has_caps(job)) {
+            let key = (job.user.clone(), job.request.tenant.clone());
+            *in_use.entry(key).or_insert(0) += u64::from(job.request.gpus);
+        }
+        Self {
+            positions: state.engine().queue_positions(),
+            in_use,
+        }
+    }
+
+    /// Returns the number of jobs that were queued, or held by admission, when the context was taken.
+    pub fn queued_jobs(&self) -> usize {
+        self.positions.len()
+    }
+}
+
+/// Explains the state of a job.
+pub(super) fn explain(state: &ClusterState, id: JobId) -> Option<JobExplanation> {
+    let in_use = |record: &JobRecord| gpus_in_use_beside(&state.jobs, record);
+    explain_with(state, id, in_use, |job| state.engine().explain(job))
+}
+
+/// Explains the state of a job with a context that was taken before.
+pub(super) fn explain_at(
     state: &ClusterState,
     id: JobId,
+    context: &ExplainContext,
+) -> Option<JobExplanation> {
+    // A job that the limit holds is not in the engine, and has no GPUs in use.
+    let in_use = |record: &JobRecord| {
+        let key = (record.user.clone(), record.request.tenant.clone());
+        context.in_use.get(&key).copied().unwrap_or(0)
+    };
+    explain_with(state, id, in_use, |job| {
+        state.engine().explain_at(job, &context.positions)
+    })
+}
+
+fn explain_with(
+    state: &ClusterState,
+    id: JobId,
+    in_use: impl FnOnce(&JobRecord) -> u64,
     explain: impl FnOnce(JobKey) -> Explanation,
 ) -> Option<JobExplanation> {
     let record = state.job(id)?;
     Some(match &record.state {
-        JobState::Held(hold) => explain_hold(state, record, hold).into(),
+        JobState::Held(hold) => explain_hold(state, record, hold, in_use).into(),
         JobState::Ended(end) if end.sentence().is_empty() => format!("ended: {}", end.word()).into(),
         JobState::Ended(end) => format!("ended: {}: {}", end.word(), end.sentence()).into(),
         JobState::Stopping(cause) => format!("stopping: {}", cause.sentence(state, record.since)).into(),
@@ -82,7 +139,12 @@ pub(super) fn explain(
     })
 }
 
-fn explain_hold(state: &ClusterState, record: &JobRecord, hold: &Hold) -> String {
+fn explain_hold(
+    state: &ClusterState,
+    record: &JobRecord,
+    hold: &Hold,
+    in_use: impl FnOnce(&JobRecord) -> u64,
+) -> String {
     let request = &record.request;
     match hold {
         Hold::User(by) => format!(
@@ -94,7 +156,7 @@ fn explain_hold(state: &ClusterState, record: &JobRecord, hold: &Hold) -> String
             format!("waits for the end of job {}", jobs.join(", "))
         }
         Hold::Cap => {
-            let in_use = gpus_in_use_beside(&state.jobs, record);
+            let in_use = in_use(record);
             let cluster = state.virtual_clusters.get(&request.tenant);
             let cap = cluster.and_then(|c| c.user_cap_gpus).unwrap_or_default();
             format!(

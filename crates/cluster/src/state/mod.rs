@@ -33,7 +33,7 @@ use crate::fact::{Decision, Fact, PolicyText, TaskEnd};
 use crate::virtual_clusters::VirtualClusters;
 use attempts::AttemptLifecycle;
 use events::EventLog;
-use jobs::{JobLifecycle, JobTable, record_progress};
+use jobs::{JobLifecycle, JobTable, record_progress, set_running_since};
 use learning::Learning;
 pub(crate) use names::Names;
 use nodes::{NodeLifecycle, NodeTable};
@@ -43,10 +43,10 @@ pub use alternatives::Alternative;
 pub use commands::{RuntimeCommand, StartInstance, StartTask, TaskPeer};
 pub use error::{InconsistentState, Infeasible, PolicyTextError, SnapshotError, VirtualClusterChangeError};
 pub use events::{ClusterEvent, EventKind};
-pub use explain::{Blocker, JobExplanation};
+pub use explain::{Blocker, ExplainContext, JobExplanation};
 pub use jobs::{
-    Attempt, AttemptEnd, Cause, End, Estimate, EstimateSource, Failures, Hold, JobRecord, JobState, Progress,
-    ProgressSample, TaskState, Verdict,
+    Attempt, AttemptEnd, Cause, EarlierService, End, Estimate, EstimateSource, Failures, Hold, JobRecord,
+    JobState, Progress, ProgressSample, TaskState, Verdict,
 };
 pub use learning::LearnedTraits;
 pub use nodes::{NodeRecord, NodeState};
@@ -173,6 +173,8 @@ impl ClusterState {
             | Fact::InstanceEnded { .. }
             | Fact::TaskEnded { .. }
             | Fact::Progressed { .. }
+            | Fact::Reported { .. }
+            | Fact::RunningSince { .. }
             | Fact::AttemptAborted { .. }
             | Fact::TimeLimitReached { .. } => self.apply_to_attempts(fact),
             Fact::Operated { action, by } => decisions::operate(self, action, by),
@@ -205,6 +207,12 @@ impl ClusterState {
                 key,
             } => jobs.announce(*job, user, request, key.as_ref()),
             Fact::Found { .. } => jobs.adopt(fact),
+            Fact::Recalled {
+                job,
+                submitted,
+                queued,
+                earlier,
+            } => jobs.recall(*job, *submitted, *queued, *earlier),
             Fact::FoundEnded { .. } => jobs.add_ended(fact),
             Fact::WorkloadLost { job } => jobs.lose_workload(*job),
             Fact::WorkloadReady { job, request } => jobs.restore_workload(*job, request.as_deref()),
@@ -253,7 +261,27 @@ impl ClusterState {
                     data_time: *data_time,
                     checkpoint: *checkpoint_step,
                 };
-                record_progress(&mut self.attempt_lifecycle().jobs, *job, *attempt, reported);
+                let now = self.now;
+                record_progress(
+                    &mut self.attempt_lifecycle().jobs,
+                    (*job, *attempt),
+                    now,
+                    reported,
+                );
+            }
+            Fact::Reported {
+                job,
+                attempt,
+                made,
+                progress,
+            } => record_progress(
+                &mut self.attempt_lifecycle().jobs,
+                (*job, *attempt),
+                *made,
+                *progress,
+            ),
+            Fact::RunningSince { job, attempt, since } => {
+                set_running_since(&mut self.attempt_lifecycle().jobs, *job, *attempt, *since);
             }
             Fact::AttemptAborted { job, attempt, reason } => {
                 self.attempt_lifecycle().abort(*job, *attempt, reason)

@@ -1,6 +1,6 @@
 //! Read access to the cluster state. Nothing here changes it.
 
-use dovetail_engine::{Capabilities, Clock, DataCheck, DataWarning, Engine, Policy, QueuePositions};
+use dovetail_engine::{Capabilities, Clock, DataCheck, DataWarning, Engine, Policy};
 use dovetail_learning::LearnedProfiles;
 use dovetail_model::{
     Allocation, ClusterSpec, GpuTypeId, JobKey, NameLookup, NodeId, Reason, TenantId, Time, UserId, Zone,
@@ -10,7 +10,7 @@ use super::alternatives::{self, Alternative};
 use super::commands::{self, RuntimeCommand};
 use super::error::{Infeasible, PolicyTextError, VirtualClusterChangeError};
 use super::events::ClusterEvent;
-use super::explain::{self, JobExplanation};
+use super::explain::{self, ExplainContext, JobExplanation};
 use super::jobs::{Attempt, JobRecord};
 use super::names::Names;
 use super::nodes::NodeRecord;
@@ -119,20 +119,20 @@ impl ClusterState {
             .collect()
     }
 
-    /// Returns the positions of all queued jobs, for [`ClusterState::explain_at`].
-    pub fn queue_positions(&self) -> QueuePositions {
-        self.engine().queue_positions()
+    /// Returns what all explanations of pending jobs have in common, for [`ClusterState::explain_at`].
+    pub fn explain_context(&self) -> ExplainContext {
+        ExplainContext::new(self)
     }
 
     /// Explains the state of a job. Returns `None` if there is no such job.
     pub fn explain(&self, id: JobId) -> Option<JobExplanation> {
-        explain::explain(self, id, |job_key| self.engine().explain(job_key))
+        explain::explain(self, id)
     }
 
-    /// Like [`ClusterState::explain`], with positions that were taken before: many jobs are explained without sorting the
-    /// queue for each.
-    pub fn explain_at(&self, id: JobId, positions: &QueuePositions) -> Option<JobExplanation> {
-        explain::explain(self, id, |job_key| self.engine().explain_at(job_key, positions))
+    /// Like [`ClusterState::explain`], with a context that was taken before: many jobs are explained without a look at the
+    /// whole queue for each.
+    pub fn explain_at(&self, id: JobId, context: &ExplainContext) -> Option<JobExplanation> {
+        explain::explain_at(self, id, context)
     }
 
     /// Returns the text of a reason, with names.

@@ -1,9 +1,10 @@
 //! What a pod states about its job: its gang, and what the scheduler has to know of it.
 
+mod behaviour;
 mod gang;
 mod size;
 
-use dovetail_cluster::JobId;
+use dovetail_cluster::{Behaviour, JobId};
 use dovetail_hived::{AnnotationError, PodSpec};
 use dovetail_kubeapi::{Owner, Pod, parse_time};
 
@@ -41,8 +42,8 @@ pub struct Identity {
     pub priority: i32,
     /// GPU type that the job requires.
     pub gpu_type: Option<String>,
-    /// Expected run time of the job, in seconds.
-    pub expected_s: Option<u32>,
+    /// How the job behaves when it runs.
+    pub behaviour: Behaviour,
     /// User who submitted the job.
     pub user: String,
     /// Seconds between the warning and the eviction of the pod.
@@ -73,6 +74,16 @@ pub enum IdentityError {
         annotation: &'static str,
         /// Its value.
         value: String,
+    },
+    /// An annotation does not have the form it must have.
+    #[error("annotation {annotation}: invalid value {value:?}: expected {expected}")]
+    Value {
+        /// Name of the annotation.
+        annotation: &'static str,
+        /// Its value.
+        value: String,
+        /// What is accepted.
+        expected: &'static str,
     },
     /// An annotation must not be zero.
     #[error("annotation {0}: must be at least 1")]
@@ -115,6 +126,22 @@ impl<'a> Values<'a> {
         let parse = |text: &str| text.parse().map_err(|_| invalid_number(name, text));
         self.get(name).map(parse).transpose()
     }
+
+    /// Reads a value with a form of its own; `expected` describes it.
+    fn parsed<T>(
+        &self,
+        name: &'static str,
+        expected: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, IdentityError> {
+        let invalid = |text: &str| IdentityError::Value {
+            annotation: name,
+            value: text.chars().take(200).collect(),
+            expected,
+        };
+        let read = |text: &str| parse(text).ok_or_else(|| invalid(text));
+        self.get(name).map(read).transpose()
+    }
 }
 
 fn invalid_number(annotation: &'static str, value: &str) -> IdentityError {
@@ -154,7 +181,7 @@ impl Identity {
                 .get(annotations::GPU_TYPE)
                 .map(str::to_owned)
                 .or_else(selected_type),
-            expected_s: values.number(annotations::EXPECTED)?.filter(|s| *s > 0),
+            behaviour: behaviour::behaviour(&values)?,
             user: values
                 .get(annotations::USER)
                 .unwrap_or(&meta.namespace)

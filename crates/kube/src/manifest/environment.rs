@@ -80,6 +80,7 @@ fn fields(cx: &Context<'_>, role: usize) -> BTreeMap<&'static str, String> {
     if super::fields::is_ours(cx, &cx.roles[role]) {
         fields.insert("DOVETAIL_JOB_ID", annotation(annotations::JOB));
         fields.insert("DOVETAIL_ATTEMPT", annotation(annotations::ATTEMPT));
+        fields.insert("DOVETAIL_RESUME_STEP", annotation(annotations::RESUME_STEP));
         if cx.options.gpu_resource.is_none() {
             fields.insert("NVIDIA_VISIBLE_DEVICES", annotation(annotations::GPUS));
         }

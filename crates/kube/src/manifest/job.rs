@@ -1,6 +1,7 @@
 //! The `batch/v1` Job of a role.
 
-use dovetail_cluster::Cpus;
+use dovetail_cluster::{Cpus, Deadline, JobRequest};
+use dovetail_kubeapi::seconds_time;
 use dovetail_model::Time;
 use serde_json::{Map, Value, json};
 
@@ -110,10 +111,42 @@ fn annotations(cx: &Context<'_>, role_index: usize, before: u64) -> Value {
     if let Some(seconds) = request.expected.map(Time::as_secs_f64).filter(|s| *s >= 1.0) {
         set(annotations::EXPECTED, (seconds.ceil() as u64).to_string());
     }
+    for (name, value) in behaviour(request) {
+        set(name, value);
+    }
     if role.gpus > 0 && cx.options.gpu_resource.is_none() {
         set(annotations::GPU_COUNT, role.gpus.to_string());
     }
     Value::Object(values)
+}
+
+/// Returns the annotations about how the job behaves when it runs.
+fn behaviour(request: &JobRequest) -> Vec<(&'static str, String)> {
+    let mut values = Vec::new();
+    if let Some(model) = &request.model {
+        values.push((annotations::MODEL, model.clone()));
+    }
+    if let Some(steps) = request.total_steps {
+        values.push((annotations::TOTAL_STEPS, steps.to_string()));
+    }
+    if let Some(stages) = request.stages.map(|stages| json!(stages)) {
+        values.push((annotations::STAGES, stages.to_string()));
+    }
+    if let Some(speeds) = json!(request.scaling).as_object().filter(|all| !all.is_empty()) {
+        let points: Vec<String> = speeds
+            .iter()
+            .map(|(gpus, speed)| format!("{gpus}: {speed}"))
+            .collect();
+        values.push((annotations::SCALING, format!("{{{}}}", points.join(", "))));
+    }
+    match request.deadline {
+        None => {}
+        Some(Deadline::After(span)) => {
+            values.push((annotations::DEADLINE, format!("{}s", span.as_secs_f64())))
+        }
+        Some(Deadline::At(time)) => values.push((annotations::DEADLINE, seconds_time(time.0))),
+    }
+    values
 }
 
 fn pod(cx: &Context<'_>, role_index: usize) -> Value {

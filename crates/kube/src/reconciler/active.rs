@@ -5,7 +5,9 @@ use dovetail_model::{NodeId, Time};
 
 use super::error::GangError;
 use super::gang::{AvoidedNode, Gang, Member, PodPhase, TaskSlot};
-use super::{ClusterTransaction, Reconciler, bind, completion, elastic, ends, machine, slots, stopping};
+use super::{
+    ClusterTransaction, Reconciler, bind, completion, elastic, ends, machine, progress, slots, stopping,
+};
 use crate::action::{PodId, Removal};
 use crate::identity::GangKey;
 
@@ -43,7 +45,7 @@ pub(super) fn start(r: &mut Reconciler, job: JobId, attempt: AttemptId, tx: &mut
         // A pod was deleted while the command was on its way.
         return machine::visit(r, &key, tx);
     }
-    bind::bind_slots(r, &key, (job, attempt), &all);
+    bind::bind_slots(r, &key, (job, attempt), &all, tx);
 }
 
 /// Returns the pods of an attempt with this number of GPUs.
@@ -86,10 +88,10 @@ pub(super) fn step(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut impl 
             gang.slots[*index].pod = Some(pod.uid.clone());
         }
         let indexes: Vec<usize> = filled.iter().map(|(index, _)| *index).collect();
-        bind::bind_slots(r, key, (job, attempt), &indexes);
+        bind::bind_slots(r, key, (job, attempt), &indexes, tx);
     }
     elastic::submit_elastic_pods(r, key, tx);
-    report_running(r, key, (job, attempt), tx);
+    report(r, key, (job, attempt), tx);
     completion::stop_remaining(r, key);
     if has_ended(&r.gangs[key]) {
         ends::report_ends(r, job, tx);
@@ -179,6 +181,17 @@ fn cannot_fill(r: &Reconciler, key: &GangKey, filled: &[(usize, PodId)]) -> Opti
     })
 }
 
+/// Reports that pods run, and how far they are.
+pub(super) fn report(
+    r: &mut Reconciler,
+    key: &GangKey,
+    (job, attempt): (JobId, AttemptId),
+    tx: &mut impl ClusterTransaction,
+) {
+    report_running(r, key, (job, attempt), tx);
+    progress::record(r, key, tx);
+}
+
 /// Reports the nodes on which all pods of an attempt run now.
 fn report_running(
     r: &mut Reconciler,
@@ -197,6 +210,7 @@ fn report_running(
     nodes.retain(|node| !gang.running_on.contains(node));
     nodes.retain(|node| gang.slots.iter().filter(|s| s.node == *node).all(runs));
     gang.running_on.extend(&nodes);
+    let has_news = !nodes.is_empty();
     for node in nodes {
         tx.record(Fact::TaskStarted {
             job,
@@ -206,6 +220,18 @@ fn report_running(
             remarks: Vec::new(),
         });
     }
+    let started = tx.state().job(job).and_then(|job| job.attempt()?.running_since);
+    let since = running_since(&r.gangs[key]).filter(|_| has_news && started.is_some());
+    if let Some(since) = since {
+        // By the clock of the pods, so that every leader counts from the same moment.
+        tx.record(Fact::RunningSince { job, attempt, since });
+    }
+}
+
+/// Returns when the last pod of an attempt started, as its node reported it.
+fn running_since(gang: &Gang) -> Option<Time> {
+    let pods = gang.slots.iter().filter_map(|slot| gang.pod_in(slot));
+    pods.filter_map(|m| m.running_since).max().map(Time)
 }
 
 /// Checks whether the pods of all slots have ended or were deleted.

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dovetail_cluster::{AttemptId, Fact, JobId, JobState};
-use dovetail_model::{Allocation, NodeId, Time};
+use dovetail_model::{Allocation, NodeId};
 
 use super::gang::{BoundAs, Gang, Member, PodPhase, TaskSlot};
 use super::slots::{allocation, overlap};
-use super::{ClusterTransaction, Reconciler, bind, request, submitted};
+use super::{ClusterTransaction, Reconciler, active, bind, memory, request, submitted};
 use crate::identity::{GangKey, SizeSource};
 use crate::plan::{Plan, PlannedPod, parse_gpus};
 use crate::pod_resources::PodResources;
@@ -41,7 +41,7 @@ pub(super) fn adopt_running(r: &mut Reconciler, tx: &mut impl ClusterTransaction
         if !are_free(&allocation(&slots), tx) {
             slots.retain(|slot| gang.pod_in(slot).is_some_and(Member::occupies_node));
         }
-        adopt(r, &key, (job, attempt), slots, tx);
+        adopt(r, &key, (job, annotated, attempt), slots, tx);
     }
     submitted::announce_before(r, &mut waiting, JobId::MAX, tx);
 }
@@ -63,7 +63,7 @@ fn held_gpus(r: &Reconciler) -> BTreeMap<(NodeId, u32), GangKey> {
 fn adopt(
     r: &mut Reconciler,
     key: &GangKey,
-    (job, attempt): (JobId, AttemptId),
+    (job, annotated, attempt): (JobId, JobId, AttemptId),
     slots: Vec<TaskSlot>,
     tx: &mut impl ClusterTransaction,
 ) {
@@ -80,22 +80,21 @@ fn adopt(
         .get_or_create(&members, &BTreeMap::new(), tables, tx);
     let constraint = constraint.ok();
     let gang = &r.gangs[key];
-    let Ok(submission) = request::submission(gang, &members, constraint, tx) else {
+    let Ok(mut request) = request::gang_request(gang, &members, constraint, tx) else {
         // No node of its pods is known: they get no slot and are evicted.
         return;
     };
-    let (user, mut request) = (submission.user, submission.request);
     // Slots of deleted pods count too.
-    request.gpus = slots.iter().map(|s| s.resources.gpus).sum::<u32>().max(1);
-    let created = Time(gang.created().unwrap_or(0));
+    request.pods = request::pod_sets(slots.iter().map(|slot| slot.resources));
+    let (submitted, since, earlier) = memory::bound_history(gang, (annotated, attempt));
     tx.record(Fact::Found {
         job,
-        user,
         request: Box::new(request),
-        submitted: created,
+        submitted,
         attempt,
-        since: created,
+        since,
         allocation: allocation(&slots),
+        earlier,
     });
     let state = tx.state().job(job).map(|job| &job.state);
     let is_adopted = state == Some(&JobState::Starting);
@@ -116,7 +115,9 @@ fn adopt(
     let unbound: Vec<usize> = (0..gang.slots.len())
         .filter(|index| waits(&gang.slots[*index]))
         .collect();
-    bind::bind_slots(r, key, (job, attempt), &unbound);
+    bind::bind_slots(r, key, (job, attempt), &unbound, tx);
+    // Before any other gang is queued, so that no decision is taken without it.
+    active::report(r, key, (job, attempt), tx);
 }
 
 /// Returns the slots of an attempt, and those of bound pods that are not part of it.

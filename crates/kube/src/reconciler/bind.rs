@@ -3,9 +3,10 @@
 use dovetail_cluster::{AttemptId, JobId};
 
 use super::gang::{Gang, TaskSlot};
-use super::{Reconciler, elastic};
+use super::{ClusterTransaction, Reconciler, elastic};
 use crate::action::{Action, Bind};
 use crate::annotations;
+use crate::gang_history::BoundHistory;
 use crate::identity::GangKey;
 use crate::plan::{Plan, gpus_text};
 
@@ -15,11 +16,13 @@ pub(super) fn bind_slots(
     key: &GangKey,
     (job, attempt): (JobId, AttemptId),
     slots: &[usize],
+    tx: &impl ClusterTransaction,
 ) {
     let gang = &r.gangs[key];
+    let history = history(job, tx);
     let binds: Vec<Bind> = slots
         .iter()
-        .filter_map(|index| bind(r, gang, (job, attempt), &gang.slots[*index]))
+        .filter_map(|index| bind(r, gang, (job, attempt, &history), &gang.slots[*index]))
         .collect();
     let Some(first) = binds.first() else { return };
     let plan = (gang.slots.len() > 1).then(|| {
@@ -41,7 +44,28 @@ pub(super) fn bind_slots(
     });
 }
 
-fn bind(r: &Reconciler, gang: &Gang, (job, attempt): (JobId, AttemptId), slot: &TaskSlot) -> Option<Bind> {
+/// Returns the annotations about the past of a job.
+fn history(job: JobId, tx: &impl ClusterTransaction) -> Vec<(&'static str, String)> {
+    let Some(record) = tx.state().job(job) else {
+        return Vec::new();
+    };
+    let history = BoundHistory::of(record).and_then(|history| serde_json::to_string(&history).ok());
+    let mut annotations: Vec<_> = history
+        .into_iter()
+        .map(|text| (annotations::HISTORY, text))
+        .collect();
+    if record.progress.checkpoint > 0 {
+        annotations.push((annotations::RESUME_STEP, record.progress.checkpoint.to_string()));
+    }
+    annotations
+}
+
+fn bind(
+    r: &Reconciler,
+    gang: &Gang,
+    (job, attempt, history): (JobId, AttemptId, &[(&'static str, String)]),
+    slot: &TaskSlot,
+) -> Option<Bind> {
     let member = gang.pod_in(slot)?;
     let gpus = gpus_text(&slot.gpus);
     let mut annotations = vec![
@@ -49,6 +73,7 @@ fn bind(r: &Reconciler, gang: &Gang, (job, attempt): (JobId, AttemptId), slot: &
         (annotations::ATTEMPT, attempt.to_string()),
         (annotations::GPUS, gpus.clone()),
     ];
+    annotations.extend_from_slice(history);
     if member.identity.hived {
         annotations.push((dovetail_hived::ISOLATION, gpus));
     }

@@ -6,9 +6,13 @@ use dovetail_cluster::{AttemptId, JobId};
 use dovetail_kubeapi::{Node, Pod, ResourceClaim, ResourceSlice};
 use dovetail_model::Time;
 
-use super::{ClusterTransaction, Reconciler, active, machine, node_events, pods, queued, stopping};
+use super::{
+    ClusterTransaction, Reconciler, active, machine, memory, node_events, pods, progress, queued, stopping,
+};
 use crate::finished::FinishedJob;
+use crate::gang_history::GangHistory;
 use crate::identity::{GangKey, GangSize, SizeError};
+use crate::pod_progress::PodProgress;
 
 impl Reconciler {
     /// Handles a list of all nodes.
@@ -94,6 +98,21 @@ impl Reconciler {
         self.put_pods_again(&pods, tx);
     }
 
+    /// Handles a list of all progress reports.
+    pub fn list_progress(&mut self, all: &[PodProgress], tx: &mut impl ClusterTransaction) {
+        progress::list(self, all, tx);
+    }
+
+    /// Handles a new or changed progress report.
+    pub fn put_progress(&mut self, one: &PodProgress, tx: &mut impl ClusterTransaction) {
+        progress::put(self, one, tx);
+    }
+
+    /// Handles the deletion of a progress report.
+    pub fn delete_progress(&mut self, one: &PodProgress) {
+        progress::remove(self, one);
+    }
+
     fn put_pods_again(&mut self, pods: &[Pod], tx: &mut impl ClusterTransaction) {
         for pod in pods {
             pods::put_pod(self, pod, tx);
@@ -104,6 +123,11 @@ impl Reconciler {
     /// the first list of pods.
     pub fn set_finished(&mut self, jobs: Vec<FinishedJob>) {
         self.finished = jobs.into_iter().map(|job| (job.id, job)).collect();
+    }
+
+    /// Handles the histories that earlier leaders wrote. They are known before pods are listed.
+    pub fn set_histories(&mut self, histories: Vec<GangHistory>) {
+        self.histories = memory::Histories::new(histories);
     }
 
     /// Handles the command to start an attempt. Commands for several nodes of one attempt are the same.
@@ -159,12 +183,14 @@ impl Reconciler {
         machine::retry_refused(self, tx);
     }
 
-    /// Ends the avoidance of nodes whose time has passed, and cancels jobs whose pods have been missing for `missing_timeout`.
+    /// Ends the avoidance of nodes whose time has passed, cancels jobs whose pods have been missing for `missing_timeout`, and
+    /// records progress that came too early after other reports.
     pub fn expire(&mut self, now: Time, missing_timeout: Time, tx: &mut impl ClusterTransaction) {
         for gang in self.gangs.iter_mut() {
             gang.avoided.retain(|_, node| node.until > now);
         }
         self.constraints.expire_avoided(now, &self.nodes, tx);
         queued::cancel_missing(self, now, missing_timeout, tx);
+        progress::record_late(self, tx);
     }
 }

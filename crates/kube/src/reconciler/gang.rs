@@ -3,14 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dovetail_cluster::{AttemptId, JobId};
+use dovetail_kubeapi::Owner;
 use dovetail_model::{NodeConstraintId, NodeId, Time};
 
 use super::devices::PodClaim;
 use super::elastic::ElasticParent;
 use super::error::GangError;
 use crate::action::{PodId, Removal};
+use crate::gang_history::{BoundHistory, QueuedAs};
 use crate::identity::{GangKey, GangSize, Identity};
 use crate::node_fit::NodeRequirements;
+use crate::pod_progress::ProgressReport;
 use crate::pod_resources::PodResources;
 
 /// Phase of a pod.
@@ -66,6 +69,10 @@ pub struct Member {
     pub node: Option<String>,
     /// What was written on the pod when it was bound.
     pub bound_as: Option<BoundAs>,
+    /// Start of its attempt and earlier service, which were written with it.
+    pub history: Option<BoundHistory>,
+    /// What was written on the pod while it waited.
+    pub queued_as: Option<QueuedAs>,
     /// The plan that is written on the pod.
     pub plan: Option<String>,
     /// Phase of the pod.
@@ -74,6 +81,8 @@ pub struct Member {
     pub rejection: Option<String>,
     /// When its node accepted the pod, in microseconds since 1970.
     pub started: Option<i64>,
+    /// When its last container started, in microseconds since 1970.
+    pub running_since: Option<i64>,
     /// Whether the pod is being deleted.
     pub deleting: bool,
     /// Whether the pod must not be bound yet: it has scheduling gates, or its claims do not exist.
@@ -165,6 +174,14 @@ pub struct Gang {
     pub parent: Option<GangKey>,
     /// Elastic pods of this gang.
     pub elastic: BTreeSet<GangKey>,
+    /// The report of progress that was recorded last, with its attempt and when that was.
+    pub reported: Option<(Time, AttemptId, ProgressReport)>,
+    /// Whether its pods waited when this process started: an earlier leader may have written about them.
+    pub found_at_start: bool,
+    /// Attempt up to which its history is written.
+    pub history_of: Option<AttemptId>,
+    /// Controllers of its pods, when that was written.
+    pub history_owners: Vec<Owner>,
 }
 
 impl Gang {
@@ -188,6 +205,10 @@ impl Gang {
             remaining_stopped: false,
             parent: None,
             elastic: BTreeSet::new(),
+            reported: None,
+            found_at_start: false,
+            history_of: None,
+            history_owners: Vec::new(),
         }
     }
 

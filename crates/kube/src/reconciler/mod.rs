@@ -18,9 +18,11 @@ mod foreign;
 mod gang;
 mod gang_table;
 mod machine;
+pub(crate) mod memory;
 mod node_events;
 mod nodes;
 mod pods;
+mod progress;
 mod queued;
 mod request;
 mod slots;
@@ -29,7 +31,7 @@ mod submitted;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use dovetail_cluster::{AttemptId, ClusterState, Fact, JobId, JobRequest, Refusal};
+use dovetail_cluster::{AttemptId, ClusterState, Fact, GangRequest, JobId, Refusal};
 use dovetail_model::NodeId;
 
 use crate::action::Action;
@@ -48,11 +50,11 @@ pub trait ClusterTransaction {
     fn state(&self) -> &ClusterState;
     /// Records a fact and applies it to the state.
     fn record(&mut self, fact: Fact);
-    /// Submits a job.
+    /// Checks whether the job of a gang may be submitted.
     ///
     /// # Errors
-    /// If the request is refused.
-    fn submit(&mut self, user: &str, request: JobRequest) -> Result<JobId, Refusal>;
+    /// If it may not, or the cluster could never run it.
+    fn check(&self, request: &GangRequest) -> Result<(), Refusal>;
 }
 
 /// Names of the cluster that an administrator can set.
@@ -88,6 +90,9 @@ pub struct Reconciler {
     invalid_pods: BTreeMap<String, PodError>,
     /// Jobs that ended before this process started.
     finished: BTreeMap<JobId, FinishedJob>,
+    /// What earlier leaders wrote about gangs that they stopped.
+    histories: memory::Histories,
+    progress: progress::ProgressTable,
     /// Gangs to visit; the first one is being visited.
     visits: VecDeque<GangKey>,
     actions: Vec<Action>,

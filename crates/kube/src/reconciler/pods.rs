@@ -11,6 +11,7 @@ use super::gang::{BoundAs, Member, PodPhase};
 use super::{ClusterTransaction, Reconciler, adopt, machine, node_events};
 use crate::action::{Action, PodId};
 use crate::annotations;
+use crate::gang_history::{BoundHistory, QueuedAs};
 use crate::identity::{GangKey, GangSize, Identity, IdentityError, SizeSource};
 use crate::node_fit::NodeRequirements;
 use crate::plan::parse_gpus;
@@ -67,6 +68,9 @@ pub(super) fn list_pods(r: &mut Reconciler, pods: &[Pod], tx: &mut impl ClusterT
     let keys: BTreeSet<GangKey> = pods.iter().filter_map(|pod| update_tables(r, pod)).collect();
     r.nodes.report_changed(tx);
     if !r.listed {
+        for gang in r.gangs.iter_mut() {
+            gang.found_at_start = !gang.waiting().is_empty();
+        }
         adopt::adopt_running(r, tx);
         r.listed = true;
         elastic::evict_orphaned_pods(r, tx);
@@ -160,6 +164,8 @@ fn member(pod: &Pod, identity: Identity) -> Member {
         claims: Vec::new(),
         node: Some(pod.spec.node_name.clone()).filter(|n| !n.is_empty()),
         bound_as: bound_as(),
+        history: annotation(annotations::HISTORY).and_then(|text| BoundHistory::parse(text)),
+        queued_as: annotation(annotations::QUEUED).and_then(|text| QueuedAs::parse(text)),
         plan: annotation(annotations::PLAN).cloned(),
         phase: match status.phase.as_str() {
             "Running" => PodPhase::Running,
@@ -169,12 +175,21 @@ fn member(pod: &Pod, identity: Identity) -> Member {
         },
         rejection: rejection(status),
         started: status.start_time.as_deref().and_then(parse_time),
+        running_since: running_since(status),
         deleting: meta.deletion_timestamp.is_some(),
         gated: !pod.spec.scheduling_gates.is_empty(),
         elastic_of: annotation(annotations::ELASTIC_OF).and_then(|text| ElasticParent::parse(text)),
         removal_requested: false,
         in_flight: None,
     }
+}
+
+/// Returns when the last container of a pod started.
+fn running_since(status: &PodStatus) -> Option<i64> {
+    let containers = status.container_statuses.iter();
+    let started = containers.filter_map(|c| c.state.running.as_ref()?.started_at.as_deref());
+    let last = started.filter_map(parse_time).max();
+    last.or_else(|| status.start_time.as_deref().and_then(parse_time))
 }
 
 fn exit_code(status: &PodStatus) -> i32 {
@@ -219,6 +234,7 @@ fn explain_invalid(r: &mut Reconciler, pod: &Pod, error: PodError) {
         pod: PodId::of(&pod.metadata),
         reason: "SchedulerError",
         message: error.to_string(),
+        queued: None,
     });
     r.invalid_pods.insert(uid.clone(), error);
 }

@@ -3,7 +3,7 @@
 use dovetail_cluster::{Actor, Fact, Hold, JobId, JobState};
 use dovetail_model::Time;
 
-use super::{ClusterTransaction, Reconciler, machine, request, stopping};
+use super::{ClusterTransaction, Reconciler, machine, memory, request, stopping};
 use crate::action::{PodId, Removal};
 use crate::identity::GangKey;
 
@@ -40,13 +40,13 @@ pub(super) fn await_pods(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut
     let Some(members) = gang.complete_members() else {
         return;
     };
-    match request::constrained_submission(r, key, &members, tx) {
-        Ok(submission) => {
+    match request::constrained_request(r, key, &members, tx) {
+        Ok(request) => {
             let gang = r.gangs.entry(key);
-            (gang.constraint, gang.refused) = (submission.request.constraint, None);
+            (gang.constraint, gang.refused) = (request.constraint, None);
             tx.record(Fact::WorkloadReady {
                 job,
-                request: Some(Box::new(submission.request)),
+                request: Some(Box::new(request)),
             });
         }
         Err(error) => r.gangs.entry(key).refused = Some(error),
@@ -77,6 +77,7 @@ pub(super) fn cancel_missing(r: &mut Reconciler, now: Time, timeout: Time, tx: &
 /// Separates a gang from its job, which has ended. The remaining pods may become another job.
 pub(super) fn leave_job(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut impl ClusterTransaction) {
     r.gangs.clear_job(key);
+    memory::forget(r, key);
     let gang = r.gangs.entry(key);
     gang.clear_attempt();
     let on_nodes = gang.members.values().filter(|m| m.occupies_node() && !m.deleting);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use dovetail_cluster::{Actor, AttemptId, Cause, Fact, JobId, NodeState};
 
 use super::gang::{Gang, Member};
-use super::{ClusterTransaction, Reconciler, ends, machine};
+use super::{ClusterTransaction, Reconciler, ends, machine, memory};
 use crate::action::{Action, PodId, Removal};
 use crate::identity::GangKey;
 
@@ -56,11 +56,13 @@ pub(super) fn step(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut impl 
     let mut on_nodes = gang.members.values().filter(|m| m.occupies_node());
     let all_deleted = none_in_flight && on_nodes.all(on_lost_node);
     let has_controller = gang.has_controller;
-    for pod in gang.pods_on_nodes() {
+    let (pods, before) = (gang.pods_on_nodes(), r.actions.len());
+    for pod in pods {
         remove(r, key, &pod, &removal);
     }
     if !all_deleted {
-        return;
+        let removals = r.actions.split_off(before);
+        return memory::save_before(r, key, (job, removals), tx);
     }
     match has_controller {
         true => tx.record(Fact::WorkloadLost { job }),
@@ -70,6 +72,7 @@ pub(super) fn step(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut impl 
         }),
     }
     ends::report_ends(r, job, tx);
+    memory::save(r, key, job, tx);
     r.gangs.entry(key).clear_attempt();
     machine::visit(r, key, tx);
 }

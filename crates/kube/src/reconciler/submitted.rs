@@ -6,7 +6,7 @@ use dovetail_model::Time;
 
 use super::error::GangError;
 use super::gang::Member;
-use super::{ClusterTransaction, Reconciler, machine, request};
+use super::{ClusterTransaction, Reconciler, machine, memory, request};
 use crate::identity::{GangKey, SizeSource};
 
 /// Submits a gang when it has enough pods.
@@ -22,7 +22,12 @@ pub(super) fn submit_when_complete(r: &mut Reconciler, key: &GangKey, tx: &mut i
         return join(r, key, job, tx);
     }
     match submit(r, key, &members, annotated, tx) {
-        Ok(job) => r.gangs.set_job(key, job),
+        Ok(job) => {
+            r.gangs.set_job(key, job);
+            r.gangs.entry(key).found_at_start = false;
+            // A job that continues was announced, and its pods are there.
+            machine::visit(r, key, tx);
+        }
         Err(error) => r.gangs.entry(key).refused = Some(error),
     }
 }
@@ -44,21 +49,38 @@ fn submit(
     annotated: Option<JobId>,
     tx: &mut impl ClusterTransaction,
 ) -> Result<JobId, GangError> {
-    let submission = request::constrained_submission(r, key, members, tx)?;
-    let constraint = submission.request.constraint;
-    let job = match annotated.filter(|id| *id >= tx.state().next_job()) {
-        None => tx.submit(&submission.user, submission.request)?,
-        // It was submitted to an earlier leader under this id.
-        Some(job) => {
-            tx.record(Fact::Submitted {
+    let request = request::constrained_request(r, key, members, tx)?;
+    let constraint = request.constraint;
+    let next = tx.state().next_job();
+    let memory = memory::remembered(r, &r.gangs[key]);
+    let known = annotated.or(memory.and_then(|memory| memory.job));
+    // It was submitted to an earlier leader under this id.
+    let known = known.filter(|id| *id >= next);
+    if known.is_none() {
+        tx.check(&request)?;
+    }
+    let (job, user) = (known.unwrap_or(next), request.user.clone());
+    let of_job = request
+        .job()
+        .map_err(|error| GangError::Resources(error.to_string()))?;
+    let (request, idempotency_key) = (Box::new(of_job), None);
+    match memory {
+        None => tx.record(Fact::Submitted {
+            job,
+            user,
+            request,
+            key: idempotency_key,
+        }),
+        Some(memory) => {
+            tx.record(Fact::Announced {
                 job,
-                user: submission.user,
-                request: Box::new(submission.request),
-                key: None,
+                user,
+                request,
+                key: idempotency_key,
             });
-            job
+            memory.recall(job, tx);
         }
-    };
+    }
     r.gangs.entry(key).constraint = constraint;
     Ok(job)
 }
@@ -80,22 +102,30 @@ fn join(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut impl ClusterTran
     machine::visit(r, key, tx);
 }
 
-/// Returns the waiting gangs with an annotated job id, the largest id first.
+/// Returns the waiting gangs whose job id is written on objects, by an earlier leader or with the submission; the largest id
+/// first.
 pub(super) fn waiting_with_id(r: &mut Reconciler) -> Vec<(JobId, GangKey)> {
     let mut found = Vec::new();
-    for gang in r.gangs.iter_mut() {
-        let Some(first) = gang.waiting().first().map(|m| m.identity.clone()) else {
-            continue;
-        };
+    for gang in r.gangs.iter() {
         let is_bound = |m: &Member| m.occupies_node() && m.bound_as.is_some();
         if gang.members.values().any(is_bound) {
             continue;
         }
-        if let (Some(job), SizeSource::Known(size)) = (first.job_id, first.size) {
-            gang.size = Some(size);
-            found.push((job, gang.key.clone()));
+        let Some(memory) = memory::remembered(r, gang) else {
+            continue;
+        };
+        let stated = match gang.waiting().first().map(|m| m.identity.size.clone()) {
+            Some(SizeSource::Known(size)) => Some(size),
+            _ => None,
+        };
+        if let (Some(job), Some(size)) = (memory.job, stated.or(memory.size)) {
+            found.push((job, gang.key.clone(), size));
         }
     }
+    for (_, key, size) in &found {
+        r.gangs.entry(key).size = Some(*size);
+    }
+    let mut found: Vec<(JobId, GangKey)> = found.into_iter().map(|(job, key, _)| (job, key)).collect();
     found.sort();
     found.reverse();
     found
@@ -149,14 +179,21 @@ fn announce(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut impl Cluster
         return;
     };
     // The node constraint is set when the gang is queued.
-    let Ok(submission) = request::submission(gang, &members, None, tx) else {
+    let Ok(request) = request::gang_request(gang, &members, None, tx) else {
+        return;
+    };
+    let (Ok(of_job), memory) = (request.job(), memory::remembered(r, gang)) else {
         return;
     };
     tx.record(Fact::Announced {
         job,
-        user: submission.user,
-        request: Box::new(submission.request),
+        user: request.user,
+        request: Box::new(of_job),
         key: None,
     });
+    if let Some(memory) = memory {
+        memory.recall(job, tx);
+    }
     r.gangs.set_job(key, job);
+    r.gangs.entry(key).found_at_start = false;
 }

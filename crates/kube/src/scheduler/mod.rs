@@ -7,17 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dovetail_cluster::{
-    Backend, ClusterState, Driver, DriverError, Fact, Handle, JobId, JobRequest, PolicyText, Refusal,
-    Runtime, RuntimeCommand, Transaction,
+    Backend, ClusterState, Driver, DriverError, Fact, GangRequest, Handle, PolicyText, Refusal, Runtime,
+    RuntimeCommand, Transaction,
 };
 use dovetail_kubeapi::{Client, Error};
 use dovetail_model::NodeId;
 use tokio::sync::{mpsc, watch};
 
 use crate::annotations;
+use crate::crds;
 use crate::executor::Events;
 use crate::finished::{SubmittedJob, finished_jobs};
 use crate::forecast::StartForecasts;
+use crate::gang_history::GangHistory;
 use crate::lease::Leadership;
 use crate::reconciler::{ClusterTransaction, Reconciler, Settings};
 use crate::runtime::Kubernetes;
@@ -115,8 +117,8 @@ impl ClusterTransaction for Transaction<'_> {
         Transaction::record(self, fact);
     }
 
-    fn submit(&mut self, user: &str, request: JobRequest) -> Result<JobId, Refusal> {
-        Transaction::submit(self, user, request, None)
+    fn check(&self, request: &GangRequest) -> Result<(), Refusal> {
+        Transaction::check_gang(self, request)
     }
 }
 
@@ -177,6 +179,7 @@ impl Scheduler {
     /// If the API server does not permit to read nodes or pods.
     pub async fn run(self, leadership: Leadership) -> Result<(), SchedulerError> {
         self.load_finished_jobs().await;
+        self.load_histories().await;
         Session::new(self, leadership).run().await
     }
 
@@ -193,6 +196,17 @@ impl Scheduler {
                 lock(&self.reconciler).set_finished(finished_jobs(&jobs.items, gpu_resources));
             }
             Err(error) => tracing::warn!("cannot list finished jobs: {error}"),
+        }
+    }
+
+    /// Loads what earlier leaders wrote about gangs that they stopped.
+    async fn load_histories(&self) {
+        let path = format!("{}/ganghistories", crds::API);
+        match self.client.list::<GangHistory>(&path, "").await {
+            Ok(histories) => lock(&self.reconciler).set_histories(histories.items),
+            Err(error) => {
+                tracing::warn!("cannot list histories of gangs, which start without their service: {error}")
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Applies VirtualCluster, ClusterTopology and SchedulingPolicy objects.
 
-use dovetail_cluster::{Actor, OperatorAction, PolicyText, Refusal};
+use dovetail_cluster::{Actor, Clock, OperatorAction, PolicyText, Refusal};
 use dovetail_kubeapi::{Event, ObjectRef, now_micros, seconds_time};
 use dovetail_model::{Time, parse_span};
 use serde_json::Value;
@@ -100,15 +100,11 @@ impl Session {
         let text: PolicyText = spec.text();
         let handle = &self.scheduler.handle;
         let (is_same, clock, is_paused) =
-            handle.read(|state| (*state.policy() == text, state.clock(), state.is_paused()));
+            handle.read(|state| (*state.policy() == text, state.engine().clock(), state.is_paused()));
         if !is_same {
             self.operate(OperatorAction::Policy(text)).await?;
         }
-        let new_clock = match round {
-            None => "events".to_owned(),
-            Some(period) => format!("rounds:{}s", period.as_secs_f64()),
-        };
-        if clock != new_clock {
+        if clock != round.map_or(Clock::Events, Clock::rounds) {
             self.operate(OperatorAction::Round(round)).await?;
         }
         match (spec.paused, is_paused) {

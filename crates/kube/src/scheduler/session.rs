@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::{Scheduler, SchedulerError, lock};
 use crate::crds;
 use crate::executor::{ActionResult, Executor};
-use crate::explain::Explainer;
+use crate::explain::{ExplainCache, Explainer};
 use crate::lease::Leadership;
 use crate::object_cache::{WatchedObjects, is_listed};
 use crate::pod_groups;
@@ -33,6 +33,7 @@ pub(super) struct Session {
     /// Changes of pods that arrived before nodes and virtual clusters were listed.
     early: Vec<WatchEvent>,
     results: mpsc::UnboundedReceiver<ActionResult>,
+    explain_cache: ExplainCache,
 }
 
 impl Session {
@@ -54,6 +55,7 @@ impl Session {
             unready: BTreeMap::new(),
             early: Vec::new(),
             results,
+            explain_cache: ExplainCache::default(),
         }
     }
 
@@ -128,6 +130,16 @@ impl Session {
             WatchEvent::Topologies(change) => {
                 self.objects.topologies.apply(change);
                 self.apply_virtual_clusters().await
+            }
+            WatchEvent::Progress(change) => {
+                self.objects.progress_listed |= is_listed(&change);
+                self.in_transaction(move |reconciler, tx| match change {
+                    Change::All(all) => reconciler.list_progress(&all, tx),
+                    Change::Put(one) => reconciler.put_progress(&one, tx),
+                    Change::Gone(one) => reconciler.delete_progress(&one),
+                    Change::Failed(_) => {}
+                })
+                .await
             }
             WatchEvent::Policies(change) => {
                 self.objects.policies.apply(change);
@@ -250,15 +262,16 @@ impl Session {
     }
 
     /// Writes on pending pods and pod groups why they wait. The cluster state is only read, so that scheduling continues.
-    fn explain(&self) {
+    fn explain(&mut self) {
+        let cache = &mut self.explain_cache;
         let created_before = now_micros() - EXPLAIN_AFTER_US;
         let forecasts = self.scheduler.forecasts.messages();
         let actions = self.scheduler.handle.read(|state| {
             // In the same order as in a transaction: the state first, then the reconciler.
             let mut reconciler = lock(&self.scheduler.reconciler);
             let explainer = Explainer::new(state, created_before, &forecasts);
-            let mut actions = explainer.explain_pods(&mut reconciler);
-            actions.extend(pod_groups::update_groups(&mut reconciler, &explainer));
+            let mut actions = explainer.explain_pods(&mut reconciler, cache);
+            actions.extend(pod_groups::update_groups(&mut reconciler));
             actions
         });
         self.executor.perform(actions);

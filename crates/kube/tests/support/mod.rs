@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use dovetail_cluster::Handle;
 use dovetail_kube::{Elector, Events, Leadership, LeaseSettings, Scheduler, SchedulerSettings};
 use dovetail_kubeapi::Client;
 use dovetail_kubelab::{Behaviour, Kubelet, Lab, NodeShape, Proxy, RUN_SECONDS, Settings};
@@ -26,6 +27,8 @@ pub(crate) struct Cluster {
     /// Proxy between the scheduler and the API server.
     pub(crate) proxy: Option<(Proxy, Client)>,
     pub(crate) settings: SchedulerSettings,
+    /// The cluster state of the scheduler that runs.
+    pub(crate) handle: Option<Handle>,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -54,6 +57,7 @@ impl Cluster {
             scheduler: None,
             proxy: None,
             settings,
+            handle: None,
             _turn: turn,
         })
     }
@@ -69,6 +73,7 @@ impl Cluster {
         let client = self.proxy.as_ref().map(|(_, client)| client.clone());
         let client = client.unwrap_or_else(|| self.lab.client());
         let scheduler = Scheduler::new(client, self.settings.clone()).unwrap();
+        self.handle = Some(scheduler.handle());
         runtime.spawn(async move {
             scheduler.run(Leadership::alone()).await.unwrap();
         });
@@ -126,7 +131,13 @@ impl Cluster {
                 Some(&kind),
             );
         }
-        for plural in ["virtualclusters", "clustertopologies", "schedulingpolicies"] {
+        for plural in [
+            "virtualclusters",
+            "clustertopologies",
+            "schedulingpolicies",
+            "ganghistories",
+            "podprogresses",
+        ] {
             self.until(plural, || {
                 let answer = self.lab.request("GET", &format!("{API}/{plural}"), None);
                 answer.unwrap().status == 200

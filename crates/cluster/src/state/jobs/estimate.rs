@@ -167,11 +167,11 @@ impl JobRecord {
     }
 }
 
-/// Records a progress report of an attempt, and tells the engine how far the job is.
+/// Records a progress report of an attempt, and tells the engine how far the job is now.
 pub(in crate::state) fn record_progress(
     jobs: &mut JobLifecycle<'_>,
-    id: JobId,
-    attempt_id: AttemptId,
+    (id, attempt_id): (JobId, AttemptId),
+    made: Time,
     reported: Progress,
 ) {
     let now = jobs.now;
@@ -181,8 +181,8 @@ pub(in crate::state) fn record_progress(
     let Some(attempt) = record.attempt().filter(|a| a.is_open(attempt_id)) else {
         return;
     };
-    let attempt = attempt.key;
-    record.record_progress(now, reported);
+    let (attempt, made) = (attempt.key, made.clamp(attempt.since.min(now), now));
+    record.record_progress(made, reported);
     learn_steps(jobs, id);
     let record = jobs.jobs.known_mut(id);
     let Some(job) = record.job_key.filter(|_| !jobs.scheduler.is_recomputing()) else {
@@ -197,7 +197,7 @@ pub(in crate::state) fn record_progress(
     jobs.notify_engine(Event::Progressed {
         job,
         attempt,
-        done,
+        done: done + rate.work_in(now.since(made)),
         rate,
     });
 }
@@ -210,6 +210,36 @@ fn learn_steps(jobs: &mut JobLifecycle<'_>, id: JobId) {
         false => None,
     };
     jobs.learning.learn_steps(record, jobs.nodes, beside, jobs.now);
+}
+
+/// Records when the processes of a running attempt began to run, and tells the engine how far the job is by now.
+pub(in crate::state) fn set_running_since(
+    jobs: &mut JobLifecycle<'_>,
+    id: JobId,
+    attempt_id: AttemptId,
+    since: Time,
+) {
+    let now = jobs.now;
+    let Some(record) = jobs.jobs.get_mut(id) else {
+        return;
+    };
+    let open = record
+        .open_attempt(attempt_id)
+        .filter(|a| a.running_since.is_some());
+    let Some(open) = open else {
+        return;
+    };
+    open.running_since = Some(since.clamp(open.since.min(now), now));
+    let attempt = open.key;
+    let (done, rate) = record.work_now(now);
+    if let Some(job) = record.job_key {
+        jobs.notify_engine(Event::Progressed {
+            job,
+            attempt,
+            done,
+            rate,
+        });
+    }
 }
 
 /// Tells the engine what is known now about how a job behaves.

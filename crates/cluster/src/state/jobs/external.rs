@@ -1,49 +1,50 @@
 //! Jobs whose workload another controller creates: found where they run, or held until the workload exists.
 
-use dovetail_model::{Allocation, AttemptKey, Event, JobHistory, RestoredJob};
+use dovetail_model::{Allocation, AttemptKey, Event, RestoredJob, Time};
 
 use super::lifecycle::JobLifecycle;
-use super::{Attempt, AttemptEnd, Cause, End, Hold, JobRecord, JobState};
+use super::{Attempt, AttemptEnd, Cause, EarlierService, End, Hold, JobRecord, JobState};
 use crate::JobId;
 use crate::fact::Fact;
-use crate::request::JobRequest;
+use crate::request::{GangRequest, JobRequest};
 use crate::state::events::EventKind;
 
 impl JobLifecycle<'_> {
-    /// Adds a job that was found running ([`Fact::Found`]). It keeps its GPUs if no other job holds them.
+    /// Adds a gang that was found running ([`Fact::Found`]). It keeps its GPUs if no other job holds them.
     pub(in crate::state) fn adopt(&mut self, fact: &Fact) {
         let Fact::Found {
             job: id,
-            user,
             request,
             submitted,
             attempt: attempt_id,
             since,
             allocation,
+            earlier,
         } = fact
         else {
             return;
         };
+        let Ok(job) = request.job() else { return };
         if *id < self.jobs.next_id() {
             return;
         }
+        let (user, since) = (&request.user, (*since).min(self.now));
         let key = AttemptKey(u32::try_from(*attempt_id).unwrap_or(u32::MAX));
-        let (spec, is_new_user) = self.scheduler.register(*id, user, request, *submitted);
+        let mut record = JobRecord::new(*id, user, &job, *submitted);
+        (record.earlier, record.progress) = (Some(*earlier), earlier.progress);
+        let attempt = Attempt::new(*attempt_id, key, since, allocation.clone());
+        record.attempts.push(attempt);
+        let (mut spec, is_new_user) = self.scheduler.register(*id, user, &job, *submitted);
         if is_new_user {
             self.refresh_cells();
         }
         let job_key = spec.id;
-        let mut record = JobRecord::new(*id, user, request, *submitted);
-        record.job_key = Some(job_key);
+        spec.expected = record.estimate().map(|e| e.expected).or(spec.expected);
+        (record.job_key, record.told) = (Some(job_key), spec.expected);
+        record.queued_priority = Some(spec.priority);
+        let history = record.history(self.now).unwrap_or_default();
         self.jobs.insert(record);
         self.log(*id, EventKind::Submitted);
-        let held = self.now.since(*since);
-        let history = JobHistory {
-            held,
-            gpu_time: i128::from(held.0) * i128::from(allocation.gpus()),
-            first_start: Some(*since),
-            ..Default::default()
-        };
         self.notify_engine(Event::Restored(Box::new(RestoredJob {
             spec,
             history,
@@ -51,9 +52,24 @@ impl JobLifecycle<'_> {
             stopping: None,
         })));
         self.scheduler.expect_adoption(job_key);
-        let attempt = Attempt::new(*attempt_id, key, *since, allocation.clone());
-        self.jobs.known_mut(*id).attempts.push(attempt);
         self.set_state(*id, JobState::Starting);
+    }
+
+    /// Lets a job whose workload is missing continue from what an earlier scheduler knew about it.
+    pub(in crate::state) fn recall(
+        &mut self,
+        id: JobId,
+        submitted: Time,
+        queued: Option<Time>,
+        earlier: EarlierService,
+    ) {
+        let record = self.jobs.get_mut(id);
+        let waits = |r: &&mut JobRecord| r.state == JobState::Held(Hold::Workload) && r.attempts.is_empty();
+        if let Some(record) = record.filter(waits) {
+            record.submitted = submitted.min(self.now);
+            record.queued_since = queued.map(|queued| queued.min(self.now));
+            (record.earlier, record.progress) = (Some(earlier), earlier.progress);
+        }
     }
 
     /// Queues a job that was found running and cannot keep its GPUs.
@@ -128,18 +144,19 @@ impl JobLifecycle<'_> {
     }
 
     /// Queues a job whose workload exists again, with the size the workload has now.
-    pub(in crate::state) fn restore_workload(&mut self, id: JobId, current: Option<&JobRequest>) {
+    pub(in crate::state) fn restore_workload(&mut self, id: JobId, current: Option<&GangRequest>) {
         let Some(record) = self.jobs.get_mut(id) else {
             return;
         };
         let is_waiting = record.state == JobState::Held(Hold::Workload);
+        let current = current.and_then(|gang| gang.job().ok());
         if let Some(current) = current.filter(|_| is_waiting) {
             let request = &mut record.request;
             (request.gpus, request.gpus_per_task) = (current.gpus, current.gpus_per_task);
-            (request.min_gpus, request.max_gpus) = (current.min_gpus, current.max_gpus);
+            (request.min_gpus, request.max_gpus) = (None, None);
             request.cpus_per_gpu = current.cpus_per_gpu;
             request.memory_mib_per_gpu = current.memory_mib_per_gpu;
-            request.gpu_type.clone_from(&current.gpu_type);
+            request.gpu_type = current.gpu_type;
             request.constraint = current.constraint;
         }
         record.workload_missing = false;

@@ -132,12 +132,20 @@ impl JobLifecycle<'_> {
         record.job_key = Some(spec.id);
         record.leaves_engine = false;
         record.learned = learned.filter(|learned| **learned != LearnedTraits::default());
+        if !self.scheduler.is_recomputing() {
+            // What its steps showed in earlier attempts still holds.
+            spec.expected = record.estimate().map(|e| e.expected).or(spec.expected);
+        }
         (record.told, record.queued_priority) = (spec.expected, Some(spec.priority));
         let mut history = record.history(now);
+        let queued_since = record.queued_since.take();
         if let Some(history) = history.as_mut().filter(|_| self.scheduler.is_recomputing()) {
             (history.done, history.waiting_since) = (Work(0), None);
         }
         self.set_state(id, JobState::Queued);
+        if let Some(since) = queued_since {
+            self.jobs.known_mut(id).since = since;
+        }
         match history {
             None => self.notify_engine(Event::Submitted(spec)),
             Some(history) => self.notify_engine(Event::Restored(Box::new(RestoredJob {

@@ -14,10 +14,10 @@ use crate::JobId;
 use crate::actor::Actor;
 
 pub use attempt::{Attempt, AttemptEnd, TaskState, Verdict};
-pub(super) use estimate::record_progress;
 pub use estimate::{Estimate, EstimateSource};
+pub(super) use estimate::{record_progress, set_running_since};
 pub(super) use lifecycle::{JobLifecycle, gpus_in_use_beside};
-pub use record::{Failures, JobRecord, Progress, ProgressSample};
+pub use record::{EarlierService, Failures, JobRecord, Progress, ProgressSample};
 pub(super) use table::JobTable;
 
 /// Why a job waits outside the queue.

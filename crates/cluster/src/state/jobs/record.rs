@@ -25,6 +25,45 @@ pub struct Progress {
     pub checkpoint: u64,
 }
 
+/// What a job received in attempts that an earlier scheduler started, and that are not listed in its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EarlierService {
+    /// Number of the last of these attempts; zero if there was none.
+    pub attempts: AttemptId,
+    /// Time they held GPUs.
+    pub held: Time,
+    /// GPU time they used, in GPU-microseconds.
+    pub gpu_time: i64,
+    /// How often they were preempted.
+    pub preemptions: u32,
+    /// When the first of them got GPUs.
+    pub first_start: Option<Time>,
+    /// The last report of progress.
+    pub progress: Progress,
+}
+
+impl EarlierService {
+    /// Returns the service with that of another attempt.
+    #[must_use]
+    fn with(mut self, attempt: &Attempt, now: Time) -> Self {
+        let span = attempt.until.unwrap_or(now).since(attempt.since);
+        let gpu_time = i128::from(span.0) * i128::from(attempt.allocation.gpus());
+        let is_preempted = match &attempt.end {
+            Some(end) => matches!(end, AttemptEnd::Stopped(Cause::Preempted(_))),
+            None => matches!(attempt.cause, Some(Cause::Preempted(_))),
+        };
+        self.attempts = attempt.id;
+        self.held = self.held.saturating_add(span);
+        self.gpu_time = self
+            .gpu_time
+            .saturating_add(i64::try_from(gpu_time).unwrap_or(i64::MAX));
+        self.preemptions += u32::from(is_preempted);
+        self.first_start.get_or_insert(attempt.since);
+        self
+    }
+}
+
 /// Number of failures so far, by cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Failures {
@@ -57,6 +96,12 @@ pub struct JobRecord {
     pub(crate) job_key: Option<JobKey>,
     /// Its attempts, oldest first.
     pub attempts: Vec<Attempt>,
+    /// What it received in attempts before these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<EarlierService>,
+    /// When it was queued last, if that is to count instead of the time at which it is queued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::state) queued_since: Option<Time>,
     /// Reported progress.
     #[serde(alias = "steps")]
     pub progress: Progress,
@@ -115,6 +160,8 @@ impl JobRecord {
             since: submitted,
             job_key: None,
             attempts: Vec::new(),
+            earlier: None,
+            queued_since: None,
             progress: Progress::default(),
             failures: Failures::default(),
             cancelled: None,
@@ -176,18 +223,46 @@ impl JobRecord {
         };
     }
 
+    /// Returns what it has received by now in all its attempts.
+    pub fn service(&self, now: Time) -> EarlierService {
+        self.service_of(&self.attempts, now)
+    }
+
+    /// Returns what it had received before its last attempt.
+    pub fn service_before_last_attempt(&self) -> EarlierService {
+        let before = self.attempts.split_last().map_or(&[][..], |(_, before)| before);
+        self.service_of(before, Time::ZERO)
+    }
+
+    fn service_of(&self, attempts: &[Attempt], now: Time) -> EarlierService {
+        let earlier = self.earlier.unwrap_or_default();
+        let service = attempts.iter().fold(earlier, |sum, a| sum.with(a, now));
+        EarlierService {
+            progress: self.progress,
+            ..service
+        }
+    }
+
+    /// Returns the number of its last attempt; zero if there was none.
+    pub fn last_attempt(&self) -> AttemptId {
+        let earlier = self.earlier.map_or(0, |earlier| earlier.attempts);
+        self.attempt().map_or(earlier, |attempt| attempt.id)
+    }
+
     /// Returns what the engine has to know about earlier attempts, if there were any.
     pub(in crate::state) fn history(&self, now: Time) -> Option<JobHistory> {
-        let first = self.attempts.first()?;
-        let span = |a: &Attempt| a.until.unwrap_or(now).since(a.since);
-        let preempted = |a: &&Attempt| matches!(a.end, Some(AttemptEnd::Stopped(Cause::Preempted(_))));
+        let service = self.service(now);
+        let is_queued = self.state == JobState::Queued;
+        if service.first_start.is_none() && self.queued_since.is_none() {
+            return None;
+        }
         Some(JobHistory {
-            held: self.attempts.iter().map(span).fold(Time::ZERO, |sum, t| sum + t),
+            held: service.held,
             gpu_time: self.gpu_time(now),
             done: self.saved_work(),
-            preemptions: self.attempts.iter().filter(preempted).count() as u32,
-            first_start: Some(first.since),
-            waiting_since: (self.state == JobState::Queued).then_some(self.since),
+            preemptions: service.preemptions,
+            first_start: service.first_start,
+            waiting_since: self.queued_since.or(is_queued.then_some(self.since)),
         })
     }
 
@@ -203,6 +278,7 @@ impl JobRecord {
             let span = a.until.unwrap_or(now).since(a.since);
             i128::from(span.0) * i128::from(a.allocation.gpus())
         };
-        self.attempts.iter().map(one).sum()
+        let earlier = self.earlier.map_or(0, |earlier| earlier.gpu_time);
+        i128::from(earlier) + self.attempts.iter().map(one).sum::<i128>()
     }
 }
