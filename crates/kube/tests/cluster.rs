@@ -107,8 +107,8 @@ fn a_more_urgent_job_preempts_another_which_restarts() {
         &format!("/api/v1/namespaces/{}/events", cluster.space),
         None,
     );
-    let said = format!("preempted by {}/high", cluster.space);
-    assert!(events["items"].to_string().contains(&said), "{said}");
+    let message = format!("preempted by {}/high", cluster.space);
+    assert!(events["items"].to_string().contains(&message), "{message}");
     cluster.until("the second is done, and the first runs again", || {
         of("high", "Succeeded") == 2 && of("low", "Running") == 2
     });

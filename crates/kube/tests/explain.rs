@@ -92,16 +92,16 @@ fn a_native_pod_group_has_a_status() {
     };
     group("first");
     cluster.until("the status shows that all are bound", || {
-        let said = condition("first");
-        said["status"] == "True" && said["reason"] == "Scheduled"
+        let scheduled = condition("first");
+        scheduled["status"] == "True" && scheduled["reason"] == "Scheduled"
     });
     assert!(cluster.runs("first", 2));
     group("second");
     cluster.until("the status shows why not", || {
-        let said = condition("second");
-        said["status"] == "False"
-            && said["reason"] == "Unschedulable"
-            && said["message"].to_string().contains(": queued")
+        let scheduled = condition("second");
+        scheduled["status"] == "False"
+            && scheduled["reason"] == "Unschedulable"
+            && scheduled["message"].to_string().contains(": queued")
     });
     (0..2).for_each(|i| cluster.delete(&format!("first-{i}")));
     cluster.until("the status shows that it is bound now", || {

@@ -170,9 +170,9 @@ fn installed() -> Option<&'static (Lab, Identity)> {
 /// Returns the output of a successful tool.
 fn printed(output: Result<Output, LabError>) -> String {
     let output = output.unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(!said.to_lowercase().contains("warning"), "{said}");
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{output_text}");
+    assert!(!output_text.to_lowercase().contains("warning"), "{output_text}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -303,10 +303,10 @@ fn the_chart_renders_the_manifest() {
     let settings = paged.get_mut(&("ConfigMap".to_owned(), "dovetail".to_owned()));
     let settings = settings.unwrap()["data"]["kube.yaml"].take();
     let settings: Value = serde_saphyr::from_str(settings.as_str().unwrap()).unwrap();
-    let said = std::fs::read_to_string(deploy("kubernetes/page.yaml")).unwrap();
-    let said = said.lines().find_map(|line| line.strip_prefix("#   ")).unwrap();
-    let said: Value = serde_saphyr::from_str(said).unwrap();
-    assert_eq!(settings["page"], said["page"], "as page.yaml says");
+    let stated = std::fs::read_to_string(deploy("kubernetes/page.yaml")).unwrap();
+    let stated = stated.lines().find_map(|line| line.strip_prefix("#   ")).unwrap();
+    let stated: Value = serde_saphyr::from_str(stated).unwrap();
+    assert_eq!(settings["page"], stated["page"], "as page.yaml says");
     for (id, object) in &paged {
         if id.0 != "ConfigMap" {
             assert_eq!(&chart[id], object, "{id:?}");
@@ -415,13 +415,13 @@ fn objects_are_accepted_or_rejected_with_a_message() {
         let object = json!({"apiVersion": "dovetail.io/v1alpha1", "kind": kind, "metadata": {"name": "one"}, "spec": spec});
         let folder = format!("/apis/dovetail.io/v1alpha1/{plural}?dryRun=All&fieldValidation=Strict");
         let answer = lab.request("POST", &folder, Some(&object)).unwrap();
-        let said = text(&answer.body, "/message");
+        let output_text = text(&answer.body, "/message");
         if !rejected.is_empty() {
             assert!(matches!(answer.status, 400 | 422), "{spec}: {}", answer.status);
-            assert!(said.contains(rejected), "{spec}: {said}");
+            assert!(output_text.contains(rejected), "{spec}: {output_text}");
             continue;
         }
-        assert_eq!(answer.status, 201, "{spec}: {said}");
+        assert_eq!(answer.status, 201, "{spec}: {output_text}");
         assert_eq!(answer.body["spec"], spec, "nothing is lost");
         let read = match kind {
             "VirtualCluster" => serde_json::from_value::<VirtualCluster>(answer.body).map(drop),
@@ -924,8 +924,8 @@ fn helm_installs_upgrades_and_removes_the_manifest() {
     assert!(docs.contains("`kubectl apply --server-side --force-conflicts -f deploy/helm/dovetail/crds`"));
     let newer = newer.to_str().unwrap();
     let rejected = lab.kubectl(&["apply", "--server-side", "-f", newer]).unwrap();
-    let said = String::from_utf8_lossy(&rejected.stderr);
-    assert!(said.contains(r#"conflict with "helm""#), "{said}");
+    let output_text = String::from_utf8_lossy(&rejected.stderr);
+    assert!(output_text.contains(r#"conflict with "helm""#), "{output_text}");
     printed(lab.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", newer]));
     let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/virtualclusters.dovetail.io";
     assert_eq!(
@@ -1044,9 +1044,9 @@ fn a_pytorch_job_starts_together_after_kubectl_apply() {
     kubectl(&["apply", "-f", page.to_str().unwrap()]);
     // A second apply changes nothing. For budgets, kubectl always prints `configured`.
     for file in [&file, &page] {
-        let said = kubectl(&["apply", "-f", file.to_str().unwrap()]);
+        let output_text = kubectl(&["apply", "-f", file.to_str().unwrap()]);
         let same = |l: &str| l.ends_with(" unchanged") || l.starts_with("poddisruptionbudget.policy/");
-        assert!(said.lines().all(same), "{said}");
+        assert!(output_text.lines().all(same), "{output_text}");
     }
     // The label that the documentation uses for logs.
     let labels = "jsonpath={.spec.template.metadata.labels.app\\.kubernetes\\.io/component}";
@@ -1136,11 +1136,14 @@ fn a_pytorch_job_starts_together_after_kubectl_apply() {
             .all(|p| !text(p, "/spec/nodeName").is_empty())
             .then_some(all)
     });
-    let said = |pod: &Value, key: &str| pod["metadata"]["annotations"][key].clone();
+    let annotation = |pod: &Value, key: &str| pod["metadata"]["annotations"][key].clone();
     let mut gpus = BTreeSet::new();
     for pod in &bound {
-        assert_eq!(said(pod, "dovetail.io/job"), said(&bound[0], "dovetail.io/job"));
-        for gpu in said(pod, "dovetail.io/gpus").as_str().unwrap().split(',') {
+        assert_eq!(
+            annotation(pod, "dovetail.io/job"),
+            annotation(&bound[0], "dovetail.io/job")
+        );
+        for gpu in annotation(pod, "dovetail.io/gpus").as_str().unwrap().split(',') {
             gpus.insert((text(pod, "/spec/nodeName").to_owned(), gpu.to_owned()));
         }
     }
@@ -1148,7 +1151,7 @@ fn a_pytorch_job_starts_together_after_kubectl_apply() {
     assert_eq!(
         bound
             .iter()
-            .filter(|p| !said(p, "dovetail.io/plan").is_null())
+            .filter(|p| !annotation(p, "dovetail.io/plan").is_null())
             .count(),
         1
     );
@@ -1169,7 +1172,7 @@ fn a_pytorch_job_starts_together_after_kubectl_apply() {
             .iter()
             .find(|pod| text(pod, "/metadata/name") == line[0])
             .unwrap();
-        let gpus = said(at, "dovetail.io/gpus");
+        let gpus = annotation(at, "dovetail.io/gpus");
         assert_eq!(
             line[1..],
             [text(at, "/spec/nodeName"), gpus.as_str().unwrap(), "<none>"]

@@ -104,18 +104,18 @@ fn borrowers_use_cells_of_others_and_are_preempted() {
     cluster.until("the owner gets its pool", || cluster.runs("owner", 2));
     assert_eq!(cluster.nodes_of("owner", 2), place);
     assert!(cluster.runs("mine", 2), "{}", cluster.picture());
-    let said = format!("preempted by {}/owner", cluster.space);
+    let message = format!("preempted by {}/owner", cluster.space);
     for i in 0..2 {
         let pod = cluster.get(&format!("x-{i}")).unwrap();
         assert_eq!(pod["status"]["phase"], "Failed", "{}", cluster.picture());
         let by = pod["metadata"]["annotations"]["dovetail.io/preempted-by"].as_str();
-        assert!(by.unwrap().contains(&said), "{by:?}");
+        assert!(by.unwrap().contains(&message), "{by:?}");
     }
     cluster.until("the conditions have the reason after the eviction", || {
         (0..2).all(|i| {
             let pod = cluster.get(&format!("x-{i}")).unwrap();
             let mut conditions = pod["status"]["conditions"].as_array().unwrap().iter();
-            conditions.any(|c| c["type"] == "DisruptionTarget" && c["message"].to_string().contains(&said))
+            conditions.any(|c| c["type"] == "DisruptionTarget" && c["message"].to_string().contains(&message))
         })
     });
     let events = cluster.ask(
@@ -127,7 +127,7 @@ fn borrowers_use_cells_of_others_and_are_preempted() {
         events["items"].as_array().unwrap().iter().any(|e| {
             e["reason"] == "Preempted"
                 && e["involvedObject"]["name"] == pod
-                && e["message"].to_string().contains(&said)
+                && e["message"].to_string().contains(&message)
         })
     };
     assert!((0..2).all(|i| told(format!("x-{i}"))), "{events}");

@@ -261,7 +261,11 @@ fn policies_start_stop_and_end_jobs_as_simulated() {
     assert_eq!(lines.lines().count(), 3);
     for line in lines.lines() {
         let run: Value = serde_json::from_str(line).unwrap();
-        assert_eq!((&run["jobs"], &run["start_inversions"]), (&8.into(), &0.into()), "{run}");
+        assert_eq!(
+            (&run["jobs"], &run["start_inversions"]),
+            (&8.into(), &0.into()),
+            "{run}"
+        );
         assert_eq!(run["live_stops"], run["simulated_stops"], "{run}");
         assert!(run["mean_finish_error"].as_f64().unwrap() < 0.05, "{run}");
     }
@@ -286,20 +290,43 @@ fn models_are_measured_and_run_times_are_predicted() {
 
     let list: Value = serde_json::from_str(&cluster.ok(&["profile", "list", "--json"])).unwrap();
     let profile = &list[0];
-    assert_eq!((&profile["model"], &profile["jobs"]), (&"toy".into(), &1.into()), "{list}");
+    assert_eq!(
+        (&profile["model"], &profile["jobs"]),
+        (&"toy".into(), &1.into()),
+        "{list}"
+    );
     let step = profile["measurements"][0]["step_ms"].as_f64().unwrap();
     assert!((90.0..200.0).contains(&step), "{list}");
-    assert!(cluster.ok(&["profile", "show", "toy"]).starts_with("toy: measured on 1 job"));
+    assert!(
+        cluster
+            .ok(&["profile", "show", "toy"])
+            .starts_with("toy: measured on 1 job")
+    );
     let exported = cluster.ok(&["profile", "export", "--out", "profiles.yaml"]);
     assert_eq!(exported, "profiles.yaml: 1 model");
-    cluster.script("jobs.csv", "submit_s,duration_s,gpus,model\n0,10,1,toy\n0,10,1,toy\n");
+    cluster.script(
+        "jobs.csv",
+        "submit_s,duration_s,gpus,model\n0,10,1,toy\n0,10,1,toy\n",
+    );
     let simulated = cluster.ok(&[
-        "simulate", "--trace", "jobs.csv", "--cluster", "1x1", "--policy", "muri-s", "--profiles", "profiles.yaml", "--json",
+        "simulate",
+        "--trace",
+        "jobs.csv",
+        "--cluster",
+        "1x1",
+        "--policy",
+        "muri-s",
+        "--profiles",
+        "profiles.yaml",
+        "--json",
     ]);
     assert!(simulated.contains("\"finished\": 2"), "{simulated}");
 
     cluster.ok(&["profile", "forget", "toy"]);
     assert_eq!(cluster.ok(&["profile", "list", "--json"]), "[]");
     let again = cluster.run(&["profile", "forget", "toy"]);
-    assert!(again.code == 2 && again.err.contains("no profile of model \"toy\""), "{again:?}");
+    assert!(
+        again.code == 2 && again.err.contains("no profile of model \"toy\""),
+        "{again:?}"
+    );
 }

@@ -176,8 +176,9 @@ impl Cluster {
     pub(crate) fn why(&self, pod: &str) -> String {
         let pod = self.get(pod).unwrap_or_default();
         let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-        let said = conditions.filter(|c| c["type"] == "PodScheduled");
-        said.map(|c| c["message"].as_str().unwrap_or_default().to_owned())
+        let scheduled = conditions.filter(|c| c["type"] == "PodScheduled");
+        scheduled
+            .map(|c| c["message"].as_str().unwrap_or_default().to_owned())
             .collect()
     }
 
