@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use dovetail_cluster::TaskEnd;
-use dovetail_cluster::state::{EstimateSource, JobState};
+use dovetail_cluster::state::{Cause, EstimateSource, JobState};
 use dovetail_cluster::{Actor, ClusterState, Fact, JobId, JobRequest, OperatorAction, PolicyText};
 use dovetail_engine::Clock;
 use dovetail_model::{NodeId, NodeSpec, Time, Work};
@@ -322,4 +322,27 @@ fn a_model_that_was_measured_needs_only_a_number_of_steps() {
     assert!(record(&world, second).estimate().is_some());
     let third = submit_request(&mut world, 12, bert(Some(500)));
     assert_eq!(record(&world, third).estimate(), None);
+}
+
+#[test]
+fn an_attempt_that_the_runtime_aborts_stops_and_its_job_is_queued_again() {
+    let mut world = World::new("fifo", 1);
+    let job = world.submit(0, Some(30), None);
+    let abort = |attempt| Fact::AttemptAborted {
+        job,
+        attempt,
+        reason: "a pod was deleted".to_owned(),
+    };
+    world.apply(5, abort(world.attempt(job) + 1));
+    assert_eq!(world.word(job), "running", "an attempt that is not the current one");
+    world.apply(5, abort(world.attempt(job)));
+    assert_eq!(world.word(job), "stopping");
+    let other = world.submit(6, Some(30), None);
+    world.end(7, job, Some(0));
+    assert_eq!((world.word(job), world.word(other)), ("running", "queued"), "it keeps its place in the queue");
+    let record = world.state.job(job).unwrap();
+    assert_eq!((record.attempts.len(), record.failures.platform), (2, 0));
+    assert!(matches!(&record.attempts[0].cause, Some(Cause::Platform(reason)) if reason == "a pod was deleted"));
+    world.apply(8, abort(record.attempts[0].id));
+    assert_eq!(world.word(job), "running", "a repeated fact about an earlier attempt");
 }
