@@ -11,7 +11,9 @@ use crate::crates;
 /// same table with what each crate holds.
 const LAYERS: &[&[&str]] = &[
     &["model", "solve", "cells", "proto", "outbound", "httpserver"],
-    &["engine", "openpai", "yaml", "journal", "kubeapi", "report"],
+    &[
+        "engine", "openpai", "yaml", "journal", "history", "kubeapi", "report",
+    ],
     &["policies", "hived", "agent", "kubelab"],
     &["workload", "cluster"],
     &["sim", "hub", "jobfile", "extender", "kube", "console"],
