@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
 use crate::request::JobRequest;
-use crate::state::{Cause, End};
+use crate::state::{Cause, End, PastEnd};
 use crate::virtual_clusters::VirtualClusters;
 use crate::{AttemptId, JobId};
 
@@ -318,6 +318,11 @@ pub enum Fact {
         priority: i32,
         /// User or rule that caused it.
         by: Actor,
+    },
+    /// Jobs on which the next job depends have ended, as the history database has it.
+    Recalled {
+        /// How each of them ended.
+        jobs: Vec<PastEnd>,
     },
     /// A label of a job was set or removed.
     Labelled {

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
+use dovetail_history::Readers;
 use dovetail_journal::Journal;
 use dovetail_model::Time;
 
-use crate::driver::{DriverError, replay};
+use crate::archiver;
 use crate::fact::PolicyText;
+use crate::past::decode_all;
+use crate::recovery::{DriverError, replay};
 use crate::request::JobRequest;
 use crate::state::{ClusterState, End, JobRecord, JobState, NodeRecord};
 use crate::{DriverConfig, JobId};
@@ -56,6 +59,10 @@ pub fn read(dir: &Path, copy: &Path) -> Result<History, DriverError> {
     };
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
+        // The history database may be large, and readers do not disturb its writer.
+        if archiver::is_database_file(&entry.file_name()) {
+            continue;
+        }
         std::fs::copy(entry.path(), copy.join(entry.file_name())).map_err(failed)?;
     }
     let (_, recovered) = Journal::open(copy)?;
@@ -66,11 +73,41 @@ pub fn read(dir: &Path, copy: &Path) -> Result<History, DriverError> {
         snapshot_every: u64::MAX,
         runtime: dovetail_engine::Capabilities::ALL,
     };
-    Ok(History::new(&replay(&config, &recovered)?.state))
+    let state = replay(&config, &recovered)?.state;
+    let past = read_past(dir, &state)?;
+    Ok(History::new(&state, &past))
+}
+
+/// Number of records that are read from the history database at once.
+const BATCH: usize = 10_000;
+
+/// Returns the jobs that are only in the history database, oldest first.
+fn read_past(dir: &Path, state: &ClusterState) -> Result<Vec<JobRecord>, DriverError> {
+    let mut past = Vec::new();
+    if state.departed_count() == 0 {
+        return Ok(past);
+    }
+    let path = archiver::path_in(dir);
+    if !path.exists() {
+        let jobs = state.departed_count();
+        return Err(DriverError::HistoryMissing { path, jobs });
+    }
+    let (history, known) = (Readers::open(&path)?, state.known_jobs());
+    let mut next = 1;
+    loop {
+        let records = history.records_from(next, BATCH)?;
+        let jobs = decode_all(&records);
+        let Some(last) = jobs.last() else {
+            return Ok(past);
+        };
+        next = last.id + 1;
+        past.extend(jobs.into_iter().filter(|job| !known.has(job.id)));
+    }
 }
 
 impl History {
-    fn new(state: &ClusterState) -> Self {
+    fn new(state: &ClusterState, past: &[JobRecord]) -> Self {
+        let all = || past.iter().chain(state.jobs());
         let past = |job: &JobRecord| {
             let JobState::Ended(end) = &job.state else {
                 return None;
@@ -91,9 +128,10 @@ impl History {
                 steps: (job.progress.total > 0).then_some((job.progress.total, job.progress.step_time)),
             })
         };
-        let jobs: Vec<PastJob> = state.jobs().filter_map(past).collect();
+        let mut jobs: Vec<PastJob> = all().filter_map(past).collect();
+        jobs.sort_by_key(|job| job.id);
         Self {
-            others: state.jobs().count() - jobs.len(),
+            others: all().count() - jobs.len(),
             jobs,
             nodes: state.nodes().map(|(_, n)| n.clone()).collect(),
             policy: state.policy().clone(),
