@@ -11,6 +11,7 @@ mod data;
 mod engine;
 mod error;
 mod grouping;
+mod history;
 mod kube;
 mod live;
 mod measurement;
@@ -42,6 +43,8 @@ pub enum Benchmark {
     Kube,
     /// The HTTP API over a million jobs.
     Web,
+    /// A server with a long history of ended jobs.
+    History,
 }
 
 /// How a benchmark is run.
@@ -51,6 +54,8 @@ pub struct Options {
     pub trace: Option<PathBuf>,
     /// Whether the largest measurements are left out.
     pub short: bool,
+    /// Number of ended jobs ([`Benchmark::History`]).
+    pub jobs: u64,
     /// Runs of each contender ([`Benchmark::Kube`]).
     pub runs: u32,
     /// Contenders to measure; all of them if empty ([`Benchmark::Kube`]).
@@ -73,6 +78,7 @@ pub fn run(benchmark: Benchmark, options: &Options) -> Result<(), Failure> {
         Benchmark::Cells => cells::print(&cells::measure(options)?, options.json),
         Benchmark::Live => measurement::print_goals(&live::measure()?, options.json),
         Benchmark::Web => measurement::print_goals(&web::measure(options)?, options.json),
+        Benchmark::History => measurement::print_goals(&history::measure(options)?, options.json),
         Benchmark::Kube => kube::print(&kube::measure(options)?, options.json),
     }
 }

@@ -9,12 +9,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dovetail_engine::{Capabilities, Clock};
-use dovetail_journal::{Journal, JournalError, Recovered, Repair};
+use dovetail_history::Readers;
+use dovetail_journal::{Journal, JournalError};
 use dovetail_model::{NodeId, Time};
 
+use crate::archiver::{Archiver, OpenArchive};
 use crate::fact::{Entry, Fact, PolicyText, Record};
 use crate::handle::Handle;
-use crate::state::{ClusterState, PolicyTextError, RuntimeCommand, SnapshotError};
+use crate::recovery::{DriverError, Recovery, Replayed, replay};
+use crate::state::{ClusterState, RuntimeCommand};
 
 /// Receives commands for agents and news about the driver.
 pub trait Backend: Send + 'static {
@@ -41,59 +44,6 @@ pub struct DriverConfig {
     pub snapshot_every: u64,
     /// What the runtime can do.
     pub runtime: Capabilities,
-}
-
-/// Why a driver cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum DriverError {
-    /// The journal cannot be opened or read.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// A record of the journal cannot be read.
-    #[error("record {seq} of the journal: {source}")]
-    Record {
-        /// Number of the record.
-        seq: u64,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
-    /// The snapshot of the journal cannot be read.
-    #[error("the snapshot at record {seq}: {source}")]
-    Snapshot {
-        /// Last record that the snapshot includes.
-        seq: u64,
-        /// What is wrong with it.
-        source: SnapshotError,
-    },
-    /// The state cannot be saved.
-    #[error("cannot save the state: {0}")]
-    Save(serde_json::Error),
-    /// The policy cannot be built.
-    #[error("policy: {0}")]
-    Policy(#[from] PolicyTextError),
-    /// A folder cannot be read.
-    #[error("{}: {source}", path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// The system error.
-        source: std::io::Error,
-    },
-}
-
-/// What a driver restored when it started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recovery {
-    /// Number of records that were applied after the snapshot, if there was one.
-    pub records: u64,
-    /// Whether there was a snapshot.
-    pub snapshot: bool,
-    /// Repairs of the journal.
-    pub repairs: Vec<Repair>,
-    /// The policy that is in force.
-    pub policy: PolicyText,
-    /// The clock that is in force.
-    pub clock: Clock,
 }
 
 /// Whether the facts of a request were recorded.
@@ -186,17 +136,45 @@ pub struct Driver {
     inbox: Receiver<Box<dyn Request>>,
     since_snapshot: u64,
     outage: Option<Outage>,
+    /// The history database, if there is a journal.
+    archive: Option<Archive>,
 }
 
+/// The history database of a driver.
+#[derive(Debug)]
+struct Archive {
+    archiver: Archiver,
+    /// Number of ended jobs that stay in memory.
+    keep: usize,
+    /// Number of ended jobs in memory at which a snapshot is written without waiting for more records.
+    snapshot_at: usize,
+}
+
+/// Number of ended jobs that stay in memory: forecasts use the run times of that many.
+pub const RECENT_JOBS: usize = 5_000;
+/// Number of ended jobs in memory, beyond those that stay, at which a snapshot is written without waiting for more records.
+const DEPARTURES: usize = 20_000;
+/// Longest time for which a shutdown waits for the history database.
+const ARCHIVE_PATIENCE: Duration = Duration::from_secs(5);
+
 impl Driver {
-    /// Opens the journal and restores the state.
+    /// Opens the journal and the history database beside it, and restores the state.
     ///
     /// # Errors
-    /// If the journal cannot be read.
+    /// If one of them cannot be read.
     pub fn open(config: &DriverConfig) -> Result<(Self, Handle, Recovery), DriverError> {
+        Self::open_keeping(config, RECENT_JOBS)
+    }
+
+    /// Like [`Driver::open`], with the number of ended jobs that stay in memory.
+    ///
+    /// # Errors
+    /// If the journal or the history database cannot be read.
+    pub fn open_keeping(config: &DriverConfig, keep: usize) -> Result<(Self, Handle, Recovery), DriverError> {
         let (mut journal, recovered) = Journal::open(&config.dir)?;
         let is_new = recovered.snapshot.is_none() && recovered.records.is_empty();
-        let Replayed { state, is_old } = replay(config, &recovered)?;
+        let Replayed { mut state, is_old } = replay(config, &recovered)?;
+        let archive = OpenArchive::open(&config.dir, &mut state)?;
         if is_new {
             let began = Fact::Began {
                 policy: config.policy.clone(),
@@ -216,8 +194,16 @@ impl Driver {
             repairs: recovered.repairs,
             policy: state.policy().clone(),
             clock: state.engine().clock(),
+            imported: archive.imported,
+            removed: archive.removed,
         };
-        let (mut driver, handle) = Self::new(state, Some((journal, config.clone())));
+        let readers = archive.readers.clone();
+        let (mut driver, handle) = Self::new(state, Some((journal, config.clone())), Some(readers));
+        driver.archive = Some(Archive {
+            archiver: Archiver::new(archive, Arc::clone(&driver.state)),
+            keep,
+            snapshot_at: keep + DEPARTURES,
+        });
         driver.since_snapshot = if is_old { 0 } else { recovery.records };
         Ok((driver, handle, recovery))
     }
@@ -231,19 +217,25 @@ impl Driver {
         clock: Clock,
         runtime: Capabilities,
     ) -> Result<(Self, Handle), DriverError> {
-        Ok(Self::new(ClusterState::new(policy, clock)?.on(runtime)?, None))
+        let state = ClusterState::new(policy, clock)?.on(runtime)?;
+        Ok(Self::new(state, None, None))
     }
 
-    fn new(state: ClusterState, journal: Option<(Journal, DriverConfig)>) -> (Self, Handle) {
+    fn new(
+        state: ClusterState,
+        journal: Option<(Journal, DriverConfig)>,
+        history: Option<Readers>,
+    ) -> (Self, Handle) {
         let (sender, inbox): (SyncSender<Box<dyn Request>>, _) = sync_channel(INBOX);
         let state = Arc::new(RwLock::new(state));
-        let handle = Handle::new(sender, Arc::clone(&state));
+        let handle = Handle::new(sender, Arc::clone(&state), history);
         let driver = Self {
             state,
             journal,
             inbox,
             since_snapshot: 0,
             outage: None,
+            archive: None,
         };
         (driver, handle)
     }
@@ -256,6 +248,9 @@ impl Driver {
     /// Runs the driver until [`Handle::shut_down`], or until all handles are dropped.
     pub fn run(mut self, mut backend: impl Backend) {
         let mut last_event = 0;
+        if let Some(archive) = &mut self.archive {
+            archive.archiver.start();
+        }
         // The engine may be new: it has not decided anything, nor asked to be woken.
         self.process(Vec::new(), vec![Fact::Woke], &mut last_event, &mut backend);
         loop {
@@ -272,17 +267,29 @@ impl Driver {
             } else {
                 self.process(batch, Vec::new(), &mut last_event, &mut backend);
             }
-            let is_snapshot_due = match &self.journal {
-                Some((_, config)) => self.since_snapshot >= config.snapshot_every.max(1),
-                None => false,
-            };
-            if self.outage.is_none() && (is_shutdown || is_snapshot_due) {
+            if is_shutdown && let Some(archive) = &self.archive {
+                archive.archiver.wait(ARCHIVE_PATIENCE);
+            }
+            if self.outage.is_none() && (is_shutdown || self.is_snapshot_due()) {
                 self.snapshot(&mut backend);
             }
             if is_shutdown {
                 break;
             }
         }
+    }
+
+    fn is_snapshot_due(&self) -> bool {
+        let Some((_, config)) = &self.journal else {
+            return false;
+        };
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let departing = state.ended_count().saturating_sub(state.unwritten_count());
+        self.since_snapshot >= config.snapshot_every.max(1)
+            || self
+                .archive
+                .as_ref()
+                .is_some_and(|archive| departing >= archive.snapshot_at)
     }
 
     /// Executes a batch of requests, records these facts and everything that is due, and answers the requests.
@@ -294,8 +301,11 @@ impl Driver {
         backend: &mut impl Backend,
     ) {
         let mut records = Vec::new();
-        let (answers, commands, events) = {
+        let (answers, commands, change, events) = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(archive) = &self.archive {
+                archive.archiver.acknowledge(&mut state);
+            }
             let now = now().max(state.now());
             let mut transaction = Transaction {
                 state: &mut state,
@@ -307,7 +317,8 @@ impl Driver {
             for fact in facts.into_iter().chain(transaction.state.due(now)) {
                 transaction.record(fact);
             }
-            (answers, state.take_commands(), state.last_event())
+            let commands = state.take_commands();
+            (answers, commands, state.last_change(), state.last_event())
         };
         if let Err(error) = self.write(&records) {
             let reason = error.to_string();
@@ -316,6 +327,9 @@ impl Driver {
                 answer(Outcome::NotRecorded(reason.clone()));
             }
             return;
+        }
+        if let Some(archive) = &self.archive {
+            archive.archiver.write_up_to(change, events);
         }
         answers.into_iter().for_each(|answer| answer(Outcome::Durable));
         if !commands.is_empty() {
@@ -379,7 +393,12 @@ impl Driver {
         let restored = replay(config, &journal.read()?)?.state;
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         let discarded = std::mem::replace(&mut *state, restored);
-        state.adopt_older_events(discarded);
+        state.replace(discarded);
+        if let Some(archive) = &self.archive {
+            archive
+                .archiver
+                .write_up_to(state.last_change(), state.last_event());
+        }
         Ok(())
     }
 
@@ -404,64 +423,40 @@ impl Driver {
         }
     }
 
+    /// Writes a snapshot, without the ended jobs that can leave memory.
     fn snapshot(&mut self, backend: &mut impl Backend) {
         let Some((journal, _)) = &mut self.journal else {
             return;
         };
-        let saved = self.state.read().unwrap_or_else(PoisonError::into_inner).save();
+        let (departed, saved) = {
+            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            let departed = match &self.archive {
+                Some(archive) => {
+                    archive.archiver.acknowledge(&mut state);
+                    state.depart(archive.keep)
+                }
+                None => Vec::new(),
+            };
+            (departed, state.save())
+        };
         let written = match saved {
             Ok(bytes) => journal.snapshot(&bytes).map_err(|e| e.to_string()),
             Err(error) => Err(error.to_string()),
         };
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let is_written = written.is_ok();
         // Without a snapshot only the next start takes longer.
         if let Err(error) = written {
+            state.readmit(departed);
             backend.journal_unavailable(Some(&format!("cannot write a snapshot: {error}")));
+        }
+        if let Some(archive) = &mut self.archive {
+            let ended = state.ended_count().max(archive.keep);
+            // One that failed is not tried again soon.
+            archive.snapshot_at = if is_written { ended } else { 2 * ended } + DEPARTURES;
         }
         self.since_snapshot = 0;
     }
-}
-
-/// A state that was restored from a journal.
-pub(crate) struct Replayed {
-    pub(crate) state: ClusterState,
-    /// Whether the journal is of a release that did not record decisions, so that they were taken again.
-    pub(crate) is_old: bool,
-}
-
-/// Restores the state from a snapshot, if there is one, and the records after it. Decisions are applied as they were
-/// recorded; the policy and the clock of `config` count for a new journal only.
-pub(crate) fn replay(config: &DriverConfig, recovered: &Recovered) -> Result<Replayed, DriverError> {
-    let mut records = recovered.records.iter().map(|(seq, bytes)| {
-        let record: Result<Record, _> = serde_json::from_slice(bytes);
-        record.map_err(|source| DriverError::Record { seq: *seq, source })
-    });
-    let first = records.next().transpose()?;
-    let mut state = match (&recovered.snapshot, first.as_ref().map(|record| &record.entry)) {
-        (Some((seq, bytes)), _) => ClusterState::load_detached(bytes)
-            .map_err(|source| DriverError::Snapshot { seq: *seq, source })?,
-        (None, Some(Entry::Fact(Fact::Began { policy, clock, .. }))) => {
-            ClusterState::replaying(policy.clone(), *clock)?
-        }
-        (None, _) => ClusterState::new(config.policy.clone(), config.clock)?,
-    };
-    let is_old = state.is_attached() && (first.is_some() || recovered.snapshot.is_some());
-    state.set_recomputing(is_old);
-    for record in first.into_iter().map(Ok).chain(records) {
-        let record = record?;
-        match &record.entry {
-            Entry::Fact(fact) => state.apply(record.at, fact),
-            Entry::Decision(decision) => state.apply_recorded(record.at, decision),
-        }
-        // Agents ask for their commands when they reconnect.
-        state.take_commands();
-        state.take_decisions();
-    }
-    state.set_recomputing(false);
-    if !state.is_attached() {
-        state.attach_engine()?;
-    }
-    let state = state.on(config.runtime)?;
-    Ok(Replayed { state, is_old })
 }
 
 /// Returns the time in microseconds since 1970.

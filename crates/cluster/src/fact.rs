@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
 use crate::request::{GangRequest, JobRequest};
-use crate::state::{Cause, EarlierService, End, Progress};
+use crate::state::{Cause, EarlierService, End, PastEnd, Progress};
 use crate::virtual_clusters::VirtualClusters;
 use crate::{AttemptId, JobId};
 
@@ -333,6 +333,11 @@ pub enum Fact {
         priority: i32,
         /// User or rule that caused it.
         by: Actor,
+    },
+    /// Jobs on which the next job depends have ended, as the history database has it.
+    DependenciesEnded {
+        /// How each of them ended.
+        jobs: Vec<PastEnd>,
     },
     /// A label of a job was set or removed.
     Labelled {

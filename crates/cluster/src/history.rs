@@ -4,11 +4,14 @@
 use std::path::Path;
 
 use dovetail_engine::Policy;
+use dovetail_history::Readers;
 use dovetail_journal::Journal;
 use dovetail_model::{ClusterSpec, GpuTypeId, Scaling, Stages, TenantId, Time, UserId, Work};
 
-use crate::driver::{DriverError, replay};
+use crate::archiver;
 use crate::fact::PolicyText;
+use crate::past::decode_all;
+use crate::recovery::{DriverError, replay};
 use crate::request::JobRequest;
 use crate::state::{Attempt, ClusterState, End, JobRecord, JobState, Names, PolicyTextError, learning};
 use crate::{DriverConfig, JobId};
@@ -129,6 +132,10 @@ pub fn read(dir: &Path, copy: &Path) -> Result<History, DriverError> {
     };
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
+        // The history database may be large, and readers do not disturb its writer.
+        if archiver::is_database_file(&entry.file_name()) {
+            continue;
+        }
         std::fs::copy(entry.path(), copy.join(entry.file_name())).map_err(failed)?;
     }
     let (_, recovered) = Journal::open(copy)?;
@@ -139,14 +146,45 @@ pub fn read(dir: &Path, copy: &Path) -> Result<History, DriverError> {
         snapshot_every: u64::MAX,
         runtime: dovetail_engine::Capabilities::ALL,
     };
-    Ok(History::new(&replay(&config, &recovered)?.state)?)
+    let state = replay(&config, &recovered)?.state;
+    let past = read_past(dir, &state)?;
+    Ok(History::new(&state, &past)?)
+}
+
+/// Number of records that are read from the history database at once.
+const BATCH: usize = 10_000;
+
+/// Returns the jobs that are only in the history database, oldest first.
+fn read_past(dir: &Path, state: &ClusterState) -> Result<Vec<JobRecord>, DriverError> {
+    let mut past = Vec::new();
+    if state.departed_count() == 0 {
+        return Ok(past);
+    }
+    let path = archiver::path_in(dir);
+    if !path.exists() {
+        let jobs = state.departed_count();
+        return Err(DriverError::HistoryMissing { path, jobs });
+    }
+    let (history, known) = (Readers::open(&path)?, state.known_jobs());
+    let mut next = 1;
+    loop {
+        let records = history.records_from(next, BATCH)?;
+        let jobs = decode_all(&records);
+        let Some(last) = jobs.last() else {
+            return Ok(past);
+        };
+        next = last.id + 1;
+        past.extend(jobs.into_iter().filter(|job| !known.has(job.id)));
+    }
 }
 
 impl History {
-    fn new(state: &ClusterState) -> Result<Self, PolicyTextError> {
-        let jobs: Vec<PastJob> = state.jobs().filter_map(PastJob::new).collect();
+    fn new(state: &ClusterState, past: &[JobRecord]) -> Result<Self, PolicyTextError> {
+        let all = || past.iter().chain(state.jobs());
+        let mut jobs: Vec<PastJob> = all().filter_map(PastJob::new).collect();
+        jobs.sort_by_key(|job| job.id);
         Ok(Self {
-            others: state.jobs().count() - jobs.len(),
+            others: all().count() - jobs.len(),
             jobs,
             cluster: state.cluster_spec(),
             policy: state.policy().clone(),

@@ -11,6 +11,7 @@
 
 mod actor;
 mod amounts;
+mod archiver;
 mod driver;
 mod fact;
 pub mod forecast;
@@ -19,8 +20,10 @@ pub mod history;
 mod load;
 mod logs;
 mod notifications;
+mod past;
 mod policy_summary;
 mod private_file;
+mod recovery;
 mod request;
 pub mod state;
 mod virtual_clusters;
@@ -28,7 +31,7 @@ mod virtual_clusters;
 pub use actor::{Actor, SystemRule};
 pub use amounts::Cpus;
 pub use dovetail_engine::{Capabilities, Clock, DataWarning, MissingData, Need, Runtime, Support};
-pub use driver::{Backend, Driver, DriverConfig, DriverError, Recovery, Transaction};
+pub use driver::{Backend, Driver, DriverConfig, RECENT_JOBS, Transaction};
 pub use fact::{Decision, Entry, Fact, InstanceEnd, OperatorAction, PolicyText, Record, TaskEnd};
 pub use handle::{
     Conflict, DriverCall, Handle, InvalidRequest, NodeRegistration, NotFound, Refusal, RegisteredNode,
@@ -38,8 +41,10 @@ pub use logs::{LogPiece, LogRequest};
 pub use notifications::{
     JobNotifications, NotificationError, NotificationKind, validate_pending_limit, validate_webhook,
 };
+pub use past::PastJobs;
 pub use policy_summary::{PolicySummary, policy_summaries};
 pub use private_file::write_private;
+pub use recovery::{DriverError, Recovery};
 pub use request::{
     After, AfterWhen, ArrayPart, Behaviour, Deadline, GangRequest, Instance, JobRequest, PodSet, Processes,
     RequestError, Retries, Role, RoleError, Speeds, StageTimes, place_tasks,

@@ -39,7 +39,7 @@ fn job(name: &str) -> JobRequest {
     JobRequest {
         name: name.to_owned(),
         command: vec!["true".to_owned()],
-        env: [("PAD".to_owned(), "x".repeat(1_000))].into(),
+        env: [("PAD".to_owned(), "x".repeat(8_000))].into(),
         ..JobRequest::default()
     }
 }
@@ -48,9 +48,9 @@ fn names(handle: &Handle) -> BTreeSet<String> {
     handle.read(|state| state.jobs().map(|job| job.request.name.clone()).collect())
 }
 
-/// Runs this test in a process whose files must not exceed some KiB, so that the journal cannot grow.
+/// Runs this test in a process whose files must not exceed some hundred KiB, so that the journal and the history cannot grow.
 fn run_limited(test: &str) {
-    let script = "trap '' XFSZ; ulimit -S -f 64; exec \"$0\" --exact \"$1\" --nocapture";
+    let script = "trap '' XFSZ; ulimit -S -f 512; exec \"$0\" --exact \"$1\" --nocapture";
     let output = Command::new("sh")
         .args(["-c", script])
         .arg(std::env::current_exe().unwrap())

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use dovetail_cluster::state::{End, JobState};
 use dovetail_cluster::{
     Actor, Backend, Driver, DriverConfig, Handle, JobRequest, NodeRegistration, NotFound, OperatorAction,
-    PolicyText, Recovery, Refusal, RuntimeCommand, TaskEnd,
+    PastJobs, PolicyText, Recovery, Refusal, RuntimeCommand, TaskEnd,
 };
 use dovetail_engine::Clock;
 use dovetail_model::{NodeId, NodeSpec};
@@ -162,7 +162,13 @@ fn the_limit_of_an_array_is_respected() {
     let (handle, _, commands, _) = start(dir.path());
     let node = handle.register_node(registration("a")).wait().unwrap().node;
     let (first, last) = handle
-        .submit_array("ann", job(1), (1..=5).collect(), Some(2), None)
+        .submit_array(
+            "ann",
+            job(1),
+            ((1..=5).collect(), Some(2)),
+            None,
+            PastJobs::default(),
+        )
         .wait()
         .unwrap();
     assert_eq!((first, last), (1, 5));

@@ -245,6 +245,19 @@ fn open_driver(
     for repair in &opened.2.repairs {
         repaired(repair.to_string());
     }
+    if opened.2.imported > 0 {
+        // It happens once, and a copy of many jobs takes a while: it is said at the default level.
+        tracing::warn!(
+            "{} ended jobs of the journal are being copied to the history database",
+            opened.2.imported
+        );
+    }
+    if opened.2.removed > 0 {
+        tracing::warn!(
+            "{} jobs were removed from the history database, which the journal does not have as ended",
+            opened.2.removed
+        );
+    }
     let in_force = &opened.2.policy;
     if config.policy != *in_force && config.policy != PolicyText::default() {
         tracing::warn!(

@@ -3,11 +3,12 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use dovetail_cluster::JobId;
-use dovetail_cluster::state::{ClusterState, JobRecord};
+use dovetail_cluster::forecast::ForecastError;
+use dovetail_cluster::state::{ClusterState, JobExplanation, JobRecord, JobState, explain_end};
 
 use crate::accounts::{Role, User};
 use crate::views::{ExplanationView, JobAhead, QueueEntry, state_of};
-use crate::{Api, Problem, job_list, jobs};
+use crate::{Api, Problem, job_list};
 
 /// Maximum number of jobs ahead that are listed.
 const MAX_AHEAD: usize = 10;
@@ -17,10 +18,27 @@ pub(crate) async fn explain(
     user: User,
     Path(id): Path<JobId>,
 ) -> Result<Json<ExplanationView>, Problem> {
+    if let Some(job) = api.past_job(id).await? {
+        let ended = |_: &ClusterState, _: &JobRecord| {
+            let explanation = match &job.state {
+                JobState::Ended(end) => explain_end(end),
+                _ => JobExplanation::default(),
+            };
+            Ok(Json(ExplanationView {
+                explanation,
+                jobs_ahead: Vec::new(),
+                alternatives: Vec::new(),
+                eta: None,
+                no_eta_reason: ForecastError::NotPending.to_string(),
+            }))
+        };
+        return api.with_job(&user, id, ended).await;
+    }
     // The forecast runs many simulations on a copy of the state, so that no other request waits for it.
     let explained = tokio::task::spawn_blocking(move || {
         let (mut view, snapshot) = api.handle.read(|state| {
-            let job = jobs::find(state, &user, id)?;
+            let job = state.job(id).filter(|job| user.may_see(state, job));
+            let job = job.ok_or_else(|| Problem::not_found(format!("unknown job {id}")))?;
             let (clusters, ahead) = match job_list::is_queued(job) {
                 true => (usable_clusters(state, &user), jobs_ahead(state, &user, id)),
                 false => Default::default(),

@@ -7,7 +7,7 @@ use dovetail_model::{Allocation, Time};
 
 use crate::accounts::User;
 use crate::views::{GpuPoint, GpuSeries, GpuUtilization};
-use crate::{Api, Nodes, Problem, jobs};
+use crate::{Api, Nodes, Problem};
 
 /// Maximum number of GPUs that are listed one by one; for larger jobs only the mean is returned.
 const MAX_SERIES: usize = 64;
@@ -44,8 +44,7 @@ pub(crate) async fn show(
     user: User,
     Path(id): Path<JobId>,
 ) -> Result<Json<GpuUtilization>, Problem> {
-    let (attempt, names) = api.handle.read(|state| {
-        let job = jobs::find(state, &user, id)?;
+    let found = api.with_job(&user, id, |state, job| {
         let names: Vec<String> = job
             .attempt()
             .map(|a| {
@@ -56,8 +55,9 @@ pub(crate) async fn show(
                     .collect()
             })
             .unwrap_or_default();
-        Ok::<_, Problem>((job.attempt().cloned(), names))
-    })?;
+        Ok((job.attempt().cloned(), names))
+    });
+    let (attempt, names) = found.await?;
     let Some(attempt) = attempt else {
         return Ok(Json(GpuUtilization {
             note: "the job has not held any GPUs yet".to_owned(),

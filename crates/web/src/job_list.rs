@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use dovetail_cluster::JobId;
 use dovetail_cluster::state::{ClusterState, JobRecord, JobState};
+use dovetail_cluster::{Handle, JobId};
+use dovetail_history::{Found, JobQuery, KnownJobs, Sort, SortField, SortKey, Viewer};
 use dovetail_model::Time;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -51,75 +52,39 @@ pub(crate) struct JobFilter {
     cursor: Option<String>,
 }
 
-/// The value that a job is sorted by.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum SortKey {
-    Number(i128),
-    Text(String),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SortField {
-    Submitted,
-    Gpus,
-    GpuSeconds,
-    Wait,
-    Name,
-    User,
-}
-
-/// The order of the list. Jobs with equal keys are sorted by id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct SortOrder {
-    field: SortField,
-    descending: bool,
-}
-
-impl SortOrder {
-    fn parse(text: Option<&str>) -> Result<Self, Problem> {
-        let text = text.unwrap_or("-submitted");
-        let (word, descending) = match text.strip_prefix('-') {
-            Some(word) => (word, true),
-            None => (text, false),
-        };
-        let field = match word {
-            "submitted" => SortField::Submitted,
-            "gpus" => SortField::Gpus,
-            "gpu_seconds" => SortField::GpuSeconds,
-            "wait" => SortField::Wait,
-            "name" => SortField::Name,
-            "user" => SortField::User,
-            _ => {
-                return Err(Problem::invalid(format!(
-                    "sort: invalid value {text:?}: expected submitted, gpus, gpu_seconds, wait, name or user, with `-` \
-                     before it for descending order"
-                )));
-            }
-        };
-        Ok(Self { field, descending })
-    }
-
-    fn key(self, job: &JobRecord, now: Time) -> SortKey {
-        match self.field {
-            // Ids are in the order of submission.
-            SortField::Submitted => SortKey::Number(0),
-            SortField::Gpus => SortKey::Number(i128::from(job.request.gpus)),
-            SortField::GpuSeconds => SortKey::Number(job.gpu_time(now)),
-            SortField::Wait => {
-                let started = job.attempts.first().map(|a| a.since);
-                let until = started.unwrap_or(if job.state.has_ended() { job.since } else { now });
-                SortKey::Number(i128::from(until.since(job.submitted).0))
-            }
-            SortField::Name => SortKey::Text(job.request.name.clone()),
-            SortField::User => SortKey::Text(job.user.clone()),
+/// The order of the list, as the query names it. Jobs with equal keys are sorted by id.
+fn parse_sort(text: Option<&str>) -> Result<Sort, Problem> {
+    let text = text.unwrap_or("-submitted");
+    let (word, descending) = match text.strip_prefix('-') {
+        Some(word) => (word, true),
+        None => (text, false),
+    };
+    let field = match word {
+        "submitted" => SortField::Submitted,
+        "gpus" => SortField::Gpus,
+        "gpu_seconds" => SortField::GpuTime,
+        "wait" => SortField::Wait,
+        "name" => SortField::Name,
+        "user" => SortField::User,
+        _ => {
+            return Err(Problem::invalid(format!(
+                "sort: invalid value {text:?}: expected submitted, gpus, gpu_seconds, wait, name or user, with `-` \
+                 before it for descending order"
+            )));
         }
-    }
+    };
+    Ok(Sort { field, descending })
+}
 
-    fn compare(self, a: (&SortKey, JobId), b: (&SortKey, JobId)) -> Ordering {
-        match self.descending {
-            true => b.cmp(&a),
-            false => a.cmp(&b),
-        }
+fn sort_key(field: SortField, job: &JobRecord, now: Time) -> SortKey {
+    match field {
+        // Ids are in the order of submission.
+        SortField::Submitted => SortKey::Number(0),
+        SortField::Gpus => SortKey::Number(i128::from(job.request.gpus)),
+        SortField::GpuTime => SortKey::Number(job.gpu_time(now)),
+        SortField::Wait => SortKey::Number(i128::from(job.wait(now).0)),
+        SortField::Name => SortKey::Text(job.request.name.clone()),
+        SortField::User => SortKey::Text(job.user.clone()),
     }
 }
 
@@ -145,11 +110,20 @@ fn read_cursor(text: &str) -> Result<(SortKey, JobId), Problem> {
     read().ok_or_else(|| Problem::invalid("cursor: invalid value: expected `next` of the previous page"))
 }
 
-/// A page of jobs.
-struct Page<'a> {
-    jobs: Vec<&'a JobRecord>,
+/// The order and the extent of a page.
+#[derive(Debug, Clone)]
+struct Paging {
+    sort: Sort,
+    limit: usize,
+    after: Option<(SortKey, JobId)>,
+}
+
+/// The first jobs after the cursor, of those in memory.
+struct MemoryPage {
+    jobs: Vec<(SortKey, JobId, JobView)>,
     total: u64,
-    next: Option<String>,
+    /// Which jobs are in memory, so that the history leaves them out.
+    known: KnownJobs,
 }
 
 impl JobFilter {
@@ -187,55 +161,160 @@ impl JobFilter {
             && self.q.as_ref().is_none_or(contains)
     }
 
-    /// Returns the jobs of a page, how many there are on all pages, and the cursor of the next page.
-    fn page<'a>(&self, state: &'a ClusterState, user: &User) -> Result<Page<'a>, Problem> {
-        let limit = self.limit.unwrap_or(100).clamp(1, 10_000);
-        let order = SortOrder::parse(self.sort.as_deref())?;
-        let after = self.cursor.as_deref().map(read_cursor).transpose()?;
+    fn paging(&self) -> Result<Paging, Problem> {
+        Ok(Paging {
+            sort: parse_sort(self.sort.as_deref())?,
+            limit: self.limit.unwrap_or(100).clamp(1, 10_000),
+            after: self.cursor.as_deref().map(read_cursor).transpose()?,
+        })
+    }
+
+    /// Returns the first jobs after the cursor, one more than fit on the page, and how many there are in memory.
+    fn page_of_memory(&self, state: &ClusterState, user: &User, paging: &Paging) -> MemoryPage {
+        let Paging { sort, limit, after } = paging;
         let now = state.now();
         let mut total = 0;
         let mut kept: Vec<(SortKey, JobId, &JobRecord)> = Vec::new();
         let compare = |a: &(SortKey, JobId, &JobRecord), b: &(SortKey, JobId, &JobRecord)| {
-            order.compare((&a.0, a.1), (&b.0, b.1))
+            sort.compare((&a.0, a.1), (&b.0, b.1))
         };
-        let candidates: &mut dyn Iterator<Item = &'a JobRecord> = match self.state.as_deref() {
+        let candidates: &mut dyn Iterator<Item = &JobRecord> = match self.state.as_deref() {
             // Unfinished jobs are few.
             Some("unfinished" | "live") => &mut state.unfinished_jobs(),
             _ => &mut state.jobs(),
         };
         // Which jobs a user sees depends on the virtual cluster, of which there are few.
-        let mut roles: BTreeMap<&str, Option<Role>> = BTreeMap::new();
-        let mut is_visible = |job: &'a JobRecord| {
-            let tenant = job.request.tenant.as_str();
-            let mut role = || *roles.entry(tenant).or_insert_with(|| user.role_in(state, tenant));
+        let mut roles: BTreeMap<String, Option<Role>> = BTreeMap::new();
+        let mut is_visible = |job: &JobRecord| {
+            let tenant = &job.request.tenant;
+            let mut role = || match roles.get(tenant) {
+                Some(role) => *role,
+                None => *roles.entry(tenant.clone()).or_insert(user.role_in(state, tenant)),
+            };
             user.admin || user.name == job.user || (!job.request.private && role().is_some())
         };
         for job in candidates.filter(|job| self.matches(state, user, job) && is_visible(job)) {
             total += 1;
-            let entry = (order.key(job, now), job.id, job);
+            let entry = (sort_key(sort.field, job, now), job.id, job);
             let is_on_earlier_page = after
                 .as_ref()
-                .is_some_and(|(key, id)| order.compare((&entry.0, entry.1), (key, *id)) != Ordering::Greater);
+                .is_some_and(|(key, id)| sort.compare((&entry.0, entry.1), (key, *id)) != Ordering::Greater);
             if is_on_earlier_page {
                 continue;
             }
             kept.push(entry);
-            // Only jobs that may be on the page are kept, so that a million jobs cost one pass.
+            // Only jobs that may be on the page are kept, so that many jobs cost one pass.
             if kept.len() >= 2 * (limit + 1) {
-                kept.select_nth_unstable_by(limit, compare);
+                kept.select_nth_unstable_by(*limit, compare);
                 kept.truncate(limit + 1);
             }
         }
         kept.sort_unstable_by(compare);
-        let has_more = kept.len() > limit;
-        kept.truncate(limit);
-        let next = kept
-            .last()
-            .filter(|_| has_more)
-            .map(|(key, id, _)| write_cursor(key, *id));
-        let jobs = kept.into_iter().map(|(_, _, job)| job).collect();
-        Ok(Page { jobs, total, next })
+        kept.truncate(limit + 1);
+        let view = |(key, id, job): (SortKey, JobId, &JobRecord)| (key, id, JobView::summary(state, job));
+        MemoryPage {
+            jobs: kept.into_iter().map(view).collect(),
+            total,
+            known: state.known_jobs(),
+        }
     }
+
+    /// Returns the query for the history database, and none if no ended job matches.
+    fn history_query(&self, user: &User, paging: &Paging, tenants: Vec<String>) -> Option<JobQuery> {
+        if self.node.is_some() {
+            // Only jobs that hold GPUs are on a node.
+            return None;
+        }
+        let words: Option<Vec<&str>> = self.state.as_ref().map(|states| states.split(',').collect());
+        let is_any = |words: &Vec<&str>| words.iter().any(|word| ["finished", "over"].contains(word));
+        let words = words.filter(|words| !is_any(words));
+        let is_past = |word: &&str| !["unfinished", "live"].contains(word);
+        let states: Option<Vec<String>> =
+            words.map(|words| words.into_iter().filter(is_past).map(str::to_owned).collect());
+        if states.as_ref().is_some_and(Vec::is_empty) {
+            return None;
+        }
+        let label = self.label.as_ref().map(|label| match label.split_once('=') {
+            Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
+            None => (label.clone(), None),
+        });
+        Some(JobQuery {
+            states,
+            user: self.user.clone().map(|name| match name.as_str() {
+                "@me" => user.name.clone(),
+                _ => name,
+            }),
+            tenant: self.tenant.clone(),
+            name: self.name.clone(),
+            label,
+            gpus_min: self.gpus_min,
+            gpus_max: self.gpus_max,
+            from: self.from,
+            to: self.to,
+            text: self.q.clone(),
+            viewer: (!user.admin).then(|| Viewer {
+                user: user.name.clone(),
+                tenants,
+            }),
+            sort: paging.sort,
+            after: paging.after.clone(),
+            limit: paging.limit + 1,
+        })
+    }
+}
+
+/// Returns the jobs of a page, of those in memory and in the history. The history is read while others read the state.
+fn page(handle: &Handle, user: &User, filter: &JobFilter) -> Result<JobPage, Problem> {
+    let paging = filter.paging()?;
+    let mut page = handle.read(|state| filter.page_of_memory(state, user, &paging));
+    let history = handle.history().filter(|_| page.known.from > 0);
+    if let Some(history) = history {
+        let tenants = visible_tenants(handle, user)?;
+        if let Some(query) = filter.history_query(user, &paging, tenants) {
+            let found = history.list(&query, &page.known).map_err(Problem::history)?;
+            page.total += found.total;
+            merge(handle, &mut page, found, &paging)?;
+        }
+    }
+    let has_more = page.jobs.len() > paging.limit;
+    page.jobs.truncate(paging.limit);
+    let last = page.jobs.last().filter(|_| has_more);
+    let next = last.map(|(key, id, _)| write_cursor(key, *id));
+    Ok(JobPage {
+        jobs: page.jobs.into_iter().map(|(_, _, view)| view).collect(),
+        next,
+        total: page.total,
+    })
+}
+
+/// Adds the jobs of the history that belong on the page.
+fn merge(handle: &Handle, page: &mut MemoryPage, found: Found, paging: &Paging) -> Result<(), Problem> {
+    let in_memory = page.jobs.iter().map(|(key, id, _)| (key.clone(), *id, true));
+    let past = found.jobs.into_iter().map(|(key, id)| (key, id, false));
+    let mut all: Vec<(SortKey, JobId, bool)> = in_memory.chain(past).collect();
+    all.sort_unstable_by(|a, b| paging.sort.compare((&a.0, a.1), (&b.0, b.1)));
+    all.truncate(paging.limit + 1);
+    let past = all.iter().filter(|(_, _, is_in_memory)| !is_in_memory);
+    let ids: Vec<JobId> = past.map(|(_, id, _)| *id).collect();
+    let records = handle.past_jobs(&ids).map_err(Problem::history)?;
+    let mut views: BTreeMap<JobId, JobView> = handle.read(|state| {
+        let view = |job: &JobRecord| (job.id, JobView::summary(state, job));
+        records.iter().map(view).collect()
+    });
+    views.extend(page.jobs.drain(..).map(|(_, id, view)| (id, view)));
+    let entry = |(key, id, _): (SortKey, JobId, bool)| views.remove(&id).map(|view| (key, id, view));
+    page.jobs = all.into_iter().filter_map(entry).collect();
+    Ok(())
+}
+
+/// Returns the virtual clusters of the history of which the user sees all jobs that are not private.
+pub(crate) fn visible_tenants(handle: &Handle, user: &User) -> Result<Vec<String>, Problem> {
+    let Some(history) = handle.history().filter(|_| !user.admin) else {
+        return Ok(Vec::new());
+    };
+    let tenants = history.tenants().map_err(Problem::history)?;
+    let is_visible = |state: &ClusterState, tenant: &String| user.role_in(state, tenant).is_some();
+    Ok(handle.read(|state| tenants.into_iter().filter(|t| is_visible(state, t)).collect()))
 }
 
 /// Whether the job is in one of the states, which are separated by commas.
@@ -256,13 +335,7 @@ pub(crate) async fn list(
 ) -> Result<Json<JobPage>, Problem> {
     let Query(filter) = filter.map_err(|e| Problem::invalid(e.body_text()))?;
     // A pass over a million jobs takes a while.
-    let listed = tokio::task::spawn_blocking(move || {
-        api.handle.read(|state| {
-            let Page { jobs, total, next } = filter.page(state, &user)?;
-            let jobs = jobs.into_iter().map(|job| JobView::summary(state, job)).collect();
-            Ok(Json(JobPage { jobs, next, total }))
-        })
-    });
+    let listed = tokio::task::spawn_blocking(move || page(&api.handle, &user, &filter).map(Json));
     listed.await.map_err(|e| Problem::unavailable(e.to_string()))?
 }
 
@@ -287,6 +360,6 @@ mod tests {
         for invalid in ["", "7", "7.n", "7.n.x", "x.n.1", "7.z.1"] {
             assert!(read_cursor(invalid).is_err(), "{invalid}");
         }
-        assert!(SortOrder::parse(Some("-gpus")).is_ok() && SortOrder::parse(Some("colour")).is_err());
+        assert!(parse_sort(Some("-gpus")).is_ok() && parse_sort(Some("colour")).is_err());
     }
 }

@@ -3,51 +3,27 @@
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
-use dovetail_cluster::state::{ClusterState, JobRecord, ProgressSample};
+use dovetail_cluster::state::ProgressSample;
 use dovetail_cluster::{Actor, JobId};
 
 use crate::accounts::User;
 use crate::views::{ActionResult, BulkAction, JobView, NewPriority, ProgressPoint};
 use crate::{Api, Problem};
 
-/// Returns a job that the user may see.
-pub(crate) fn find<'a>(state: &'a ClusterState, user: &User, id: JobId) -> Result<&'a JobRecord, Problem> {
-    let job = state.job(id).filter(|job| user.may_see(state, job));
-    job.ok_or_else(|| Problem::not_found(format!("unknown job {id}")))
-}
-
-/// Returns a job that the user may control.
-pub(crate) fn find_controlled<'a>(
-    state: &'a ClusterState,
-    user: &User,
-    id: JobId,
-) -> Result<&'a JobRecord, Problem> {
-    let job = find(state, user, id)?;
-    match user.may_control(state, job) {
-        true => Ok(job),
-        false => Err(Problem::forbidden(format!(
-            "job {id} belongs to {}; only its owner, operators of {} and administrators may do this",
-            job.user, job.request.tenant
-        ))),
-    }
-}
-
 pub(crate) async fn show(
     State(api): State<Api>,
     user: User,
     Path(id): Path<JobId>,
 ) -> Result<Json<JobView>, Problem> {
-    api.handle.read(|state| {
-        let job = find(state, &user, id)?;
-        Ok(Json(JobView::full(state, job, &user)))
-    })
+    api.with_job(&user, id, |state, job| Ok(Json(JobView::full(state, job, &user))))
+        .await
 }
 
 /// Performs an action on a job, and records it in the audit log if the job belongs to another user.
 async fn perform(api: &Api, user: &User, id: JobId, action: &str) -> Result<(), Problem> {
     let owner = api
-        .handle
-        .read(|state| find_controlled(state, user, id).map(|job| job.user.clone()))?;
+        .with_controlled_job(user, id, |_, job| Ok(job.user.clone()))
+        .await?;
     if action != "stop" {
         api.require_agents("stop the job, or suspend its Jobs with `kubectl`")?;
     }
@@ -98,8 +74,8 @@ pub(crate) async fn prioritize(
     api.require_agents("resubmit the job with another priority")?;
     let Json(new) = body.map_err(|e| Problem::invalid(e.body_text()))?;
     let before = api
-        .handle
-        .read(|state| find_controlled(state, &user, id).map(|job| job.request.priority))?;
+        .with_controlled_job(&user, id, |_, job| Ok(job.request.priority))
+        .await?;
     let actor = Actor::user(&user.name);
     api.call(api.handle.prioritize(id, new.priority, actor)).await?;
     let (before, after) = (before.into(), new.priority.into());
@@ -151,8 +127,7 @@ pub(crate) async fn progress(
     user: User,
     Path(id): Path<JobId>,
 ) -> Result<Json<Vec<ProgressPoint>>, Problem> {
-    api.handle.read(|state| {
-        let job = find(state, &user, id)?;
+    api.with_job(&user, id, |_, job| {
         let point = |sample: &ProgressSample| ProgressPoint {
             at: sample.at,
             step: sample.step,
@@ -162,4 +137,5 @@ pub(crate) async fn progress(
         };
         Ok(Json(job.progress_samples.iter().map(point).collect()))
     })
+    .await
 }

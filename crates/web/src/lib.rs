@@ -23,6 +23,7 @@ mod oidc;
 mod openapi;
 mod page;
 mod pai;
+mod past;
 mod problem;
 mod profiles;
 mod query;
@@ -116,10 +117,14 @@ impl Api {
     /// Waits for an answer of the driver without blocking other requests. The driver answers every request, also when the
     /// journal cannot be written: then the request was not recorded and never will be.
     async fn call<T: Send + 'static>(&self, call: DriverCall<'_, T>) -> Result<T, Problem> {
+        self.ask(call).await.map_err(Problem::from)
+    }
+
+    /// Like [`Api::call`], with the driver's own answer.
+    async fn ask<T: Send + 'static>(&self, call: DriverCall<'_, T>) -> Result<T, Refusal> {
         let (sender, receiver) = oneshot::channel();
         call.then(move |result| drop(sender.send(result)));
-        let answer = receiver.await.unwrap_or(Err(Refusal::ShuttingDown));
-        answer.map_err(Problem::from)
+        receiver.await.unwrap_or(Err(Refusal::ShuttingDown))
     }
 }
 

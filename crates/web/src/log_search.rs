@@ -42,7 +42,7 @@ pub(crate) async fn search(
     query: Result<Query<LogSearchQuery>, QueryRejection>,
 ) -> Result<Json<Vec<LogMatch>>, Problem> {
     let Query(query) = query.map_err(|e| Problem::invalid(e.body_text()))?;
-    check_access(&api, &user, id, query.attempt, query.node.as_deref())?;
+    check_access(&api, &user, id, query.attempt, query.node.as_deref()).await?;
     if query.q.is_empty() || query.q.len() > MAX_TEXT_BYTES || query.q.contains('\n') {
         return Err(Problem::invalid(format!(
             "q: expected one line of 1 to {MAX_TEXT_BYTES} bytes"
@@ -52,7 +52,7 @@ pub(crate) async fn search(
     let deadline = Instant::now() + TIMEOUT;
     let mut matches = Vec::new();
     let mut failure = None;
-    for source in sources(&api, id, &query) {
+    for source in sources(&api, id, &query).await? {
         let left = limit - matches.len() as u32;
         if left == 0 || Instant::now() >= deadline {
             break;
@@ -80,11 +80,11 @@ pub(crate) async fn search(
 }
 
 /// Returns the logs to search.
-fn sources(api: &Api, id: JobId, query: &LogSearchQuery) -> Vec<LogSource> {
-    api.handle.read(|state| {
-        let Some(job) = state.job(id) else {
-            return Vec::new();
-        };
+async fn sources(api: &Api, id: JobId, query: &LogSearchQuery) -> Result<Vec<LogSource>, Problem> {
+    let Some(job) = api.find_job(id).await? else {
+        return Ok(Vec::new());
+    };
+    Ok(api.handle.read(|state| {
         let attempt_id = query.attempt.or_else(|| job.attempt().map(|a| a.id));
         let attempt = job.attempts.iter().find(|a| Some(a.id) == attempt_id);
         let shares = attempt.map_or(&[][..], |a| &a.allocation.shares);
@@ -96,7 +96,7 @@ fn sources(api: &Api, id: JobId, query: &LogSearchQuery) -> Vec<LogSource> {
         let all = shares.iter().map(|share| source(share.node));
         all.filter(|s| query.node.as_ref().is_none_or(|n| *n == s.name))
             .collect()
-    })
+    }))
 }
 
 async fn search_source(

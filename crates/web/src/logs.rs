@@ -19,7 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::accounts::User;
 use crate::views::LogLine;
-use crate::{Api, LogError, Problem, jobs};
+use crate::{Api, LogError, Problem};
 
 /// Which part of which log to read.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -48,7 +48,7 @@ pub(crate) async fn read(
     query: Result<Query<LogQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(query) = query.map_err(|e| Problem::invalid(e.body_text()))?;
-    check_access(&api, &user, id, query.attempt, query.node.as_deref())?;
+    check_access(&api, &user, id, query.attempt, query.node.as_deref()).await?;
     let (sender, receiver) = channel(BUFFERED);
     tokio::spawn(send(api, id, query, sender));
     let media_type = [(header::CONTENT_TYPE, "application/jsonl")];
@@ -56,15 +56,14 @@ pub(crate) async fn read(
 }
 
 /// Returns an error unless the user may read the log, and the attempt and the node exist.
-pub(crate) fn check_access(
+pub(crate) async fn check_access(
     api: &Api,
     user: &User,
     id: JobId,
     attempt: Option<AttemptId>,
     node: Option<&str>,
 ) -> Result<(), Problem> {
-    api.handle.read(|state| {
-        let job = jobs::find_controlled(state, user, id)?;
+    api.with_controlled_job(user, id, |state, job| {
         let exists = |attempt: AttemptId| job.attempts.iter().any(|a| a.id == attempt);
         if let Some(attempt) = attempt.filter(|attempt| !exists(*attempt)) {
             return Err(Problem::not_found(format!("job {id} has no attempt {attempt}")));
@@ -74,6 +73,7 @@ pub(crate) fn check_access(
             None => Ok(()),
         }
     })
+    .await
 }
 
 type LineSender = Sender<Result<Bytes, Infallible>>;
@@ -87,11 +87,12 @@ pub(crate) struct LogSource {
 }
 
 /// Returns the logs of the job so far, and whether there will be no more.
-fn sources(api: &Api, id: JobId, query: &LogQuery, first: AttemptId) -> (Vec<LogSource>, bool) {
+async fn sources(api: &Api, id: JobId, query: &LogQuery, first: AttemptId) -> (Vec<LogSource>, bool) {
+    // A history that cannot be read is in the log of the server.
+    let Some(job) = api.find_job(id).await.ok().flatten() else {
+        return (Vec::new(), true);
+    };
     api.handle.read(|state| {
-        let Some(job) = state.job(id) else {
-            return (Vec::new(), true);
-        };
         let is_requested = |id: AttemptId| query.attempt.map_or(id >= first, |requested| requested == id);
         let mut found = Vec::new();
         for attempt in job.attempts.iter().filter(|a| is_requested(a.id)) {
@@ -119,15 +120,13 @@ fn sources(api: &Api, id: JobId, query: &LogQuery, first: AttemptId) -> (Vec<Log
 /// Streams the logs of a job; those of earlier attempts come first.
 async fn send(api: Api, id: JobId, query: LogQuery, out: LineSender) {
     let mut last_event = api.nodes.last_event();
-    let first = api.handle.read(|state| {
-        let attempt = state.job(id).and_then(|job| job.attempt());
-        attempt.map_or(1, |a| a.id)
-    });
+    let job = api.find_job(id).await.ok().flatten();
+    let first = job.and_then(|job| Some(job.attempt()?.id)).unwrap_or(1);
     let mut started: Vec<LogSource> = Vec::new();
     let mut readers: Vec<(AttemptId, JoinHandle<()>)> = Vec::new();
     loop {
         last_event.borrow_and_update();
-        let (found, is_complete) = sources(&api, id, &query, first);
+        let (found, is_complete) = sources(&api, id, &query, first).await;
         for source in found {
             if started.contains(&source) {
                 continue;

@@ -3,6 +3,7 @@
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use dovetail_cluster::Refusal;
+use dovetail_history::HistoryError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -91,6 +92,12 @@ impl Problem {
     pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail)
     }
+
+    /// The history database cannot be read. The path stays in the log.
+    pub(crate) fn history(error: HistoryError) -> Self {
+        tracing::error!(%error, "cannot read the history");
+        Self::unavailable("the history of ended jobs cannot be read; see the log of the server")
+    }
 }
 
 impl From<Refusal> for Problem {
@@ -100,7 +107,9 @@ impl From<Refusal> for Problem {
             Refusal::Invalid(_) => Self::invalid(detail),
             Refusal::NotFound(_) => Self::not_found(detail),
             Refusal::Conflict(_) => Self::conflict(detail),
-            Refusal::JournalUnavailable(_) | Refusal::ShuttingDown => Self::unavailable(detail),
+            Refusal::HistoryMoved | Refusal::JournalUnavailable(_) | Refusal::ShuttingDown => {
+                Self::unavailable(detail)
+            }
         }
     }
 }

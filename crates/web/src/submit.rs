@@ -8,7 +8,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
-use dovetail_cluster::{Actor, JobId, JobRequest};
+use dovetail_cluster::{Actor, JobId, JobRequest, Refusal};
 use dovetail_jobfile::{ArrayRequest, JobFile};
 
 use crate::accounts::{Role, User};
@@ -27,6 +27,8 @@ pub(crate) const FILE_TYPES: &[&str] = &[
 pub(crate) const SUBMISSION_TYPES: &[&str] =
     &["application/json", "application/yaml", "text/yaml", "text/plain"];
 
+/// How often the history is read for a submission, if ended jobs leave memory meanwhile.
+const MAX_RECALLS: usize = 5;
 /// Maximum number of jobs in an array.
 const MAX_ARRAY: usize = 100_000;
 
@@ -81,10 +83,12 @@ pub(crate) async fn submit(
     }
     if dry_run || query.dry_run {
         job.validate().map_err(|e| Problem::invalid(e.to_string()))?;
-        let handle = api.handle.clone();
         let name = user.name.clone();
-        let preview = tokio::task::spawn_blocking(move || handle.preview_submission(&name, &job));
-        let preview = preview.await.map_err(|e| Problem::unavailable(e.to_string()))??;
+        let preview = api.read_history(move |handle| {
+            let past = handle.recall(&name, &job, None)?;
+            Ok(handle.preview_submission(&name, &job, &past))
+        });
+        let preview = preview.await??;
         let response = SubmitResponse {
             id: None,
             last: None,
@@ -142,25 +146,33 @@ pub(crate) async fn submit_job(
     if let Some(workloads) = &api.config.workloads {
         return submit_workload(api, workloads, user, job, array, key).await;
     }
-    Ok(match array {
-        None => (
-            api.call(api.handle.submit_once(&user.name, job, key)).await?,
-            None,
-        ),
-        Some(array) => {
-            if array.indices.len() > MAX_ARRAY {
-                return Err(Problem::invalid(format!(
-                    "array: {} jobs exceed the limit of {MAX_ARRAY}",
-                    array.indices.len()
-                )));
+    if let Some(array) = array.as_ref().filter(|array| array.indices.len() > MAX_ARRAY) {
+        return Err(Problem::invalid(format!(
+            "array: {} jobs exceed the limit of {MAX_ARRAY}",
+            array.indices.len()
+        )));
+    }
+    for _ in 0..MAX_RECALLS {
+        let (job, array, key) = (job.clone(), array.clone(), key.clone());
+        let (name, request, given) = (user.name.clone(), job.clone(), key.clone());
+        let past = api.read_history(move |handle| handle.recall(&name, &request, given.as_deref()));
+        let past = past.await?;
+        let submitted = match array {
+            None => api
+                .ask(api.handle.submit_once(&user.name, job, key, past))
+                .await
+                .map(|id| (id, None)),
+            Some(array) => {
+                let array = (array.indices, array.at_most);
+                let call = api.handle.submit_array(&user.name, job, array, key, past);
+                api.ask(call).await.map(|(first, last)| (first, Some(last)))
             }
-            let call = api
-                .handle
-                .submit_array(&user.name, job, array.indices, array.at_most, key);
-            let (first, last) = api.call(call).await?;
-            (first, Some(last))
+        };
+        if submitted != Err(Refusal::HistoryMoved) {
+            return submitted.map_err(Problem::from);
         }
-    })
+    }
+    Err(Refusal::HistoryMoved.into())
 }
 
 /// Submits a job whose workload a controller creates. The job gets its id first, and is held until its workload exists.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use dovetail_cluster::JobId;
-use dovetail_cluster::state::JobRecord;
+use dovetail_cluster::Handle;
+use dovetail_cluster::state::{ClusterState, JobRecord};
 use dovetail_model::Time;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,8 +24,6 @@ pub(crate) struct UsageQuery {
     /// Last day, in UTC.
     to: Option<String>,
 }
-
-const DAY_US: i64 = 86_400_000_000;
 
 /// Returns the name of a day, such as `2026-11-16`, from the number of days since 1970.
 fn day_name(days: i64) -> String {
@@ -64,13 +62,8 @@ pub(crate) async fn usage(
             )));
         }
     }
-    // Only operators see the usage of other users.
-    let rows = api.handle.read(|state| {
-        let is_visible = |job: &&JobRecord| {
-            job.user == user.name || user.role_in(state, &job.request.tenant) >= Some(Role::Operator)
-        };
-        rows(state.jobs().filter(is_visible), state.now())
-    });
+    let rows = tokio::task::spawn_blocking(move || rows(&api.handle, &user)).await;
+    let rows = rows.map_err(|e| Problem::unavailable(e.to_string()))??;
     let is_within = |row: &UsageRow| {
         query.from.as_ref().is_none_or(|from| row.day >= *from)
             && query.to.as_ref().is_none_or(|to| row.day <= *to)
@@ -78,32 +71,57 @@ pub(crate) async fn usage(
     Ok(Json(rows.into_iter().filter(is_within).collect()))
 }
 
-/// Returns GPU time by day, user and virtual cluster.
-fn rows<'a>(jobs: impl Iterator<Item = &'a JobRecord>, now: Time) -> Vec<UsageRow> {
-    type Sum = (i128, std::collections::BTreeSet<JobId>);
-    let mut sums: BTreeMap<(i64, &str, &str), Sum> = BTreeMap::new();
-    for job in jobs {
-        for attempt in &job.attempts {
-            let (mut from, until) = (attempt.since.0, attempt.until.unwrap_or(now).0);
-            while from < until {
-                let day = from.div_euclid(DAY_US);
-                let to = until.min((day + 1) * DAY_US);
-                let key = (day, job.user.as_str(), job.request.tenant.as_str());
-                let sum = sums.entry(key).or_default();
-                sum.0 += i128::from(to - from) * i128::from(attempt.allocation.gpus());
-                sum.1.insert(job.id);
-                from = to;
+/// GPU time and number of jobs by day, user and virtual cluster.
+type Sums = BTreeMap<(i64, String, String), (i128, u64)>;
+
+/// Returns the usage that the user may see, of jobs in memory and in the history.
+fn rows(handle: &Handle, user: &User) -> Result<Vec<UsageRow>, Problem> {
+    // Only operators see the usage of other users.
+    let is_visible = |state: &ClusterState, owner: &str, tenant: &str| {
+        owner == user.name || user.role_in(state, tenant) >= Some(Role::Operator)
+    };
+    let (mut sums, known) = handle.read(|state| {
+        let jobs = state.jobs();
+        let visible = jobs.filter(|job| is_visible(state, &job.user, &job.request.tenant));
+        (sums_of(visible, state.now()), state.known_jobs())
+    });
+    if let Some(history) = handle.history().filter(|_| known.from > 0) {
+        let past = history
+            .usage(&known, (i64::MIN, i64::MAX))
+            .map_err(Problem::history)?;
+        handle.read(|state| {
+            for row in past
+                .into_iter()
+                .filter(|row| is_visible(state, &row.user, &row.tenant))
+            {
+                let sum = sums.entry((row.day, row.user, row.tenant)).or_default();
+                sum.0 += i128::from(row.gpu_time);
+                sum.1 += row.jobs;
             }
+        });
+    }
+    let row = |((day, user, tenant), (time, jobs)): ((i64, String, String), (i128, u64))| UsageRow {
+        day: day_name(day),
+        user,
+        tenant,
+        gpu_hours: time as f64 / 3.6e9,
+        jobs,
+    };
+    Ok(sums.into_iter().map(row).collect())
+}
+
+/// Returns GPU time by day, user and virtual cluster.
+fn sums_of<'a>(jobs: impl Iterator<Item = &'a JobRecord>, now: Time) -> Sums {
+    let mut sums = Sums::new();
+    for job in jobs {
+        for (day, time) in job.usage_by_day(now) {
+            let key = (day, job.user.clone(), job.request.tenant.clone());
+            let sum = sums.entry(key).or_default();
+            sum.0 += time;
+            sum.1 += 1;
         }
     }
-    let row = |((day, user, tenant), (time, jobs)): ((i64, &str, &str), Sum)| UsageRow {
-        day: day_name(day),
-        user: user.to_owned(),
-        tenant: tenant.to_owned(),
-        gpu_hours: time as f64 / 3.6e9,
-        jobs: jobs.len() as u64,
-    };
-    sums.into_iter().map(row).collect()
+    sums
 }
 
 #[cfg(test)]

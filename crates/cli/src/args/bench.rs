@@ -13,9 +13,12 @@ pub struct BenchArgs {
     /// Trace to replay instead of the generated Philly-like workload of 82,247 jobs (sim) or of Muri's traces (grouping)
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Skip the largest measurements: the million jobs (sim, web), the ten thousand pods (kube)
+    /// Skip the largest measurements: the million jobs (sim, web), nine tenths of the ended jobs (history), the ten thousand pods (kube)
     #[arg(long)]
     pub short: bool,
+    /// Number of ended jobs (history)
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
+    pub jobs: u64,
     /// Runs of each scheduler (kube)
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
@@ -44,6 +47,8 @@ pub enum BenchArg {
     Kube,
     /// The HTTP API: lists over a million jobs, a job of a thousand tasks, and a thousand pages that follow events
     Web,
+    /// A server with a million ended jobs: its memory, its restart, lists with each filter, and the size of a snapshot
+    History,
 }
 
 /// What `dovetail bench kube` measures.

@@ -18,10 +18,12 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchArg::Live => Benchmark::Live,
         BenchArg::Kube => Benchmark::Kube,
         BenchArg::Web => Benchmark::Web,
+        BenchArg::History => Benchmark::History,
     };
     let options = Options {
         trace: args.trace.clone(),
         short: args.short,
+        jobs: args.jobs,
         runs: args.runs,
         only: args.only.iter().copied().map(contender).collect(),
         json: args.json,

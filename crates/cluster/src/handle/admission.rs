@@ -4,6 +4,7 @@ use super::{Conflict, InvalidRequest, NotFound, Refusal};
 use crate::JobId;
 use crate::driver::Transaction;
 use crate::fact::Fact;
+use crate::past::PastJobs;
 use crate::request::{ArrayPart, GangRequest, JobRequest};
 use crate::state::{ClusterState, JobState};
 
@@ -13,30 +14,41 @@ pub(super) fn find_by_key(
     user: &str,
     key: Option<&String>,
     request: &JobRequest,
+    past: &PastJobs,
 ) -> Result<Option<JobId>, Refusal> {
-    let Some(job) = key.and_then(|key| state.job_of_key(user, key)) else {
+    let refers_to_past = key.is_some() || !request.after.is_empty();
+    if refers_to_past && past.departed != state.departed_count() {
+        return Err(Refusal::HistoryMoved);
+    }
+    let known = key.and_then(|key| state.job_of_key(user, key));
+    let known = known.map(|job| (job.id, &*job.request));
+    let past = past.of_key.as_ref().map(|(id, request)| (*id, &**request));
+    let Some((id, before)) = known.or(past) else {
         return Ok(None);
     };
     let before = JobRequest {
         array: request.array,
         priority: request.priority,
-        ..(*job.request).clone()
+        ..before.clone()
     };
     match before == *request {
-        true => Ok(Some(job.id)),
-        false => Err(Conflict::KeyReused(job.id).into()),
+        true => Ok(Some(id)),
+        false => Err(Conflict::KeyReused(id).into()),
     }
 }
 
-/// Returns the state of a job.
-pub(super) fn find_job(state: &ClusterState, job: JobId) -> Result<&JobState, NotFound> {
-    let record = state.job(job).ok_or(NotFound::Job(job))?;
-    Ok(&record.state)
+/// Returns the state of a job; none if it has ended and left memory.
+pub(super) fn find_job(state: &ClusterState, job: JobId) -> Result<Option<&JobState>, NotFound> {
+    match state.job(job) {
+        Some(record) => Ok(Some(&record.state)),
+        None if state.has_departed(job) => Ok(None),
+        None => Err(NotFound::Job(job)),
+    }
 }
 
 /// Checks that a job exists and has not ended.
 pub(super) fn check_unfinished(state: &ClusterState, job: JobId) -> Result<(), Refusal> {
-    match find_job(state, job)?.has_ended() {
+    match find_job(state, job)?.is_none_or(JobState::has_ended) {
         true => Err(Conflict::Ended(job).into()),
         false => Ok(()),
     }
@@ -74,11 +86,16 @@ pub(super) fn check_virtual_cluster(
 }
 
 /// Checks whether a job can be submitted: its request is valid, and the cluster could run it if it were empty.
-pub(super) fn check_request(state: &ClusterState, request: &JobRequest) -> Result<(), InvalidRequest> {
+pub(super) fn check_request(
+    state: &ClusterState,
+    request: &JobRequest,
+    past: &PastJobs,
+) -> Result<(), InvalidRequest> {
     request.validate()?;
     check_virtual_cluster(state, request)?;
     for after in &request.after {
-        if state.job(after.job).is_none() {
+        let is_past = || past.ends.contains_key(&after.job) || state.past_end(after.job).is_some();
+        if state.job(after.job).is_none() && !is_past() {
             return Err(InvalidRequest::UnknownDependency(after.job));
         }
     }
@@ -91,7 +108,19 @@ impl Transaction<'_> {
     /// # Errors
     /// If the request is not valid, or the cluster could never run it.
     pub fn submit(&mut self, user: &str, request: JobRequest, key: Option<String>) -> Result<JobId, Refusal> {
-        check_request(self.state, &request)?;
+        self.submit_after(user, request, key, &PastJobs::default())
+    }
+
+    /// Submits a job that may depend on jobs that have left memory.
+    pub(super) fn submit_after(
+        &mut self,
+        user: &str,
+        request: JobRequest,
+        key: Option<String>,
+        past: &PastJobs,
+    ) -> Result<JobId, Refusal> {
+        check_request(self.state, &request, past)?;
+        self.record_past_ends(&request, past);
         let job = self.state.next_job();
         self.record(Fact::Submitted {
             job,
@@ -113,6 +142,14 @@ impl Transaction<'_> {
         Ok(fits.map_err(InvalidRequest::from)?)
     }
 
+    /// Records how the jobs ended on which a job depends and that have left memory.
+    pub(super) fn record_past_ends(&mut self, request: &JobRequest, past: &PastJobs) {
+        let jobs = past.ends_of(request.after.iter().map(|after| after.job));
+        if !jobs.is_empty() {
+            self.record(Fact::DependenciesEnded { jobs });
+        }
+    }
+
     /// Submits a job for each index of an array. Returns the numbers of the first and the last one. Jobs with an external
     /// workload are announced instead.
     pub(super) fn submit_array(
@@ -122,11 +159,13 @@ impl Transaction<'_> {
         (indexes, at_most): (Vec<u32>, Option<u32>),
         mut key: Option<String>,
         has_external_workload: bool,
+        past: &PastJobs,
     ) -> Result<(JobId, JobId), Refusal> {
-        if let Some(first) = find_by_key(self.state, user, key.as_ref(), request)? {
+        if let Some(first) = find_by_key(self.state, user, key.as_ref(), request, past)? {
             return Ok((first, first + indexes.len() as u64 - 1));
         }
-        self.check_array(request, &indexes, at_most)?;
+        self.check_array(request, &indexes, at_most, past)?;
+        self.record_past_ends(request, past);
         let array = self.state.next_job();
         for index in indexes {
             let mut request = request.clone().for_instance(index);
@@ -159,14 +198,15 @@ impl Transaction<'_> {
         request: &JobRequest,
         indexes: &[u32],
         at_most: Option<u32>,
+        past: &PastJobs,
     ) -> Result<(), InvalidRequest> {
-        check_request(self.state, request)?;
+        check_request(self.state, request, past)?;
         if indexes.is_empty() || at_most == Some(0) {
             return Err(InvalidRequest::EmptyArray);
         }
         for role in 0..request.roles.len() {
             let first = request.roles[..role].iter().map(|r| r.instances).sum();
-            check_request(self.state, &request.clone().for_instance(first))?;
+            check_request(self.state, &request.clone().for_instance(first), past)?;
         }
         let is_unknown = |index: &&u32| !request.roles.is_empty() && request.instance(**index).is_none();
         match indexes.iter().find(is_unknown) {

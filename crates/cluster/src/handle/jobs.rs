@@ -5,23 +5,32 @@ use super::{Conflict, DriverCall, Handle, Refusal};
 use crate::JobId;
 use crate::actor::Actor;
 use crate::fact::Fact;
+use crate::past::PastJobs;
 use crate::request::JobRequest;
 use crate::state::{JobState, SubmissionPreview};
 
 impl Handle {
     /// Submits a job and returns its number.
     pub fn submit(&self, user: &str, request: JobRequest) -> DriverCall<'_, JobId> {
-        self.submit_once(user, request, None)
+        let user = user.to_owned();
+        self.call(move |transaction| transaction.submit(&user, request, None))
     }
 
-    /// Like [`Handle::submit`], but returns the existing job if the user submitted one with this key before.
-    pub fn submit_once(&self, user: &str, request: JobRequest, key: Option<String>) -> DriverCall<'_, JobId> {
+    /// Like [`Handle::submit`], but returns the existing job if the user submitted one with this key before. `past` has what
+    /// [`Handle::recall`] found for this request.
+    pub fn submit_once(
+        &self,
+        user: &str,
+        request: JobRequest,
+        key: Option<String>,
+        past: PastJobs,
+    ) -> DriverCall<'_, JobId> {
         let user = user.to_owned();
         self.call(move |transaction| {
-            if let Some(known) = find_by_key(transaction.state, &user, key.as_ref(), &request)? {
+            if let Some(known) = find_by_key(transaction.state, &user, key.as_ref(), &request, &past)? {
                 return Ok(known);
             }
-            transaction.submit(&user, request, key)
+            transaction.submit_after(&user, request, key, &past)
         })
     }
 
@@ -29,26 +38,30 @@ impl Handle {
     ///
     /// # Errors
     /// If the job would be refused.
-    pub fn preview_submission(&self, user: &str, request: &JobRequest) -> Result<SubmissionPreview, Refusal> {
+    pub fn preview_submission(
+        &self,
+        user: &str,
+        request: &JobRequest,
+        past: &PastJobs,
+    ) -> Result<SubmissionPreview, Refusal> {
         self.read(|state| {
-            check_request(state, request)?;
+            check_request(state, request, past)?;
             Ok(state.preview_submission(user, request))
         })
     }
 
-    /// Submits an array: one job for each index. Returns the numbers of the first and the last job.
+    /// Submits an array: one job for each index, with the limit of jobs that run at once. Returns the numbers of the first
+    /// and the last job. `past` has what [`Handle::recall`] found for this request.
     pub fn submit_array(
         &self,
         user: &str,
         request: JobRequest,
-        indexes: Vec<u32>,
-        at_most: Option<u32>,
+        array: (Vec<u32>, Option<u32>),
         key: Option<String>,
+        past: PastJobs,
     ) -> DriverCall<'_, (JobId, JobId)> {
         let user = user.to_owned();
-        self.call(move |transaction| {
-            transaction.submit_array(&user, &request, (indexes, at_most), key, false)
-        })
+        self.call(move |transaction| transaction.submit_array(&user, &request, array, key, false, &past))
     }
 
     /// Submits a job whose workload another controller creates, or an array of such jobs. They are held until their
@@ -62,15 +75,17 @@ impl Handle {
     ) -> DriverCall<'_, (JobId, JobId, bool)> {
         let user = user.to_owned();
         self.call(move |transaction| {
+            // No job leaves memory where others create the workloads.
+            let past = PastJobs::default();
             let next = transaction.state.next_job();
             if let Some(array) = array {
-                let (first, last) = transaction.submit_array(&user, &request, array, key, true)?;
+                let (first, last) = transaction.submit_array(&user, &request, array, key, true, &past)?;
                 return Ok((first, last, first >= next));
             }
-            if let Some(job) = find_by_key(transaction.state, &user, key.as_ref(), &request)? {
+            if let Some(job) = find_by_key(transaction.state, &user, key.as_ref(), &request, &past)? {
                 return Ok((job, job, false));
             }
-            check_request(transaction.state, &request)?;
+            check_request(transaction.state, &request, &past)?;
             transaction.record(Fact::Announced {
                 job: next,
                 user,
@@ -103,7 +118,7 @@ impl Handle {
     pub fn release(&self, job: JobId, by: Actor) -> DriverCall<'_, ()> {
         self.call(move |transaction| {
             match find_job(transaction.state, job)? {
-                JobState::Held(_) | JobState::Stopping(_) => {}
+                Some(JobState::Held(_) | JobState::Stopping(_)) => {}
                 _ => return Err(Conflict::NotHeld(job).into()),
             }
             transaction.record(Fact::Released { job, by });
@@ -115,7 +130,7 @@ impl Handle {
     pub fn prioritize(&self, job: JobId, priority: i32, by: Actor) -> DriverCall<'_, ()> {
         self.call(move |transaction| {
             match find_job(transaction.state, job)? {
-                JobState::Held(_) | JobState::Queued => {}
+                Some(JobState::Held(_) | JobState::Queued) => {}
                 _ => return Err(Conflict::NotPending(job).into()),
             }
             let request = transaction.state.job(job).map(|record| JobRequest {

@@ -7,6 +7,7 @@ mod refusal;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, RwLock};
 
+use dovetail_history::Readers;
 use dovetail_model::ids::Id;
 use dovetail_model::{NodeId, NodeSpec};
 
@@ -66,6 +67,7 @@ pub struct RegisteredNode {
 pub struct Handle {
     inbox: SyncSender<Box<dyn Request>>,
     state: Arc<RwLock<ClusterState>>,
+    history: Option<Readers>,
 }
 
 type Work<T> = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<T, Refusal> + Send>;
@@ -133,8 +135,22 @@ impl<T: Send + 'static> DriverCall<'_, T> {
 }
 
 impl Handle {
-    pub(crate) fn new(inbox: SyncSender<Box<dyn Request>>, state: Arc<RwLock<ClusterState>>) -> Self {
-        Self { inbox, state }
+    pub(crate) fn new(
+        inbox: SyncSender<Box<dyn Request>>,
+        state: Arc<RwLock<ClusterState>>,
+        history: Option<Readers>,
+    ) -> Self {
+        Self {
+            inbox,
+            state,
+            history,
+        }
+    }
+
+    /// Returns the history database, which has the ended jobs that left memory; none if all jobs are in memory. A read may
+    /// take a while, so it must not happen while the state is read, nor on a thread that others wait for.
+    pub fn history(&self) -> Option<&Readers> {
+        self.history.as_ref()
     }
 
     fn call<T: Send + 'static>(

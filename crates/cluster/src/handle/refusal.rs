@@ -16,6 +16,9 @@ pub enum Refusal {
     /// The current state does not permit the request.
     #[error(transparent)]
     Conflict(#[from] Conflict),
+    /// Jobs left memory after the history was read for the request, which has to be read again.
+    #[error("ended jobs were moved to the history while the request was checked; send it again")]
+    HistoryMoved,
     /// The journal cannot be written, with the reason.
     #[error("the request was not recorded: cannot write the journal: {0}")]
     JournalUnavailable(String),

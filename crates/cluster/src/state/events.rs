@@ -12,6 +12,8 @@ use crate::fact::OperatorAction;
 
 /// Number of events that are kept; older ones are only in the journal.
 const MAX_EVENTS: usize = 10_000;
+/// Number of events that are kept while they cannot be stored elsewhere.
+const MAX_UNSTORED_EVENTS: usize = 200_000;
 
 /// An entry in the log of recent events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -94,6 +96,8 @@ pub enum EventKind {
 pub(super) struct EventLog {
     events: VecDeque<ClusterEvent>,
     next: u64,
+    /// Number of the last event that is stored elsewhere; older events are not kept for that.
+    stored: u64,
 }
 
 impl EventLog {
@@ -102,7 +106,33 @@ impl EventLog {
         Self {
             events: VecDeque::new(),
             next,
+            stored: u64::MAX,
         }
+    }
+
+    /// Keeps events until they are stored elsewhere; all before `next` are, except these.
+    pub(super) fn keep_unstored(&mut self, unstored: Vec<ClusterEvent>) {
+        let first = unstored.first().map_or(self.next, |event| event.number);
+        self.stored = first - 1;
+        self.events = unstored.into();
+    }
+
+    /// Notes that events up to this number are stored elsewhere.
+    pub(super) fn note_stored(&mut self, number: u64) {
+        self.stored = self.stored.max(number);
+        while self.events.len() > MAX_EVENTS && self.events[0].number <= self.stored {
+            self.events.pop_front();
+        }
+    }
+
+    /// Returns the events that are not stored elsewhere.
+    pub(super) fn unstored(&self) -> impl Iterator<Item = &ClusterEvent> {
+        self.after(self.stored)
+    }
+
+    /// Returns the number of the last event that is stored elsewhere.
+    pub(super) fn stored(&self) -> u64 {
+        self.stored
     }
 
     /// Returns the number of the next event.
@@ -111,7 +141,16 @@ impl EventLog {
     }
 
     pub(super) fn log(&mut self, now: Time, job: Option<JobId>, kind: EventKind) {
-        if self.events.len() == MAX_EVENTS {
+        let is_stored = self
+            .events
+            .front()
+            .is_some_and(|event| event.number <= self.stored);
+        let most = if is_stored {
+            MAX_EVENTS
+        } else {
+            MAX_UNSTORED_EVENTS
+        };
+        if self.events.len() >= most {
             self.events.pop_front();
         }
         self.events.push_back(ClusterEvent {
@@ -121,6 +160,11 @@ impl EventLog {
             kind,
         });
         self.next += 1;
+    }
+
+    /// Returns the number of the oldest event that is still kept, or of the next one if there is none.
+    pub(super) fn oldest(&self) -> u64 {
+        self.events.front().map_or(self.next, |event| event.number)
     }
 
     /// Returns the events after this number that are still kept.
@@ -136,5 +180,6 @@ impl EventLog {
         events.retain(|event| event.number < first);
         events.append(&mut self.events);
         self.events = events;
+        self.stored = self.stored.max(older.stored);
     }
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ClusterState;
-use super::jobs::{Hold, JobRecord, JobState, gpus_in_use_beside};
+use super::jobs::{End, Hold, JobRecord, JobState, gpus_in_use_beside};
 use super::nodes::NodeState;
 use crate::JobId;
 
@@ -130,13 +130,20 @@ fn explain_with(
     let record = state.job(id)?;
     Some(match &record.state {
         JobState::Held(hold) => explain_hold(state, record, hold, in_use).into(),
-        JobState::Ended(end) if end.sentence().is_empty() => format!("ended: {}", end.word()).into(),
-        JobState::Ended(end) => format!("ended: {}: {}", end.word(), end.sentence()).into(),
+        JobState::Ended(end) => explain_end(end),
         JobState::Stopping(cause) => format!("stopping: {}", cause.sentence(state, record.since)).into(),
         JobState::Queued | JobState::Starting | JobState::Running => {
             explain_in_engine(state, state.engine(), explain(record.job_key?))
         }
     })
+}
+
+/// Explains how a job ended.
+pub fn explain_end(end: &End) -> JobExplanation {
+    match end.sentence() {
+        sentence if sentence.is_empty() => format!("ended: {}", end.word()).into(),
+        sentence => format!("ended: {}: {sentence}", end.word()).into(),
+    }
 }
 
 fn explain_hold(

@@ -43,10 +43,10 @@ pub use alternatives::Alternative;
 pub use commands::{RuntimeCommand, StartInstance, StartTask, TaskPeer};
 pub use error::{InconsistentState, Infeasible, PolicyTextError, SnapshotError, VirtualClusterChangeError};
 pub use events::{ClusterEvent, EventKind};
-pub use explain::{Blocker, ExplainContext, JobExplanation};
+pub use explain::{Blocker, ExplainContext, JobExplanation, explain_end};
 pub use jobs::{
-    Attempt, AttemptEnd, Cause, EarlierService, End, Estimate, EstimateSource, Failures, Hold, JobRecord,
-    JobState, Progress, ProgressSample, TaskState, Verdict,
+    ArchiveChange, Attempt, AttemptEnd, Cause, EarlierService, End, Estimate, EstimateSource, Failures, Hold,
+    JobRecord, JobState, PastEnd, Progress, ProgressSample, TaskState, Verdict,
 };
 pub use learning::LearnedTraits;
 pub use nodes::{NodeRecord, NodeState};
@@ -220,6 +220,7 @@ impl ClusterState {
             Fact::Held { job, by } => jobs.hold(*job, by),
             Fact::Released { job, .. } => jobs.release(*job),
             Fact::Prioritized { job, priority, .. } => jobs.set_priority(*job, *priority),
+            Fact::DependenciesEnded { jobs: ends } => jobs.jobs.note_past_ends(ends),
             Fact::Labelled { job, key, value, .. } => jobs.set_label(*job, key, value.as_deref()),
             _ => {}
         }
@@ -400,9 +401,41 @@ impl ClusterState {
         std::mem::take(&mut self.commands)
     }
 
-    /// Takes over the events of another state that are older than all events of this one.
-    pub(crate) fn adopt_older_events(&mut self, other: Self) {
+    /// Replaces another state, which had changes that are not durable: takes over its older events, and numbers the changes
+    /// for the history database after those of the other state.
+    pub(crate) fn replace(&mut self, other: Self) {
+        self.jobs.number_changes_after(other.jobs.last_change());
         self.events.prepend(other.events);
+    }
+
+    /// Begins to note what a history database does not have: from now on ended jobs can leave memory.
+    pub fn start_archive(&mut self) {
+        if self.jobs.start_archive() {
+            self.events.keep_unstored(Vec::new());
+        }
+    }
+
+    /// Notes what the history database has: changes and events up to these numbers.
+    pub fn acknowledge(&mut self, change: u64, event: u64) {
+        self.jobs.acknowledge(change);
+        self.events.note_stored(event);
+    }
+
+    /// Notes that the history database does not have these jobs, although it had confirmed them.
+    pub(crate) fn note_missing(&mut self, ids: &[JobId]) {
+        self.jobs.note_missing(ids);
+    }
+
+    /// Removes and returns the ended jobs that the history database has and that nothing needs any more. The newest `keep`
+    /// stay, for forecasts, and those of recent events.
+    pub fn depart(&mut self, keep: usize) -> Vec<JobRecord> {
+        let recent = self.events.after(0).filter_map(|event| event.job).collect();
+        self.jobs.depart(keep, &recent)
+    }
+
+    /// Takes back jobs that left memory, because the snapshot without them could not be written.
+    pub(crate) fn readmit(&mut self, jobs: Vec<JobRecord>) {
+        self.jobs.readmit(jobs);
     }
 
     /// Checks the invariants of the state.

@@ -1,6 +1,7 @@
 //! Read access to the cluster state. Nothing here changes it.
 
 use dovetail_engine::{Capabilities, Clock, DataCheck, DataWarning, Engine, Policy};
+use dovetail_history::KnownJobs;
 use dovetail_learning::LearnedProfiles;
 use dovetail_model::{
     Allocation, ClusterSpec, GpuTypeId, JobKey, NameLookup, NodeId, Reason, TenantId, Time, UserId, Zone,
@@ -11,7 +12,7 @@ use super::commands::{self, RuntimeCommand};
 use super::error::{Infeasible, PolicyTextError, VirtualClusterChangeError};
 use super::events::ClusterEvent;
 use super::explain::{self, ExplainContext, JobExplanation};
-use super::jobs::{Attempt, JobRecord};
+use super::jobs::{ArchiveChange, Attempt, JobRecord};
 use super::names::Names;
 use super::nodes::NodeRecord;
 use super::preview::{self, NodeSlots, SubmissionPreview};
@@ -90,6 +91,57 @@ impl ClusterState {
     /// Returns the job a user submitted with an idempotency key.
     pub fn job_of_key(&self, user: &str, key: &str) -> Option<&JobRecord> {
         self.jobs.by_key(user, key)
+    }
+
+    /// Returns whether the job has ended and left memory: only the history database has it.
+    pub fn has_departed(&self, id: JobId) -> bool {
+        self.jobs.has_departed(id)
+    }
+
+    /// Returns how many jobs have left memory so far.
+    pub fn departed_count(&self) -> u64 {
+        self.jobs.departed_count()
+    }
+
+    /// Returns whether a job ended that has left memory and that an unfinished job may depend on: with `true` if it
+    /// completed.
+    pub(crate) fn past_end(&self, id: JobId) -> Option<bool> {
+        self.jobs.past_end(id)
+    }
+
+    /// Returns the number of ended jobs in memory.
+    pub fn ended_count(&self) -> usize {
+        self.jobs.ended_count()
+    }
+
+    /// Returns which jobs are in memory, for reads of the history database.
+    pub fn known_jobs(&self) -> KnownJobs {
+        let from = self.jobs.floor();
+        let below = self.jobs().map(|job| job.id).take_while(|id| *id < from);
+        KnownJobs {
+            from,
+            below: below.collect(),
+        }
+    }
+
+    /// Returns the number of the last change that a history database has to get.
+    pub fn last_change(&self) -> u64 {
+        self.jobs.last_change()
+    }
+
+    /// Returns how many changes the history database does not have yet.
+    pub fn unwritten_count(&self) -> usize {
+        self.jobs.unwritten_count()
+    }
+
+    /// Returns changes for the history database, with their numbers: those after one number and up to another, in order.
+    pub fn archive_changes(&self, after: u64, up_to: u64, most: usize) -> Vec<(u64, ArchiveChange)> {
+        self.jobs.changes(after, up_to, most)
+    }
+
+    /// Returns the number of the last event that the history database has.
+    pub(crate) fn stored_event(&self) -> u64 {
+        self.events.stored()
     }
 
     /// Returns all jobs, oldest first.
@@ -288,6 +340,11 @@ impl ClusterState {
     /// Returns the events after this number that are still kept.
     pub fn events_after(&self, number: u64) -> impl Iterator<Item = &ClusterEvent> {
         self.events.after(number)
+    }
+
+    /// Returns the number of the oldest event that is still kept, or of the next one if there is none.
+    pub fn oldest_event(&self) -> u64 {
+        self.events.oldest()
     }
 
     /// Returns the number of the last event.

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::ClusterState;
 use super::error::SnapshotError;
-use super::events::EventLog;
-use super::jobs::{JobRecord, JobTable};
+use super::events::{ClusterEvent, EventLog};
+use super::jobs::{JobRecord, JobTable, SavedArchive};
 use super::learning::Learning;
 use super::names::Names;
 use super::nodes::NodeTable;
@@ -47,6 +47,12 @@ struct SavedState {
     now: Time,
     #[serde(alias = "next_notice")]
     next_event: u64,
+    /// What a history database has of ended jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    archive: Option<SavedArchive>,
+    /// Events that the history database may not have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unstored_events: Vec<ClusterEvent>,
     /// The engine, as releases saved it that did not record decisions.
     #[serde(default, skip_serializing)]
     engine: Option<Snapshot>,
@@ -70,6 +76,8 @@ pub(super) fn save(state: &ClusterState) -> Result<Vec<u8>, serde_json::Error> {
         learning: state.learning.clone(),
         now: state.now,
         next_event: state.events.next(),
+        archive: state.jobs.saved_archive(),
+        unstored_events: state.events.unstored().cloned().collect(),
         engine: None,
         job_ids: IdVec::default(),
     })
@@ -119,13 +127,18 @@ pub(super) fn load_detached(bytes: &[u8]) -> Result<ClusterState, SnapshotError>
         }
     };
     scheduler.set_earlier_policies(saved.earlier_policies);
+    let (mut jobs, mut events) = (JobTable::new(saved.jobs), EventLog::new(saved.next_event));
+    if let Some(archive) = saved.archive {
+        jobs.restore_archive(archive);
+        events.keep_unstored(saved.unstored_events);
+    }
     Ok(ClusterState {
         scheduler,
-        jobs: JobTable::new(saved.jobs),
+        jobs,
         nodes: saved.nodes,
         virtual_clusters: saved.virtual_clusters,
         learning: saved.learning,
-        events: EventLog::new(saved.next_event),
+        events,
         commands: Vec::new(),
         decisions: Vec::new(),
         now: saved.now,

@@ -44,6 +44,17 @@ impl Cause {
 }
 
 impl End {
+    /// Returns the state of an ended job and the reason for it, each in a word; the reason may be empty.
+    pub fn state_words(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Completed => ("completed", ""),
+            Self::Failed { .. } => ("failed", ""),
+            Self::Cancelled(_) => ("cancelled", ""),
+            Self::TimeLimit | Self::Rejected(_) => ("failed", self.word()),
+            Self::DependencyFailed(_) => ("cancelled", self.word()),
+        }
+    }
+
     /// Returns the keyword of the end.
     pub fn word(&self) -> &'static str {
         match self {

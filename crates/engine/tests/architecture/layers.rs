@@ -12,7 +12,7 @@ use crate::crates;
 const LAYERS: &[&[&str]] = &[
     &["model", "solve", "cells", "proto", "outbound", "httpserver"],
     &[
-        "engine", "learning", "openpai", "yaml", "journal", "kubeapi", "report",
+        "engine", "history", "learning", "openpai", "yaml", "journal", "kubeapi", "report",
     ],
     &["policies", "hived", "agent", "kubelab"],
     &["workload", "cluster"],

@@ -17,9 +17,11 @@ use serde_json::{Value, json};
 
 use super::error::PaiError;
 use super::model::{PaiJob, TAG};
+use super::past::PastRecords;
 use super::shapes::{detail, ms, summary};
 use super::{PaiCaller, message};
 use crate::Api;
+use crate::events::past_events;
 use crate::views::EventView;
 
 pub(super) async fn submit(
@@ -33,9 +35,10 @@ pub(super) async fn submit(
         JobFile::from_openpai(text, Mode::Strict).map_err(|faults| invalid(faults.to_string()))?;
     let user = caller.user();
     let (name, cluster) = (converted.job.name.clone(), converted.job.tenant.clone());
+    let past = PastRecords::named(&api, user, &format!("{}~{name}", user.name)).await?;
     let (is_taken, vc_exists) = api.handle.read(|state| {
         let exists = state.virtual_clusters().get(&cluster).is_some();
-        (PaiJob::is_taken(state, &user.name, &name), exists)
+        (PaiJob::is_taken(state, &past, &user.name, &name), exists)
     });
     if is_taken {
         let what = format!("Job {}~{name} already exists.", user.name);
@@ -107,6 +110,15 @@ impl PaiJobFilter {
             && self.keyword.as_ref().is_none_or(contains)
     }
 
+    /// Returns the user and the virtual cluster of all jobs of the list, if there is only one.
+    fn one_owner(&self) -> (Option<String>, Option<String>) {
+        let one = |list: &Option<String>| {
+            let list = list.as_ref().filter(|list| !list.contains(','));
+            list.map(|item| item.trim().to_owned())
+        };
+        (one(&self.username), one(&self.vc))
+    }
+
     /// Returns the field to sort by, and whether in descending order.
     fn order(&self) -> Result<(&'static str, bool), PaiError> {
         const FIELDS: [(&str, &str); 11] = [
@@ -163,8 +175,9 @@ pub(super) async fn list(
             "limit: {limit} exceeds the maximum of {MAX_LIMIT}"
         )));
     }
+    let past = PastRecords::newest(&api, caller.user(), filter.one_owner()).await?;
     let mut found: Vec<Value> = api.handle.read(|state| {
-        let all = PaiJob::all(state, caller.user());
+        let all = PaiJob::all(state, &past, caller.user());
         all.iter()
             .filter(|job| filter.matches(job))
             .map(summary)
@@ -187,8 +200,9 @@ pub(super) async fn show(
     caller: PaiCaller,
     Path(name): Path<String>,
 ) -> Result<Json<Value>, PaiError> {
+    let past = PastRecords::named(&api, caller.user(), &name).await?;
     api.handle.read(|state| {
-        let job = PaiJob::find(state, caller.user(), &name).ok_or_else(|| PaiError::no_job(&name))?;
+        let job = PaiJob::find(state, &past, caller.user(), &name).ok_or_else(|| PaiError::no_job(&name))?;
         Ok(Json(detail(state, &job, None)))
     })
 }
@@ -198,8 +212,9 @@ pub(super) async fn show_attempt(
     caller: PaiCaller,
     Path((name, attempt)): Path<(String, usize)>,
 ) -> Result<Json<Value>, PaiError> {
+    let past = PastRecords::named(&api, caller.user(), &name).await?;
     api.handle.read(|state| {
-        let job = PaiJob::find(state, caller.user(), &name).ok_or_else(|| PaiError::no_job(&name))?;
+        let job = PaiJob::find(state, &past, caller.user(), &name).ok_or_else(|| PaiError::no_job(&name))?;
         if job.first().attempts.get(attempt).is_none() {
             let what = format!("Attempt {attempt} of job {name} is not found.");
             return Err(PaiError::new(StatusCode::NOT_FOUND, "NoJobError", what));
@@ -213,8 +228,9 @@ pub(super) async fn config(
     caller: PaiCaller,
     Path(name): Path<String>,
 ) -> Result<impl IntoResponse, PaiError> {
+    let past = PastRecords::named(&api, caller.user(), &name).await?;
     let text = api.handle.read(|state| {
-        let job = PaiJob::find(state, caller.user(), &name).ok_or_else(|| PaiError::no_job(&name))?;
+        let job = PaiJob::find(state, &past, caller.user(), &name).ok_or_else(|| PaiError::no_job(&name))?;
         let first = job.first();
         if !caller.user().may_control(state, first) {
             return Err(PaiError::forbidden(format!(
@@ -243,9 +259,14 @@ pub(super) struct Setting {
 }
 
 /// Returns the ids of a job's members, and whether each has ended, if the user may control it.
-fn controlled_members(api: &Api, caller: &PaiCaller, name: &str) -> Result<Vec<(JobId, bool)>, PaiError> {
+async fn controlled_members(
+    api: &Api,
+    caller: &PaiCaller,
+    name: &str,
+) -> Result<Vec<(JobId, bool)>, PaiError> {
+    let past = PastRecords::named(api, caller.user(), name).await?;
     api.handle.read(|state| {
-        let job = PaiJob::find(state, caller.user(), name).ok_or_else(|| PaiError::no_job(name))?;
+        let job = PaiJob::find(state, &past, caller.user(), name).ok_or_else(|| PaiError::no_job(name))?;
         if !caller.user().may_control(state, job.first()) {
             return Err(PaiError::forbidden(format!(
                 "User {} is not allowed to do operation on {name}.",
@@ -263,7 +284,7 @@ pub(super) async fn execute(
     body: Result<Json<Setting>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Value>), PaiError> {
     let Json(Setting { value }) = body.map_err(|e| PaiError::parameters(e.body_text()))?;
-    let members = controlled_members(&api, &caller, &name)?;
+    let members = controlled_members(&api, &caller, &name).await?;
     match value.as_str() {
         "STOP" => {
             for (id, has_ended) in members {
@@ -317,7 +338,7 @@ async fn set_tag(
             "value: expected a tag of up to 100 bytes without commas",
         ));
     }
-    let members = controlled_members(api, caller, name)?;
+    let members = controlled_members(api, caller, name).await?;
     let Some((first, _)) = members.first() else {
         return Err(PaiError::no_job(name));
     };
@@ -350,6 +371,32 @@ pub(super) async fn events(
     filter: Result<Query<EventFilter>, QueryRejection>,
 ) -> Result<Json<Value>, PaiError> {
     let Query(filter) = filter.map_err(|e| PaiError::parameters(e.body_text()))?;
+    let past = PastRecords::named(&api, caller.user(), &name).await?;
+    let (ids, mut views) = api.handle.read(|state| {
+        let job = PaiJob::find(state, &past, caller.user(), &name).ok_or_else(|| PaiError::no_job(&name))?;
+        let ids: BTreeSet<JobId> = job.members.iter().map(|j| j.id).collect();
+        let events = state.events_after(0);
+        let own_events = events.filter(|e| e.job.is_some_and(|id| ids.contains(&id)));
+        let views: Vec<EventView> = own_events.map(|event| EventView::new(state, event)).collect();
+        Ok::<_, PaiError>((ids, views))
+    })?;
+    let oldest = api.handle.read(|state| state.oldest_event());
+    for id in ids.into_iter().take(MAX_EVENT_JOBS) {
+        let (past, _) = past_events(&api, caller.user(), (0, oldest), Some(id)).await?;
+        views.extend(past.into_iter().filter_map(|(_, view)| view));
+    }
+    views.sort_unstable_by_key(|view| view.number);
+    views.dedup_by_key(|view| view.number);
+    let all = views.into_iter().map(|view| event_json(&view));
+    let is_wanted = |event: &Value| filter.kind.as_ref().is_none_or(|kind| event["type"] == **kind);
+    let data: Vec<Value> = all.filter(is_wanted).collect();
+    Ok(Json(json!({ "totalCount": data.len(), "data": data })))
+}
+
+/// Number of jobs of an array whose older events are listed.
+const MAX_EVENT_JOBS: usize = 100;
+
+fn event_json(view: &EventView) -> Value {
     const WARNINGS: [&str; 6] = [
         "failed",
         "requeued",
@@ -358,38 +405,18 @@ pub(super) async fn events(
         "time-limit",
         "dependency-failed",
     ];
-    let data: Vec<Value> = api.handle.read(|state| {
-        let job = PaiJob::find(state, caller.user(), &name).ok_or_else(|| PaiError::no_job(&name))?;
-        let ids: BTreeSet<JobId> = job.members.iter().map(|j| j.id).collect();
-        let own_events = state
-            .events_after(0)
-            .filter(|e| e.job.is_some_and(|id| ids.contains(&id)));
-        let render = |event| {
-            let view = EventView::new(state, event);
-            let kind = if WARNINGS.contains(&view.kind.as_str()) {
-                "Warning"
-            } else {
-                "Normal"
-            };
-            json!({
-                "uid": view.number.to_string(),
-                "podUid": Value::Null,
-                "taskroleName": Value::Null,
-                "taskIndex": Value::Null,
-                "type": kind,
-                "reason": view.kind,
-                "message": view.text,
-                "firstTimestamp": ms(Some(view.at)),
-                "lastTimestamp": ms(Some(view.at)),
-                "count": 1,
-                "sourceComponent": "dovetail",
-            })
-        };
-        let all = own_events.map(render);
-        Ok::<_, PaiError>(
-            all.filter(|e| filter.kind.as_ref().is_none_or(|k| e["type"] == **k))
-                .collect(),
-        )
-    })?;
-    Ok(Json(json!({ "totalCount": data.len(), "data": data })))
+    let is_warning = WARNINGS.contains(&view.kind.as_str());
+    json!({
+        "uid": view.number.to_string(),
+        "podUid": Value::Null,
+        "taskroleName": Value::Null,
+        "taskIndex": Value::Null,
+        "type": if is_warning { "Warning" } else { "Normal" },
+        "reason": view.kind,
+        "message": view.text,
+        "firstTimestamp": ms(Some(view.at)),
+        "lastTimestamp": ms(Some(view.at)),
+        "count": 1,
+        "sourceComponent": "dovetail",
+    })
 }

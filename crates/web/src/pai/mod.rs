@@ -8,6 +8,7 @@ mod clusters;
 mod error;
 mod jobs;
 mod model;
+mod past;
 mod shapes;
 mod users;
 

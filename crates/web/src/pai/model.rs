@@ -4,6 +4,7 @@ use dovetail_cluster::state::{ClusterState, End, JobRecord, JobState};
 use dovetail_jobfile::OPENPAI_LABEL;
 use dovetail_openpai::PriorityClass;
 
+use super::past::PastRecords;
 use crate::accounts::User;
 
 /// A job of OpenPAI: one job, or all jobs of an array.
@@ -19,41 +20,54 @@ fn is_later_member(job: &JobRecord) -> bool {
 }
 
 impl<'a> PaiJob<'a> {
-    fn new(state: &'a ClusterState, first: &'a JobRecord) -> Self {
+    fn new(state: &'a ClusterState, past: &'a PastRecords, first: &'a JobRecord) -> Self {
         let members = match first.request.array.filter(|_| !first.request.gang) {
             None => vec![first],
             Some(part) => {
-                let from = state.jobs_from(part.array);
                 let is_member = |job: &&JobRecord| job.request.array.is_some_and(|p| p.array == part.array);
-                from.take_while(is_member).collect()
+                let in_memory = state.jobs_from(part.array).take_while(is_member);
+                // The members of an array leave memory together, or some of them before others.
+                let past = past
+                    .jobs()
+                    .filter(is_member)
+                    .filter(|job| state.job(job.id).is_none());
+                let mut members: Vec<&JobRecord> = past.chain(in_memory).collect();
+                members.sort_unstable_by_key(|job| job.id);
+                members
             }
         };
         Self { members }
     }
 
-    /// Returns all jobs that the user may see, newest first.
-    pub(super) fn all(state: &'a ClusterState, user: &User) -> Vec<Self> {
-        let jobs = state.jobs().rev().filter(|job| !is_later_member(job));
-        let visible = jobs.filter(|job| user.may_see(state, job));
-        visible.map(|job| Self::new(state, job)).collect()
+    /// Returns all jobs that the user may see, newest first; of those that are only in the history, the ones given.
+    pub(super) fn all(state: &'a ClusterState, past: &'a PastRecords, user: &User) -> Vec<Self> {
+        let past_jobs = past.jobs().filter(|job| state.job(job.id).is_none());
+        let mut jobs: Vec<&JobRecord> = past_jobs.chain(state.jobs()).collect();
+        jobs.sort_unstable_by_key(|job| std::cmp::Reverse(job.id));
+        let first = jobs.into_iter().filter(|job| !is_later_member(job));
+        let visible = first.filter(|job| user.may_see(state, job));
+        visible.map(|job| Self::new(state, past, job)).collect()
     }
 
     /// Returns the job named `user~name`, if the user may see it.
-    pub(super) fn find(state: &'a ClusterState, user: &User, full: &str) -> Option<Self> {
+    pub(super) fn find(
+        state: &'a ClusterState,
+        past: &'a PastRecords,
+        user: &User,
+        full: &str,
+    ) -> Option<Self> {
         let (owner, name) = full.split_once('~')?;
         let matches = |job: &&JobRecord| !is_later_member(job) && job.user == owner && name_of(job) == name;
-        let found = state
-            .jobs()
-            .rev()
-            .filter(|job| user.may_see(state, job))
-            .find(matches)?;
-        Some(Self::new(state, found))
+        let jobs = state.jobs().rev().chain(past.jobs().rev());
+        let found = jobs.filter(|job| user.may_see(state, job)).find(matches)?;
+        Some(Self::new(state, past, found))
     }
 
     /// Whether a user has submitted a file with this name before.
-    pub(super) fn is_taken(state: &ClusterState, owner: &str, name: &str) -> bool {
+    pub(super) fn is_taken(state: &ClusterState, past: &PastRecords, owner: &str, name: &str) -> bool {
         state
             .jobs()
+            .chain(past.jobs())
             .any(|job| job.user == owner && job.request.labels.get(OPENPAI_LABEL).is_some_and(|n| n == name))
     }
 

@@ -1,6 +1,6 @@
 //! Bodies of events.
 
-use dovetail_cluster::state::{ClusterEvent, ClusterState, EventKind};
+use dovetail_cluster::state::{ClusterEvent, ClusterState, EventKind, JobState};
 use dovetail_cluster::{JobId, OperatorAction};
 use dovetail_model::{NodeId, Time};
 use schemars::JsonSchema;
@@ -73,8 +73,11 @@ fn kind_and_text(state: &ClusterState, event: &ClusterEvent) -> (&'static str, S
     }
 }
 
+/// Returns what a job waits for that is held; empty if it is not held any more.
 fn hold_reason(state: &ClusterState, event: &ClusterEvent) -> String {
-    let explanation = event.job.and_then(|id| state.explain(id));
+    let held = event.job.and_then(|id| state.job(id));
+    let held = held.filter(|job| matches!(job.state, JobState::Held(_)));
+    let explanation = held.and_then(|job| state.explain(job.id));
     explanation.map(|e| e.sentence).unwrap_or_default()
 }
 

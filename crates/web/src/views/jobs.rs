@@ -250,13 +250,7 @@ pub(crate) fn state_of(job: &JobRecord) -> (&'static str, &'static str) {
         JobState::Starting => ("starting", ""),
         JobState::Running => ("running", ""),
         JobState::Stopping(_) => ("stopping", ""),
-        JobState::Ended(end) => match end {
-            End::Completed => ("completed", ""),
-            End::Failed { .. } => ("failed", ""),
-            End::Cancelled(_) => ("cancelled", ""),
-            End::TimeLimit | End::Rejected(_) => ("failed", end.word()),
-            End::DependencyFailed(_) => ("cancelled", end.word()),
-        },
+        JobState::Ended(end) => end.state_words(),
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod accounts;
 mod document;
+mod history;
 mod matrix;
 mod notify;
 mod oidc;

@@ -78,7 +78,8 @@ pub(crate) struct Server {
     pub(crate) admin: String,
     pub(crate) handle: Handle,
     pub(crate) loads: Loads,
-    _dir: TempDir,
+    driving: std::thread::JoinHandle<()>,
+    dir: TempDir,
     _runtime: tokio::runtime::Runtime,
 }
 
@@ -96,16 +97,9 @@ impl Server {
     /// Starts a server on a runtime.
     pub(crate) fn start_on(runtime: Capabilities, nodes: u32, api: ApiConfig) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config = DriverConfig {
-            dir: dir.path().join("journal"),
-            policy: PolicyText::default(),
-            clock: dovetail_engine::Clock::Events,
-            snapshot_every: 1_000,
-            runtime,
-        };
-        let (driver, handle, _) = Driver::open(&config).unwrap();
-        let (sender, receiver) = watch::channel(0);
-        driver.spawn(NoAgents(sender));
+        let users = Arc::new(Users::open(&dir.path().join("users.json")).unwrap());
+        let admin = users.add("admin", true).unwrap();
+        let server = Self::start_in(dir, runtime, api, users, admin);
         for i in 0..nodes {
             let registration = NodeRegistration {
                 spec: NodeSpec::plain(format!("node-{i}"), 4),
@@ -114,10 +108,45 @@ impl Server {
                 address: "127.0.0.1".to_owned(),
                 identity: u64::from(i),
             };
-            handle.register_node(registration).wait().unwrap();
+            server.handle.register_node(registration).wait().unwrap();
         }
-        let users = Arc::new(Users::open(&dir.path().join("users.json")).unwrap());
-        let admin = users.add("admin", true).unwrap();
+        server
+    }
+
+    /// Stops the server with a snapshot, and starts it again. Ended jobs leave memory as early as they can.
+    pub(crate) fn restart(self) -> Self {
+        let Self {
+            users,
+            admin,
+            handle,
+            driving,
+            dir,
+            _runtime: runtime,
+            ..
+        } = self;
+        handle.shut_down().wait().unwrap();
+        driving.join().unwrap();
+        drop(runtime);
+        Self::start_in(dir, Capabilities::ALL, ApiConfig::default(), users, admin)
+    }
+
+    fn start_in(
+        dir: TempDir,
+        runtime: Capabilities,
+        api: ApiConfig,
+        users: Arc<Users>,
+        admin: String,
+    ) -> Self {
+        let config = DriverConfig {
+            dir: dir.path().join("journal"),
+            policy: PolicyText::default(),
+            clock: dovetail_engine::Clock::Events,
+            snapshot_every: 1_000,
+            runtime,
+        };
+        let (driver, handle, _) = Driver::open_keeping(&config, 0).unwrap();
+        let (sender, receiver) = watch::channel(0);
+        let driving = driver.spawn(NoAgents(sender));
         let audit = Arc::new(Audit::open(&dir.path().join("audit.jsonl")).unwrap());
         let loads = Loads::default();
         let nodes_api: Arc<dyn Nodes> = Arc::new(NoNodes(receiver, Arc::clone(&loads)));
@@ -158,7 +187,8 @@ impl Server {
             admin,
             handle,
             loads,
-            _dir: dir,
+            driving,
+            dir,
             _runtime: runtime,
         }
     }

@@ -95,12 +95,20 @@ impl JobLifecycle<'_> {
         let mut open = Vec::new();
         for after in &request.after {
             let state = self.jobs.get(after.job).map(|j| &j.state);
-            match (state, after.when) {
-                (Some(JobState::Ended(End::Completed)), AfterWhen::Ok | AfterWhen::Any) => {}
-                (Some(JobState::Ended(End::Completed)), AfterWhen::NotOk) => return Err(after.job),
-                (Some(JobState::Ended(_)), AfterWhen::Any | AfterWhen::NotOk) => {}
-                (Some(JobState::Ended(_)), AfterWhen::Ok) | (None, _) => return Err(after.job),
-                (Some(_), _) => open.push(after.job),
+            let completed = match state {
+                Some(JobState::Ended(end)) => Some(*end == End::Completed),
+                Some(_) => {
+                    open.push(after.job);
+                    continue;
+                }
+                None => self.jobs.past_end(after.job),
+            };
+            match (completed, after.when) {
+                (Some(true), AfterWhen::Ok | AfterWhen::Any) => {}
+                (Some(false), AfterWhen::Any | AfterWhen::NotOk) => {}
+                (Some(true), AfterWhen::NotOk) | (Some(false), AfterWhen::Ok) | (None, _) => {
+                    return Err(after.job);
+                }
             }
         }
         if !open.is_empty() {
@@ -240,13 +248,11 @@ impl JobLifecycle<'_> {
 
     /// Sets or removes a label of a job.
     pub(in crate::state) fn set_label(&mut self, id: JobId, key: &str, value: Option<&str>) {
-        let Some(record) = self.jobs.get_mut(id) else {
-            return;
-        };
-        match value {
-            Some(value) => drop(record.request.labels.insert(key.to_owned(), value.to_owned())),
-            None => drop(record.request.labels.remove(key)),
+        match self.jobs.get_mut(id) {
+            Some(record) => record.set_label(key, value),
+            None => return self.jobs.note_label(id, key, value),
         }
+        self.jobs.note_change(id);
     }
 
     /// Changes the state of a job and logs the change.

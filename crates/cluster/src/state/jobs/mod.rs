@@ -1,5 +1,6 @@
 //! Jobs: their states, their records, and the transitions between states.
 
+mod archive;
 mod attempt;
 mod estimate;
 mod external;
@@ -13,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::JobId;
 use crate::actor::Actor;
 
+pub(in crate::state) use archive::SavedArchive;
+pub use archive::{ArchiveChange, PastEnd};
 pub use attempt::{Attempt, AttemptEnd, TaskState, Verdict};
 pub use estimate::{Estimate, EstimateSource};
 pub(super) use estimate::{record_progress, set_running_since};

@@ -1,5 +1,7 @@
 //! Records of jobs: request, state, attempts and progress.
 
+use std::collections::BTreeMap;
+
 use dovetail_model::{JobHistory, JobKey, Time, Work};
 use serde::{Deserialize, Serialize};
 
@@ -174,6 +176,43 @@ impl JobRecord {
             key: None,
             progress_samples: Vec::new(),
         }
+    }
+
+    /// Sets or removes a label.
+    pub(crate) fn set_label(&mut self, key: &str, value: Option<&str>) {
+        match value {
+            Some(value) => drop(self.request.labels.insert(key.to_owned(), value.to_owned())),
+            None => drop(self.request.labels.remove(key)),
+        }
+    }
+
+    /// Returns the idempotency key of the request.
+    pub(crate) fn key(&self) -> Option<&String> {
+        self.key.as_ref()
+    }
+
+    /// Returns how long it waited until it first got GPUs, or until it ended without, or so far.
+    pub fn wait(&self, now: Time) -> Time {
+        let started = self.attempts.first().map(|a| a.since);
+        let until = started.unwrap_or(if self.state.has_ended() { self.since } else { now });
+        until.since(self.submitted)
+    }
+
+    /// Returns the GPU time by day, as days since 1970 and GPU-microseconds.
+    pub fn usage_by_day(&self, now: Time) -> BTreeMap<i64, i128> {
+        const DAY_US: i64 = 86_400_000_000;
+        let mut days: BTreeMap<i64, i128> = BTreeMap::new();
+        for attempt in &self.attempts {
+            let (mut from, until) = (attempt.since.0, attempt.until.unwrap_or(now).0);
+            while from < until {
+                let day = from.div_euclid(DAY_US);
+                let to = until.min((day + 1) * DAY_US);
+                *days.entry(day).or_default() +=
+                    i128::from(to - from) * i128::from(attempt.allocation.gpus());
+                from = to;
+            }
+        }
+        days
     }
 
     /// Returns the last attempt.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dovetail_model::Time;
 
+use super::archive::Archive;
 use super::{Hold, JobRecord, JobState};
 use crate::{AttemptId, JobId};
 
@@ -23,6 +24,10 @@ pub(in crate::state) struct JobTable {
     capped: BTreeSet<JobId>,
     /// Attempts with a time limit, by the time at which it is reached.
     time_limits: BTreeMap<(Time, JobId), AttemptId>,
+    /// Smallest number that was never used.
+    next: JobId,
+    /// What the history database has of ended jobs; none if there is no such database.
+    pub(super) archive: Option<Archive>,
 }
 
 impl JobTable {
@@ -44,6 +49,7 @@ impl JobTable {
     /// Adds a job.
     pub(in crate::state) fn insert(&mut self, record: JobRecord) {
         let id = record.id;
+        self.next = self.next.max(id + 1);
         if let Some(key) = &record.key {
             self.by_key.insert((record.user.clone(), key.clone()), id);
         }
@@ -53,12 +59,35 @@ impl JobTable {
                 self.dependents.entry(after.job).or_default().push(id);
             }
         }
+        if let Some(archive) = self.archive.as_mut().filter(|_| record.state.has_ended()) {
+            archive.note_job(id);
+        }
         self.records.insert(id, record);
+    }
+
+    /// Removes an ended job.
+    pub(super) fn remove(&mut self, id: JobId) -> Option<JobRecord> {
+        let record = self.records.remove(&id)?;
+        if let Some(key) = &record.key {
+            let key = (record.user.clone(), key.clone());
+            if self.by_key.get(&key) == Some(&id) {
+                self.by_key.remove(&key);
+            }
+        }
+        Some(record)
+    }
+
+    /// Sets the number of the next job, where jobs with larger numbers than all others have left.
+    pub(super) fn reserve(&mut self, next: JobId) {
+        self.next = self.next.max(next);
     }
 
     /// Changes the state of a job.
     pub(in crate::state) fn set_state(&mut self, id: JobId, state: JobState, now: Time) {
         self.index_state(id, &state);
+        if let Some(archive) = self.archive.as_mut().filter(|_| state.has_ended()) {
+            archive.note_job(id);
+        }
         let record = self.known_mut(id);
         (record.state, record.since) = (state, now);
     }
@@ -75,7 +104,7 @@ impl JobTable {
 
     /// Returns the number of the next job.
     pub(in crate::state) fn next_id(&self) -> JobId {
-        self.records.last_key_value().map_or(1, |(id, _)| id + 1)
+        self.next.max(1)
     }
 
     /// Returns a job.
@@ -109,6 +138,11 @@ impl JobTable {
     /// Returns all jobs, oldest first.
     pub(in crate::state) fn iter(&self) -> impl DoubleEndedIterator<Item = &JobRecord> {
         self.records.values()
+    }
+
+    /// Returns the number of jobs that have ended.
+    pub(in crate::state) fn ended_count(&self) -> usize {
+        self.records.len() - self.unfinished.len()
     }
 
     /// Returns all jobs from this number on, oldest first.
