@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_history::{HistoryError, JobRow};
+use dovetail_history::JobRow;
 use serde::Serialize;
 
 use crate::JobId;
-use crate::handle::Handle;
 use crate::request::JobRequest;
-use crate::state::{End, JobRecord, JobState, PastEnd};
+use crate::state::{JobRecord, JobState, PastEnd};
 
 /// Returns a value as it is stored.
 pub(crate) fn encode_record<T: Serialize>(value: &T) -> Vec<u8> {
@@ -69,57 +68,6 @@ impl PastJobs {
             })
         };
         jobs.filter_map(end).collect()
-    }
-}
-
-impl Handle {
-    /// Returns an ended job that has left memory, and none if there is no such job. Reads the history database.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub fn past_job(&self, id: JobId) -> Result<Option<JobRecord>, HistoryError> {
-        Ok(self.past_jobs(&[id])?.into_iter().next())
-    }
-
-    /// Returns ended jobs that have left memory, in the order of their numbers. Reads the history database.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub fn past_jobs(&self, ids: &[JobId]) -> Result<Vec<JobRecord>, HistoryError> {
-        let Some(history) = self.history().filter(|_| !ids.is_empty()) else {
-            return Ok(Vec::new());
-        };
-        let records = history.records(ids)?;
-        Ok(decode_all(&records))
-    }
-
-    /// Looks up what a submission refers to and is not in memory. Reads the history database.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub fn recall(
-        &self,
-        user: &str,
-        request: &JobRequest,
-        key: Option<&str>,
-    ) -> Result<PastJobs, HistoryError> {
-        let (departed, dependencies) = self.read(|state| {
-            let jobs = request.after.iter().map(|after| after.job);
-            let past: Vec<JobId> = jobs.filter(|job| state.has_departed(*job)).collect();
-            (state.departed_count(), past)
-        });
-        let completed = |job: &JobRecord| matches!(job.state, JobState::Ended(End::Completed));
-        let ends = self.past_jobs(&dependencies)?;
-        let of_key = match (self.history(), key) {
-            (Some(history), Some(key)) if departed > 0 => history.job_of_key(user, key)?,
-            _ => None,
-        };
-        let of_key = of_key.map(|id| self.past_job(id)).transpose()?.flatten();
-        Ok(PastJobs {
-            departed,
-            ends: ends.iter().map(|job| (job.id, completed(job))).collect(),
-            of_key: of_key.map(|job| (job.id, job.request)),
-        })
     }
 }
 
