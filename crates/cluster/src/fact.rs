@@ -291,9 +291,9 @@ pub enum Fact {
     WorkloadReady {
         /// Number of the job.
         job: JobId,
-        /// What its pods state now: only their resources and nodes are used.
+        /// What it requests now: only GPUs, CPU, memory and node constraint are used.
         #[serde(default, alias = "now", skip_serializing_if = "Option::is_none")]
-        request: Option<Box<GangRequest>>,
+        request: Option<Box<JobRequest>>,
     },
     /// The runtime cannot continue an attempt: it stops, and the job is queued again.
     AttemptAborted {

@@ -1107,3 +1107,29 @@ fn reports_of_pods_become_progress_of_their_job() {
         "{done} after {since:?}"
     );
 }
+
+#[test]
+fn a_pod_cannot_claim_to_have_waited_before_it_existed() {
+    let mut world = World::new("fifo");
+    world.now = SCRIPT_START;
+    let claim = json!({"job": 7, "submitted": 1, "since": 1, "pods": 1, "minPods": 1}).to_string();
+    for (gang, stated) in [("g0", json!({})), ("g3", json!({"dovetail.io/queued": claim}))] {
+        world.now += 60_000_000;
+        world.sizes.insert(gang.to_owned(), 3);
+        world.stated.insert(gang.to_owned(), stated);
+        for _ in 0..3 {
+            world.make_pod(gang, true, GPUS, 0);
+        }
+        world.run_until_quiet();
+    }
+    let created = Time(SCRIPT_START + 120_000_000);
+    world.crash();
+    world.run_until_quiet();
+    let seen = world.seen(world.now);
+    let claiming = seen.iter().find(|seen| seen.gang == "g3").unwrap();
+    assert_eq!(
+        (claiming.is_active, claiming.submitted),
+        (false, created),
+        "{seen:?}"
+    );
+}

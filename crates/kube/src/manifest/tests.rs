@@ -1,6 +1,9 @@
-use dovetail_cluster::{After, AfterWhen, Cpus, Processes, Retries};
+use dovetail_cluster::{After, AfterWhen, Behaviour, Cpus, Deadline, Processes, Retries, StageTimes};
+use dovetail_kubeapi::Pod;
+use dovetail_model::Time;
 
 use super::*;
+use crate::identity::Identity;
 
 fn role(name: &str, instances: u32, gpus: u32) -> Role {
     Role {
@@ -296,4 +299,42 @@ fn an_elastic_job_has_pods_for_its_maximum_and_starts_with_its_minimum() {
         (&json!("2"), &Value::Null)
     );
     assert!(created.remarks[0].contains("whole pods"), "{:?}", created.remarks);
+}
+
+#[test]
+fn pods_state_what_the_job_file_states_about_the_behaviour_of_a_job() {
+    let mut stated = request(vec![role("worker", 2, 2)]);
+    stated.expected = Some(Time::from_secs(90));
+    stated.model = Some("resnet".to_owned());
+    stated.total_steps = Some(5000);
+    stated.stages = Some(StageTimes {
+        data: Time(125_000),
+        gpu: Time(250_000),
+        net: Time(0),
+    });
+    stated.scaling = serde_json::from_value(json!({"1": 1.0, "2": 1.9, "4": 3.4})).unwrap();
+    for deadline in [
+        Deadline::After(Time::from_secs(5400)),
+        Deadline::At(Time(1_794_882_416_000_000)),
+    ] {
+        stated.deadline = Some(deadline);
+        let created = created(&stated);
+        let mut pod = created.jobs[0]["spec"]["template"].clone();
+        pod["metadata"]["name"] = json!("pod");
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        let read = Identity::of(&pod, &["nvidia.com/gpu".to_owned()])
+            .unwrap()
+            .behaviour;
+        let expected = Behaviour {
+            expected: stated.expected,
+            model: stated.model.clone(),
+            total_steps: stated.total_steps,
+            stages: stated.stages,
+            scaling: stated.scaling.clone(),
+            deadline: stated.deadline,
+        };
+        assert_eq!(read, expected);
+        let resumes = &env(&created.jobs[0], "DOVETAIL_RESUME_STEP")["valueFrom"]["fieldRef"]["fieldPath"];
+        assert_eq!(*resumes, "metadata.annotations['dovetail.io/resume-step']");
+    }
 }

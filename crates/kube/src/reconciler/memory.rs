@@ -18,6 +18,8 @@ use crate::identity::{GangKey, GangSize};
 pub(super) struct Remembered {
     pub(super) job: Option<JobId>,
     pub(super) size: Option<GangSize>,
+    /// Whether the job was checked when it was submitted. What only the pods state may have been written by their user.
+    pub(super) is_checked: bool,
     submitted: Time,
     queued: Option<Time>,
     earlier: EarlierService,
@@ -66,6 +68,7 @@ pub(super) fn remembered(r: &Reconciler, gang: &Gang) -> Option<Remembered> {
         return Some(Remembered {
             job: Some(JobId::from(spec.job)),
             size: GangSize::new(spec.pods, Some(spec.min_pods)).ok(),
+            is_checked: true,
             submitted: Time(spec.submitted),
             queued: queued.map(|queued| Time(queued.since)),
             earlier: spec.service.into(),
@@ -81,6 +84,7 @@ pub(super) fn remembered(r: &Reconciler, gang: &Gang) -> Option<Remembered> {
     Some(Remembered {
         job: annotated.or(queued.map(|queued| JobId::from(queued.job))),
         size: queued.and_then(|queued| queued.size()),
+        is_checked: annotated.is_some(),
         submitted: not_before(queued.map_or(created, |queued| queued.submitted)),
         queued: Some(not_before(queued.map_or(created, |queued| queued.since))),
         earlier: EarlierService::default(),

@@ -40,7 +40,8 @@ pub(super) fn await_pods(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut
     let Some(members) = gang.complete_members() else {
         return;
     };
-    match request::constrained_request(r, key, &members, tx) {
+    let request = request::constrained_request(r, key, &members, tx);
+    match request.and_then(|request| request::job(&request)) {
         Ok(request) => {
             let gang = r.gangs.entry(key);
             (gang.constraint, gang.refused) = (request.constraint, None);

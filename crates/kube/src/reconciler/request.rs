@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_cluster::{DEFAULT_VIRTUAL_CLUSTER, GangRequest, PodSet};
+use dovetail_cluster::{DEFAULT_VIRTUAL_CLUSTER, GangRequest, JobRequest, PodSet};
 use dovetail_model::NodeConstraintId;
 
 use super::error::GangError;
@@ -56,10 +56,14 @@ pub(super) fn gang_request(
         is_elastic: gang.parent.is_some(),
         pods: pod_sets(members.iter().map(|m| m.identity.resources)),
     };
-    match request.job() {
-        Ok(_) => Ok(request),
-        Err(error) => Err(GangError::Resources(error.to_string())),
-    }
+    job(&request)?;
+    Ok(request)
+}
+
+/// Returns the job of a gang.
+pub(super) fn job(request: &GangRequest) -> Result<JobRequest, GangError> {
+    let job = request.job();
+    job.map_err(|error| GangError::Resources(error.to_string()))
 }
 
 /// Returns one set for each different request for resources, the largest first.

@@ -56,14 +56,11 @@ fn submit(
     let known = annotated.or(memory.and_then(|memory| memory.job));
     // It was submitted to an earlier leader under this id.
     let known = known.filter(|id| *id >= next);
-    if known.is_none() {
+    if known.is_none() || memory.is_some_and(|memory| !memory.is_checked) {
         tx.check(&request)?;
     }
     let (job, user) = (known.unwrap_or(next), request.user.clone());
-    let of_job = request
-        .job()
-        .map_err(|error| GangError::Resources(error.to_string()))?;
-    let (request, idempotency_key) = (Box::new(of_job), None);
+    let (request, idempotency_key) = (Box::new(request::job(&request)?), None);
     match memory {
         None => tx.record(Fact::Submitted {
             job,
@@ -182,9 +179,13 @@ fn announce(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut impl Cluster
     let Ok(request) = request::gang_request(gang, &members, None, tx) else {
         return;
     };
-    let (Ok(of_job), memory) = (request.job(), memory::remembered(r, gang)) else {
+    let (Ok(of_job), memory) = (request::job(&request), memory::remembered(r, gang)) else {
         return;
     };
+    if memory.is_some_and(|memory| !memory.is_checked) && tx.check(&request).is_err() {
+        // It is refused, with the reason, when it is visited.
+        return;
+    }
     tx.record(Fact::Announced {
         job,
         user: request.user,

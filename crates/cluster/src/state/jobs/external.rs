@@ -6,7 +6,7 @@ use super::lifecycle::JobLifecycle;
 use super::{Attempt, AttemptEnd, Cause, EarlierService, End, Hold, JobRecord, JobState};
 use crate::JobId;
 use crate::fact::Fact;
-use crate::request::{GangRequest, JobRequest};
+use crate::request::JobRequest;
 use crate::state::events::EventKind;
 
 impl JobLifecycle<'_> {
@@ -144,19 +144,18 @@ impl JobLifecycle<'_> {
     }
 
     /// Queues a job whose workload exists again, with the size the workload has now.
-    pub(in crate::state) fn restore_workload(&mut self, id: JobId, current: Option<&GangRequest>) {
+    pub(in crate::state) fn restore_workload(&mut self, id: JobId, current: Option<&JobRequest>) {
         let Some(record) = self.jobs.get_mut(id) else {
             return;
         };
         let is_waiting = record.state == JobState::Held(Hold::Workload);
-        let current = current.and_then(|gang| gang.job().ok());
         if let Some(current) = current.filter(|_| is_waiting) {
             let request = &mut record.request;
             (request.gpus, request.gpus_per_task) = (current.gpus, current.gpus_per_task);
-            (request.min_gpus, request.max_gpus) = (None, None);
+            (request.min_gpus, request.max_gpus) = (current.min_gpus, current.max_gpus);
             request.cpus_per_gpu = current.cpus_per_gpu;
             request.memory_mib_per_gpu = current.memory_mib_per_gpu;
-            request.gpu_type = current.gpu_type;
+            request.gpu_type.clone_from(&current.gpu_type);
             request.constraint = current.constraint;
         }
         record.workload_missing = false;
