@@ -12,32 +12,32 @@ use crate::truth::Phase;
 
 impl Run<'_> {
     /// Counts a job among the queued ones.
-    fn enter_queue(&mut self, id: JobKey) {
-        let (truth, job) = (&self.truths[id.0 as usize], &self.workload.jobs[id.0 as usize]);
+    pub(super) fn enter_queue(&mut self, id: JobKey) {
+        let (truth, job) = (&self.truths[self.jobs.position(id)], self.jobs.get(id));
         let waited = truth.waited(self.queue.now, job.submit);
         self.recorder.blocking.enter(waited, truth.left);
     }
 
     /// Counts a job among the queued ones no longer.
     fn leave_queue(&mut self, id: JobKey) {
-        let (truth, job) = (&self.truths[id.0 as usize], &self.workload.jobs[id.0 as usize]);
+        let (truth, job) = (&self.truths[self.jobs.position(id)], self.jobs.get(id));
         let waited = truth.waited(self.queue.now, job.submit);
         self.recorder.blocking.leave(waited, truth.left);
     }
 
     pub(super) fn reject(&mut self, id: JobKey) {
         self.leave_queue(id);
-        let truth = &mut self.truths[id.0 as usize];
+        let truth = &mut self.truths[self.jobs.position(id)];
         (truth.rejected, truth.phase) = (true, Phase::Done);
         self.remove_job(id);
     }
 
     pub(super) fn launch(&mut self, id: JobKey, attempt: AttemptKey, allocation: Allocation) {
         let now = self.queue.now;
-        let rate = rate_on(self.config, &self.workload.jobs[id.0 as usize], &allocation);
+        let rate = rate_on(self.config, self.jobs.get(id), &allocation);
         self.leave_queue(id);
         let again = attempt.0 > 1 && self.config.restart_cost > Time::ZERO;
-        let truth = &mut self.truths[id.0 as usize];
+        let truth = &mut self.truths[self.jobs.position(id)];
         truth.attempt = attempt;
         (truth.rate, truth.alone, truth.kept) = (rate, rate, Rate::FULL);
         truth.launched = now;
@@ -63,7 +63,7 @@ impl Run<'_> {
     }
 
     pub(super) fn started(&mut self, id: JobKey, attempt: AttemptKey) {
-        let truth = &self.truths[id.0 as usize];
+        let truth = &self.truths[self.jobs.position(id)];
         if truth.attempt == attempt && truth.phase == Phase::Starting {
             self.run(id, attempt);
         }
@@ -71,7 +71,7 @@ impl Run<'_> {
 
     /// Lets the job make progress from now on.
     fn run(&mut self, id: JobKey, attempt: AttemptKey) {
-        let truth = &mut self.truths[id.0 as usize];
+        let truth = &mut self.truths[self.jobs.position(id)];
         truth.phase = Phase::Running;
         truth.since = self.queue.now;
         let rate = truth.rate;
@@ -93,7 +93,7 @@ impl Run<'_> {
 
     pub(super) fn end(&mut self, id: JobKey, attempt: AttemptKey, epoch: u32) {
         let now = self.queue.now;
-        let truth = &mut self.truths[id.0 as usize];
+        let truth = &mut self.truths[self.jobs.position(id)];
         if truth.attempt != attempt || truth.phase != Phase::Running || truth.epoch != epoch {
             return;
         }
@@ -108,7 +108,7 @@ impl Run<'_> {
         debug_assert!(truth.left == Work(0), "a job finishes when its work is done");
         truth.phase = Phase::Done;
         truth.finish = Some(now);
-        let submit = self.workload.jobs[id.0 as usize].submit;
+        let submit = self.jobs.get(id).submit;
         truth.contention =
             (self.recorder.alive_integral - truth.contention) / now.since(submit).as_secs_f64().max(1e-9);
         self.gpus.leave(id, truth);
@@ -123,14 +123,16 @@ impl Run<'_> {
     }
 
     pub(super) fn remove_job(&mut self, id: JobKey) {
-        if self.config.stop_after_tracked && metrics::is_tracked(id.0 as usize, self.workload, self.config) {
+        if self.config.stop_after_tracked
+            && metrics::is_tracked(self.jobs.get(id), self.jobs.position(id), self.config)
+        {
             self.tracked_left -= 1;
         }
     }
 
     pub(super) fn stop(&mut self, id: JobKey, attempt: AttemptKey, reason: StopReason) {
         let now = self.queue.now;
-        let job = &self.workload.jobs[id.0 as usize];
+        let job = self.jobs.get(id);
         let interval = job.checkpoint.or(self.config.checkpoint);
         let unsaved = (!self.config.saves_on_stop).then(|| interval.unwrap_or(Time::MAX));
         let lost = match reason {
@@ -145,7 +147,7 @@ impl Run<'_> {
         if let Some(leases) = &mut self.leases {
             leases.remove(id);
         }
-        let truth = &mut self.truths[id.0 as usize];
+        let truth = &mut self.truths[self.jobs.position(id)];
         truth.stop(now, lost);
         truth.preemptions += 1;
         let work = match self.steps {
@@ -166,11 +168,11 @@ impl Run<'_> {
     /// Updates the speeds on GPUs where a job started or stopped.
     pub(super) fn update_shared_speeds(&mut self) {
         let guest = |id: JobKey| {
-            let job = &self.workload.jobs[id.0 as usize];
+            let job = self.jobs.get(id);
             let member = Member {
                 model: job.model,
-                gpus: self.truths[id.0 as usize].width,
-                stages: self.knowledge_filter.stages(job),
+                gpus: self.truths[self.jobs.position(id)].width,
+                stages: self.jobs.stages(id),
             };
             Guest {
                 member,
@@ -184,11 +186,11 @@ impl Run<'_> {
 
     /// Changes the CPU or memory of a running job.
     pub(super) fn resize(&mut self, id: JobKey, allocation: Allocation) {
-        let rate = rate_on(self.config, &self.workload.jobs[id.0 as usize], &allocation);
+        let rate = rate_on(self.config, self.jobs.get(id), &allocation);
         if let Some(leases) = &mut self.leases {
             return leases.take(id, allocation);
         }
-        let truth = &mut self.truths[id.0 as usize];
+        let truth = &mut self.truths[self.jobs.position(id)];
         truth.alone = rate;
         let kept = truth.kept;
         self.change_speed(id, kept);
@@ -197,7 +199,7 @@ impl Run<'_> {
     /// Sets the share of its exclusive speed at which the job continues.
     fn change_speed(&mut self, id: JobKey, kept: Rate) {
         let now = self.queue.now;
-        let truth = &mut self.truths[id.0 as usize];
+        let truth = &mut self.truths[self.jobs.position(id)];
         truth.kept = kept;
         let rate = truth.alone.times(kept);
         if rate == truth.rate {
@@ -211,7 +213,7 @@ impl Run<'_> {
         (truth.rate, truth.since) = (rate, now);
         truth.epoch += 1;
         let (attempt, epoch) = (truth.attempt, truth.epoch);
-        let done = self.workload.jobs[id.0 as usize].work.minus(truth.left);
+        let done = self.jobs.get(id).work.minus(truth.left);
         let at = now.saturating_add(span_for(self.config, truth.left, rate));
         self.queue.schedule(at, ScheduledEvent::End(id, attempt, epoch));
         self.report(Event::Progressed {
