@@ -13,7 +13,6 @@ mod actor;
 mod amounts;
 mod driver;
 mod fact;
-pub mod forecast;
 mod handle;
 pub mod history;
 mod load;

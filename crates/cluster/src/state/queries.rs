@@ -1,7 +1,9 @@
 //! Read access to the cluster state. Nothing here changes it.
 
 use dovetail_engine::{Capabilities, Clock, DataCheck, DataWarning, Engine, QueuePositions};
-use dovetail_model::{Allocation, GpuTypeId, JobKey, NameLookup, NodeId, Reason, TenantId, Time, UserId};
+use dovetail_model::{
+    Allocation, GpuTypeId, JobKey, JobSpec, NameLookup, NodeId, Reason, TenantId, Time, UserId,
+};
 
 use super::alternatives::{self, Alternative};
 use super::commands::{self, RuntimeCommand};
@@ -11,11 +13,9 @@ use super::explain::{self, JobExplanation};
 use super::jobs::{Attempt, JobRecord};
 use super::nodes::NodeRecord;
 use super::preview::{self, NodeSlots, SubmissionPreview};
-use super::scheduler::Scheduler;
 use super::virtual_clusters::{self, VirtualClusterChange};
 use super::{ClusterState, feasibility};
 use crate::fact::{Fact, PolicyText};
-use crate::forecast::{ForecastError, ForecastSnapshot, check_queued};
 use crate::request::JobRequest;
 use crate::virtual_clusters::VirtualClusters;
 use crate::{AttemptId, JobId};
@@ -134,18 +134,20 @@ impl ClusterState {
         feasibility::check_empty_nodes(self, request)
     }
 
-    /// Takes a snapshot for forecasts.
-    pub fn forecast_snapshot(&self) -> ForecastSnapshot {
-        ForecastSnapshot::new(self)
+    /// Returns the forms of jobs for an engine, with the keys they have or would get.
+    pub fn specs<'a>(&self, jobs: impl IntoIterator<Item = &'a JobRecord>) -> Vec<JobSpec> {
+        let mut names = self.scheduler.names().clone();
+        let next = self.next_job_key();
+        let spec = |job: &JobRecord| {
+            let key = job.job_key.unwrap_or(next);
+            names.spec(&job.user, &job.request, job.submitted, key)
+        };
+        jobs.into_iter().map(spec).collect()
     }
 
-    /// Checks whether there can be a forecast of the start of a job.
-    ///
-    /// # Errors
-    /// If the job is not queued.
-    pub fn check_queued(&self, id: JobId) -> Result<(), ForecastError> {
-        let record = self.job(id).ok_or(ForecastError::UnknownJob)?;
-        check_queued(&record.state)
+    /// Returns the engine's handle of the next job.
+    pub fn next_job_key(&self) -> JobKey {
+        self.scheduler.next_key()
     }
 
     /// Returns the GPU slots of an allocation by the names of its nodes.
@@ -233,10 +235,6 @@ impl ClusterState {
     /// Returns the engine.
     pub fn engine(&self) -> &Engine {
         self.scheduler.engine()
-    }
-
-    pub(crate) fn scheduler(&self) -> &Scheduler {
-        &self.scheduler
     }
 
     /// Returns whether scheduling is paused.

@@ -1,16 +1,13 @@
 //! Runs that continue from a live engine: its jobs with the work they have done, its queue and its nodes.
 
-use dovetail_engine::{Engine, Job, RunState};
-use dovetail_model::{ClusterSpec, Event, JobKey, JobSpec, NodeSpec, Rate, Time, Work};
+use dovetail_engine::{Engine, Job};
+use dovetail_model::{ClusterSpec, JobKey, JobSpec, NodeSpec, Time, Work};
 
-use super::event_queue::ScheduledEvent;
 use super::jobs::Jobs;
 use super::observer::Observer;
-use super::speeds::{rate_on, span_for};
 use super::{Run, RunParts};
 use crate::config::{Compat, SimConfig, SimError};
 use crate::failures::Failures;
-use crate::truth::{Phase, Truth};
 
 /// What is true of a job and what no policy knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,67 +106,5 @@ pub fn resume(
     match run.observe() {
         std::ops::ControlFlow::Break(()) => Ok(()),
         std::ops::ControlFlow::Continue(()) => run.run_to_end(&mut |_| {}),
-    }
-}
-
-impl Run<'_> {
-    /// Takes over all jobs of the engine.
-    fn take_over(&mut self) {
-        let live: Vec<Job> = self.engine.engine.jobs().cloned().collect();
-        for job in &live {
-            let truth = self.jobs.truth(job);
-            self.jobs.add_known(&job.spec, truth);
-            self.truths.push(Truth {
-                attempt: job.attempt,
-                held: job.held_before,
-                preemptions: job.preemptions,
-                first_start: job.first_start,
-                ..Truth::new(truth.work.minus(job.done), 0.0)
-            });
-            let id = job.spec.id;
-            match &job.run_state {
-                RunState::Idle => self.enter_queue(id),
-                RunState::Starting | RunState::Running => self.take_over_attempt(job),
-                RunState::Stopping(_) => {
-                    self.enter_queue(id);
-                    self.report(Event::Stopped {
-                        job: id,
-                        attempt: job.attempt,
-                        done: job.done,
-                    });
-                }
-            }
-        }
-    }
-
-    /// Takes over the attempt of a job that holds GPUs.
-    fn take_over_attempt(&mut self, job: &Job) {
-        let id = job.spec.id;
-        let Some(allocation) = job.current_allocation() else {
-            return;
-        };
-        let now = self.queue.now;
-        let alone = rate_on(self.config, self.jobs.get(id), allocation);
-        let position = self.jobs.position(id);
-        let truth = &mut self.truths[position];
-        (truth.rate, truth.alone) = (alone, alone);
-        (truth.launched, truth.width) = (job.held_since, allocation.gpus());
-        self.gpus.join(id, truth, allocation);
-        if job.run_state == RunState::Starting {
-            truth.phase = Phase::Starting;
-            let cost = match job.attempt.0 > 1 {
-                true => self.config.restart_cost,
-                false => Time::ZERO,
-            };
-            let at = now.max(job.held_since + cost);
-            self.queue.schedule(at, ScheduledEvent::Started(id, job.attempt));
-            return;
-        }
-        truth.phase = Phase::Running;
-        truth.rate = if job.rate > Rate::ZERO { job.rate } else { alone };
-        (truth.since, truth.epoch) = (job.done_at, 1);
-        let span = span_for(self.config, truth.left, truth.rate);
-        let at = now.max(job.done_at.saturating_add(span));
-        self.queue.schedule(at, ScheduledEvent::End(id, job.attempt, 1));
     }
 }

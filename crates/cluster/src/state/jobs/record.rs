@@ -50,7 +50,7 @@ pub struct JobRecord {
     pub since: Time,
     /// The engine's handle of the job, from the last time it was queued.
     #[serde(alias = "ticket")]
-    pub(crate) job_key: Option<JobKey>,
+    pub(in crate::state) job_key: Option<JobKey>,
     /// Its attempts, oldest first.
     pub attempts: Vec<Attempt>,
     /// Reported progress.
@@ -119,6 +119,11 @@ impl JobRecord {
             key: None,
             progress_samples: Vec::new(),
         }
+    }
+
+    /// Returns the engine's handle of the job, from the last time it was queued.
+    pub fn job_key(&self) -> Option<JobKey> {
+        self.job_key
     }
 
     /// Returns the last attempt.
