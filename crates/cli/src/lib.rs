@@ -45,6 +45,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Live(command) => return live::run(&command),
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Compare(args) => commands::compare::run(args),
+        Command::Forecast(args) => commands::forecast::run(args),
         Command::Trace(args) => commands::trace::run(args),
         Command::Policies(args) => commands::policies::run(&args),
         Command::Profile(args) => commands::profile::run(&args),

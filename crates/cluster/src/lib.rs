@@ -14,7 +14,6 @@ mod amounts;
 mod archiver;
 mod driver;
 mod fact;
-pub mod forecast;
 mod handle;
 pub mod history;
 mod load;

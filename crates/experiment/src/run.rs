@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dovetail_engine::{Clock, Knowledge, Policy};
 use dovetail_model::run::RunRecord;
 use dovetail_model::{ClusterSpec, Time};
-use dovetail_sim::{Journal, SimConfig, simulate_with};
+use dovetail_sim::{Observer, SimConfig, simulate_with};
 use dovetail_workload::Workload;
 
 use crate::config::{build_policy, configure, open_cluster};
@@ -74,13 +74,13 @@ impl Run {
         })
     }
 
-    /// Runs the simulation. `progress` gets the number of finished jobs.
+    /// Runs the simulation, with an observer if one is given. `progress` gets the number of finished jobs.
     ///
     /// # Errors
     /// If the combination is not supported, or the engine violated an invariant.
     pub fn simulate(
         self,
-        journal: Option<&mut Journal>,
+        observer: Option<&mut dyn Observer>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<RunRecord, ExperimentError> {
         let Self {
@@ -90,7 +90,7 @@ impl Run {
             config,
         } = self;
         Ok(simulate_with(
-            &workload, policy, needs, &config, journal, progress,
+            &workload, policy, needs, &config, observer, progress,
         )?)
     }
 

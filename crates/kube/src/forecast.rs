@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dovetail_cluster::forecast::{Eta, Forecaster};
 use dovetail_cluster::{Handle, JobId};
+use dovetail_forecast::{Eta, Forecaster};
 use dovetail_kubeapi::seconds_time;
 use dovetail_model::Time;
 
@@ -108,9 +108,12 @@ mod tests {
             p50,
             p90,
             p95: p90,
+            p5_s: 0.0,
             p50_s: 0.0,
             p90_s: 0.0,
+            p95_s: 0.0,
             samples: 60,
+            outcomes: 0,
             based_on: String::new(),
         }
     }

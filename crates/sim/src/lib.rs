@@ -22,7 +22,7 @@ mod truth;
 pub use config::{Compat, MuriTime, SimConfig, SimError};
 pub use dovetail_engine::{Clock, Knowledge};
 pub use failures::{Failures, Outage};
-pub use run::{Journal, simulate, simulate_with};
+pub use run::{Future, FutureJob, Journal, Observer, TrueJob, resume, simulate, simulate_with};
 pub use runtime::Simulator;
 pub use speed::SpeedModel;
 pub use speeds::{Speeds, speeds};

@@ -3,7 +3,7 @@
 use dovetail_model::fairness::fair_time;
 use dovetail_model::run::{ClusterSize, JobRow, RunRecord, Summary, TenantSummary};
 use dovetail_model::{JobKey, Time};
-use dovetail_workload::{JobLabel, Workload};
+use dovetail_workload::{JobLabel, TraceJob, Workload};
 
 use crate::bound::{BoundJob, lower_bound_avg_jct};
 use crate::config::{SimConfig, SimError};
@@ -16,7 +16,7 @@ pub(crate) fn record(
     config: &SimConfig,
 ) -> Result<RunRecord, SimError> {
     let tracked: Vec<usize> = (0..outcomes.truths.len())
-        .filter(|i| is_tracked(*i, workload, config))
+        .filter(|i| is_tracked(&workload.jobs[*i], *i, config))
         .collect();
     if tracked.is_empty() {
         let (from, to) = config.track.unwrap_or_default();
@@ -72,11 +72,11 @@ pub(crate) fn record(
     })
 }
 
-pub(crate) fn is_tracked(i: usize, workload: &Workload, config: &SimConfig) -> bool {
+pub(crate) fn is_tracked(job: &TraceJob, i: usize, config: &SimConfig) -> bool {
     let Some((from, to)) = config.track else {
         return true;
     };
-    let id = match workload.jobs[i].label {
+    let id = match job.label {
         JobLabel::Number(n) => n,
         JobLabel::Text(_) => i as u64,
     };

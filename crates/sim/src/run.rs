@@ -2,17 +2,21 @@
 
 mod attempts;
 mod event_queue;
-mod journal;
+mod jobs;
 mod leases;
+mod observer;
 mod outages;
 mod recording;
+mod resume;
 mod speeds;
 mod steps;
 
+use std::ops::ControlFlow;
+
 use dovetail_engine::{Engine, Knowledge, Policy};
 use dovetail_model::run::{Moment, RunRecord, Segment, SolverStats};
-use dovetail_model::{Command, Event, JobKey, Time};
-use dovetail_workload::{TraceJob, Workload};
+use dovetail_model::{Command, Event, Time};
+use dovetail_workload::Workload;
 
 use crate::blocking::Blocking;
 use crate::config::{Compat, SimConfig, SimError, knowledge_name};
@@ -20,14 +24,16 @@ use crate::metrics;
 use crate::timeline::{Levels, Timeline};
 use crate::truth::{KnowledgeFilter, Truth};
 use event_queue::{EventQueue, ScheduledEvent};
-use journal::JournaledEngine;
+use jobs::Jobs;
 use leases::Leases;
+use observer::ObservedEngine;
 use outages::OutageSchedule;
 use recording::Recorder;
 use speeds::BusyGpus;
 use steps::Steps;
 
-pub use journal::Journal;
+pub use observer::{Journal, Observer};
+pub use resume::{Future, FutureJob, TrueJob, resume};
 
 /// Runs the workload under the policy, which needs at least `needs` of remaining work.
 ///
@@ -42,7 +48,7 @@ pub fn simulate(
     simulate_with(workload, policy, needs, config, None, &mut |_| {})
 }
 
-/// Like [`simulate`], recording a journal if one is given, and reporting the number of finished jobs from time to time.
+/// Like [`simulate`], with an observer such as a [`Journal`] if one is given, and reporting the number of finished jobs from time to time.
 ///
 /// # Errors
 /// If the configuration is not supported, or the engine violated an invariant.
@@ -51,7 +57,7 @@ pub fn simulate_with(
     policy: Policy,
     needs: Knowledge,
     config: &SimConfig,
-    journal: Option<&mut Journal>,
+    observer: Option<&mut dyn Observer>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<RunRecord, SimError> {
     let started = std::time::Instant::now();
@@ -59,7 +65,8 @@ pub fn simulate_with(
     if workload.jobs.is_empty() {
         return Err(SimError::Empty(format!("{}: no jobs to run", workload.source)));
     }
-    let mut run = Run::new(workload, policy, knowledge, config, journal);
+    let observer = observer.map(|observer| observer as &mut dyn Observer);
+    let mut run = Run::new(workload, policy, knowledge, config, observer);
     run.run_to_end(progress)?;
     let mut record = metrics::record(&run.finish(), workload, config)?;
     record.summary.knowledge = knowledge_name(knowledge).to_owned();
@@ -101,10 +108,10 @@ pub(crate) struct Outcomes {
 
 /// A run: the engine, and the truth about the jobs that it schedules.
 struct Run<'a> {
-    workload: &'a Workload,
     config: &'a SimConfig,
-    engine: JournaledEngine<'a>,
-    knowledge_filter: KnowledgeFilter,
+    engine: ObservedEngine<'a>,
+    jobs: Jobs<'a>,
+    /// The truth about each job that was submitted.
     truths: Vec<Truth>,
     queue: EventQueue,
     outages: OutageSchedule<'a>,
@@ -119,50 +126,71 @@ struct Run<'a> {
     leases: Option<Leases>,
 }
 
+/// What a run begins with.
+struct RunParts<'a> {
+    config: &'a SimConfig,
+    engine: Engine,
+    jobs: Jobs<'a>,
+    observer: Option<&'a mut dyn Observer>,
+    /// When its records begin.
+    start: Time,
+}
+
 impl<'a> Run<'a> {
+    /// Returns a run of a workload on an empty cluster.
     fn new(
         workload: &'a Workload,
         policy: Policy,
         knowledge: Knowledge,
         config: &'a SimConfig,
-        journal: Option<&'a mut Journal>,
+        observer: Option<&'a mut dyn Observer>,
     ) -> Self {
-        let knowledge_filter = KnowledgeFilter::new(knowledge, config, workload);
-        let gpus = BusyGpus::new(policy.grouping.shares(), policy.grouping.terms());
+        let filter = KnowledgeFilter::new(knowledge, config, workload);
         let steps = match config.compat {
-            Compat::Muri(time) => Some(Steps::new(time, workload, &knowledge_filter)),
+            Compat::Muri(time) => Some(Steps::new(time, workload, &filter)),
             Compat::Exact | Compat::Blox { .. } | Compat::Synergy { .. } => None,
         };
-        let leases = matches!(config.compat, Compat::Synergy { .. }).then(Leases::default);
         let mut engine = Engine::new(policy, config.clock);
         engine.set_zones(config.cluster.zones.clone());
         engine.set_slowdowns(config.slowdowns.clone());
-        let mut queue = EventQueue::default();
-        let mut run = Self {
-            workload,
+        let mut run = Self::from_parts(RunParts {
             config,
-            engine: JournaledEngine::new(engine, journal),
-            knowledge_filter,
-            truths: Vec::with_capacity(workload.jobs.len()),
-            outages: OutageSchedule::new(config, &mut queue),
-            queue,
-            gpus,
-            recorder: Recorder::new(workload.jobs[0].submit, config.segments),
-            finished: 0,
-            tracked_left: match config.stop_after_tracked {
-                true => (0..workload.jobs.len())
-                    .filter(|i| metrics::is_tracked(*i, workload, config))
-                    .count(),
-                false => usize::MAX,
-            },
-            steps,
-            leases,
-        };
+            engine,
+            jobs: Jobs::of_trace(workload, filter),
+            observer,
+            start: workload.jobs[0].submit,
+        });
+        run.steps = steps;
+        run.leases = matches!(config.compat, Compat::Synergy { .. }).then(Leases::default);
+        if config.stop_after_tracked {
+            let is_tracked = |i: &usize| metrics::is_tracked(&workload.jobs[*i], *i, config);
+            run.tracked_left = (0..workload.jobs.len()).filter(is_tracked).count();
+        }
         for (node, spec) in config.cluster.nodes.iter() {
             let spec = spec.clone();
             run.report(Event::NodeUp { node, spec });
         }
         run
+    }
+
+    fn from_parts(parts: RunParts<'a>) -> Self {
+        let grouping = &parts.engine.policy().grouping;
+        let gpus = BusyGpus::new(grouping.shares(), grouping.terms());
+        let mut queue = EventQueue::default();
+        Self {
+            config: parts.config,
+            engine: ObservedEngine::new(parts.engine, parts.observer),
+            jobs: parts.jobs,
+            truths: Vec::new(),
+            outages: OutageSchedule::new(parts.config, &mut queue),
+            queue,
+            gpus,
+            recorder: Recorder::new(parts.start, parts.config.segments),
+            finished: 0,
+            tracked_left: usize::MAX,
+            steps: None,
+            leases: None,
+        }
     }
 
     fn run_to_end(&mut self, progress: &mut dyn FnMut(u64)) -> Result<(), SimError> {
@@ -177,12 +205,7 @@ impl<'a> Run<'a> {
             }
             self.advance_to(next);
             self.handle_due_events();
-            if self.config.moments && !self.truths.is_empty() {
-                let gpus = (self.outages.up_gpus, self.gpus.number);
-                self.recorder
-                    .record_moment(next, &self.engine.engine, gpus, self.finished);
-            }
-            self.engine.record_explanations(next);
+            let is_ended = self.observe().is_break();
             if self.config.check {
                 let check = self.engine.engine.check();
                 check.map_err(|violation| SimError::Invariant {
@@ -193,19 +216,33 @@ impl<'a> Run<'a> {
             if self.queue.handled.trailing_zeros() >= 13 {
                 progress(self.finished);
             }
+            if is_ended {
+                break;
+            }
         }
         progress(self.finished);
         Ok(())
     }
 
-    /// Returns the next job that has not been submitted.
-    fn next_arrival(&self) -> Option<&'a TraceJob> {
-        self.workload.jobs.get(self.truths.len())
+    /// Records this moment, and shows it to the observer.
+    fn observe(&mut self) -> ControlFlow<()> {
+        let now = self.queue.now;
+        if self.config.moments && !self.truths.is_empty() {
+            let gpus = (self.outages.up_gpus, self.gpus.number);
+            self.recorder
+                .record_moment(now, &self.engine.engine, gpus, self.finished);
+        }
+        self.engine.end_moment(now)
+    }
+
+    /// Returns when the next job is submitted.
+    fn next_arrival(&self) -> Option<Time> {
+        self.jobs.next_submission(self.truths.len())
     }
 
     /// Returns the time of the next event; `None` when all jobs have finished or no job can ever proceed.
     fn next_event_time(&mut self) -> Option<Time> {
-        let arrival = self.next_arrival().map(|j| j.submit);
+        let arrival = self.next_arrival();
         let engine = &self.engine.engine;
         let alive = engine.idle().0 + engine.holding() > 0;
         if (arrival.is_none() && !alive) || self.tracked_left == 0 {
@@ -287,7 +324,7 @@ impl<'a> Run<'a> {
             let decisions = self.engine.engine.decisions();
             leases.credit(self.config, decisions, &mut self.truths, &mut self.queue);
         }
-        let arrival = self.next_arrival().map(|j| j.submit);
+        let arrival = self.next_arrival();
         match &mut self.steps {
             Some(steps) => steps.schedule_next(self.config, now, arrival),
             None => self.update_shared_speeds(),
@@ -299,19 +336,20 @@ impl<'a> Run<'a> {
         let Some(steps) = &mut self.steps else { return };
         for id in steps.take_due(self.queue.now) {
             self.queue.handled += 1;
-            let truth = &self.truths[id.0 as usize];
+            let truth = &self.truths[self.jobs.position(id)];
             self.end(id, truth.attempt, truth.epoch);
         }
     }
 
     fn submit_due_jobs(&mut self) {
         let now = self.queue.now;
-        while let Some(job) = self.next_arrival().filter(|j| j.submit <= now) {
-            let id = JobKey(self.truths.len() as u32);
-            self.truths
-                .push(Truth::new(job.work, self.recorder.alive_integral));
-            self.recorder.blocking.enter(now.since(job.submit), job.work);
-            let mut spec = self.knowledge_filter.spec(id, job);
+        while self.next_arrival().is_some_and(|at| at <= now) {
+            let Some(mut spec) = self.jobs.submit_next(self.truths.len()) else {
+                break;
+            };
+            let work = self.jobs.get(spec.id).work;
+            self.truths.push(Truth::new(work, self.recorder.alive_integral));
+            self.recorder.blocking.enter(now.since(spec.submit), work);
             if self.steps.is_some() {
                 spec.expected = spec.expected.map(steps::slower_alone);
             }
@@ -322,7 +360,7 @@ impl<'a> Run<'a> {
 
     /// Reports the progress of running jobs where it is counted by iterations or rounds.
     fn report_progress(&mut self) {
-        let (now, jobs) = (self.queue.now, &self.workload.jobs);
+        let (now, jobs) = (self.queue.now, self.jobs.all());
         if let Some(steps) = &mut self.steps {
             for event in steps.credit(now, &mut self.truths, jobs) {
                 self.engine.report(now, event);

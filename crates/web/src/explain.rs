@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use dovetail_cluster::JobId;
-use dovetail_cluster::forecast::ForecastError;
 use dovetail_cluster::state::{ClusterState, JobExplanation, JobRecord, JobState, explain_end};
+use dovetail_forecast::{ForecastError, check_queued};
 
 use crate::accounts::{Role, User};
 use crate::views::{ExplanationView, JobAhead, QueueEntry, state_of};
@@ -50,7 +50,7 @@ pub(crate) async fn explain(
                 eta: None,
                 no_eta_reason: String::new(),
             };
-            let snapshot = state.check_queued(id).map(|()| api.forecaster.look(state));
+            let snapshot = check_queued(state, id).map(|()| api.forecaster.look(state));
             Ok::<_, Problem>((view, snapshot))
         })?;
         match snapshot.and_then(|snapshot| api.forecaster.eta(&snapshot, id)) {

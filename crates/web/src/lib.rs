@@ -45,8 +45,8 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{map_request, map_response};
 use axum::routing::get;
-use dovetail_cluster::forecast::Forecaster;
 use dovetail_cluster::{DriverCall, Handle, Refusal};
+use dovetail_forecast::Forecaster;
 use dovetail_model::Time;
 use tokio::sync::oneshot;
 
@@ -139,13 +139,17 @@ pub fn router(
     audit: Arc<Audit>,
     config: ApiConfig,
 ) -> Router {
+    let forecaster = Forecaster::watching(handle.clone()).unwrap_or_else(|error| {
+        tracing::warn!(%error, "forecasts learn only from jobs that clients ask about");
+        Arc::default()
+    });
     let api = Api {
         handle,
         nodes,
         users,
         audit,
         limits: Arc::new(Limits::new(config.requests_per_minute)),
-        forecaster: Arc::default(),
+        forecaster,
         config,
     };
     let (v1, _) = routes::v1().finish();

@@ -3,6 +3,7 @@
 mod bench;
 mod convert;
 mod fill;
+mod forecast;
 mod profile;
 mod report;
 mod reproduce;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use bench::{BenchArg, BenchArgs, ContenderArg};
 pub use convert::{ConvertArgs, ConvertFrom, ConvertPaiArgs, FileForm};
+pub use forecast::{EvaluateArgs, ForecastArgs, ForecastCommand};
 pub use profile::{OrderingArg, ProfileArgs, ProfileCommand, ProfileRunArgs, ProfileShowArgs, StageSource};
 pub use report::{CalcArgs, ReportArgs};
 pub use reproduce::ReproduceArgs;
@@ -44,6 +46,8 @@ pub enum Command {
     Simulate(Box<SimulateArgs>),
     /// Simulate a workload under several policies, on all cores
     Compare(Box<CompareArgs>),
+    /// Measure how good forecasts of start times are
+    Forecast(ForecastArgs),
     /// Inspect, convert and generate workloads
     Trace(TraceArgs),
     /// List policies and parts: paper, ordering key, required knowledge, knobs

@@ -5,6 +5,7 @@ pub mod calc;
 pub mod compare;
 pub mod completions;
 pub mod convert;
+pub mod forecast;
 pub mod from_journal;
 pub mod policies;
 pub mod profile;

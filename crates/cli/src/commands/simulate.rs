@@ -6,7 +6,7 @@ use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_experiment::{DEFAULT_POLICY, OutputSpec, Run, Scenario, find_jobs};
 use dovetail_model::run::{RunRecord, SolverStats, Summary};
 use dovetail_report::format::{count, counted, significant, span};
-use dovetail_sim::Journal;
+use dovetail_sim::{Journal, Observer};
 use dovetail_workload::{Format, Workload};
 
 use super::trace;
@@ -60,7 +60,7 @@ pub fn run(args: Box<SimulateArgs>) -> Result<(), Failure> {
         .values()
         .map(|n| n.name.clone())
         .collect();
-    let recorded = (!args.explain.is_empty()).then_some(&mut journal);
+    let recorded = (!args.explain.is_empty()).then_some(&mut journal as &mut dyn Observer);
     let result = run.simulate(recorded, &mut |done| bar.set_position(done));
     bar.finish_and_clear();
     let record = result.map_err(failure)?;

@@ -1,8 +1,10 @@
 //! Jobs as text for people.
 
+use dovetail_cluster::JobId;
 use dovetail_cluster::state::{JobExplanation, NodeSlots};
+use dovetail_forecast::Eta;
 use dovetail_model::Time;
-use dovetail_web::views::{AttemptView, EstimateView, JobView, RoleView};
+use dovetail_web::views::{AttemptView, EstimateView, ExplanationView, JobView, RoleView};
 
 use crate::live::show::{clock, now, span};
 
@@ -54,6 +56,56 @@ pub fn ahead_text(ahead: u32) -> Option<String> {
         1 => Some("1 job ahead of it in the queue".to_owned()),
         n => Some(format!("{n} jobs ahead of it in the queue")),
     }
+}
+
+/// Number of jobs ahead that are named.
+const NAMED_AHEAD: usize = 5;
+
+/// Returns the text of `dovetail job explain`: reasons, jobs ahead, expected start, and changes with which it would start
+/// now.
+pub fn explain_details(id: JobId, view: &ExplanationView) -> String {
+    let explanation = &view.explanation;
+    let mut lines = vec![format!("Job {id}: {}.", explanation.sentence)];
+    let mut add = |text: String| lines.push(format!("  - {text}"));
+    explanation.reasons.iter().cloned().for_each(&mut add);
+    if let Some(ahead) = ahead_text(explanation.ahead) {
+        let ids = view.jobs_ahead.iter().map(|job| job.id.to_string());
+        let named: Vec<String> = ids.take(NAMED_AHEAD).collect();
+        let more = match explanation.ahead as usize > named.len() {
+            true => ", ...",
+            false => "",
+        };
+        add(match named.is_empty() {
+            true => ahead,
+            false => format!("{ahead}: {}{more}", named.join(", ")),
+        });
+    }
+    match &view.eta {
+        Some(eta) => add(eta_text(eta)),
+        None if explanation.sentence.starts_with("queued") => {
+            add(format!("no expected start: {}", view.no_eta_reason));
+        }
+        None => {}
+    }
+    view.alternatives
+        .iter()
+        .for_each(|alternative| add(alternative.sentence.clone()));
+    lines.join("\n")
+}
+
+/// Returns when a job is expected to start.
+fn eta_text(eta: &Eta) -> String {
+    let seconds = |s: f64| span(Time::from_secs_f64(s.max(0.0)));
+    format!(
+        "expected to start in {} (90 % interval: {} to {}, {} to {} UTC); based on {} simulations with {}",
+        seconds(eta.p50_s),
+        seconds(eta.p5_s),
+        seconds(eta.p95_s),
+        clock(eta.p5),
+        clock(eta.p95),
+        eta.samples,
+        eta.based_on
+    )
 }
 
 /// Returns the instances of a role, by state.

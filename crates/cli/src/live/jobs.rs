@@ -4,11 +4,11 @@ use dovetail_client::{Client, block_on, percent_encode};
 use dovetail_cluster::JobId;
 use dovetail_cluster::state::JobExplanation;
 use dovetail_console::{self as console, Failure, OrFailure};
-use dovetail_web::views::{CurrentUser, JobPage, JobView};
+use dovetail_web::views::{CurrentUser, ExplanationView, JobPage, JobView};
 use serde_json::json;
 
 use crate::live::args::{JobCommand, JobsArgs, LogsArgs, OneJobArgs, Output, SomeJobsArgs};
-use crate::live::job_text::{age_text, ahead_text, details, placement_text, steps_text};
+use crate::live::job_text::{age_text, details, explain_details, placement_text, steps_text};
 use crate::live::show::{Listing, clock, now, watch};
 use crate::live::submit::Printer;
 
@@ -175,18 +175,11 @@ fn explain(args: &OneJobArgs) -> Result<(), Failure> {
     let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
         let id = select_one(&client, &args.job).await?;
-        let explanation: JobExplanation = client.get(&format!("/api/v1/jobs/{id}/explain")).await?;
+        let explanation: ExplanationView = client.get(&format!("/api/v1/jobs/{id}/explain")).await?;
         console::print(match args.output.form() {
             Output::Json => serde_json::to_string_pretty(&explanation).or_work()?,
             Output::Yaml => serde_saphyr::to_string(&explanation).or_work()?,
-            Output::Table | Output::Wide | Output::Csv => {
-                let mut text = format!("Job {id}: {}.", explanation.sentence);
-                for reason in &explanation.reasons {
-                    text += &format!("\n  - {reason}");
-                }
-                text.extend(ahead_text(explanation.ahead).map(|ahead| format!("\n  - {ahead}")));
-                text
-            }
+            Output::Table | Output::Wide | Output::Csv => explain_details(id, &explanation),
         })
     })
 }

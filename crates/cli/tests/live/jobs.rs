@@ -190,6 +190,46 @@ fn a_job_that_exceeds_its_time_limit_is_stopped() {
 }
 
 #[test]
+fn an_explanation_has_the_expected_start_the_jobs_ahead_and_alternatives() {
+    let cluster = Cluster::start(1, 2, "");
+    let first = cluster.submit(&["--gpus", "1", "--expected", "60s"], &["sleep", "1000"]);
+    cluster.until_state(first, "running");
+    let ahead = cluster.submit(&["--gpus", "2", "--expected", "20s"], &["sleep", "1000"]);
+    let last = cluster.submit(&["--gpus", "2", "--expected", "5s"], &["sleep", "1000"]);
+    let text = cluster.ok(&["job", "explain", &last.to_string()]);
+    assert!(
+        text.contains(&format!("1 job ahead of it in the queue: {ahead}")),
+        "{text}"
+    );
+    assert!(
+        text.contains("expected to start in") && text.contains("90 % interval"),
+        "{text}"
+    );
+    assert!(text.contains("would start now with 1 GPU on"), "{text}");
+    let json = cluster.ok(&["job", "explain", &last.to_string(), "-o", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let seconds = |key: &str| json["eta"][key].as_f64().unwrap();
+    assert!(
+        seconds("p5_s") <= seconds("p50_s") && seconds("p50_s") <= seconds("p95_s"),
+        "{json}"
+    );
+    // The first job ends in about a minute, the second one 20 seconds later.
+    assert!(
+        (40.0..130.0).contains(&seconds("p50_s")) && seconds("p95_s") < 400.0,
+        "{json}"
+    );
+    assert_eq!(
+        (&json["ahead"], &json["jobs_ahead"][0]["id"]),
+        (&1.into(), &ahead.into())
+    );
+    assert_eq!(json["alternatives"][0]["starts_now"], true);
+    let running = cluster.ok(&["job", "explain", &first.to_string()]);
+    assert!(!running.contains("expected start"), "{running}");
+    cluster.ok(&["job", "stop", "@mine"]);
+    cluster.until_idle();
+}
+
+#[test]
 fn a_job_is_held_released_and_stopped() {
     let cluster = Cluster::start(1, 1, "");
     let id = cluster.submit(&[], &["sleep", "1000"]);

@@ -4,7 +4,7 @@ use dovetail_engine::{Capabilities, Clock, DataCheck, DataWarning, Engine, Polic
 use dovetail_history::KnownJobs;
 use dovetail_learning::LearnedProfiles;
 use dovetail_model::{
-    Allocation, ClusterSpec, GpuTypeId, JobKey, NameLookup, NodeId, Reason, TenantId, Time, UserId, Zone,
+    Allocation, ClusterSpec, GpuTypeId, JobKey, JobSpec, NameLookup, NodeId, Reason, TenantId, Time, UserId, Zone,
 };
 
 use super::alternatives::{self, Alternative};
@@ -16,11 +16,9 @@ use super::jobs::{ArchiveChange, Attempt, JobRecord};
 use super::names::Names;
 use super::nodes::NodeRecord;
 use super::preview::{self, NodeSlots, SubmissionPreview};
-use super::scheduler::Scheduler;
 use super::virtual_clusters::{self, VirtualClusterChange};
 use super::{ClusterState, feasibility};
 use crate::fact::{Fact, PolicyText};
-use crate::forecast::{ForecastError, ForecastSnapshot, check_queued};
 use crate::request::JobRequest;
 use crate::virtual_clusters::VirtualClusters;
 use crate::{AttemptId, JobId};
@@ -219,18 +217,20 @@ impl ClusterState {
         feasibility::check_empty_nodes(self, request)
     }
 
-    /// Takes a snapshot for forecasts.
-    pub fn forecast_snapshot(&self) -> ForecastSnapshot {
-        ForecastSnapshot::new(self)
+    /// Returns the forms of jobs for an engine, with the keys they have or would get.
+    pub fn specs<'a>(&self, jobs: impl IntoIterator<Item = &'a JobRecord>) -> Vec<JobSpec> {
+        let mut names = self.scheduler.names().clone();
+        let next = self.next_job_key();
+        let spec = |job: &JobRecord| {
+            let key = job.job_key.unwrap_or(next);
+            names.spec(&job.user, &job.request, job.submitted, key)
+        };
+        jobs.into_iter().map(spec).collect()
     }
 
-    /// Checks whether there can be a forecast of the start of a job.
-    ///
-    /// # Errors
-    /// If the job is not queued.
-    pub fn check_queued(&self, id: JobId) -> Result<(), ForecastError> {
-        let record = self.job(id).ok_or(ForecastError::UnknownJob)?;
-        check_queued(&record.state)
+    /// Returns the engine's handle of the next job.
+    pub fn next_job_key(&self) -> JobKey {
+        self.scheduler.next_key()
     }
 
     /// Returns the GPU slots of an allocation by the names of its nodes.
@@ -318,10 +318,6 @@ impl ClusterState {
     /// Returns the engine.
     pub fn engine(&self) -> &Engine {
         self.scheduler.engine()
-    }
-
-    pub(crate) fn scheduler(&self) -> &Scheduler {
-        &self.scheduler
     }
 
     /// Returns whether scheduling is paused.

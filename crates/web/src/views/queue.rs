@@ -1,8 +1,8 @@
 //! Bodies of the queue and of explanations.
 
 use dovetail_cluster::JobId;
-use dovetail_cluster::forecast::Eta;
 use dovetail_cluster::state::{Alternative, JobExplanation};
+use dovetail_forecast::Eta;
 use dovetail_model::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

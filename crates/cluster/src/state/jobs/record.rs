@@ -95,7 +95,7 @@ pub struct JobRecord {
     pub since: Time,
     /// The engine's handle of the job, from the last time it was queued.
     #[serde(alias = "ticket")]
-    pub(crate) job_key: Option<JobKey>,
+    pub(in crate::state) job_key: Option<JobKey>,
     /// Its attempts, oldest first.
     pub attempts: Vec<Attempt>,
     /// What it received in attempts before these.
@@ -213,6 +213,11 @@ impl JobRecord {
             }
         }
         days
+    }
+
+    /// Returns the engine's handle of the job, from the last time it was queued.
+    pub fn job_key(&self) -> Option<JobKey> {
+        self.job_key
     }
 
     /// Returns the last attempt.
