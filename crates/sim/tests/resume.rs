@@ -78,11 +78,7 @@ impl Future for RealFuture<'_> {
 }
 
 /// Runs a scenario, and again from a copy of the engine after some moment. Returns the commands after that moment.
-fn run_twice(
-    scenario: &Scenario,
-    config: &SimConfig,
-    moments: u32,
-) -> Option<(Vec<(Time, Command)>, Vec<(Time, Command)>)> {
+fn run_twice(scenario: &Scenario, config: &SimConfig, moments: u32) -> Option<[Vec<(Time, Command)>; 2]> {
     let workload = scenario.workload();
     let (policy, needs) = scenario.policy.build();
     let mut copier = Copier {
@@ -104,7 +100,7 @@ fn run_twice(
         ..config.for_future()
     };
     resume(engine, JobKey(submitted), &config, &mut future, &mut journal).unwrap();
-    Some((copier.later, journal.commands))
+    Some([copier.later, journal.commands])
 }
 
 const PRESETS: &[&str] = &[
@@ -141,7 +137,7 @@ proptest! {
             checkpoint: checkpoint_s.map(Time::from_secs).or((!saves).then_some(Time::from_secs(2))),
             ..SimConfig::new(scenario.cluster.clone())
         };
-        if let Some((original, again)) = run_twice(&scenario, &config, moments) {
+        if let Some([original, again]) = run_twice(&scenario, &config, moments) {
             prop_assert_eq!(original, again);
         }
     }
@@ -152,7 +148,7 @@ proptest! {
         moments in 0..60u32,
     ) {
         let config = SimConfig::new(scenario.cluster.clone());
-        if let Some((original, again)) = run_twice(&scenario, &config, moments) {
+        if let Some([original, again]) = run_twice(&scenario, &config, moments) {
             prop_assert_eq!(original, again);
         }
     }
@@ -189,7 +185,7 @@ fn a_job_that_loses_its_work_is_as_long_again_in_the_copy() {
         saves_on_stop: false,
         ..SimConfig::new(scenario.cluster.clone())
     };
-    let (original, again) = run_twice(&scenario, &config, 0).unwrap();
+    let [original, again] = run_twice(&scenario, &config, 0).unwrap();
     assert!(
         original
             .iter()
