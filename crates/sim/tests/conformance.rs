@@ -211,7 +211,7 @@ impl Live {
             Event::Submitted(spec) => {
                 let fact = Fact::Submitted {
                     job: id(&spec.id),
-                    user: "anyone".to_owned(),
+                    user: "ann".to_owned(),
                     request: Box::new(self.request(spec.id)),
                     key: None,
                 };

@@ -29,9 +29,9 @@ impl ClusterState {
         self.now
     }
 
-    /// Builds the policy in force anew, as if there were no jobs.
+    /// Builds the policy in force from scratch, as if there were no jobs.
     pub(crate) fn build_policy(&self) -> Result<Policy, PolicyTextError> {
-        self.scheduler.build_anew(&self.virtual_clusters, &self.nodes)
+        self.scheduler.build_from_scratch(&self.virtual_clusters, &self.nodes)
     }
 
     /// Returns all nodes, whatever their state, with the names of GPU types and racks.

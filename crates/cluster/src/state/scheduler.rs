@@ -444,8 +444,8 @@ impl Scheduler {
         set.map_err(|error| self.running_jobs_error(error, nodes))
     }
 
-    /// Builds the policy in force anew, as if there were no jobs.
-    pub(super) fn build_anew(
+    /// Builds the policy in force from scratch, as if there were no jobs.
+    pub(super) fn build_from_scratch(
         &self,
         virtual_clusters: &VirtualClusters,
         nodes: &NodeTable,
