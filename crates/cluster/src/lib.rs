@@ -12,6 +12,7 @@
 mod actor;
 mod amounts;
 mod archiver;
+mod decision;
 mod driver;
 mod fact;
 mod handle;
@@ -29,9 +30,10 @@ mod virtual_clusters;
 
 pub use actor::{Actor, SystemRule};
 pub use amounts::Cpus;
+pub use decision::Decision;
 pub use dovetail_engine::{Capabilities, Clock, DataWarning, MissingData, Need, Runtime, Support};
 pub use driver::{Backend, Driver, DriverConfig, RECENT_JOBS, Transaction};
-pub use fact::{Decision, Entry, Fact, InstanceEnd, OperatorAction, PolicyText, Record, TaskEnd};
+pub use fact::{Entry, Fact, InstanceEnd, OperatorAction, PolicyText, Record, TaskEnd};
 pub use handle::{
     Conflict, DriverCall, Handle, InvalidRequest, NodeRegistration, NotFound, Refusal, RegisteredNode,
 };

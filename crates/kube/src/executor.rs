@@ -89,15 +89,9 @@ impl Executor {
                     gang,
                     ..
                 } => {
-                    tokio::spawn(async move {
-                        if executor.write_plan(&pod, &plan).await {
-                            executor.bind_all(binds, &gang);
-                        } else {
-                            for bind in binds {
-                                executor.report(ActionResult::BindFailed(bind.pod.uid));
-                            }
-                        }
-                    });
+                    drop(tokio::spawn(async move {
+                        executor.launch((&pod, &plan), binds, &gang).await
+                    }));
                 }
                 Action::Remove { pod, removal } => {
                     drop(tokio::spawn(async move { executor.remove(&pod, &removal).await }))
@@ -142,6 +136,16 @@ impl Executor {
                     ))
                 }
             }
+        }
+    }
+
+    /// Writes the plan of a gang, and then binds its pods.
+    async fn launch(self, (pod, plan): (&PodId, &str), binds: Vec<Bind>, gang: &str) {
+        if self.write_plan(pod, plan).await {
+            return self.bind_all(binds, gang);
+        }
+        for bind in binds {
+            self.report(ActionResult::BindFailed(bind.pod.uid));
         }
     }
 

@@ -1210,7 +1210,8 @@ fn a_pytorch_job_starts_together_after_kubectl_apply() {
             (status("a")["accepted"] == true && told).then_some(())
         },
     );
-    let sharing = json!({"spec": {"policy": "muri-s"}}).to_string();
+    // A part that also fits the guarantees of the virtual cluster.
+    let sharing = json!({"spec": {"policy": "fifo", "parts": {"sizing": "tune"}}}).to_string();
     kubectl(&["patch", "schedulingpolicies", "a", "--type=merge", "-p", &sharing]);
     until("a policy that Kubernetes cannot carry out is refused", || {
         let status = get(&lab, &format!("{policies}/a"))["status"].clone();
@@ -1222,7 +1223,8 @@ fn a_pytorch_job_starts_together_after_kubectl_apply() {
         let events = get(&lab, "/api/v1/namespaces/default/events");
         let events = events["items"].as_array().cloned().unwrap_or_default();
         let reported = |e: &Value| {
-            e["reason"] == "PolicyRefused" && text(e, "/message").ends_with("use grouping `none`")
+            e["reason"] == "PolicyRefused"
+                && text(e, "/message").contains("which Kubernetes does not support")
         };
         events.iter().any(reported).then_some(())
     });

@@ -9,8 +9,11 @@ use dovetail_kubelab::Settings;
 use serde_json::{Value, json};
 use support::{API, Cluster};
 
+/// Kind of a part, and the part.
+type Part = (&'static str, &'static str);
+
 /// Policies, parts that replace theirs, and what the message says.
-const REFUSED: [(&str, Option<(&str, &str)>, &str); 12] = [
+const REFUSED: [(&str, Option<Part>, &str); 12] = [
     ("sjf-ffs", None, "needs GPU sharing"),
     ("sjf-bsbf", None, "needs GPU sharing"),
     ("antman", None, "needs GPU sharing"),

@@ -10,7 +10,8 @@ use super::events::EventKind;
 use super::jobs::End;
 use super::virtual_clusters::check_owners;
 use crate::actor::Actor;
-use crate::fact::{Decision, OperatorAction};
+use crate::decision::Decision;
+use crate::fact::OperatorAction;
 use crate::virtual_clusters::VirtualClusters;
 use crate::{AttemptId, JobId};
 

@@ -29,7 +29,8 @@ use dovetail_engine::{Capabilities, Clock};
 use dovetail_model::{Event, NodeId, Time};
 
 use crate::JobId;
-use crate::fact::{Decision, Fact, PolicyText, TaskEnd};
+use crate::decision::Decision;
+use crate::fact::{Fact, PolicyText, TaskEnd};
 use crate::virtual_clusters::VirtualClusters;
 use attempts::AttemptLifecycle;
 use events::EventLog;
