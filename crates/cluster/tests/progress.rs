@@ -334,15 +334,29 @@ fn an_attempt_that_the_runtime_aborts_stops_and_its_job_is_queued_again() {
         reason: "a pod was deleted".to_owned(),
     };
     world.apply(5, abort(world.attempt(job) + 1));
-    assert_eq!(world.word(job), "running", "an attempt that is not the current one");
+    assert_eq!(
+        world.word(job),
+        "running",
+        "an attempt that is not the current one"
+    );
     world.apply(5, abort(world.attempt(job)));
     assert_eq!(world.word(job), "stopping");
     let other = world.submit(6, Some(30), None);
     world.end(7, job, Some(0));
-    assert_eq!((world.word(job), world.word(other)), ("running", "queued"), "it keeps its place in the queue");
+    assert_eq!(
+        (world.word(job), world.word(other)),
+        ("running", "queued"),
+        "it keeps its place in the queue"
+    );
     let record = world.state.job(job).unwrap();
     assert_eq!((record.attempts.len(), record.failures.platform), (2, 0));
-    assert!(matches!(&record.attempts[0].cause, Some(Cause::Platform(reason)) if reason == "a pod was deleted"));
+    assert!(
+        matches!(&record.attempts[0].cause, Some(Cause::Platform(reason)) if reason == "a pod was deleted")
+    );
     world.apply(8, abort(record.attempts[0].id));
-    assert_eq!(world.word(job), "running", "a repeated fact about an earlier attempt");
+    assert_eq!(
+        world.word(job),
+        "running",
+        "a repeated fact about an earlier attempt"
+    );
 }

@@ -4,7 +4,8 @@ use dovetail_engine::{Capabilities, Clock, DataCheck, DataWarning, Engine, Polic
 use dovetail_history::KnownJobs;
 use dovetail_learning::LearnedProfiles;
 use dovetail_model::{
-    Allocation, ClusterSpec, GpuTypeId, JobKey, JobSpec, NameLookup, NodeId, Reason, TenantId, Time, UserId, Zone,
+    Allocation, ClusterSpec, GpuTypeId, JobKey, JobSpec, NameLookup, NodeId, Reason, TenantId, Time, UserId,
+    Zone,
 };
 
 use super::alternatives::{self, Alternative};
@@ -31,7 +32,8 @@ impl ClusterState {
 
     /// Builds the policy in force from scratch, as if there were no jobs.
     pub(crate) fn build_policy(&self) -> Result<Policy, PolicyTextError> {
-        self.scheduler.build_from_scratch(&self.virtual_clusters, &self.nodes)
+        self.scheduler
+            .build_from_scratch(&self.virtual_clusters, &self.nodes)
     }
 
     /// Returns all nodes, whatever their state, with the names of GPU types and racks.
