@@ -222,7 +222,7 @@ fn schemas_have_the_keys_of_the_types() {
             ..Service::default()
         },
     };
-    let service = serde_json::to_value(&history.service).unwrap();
+    let service = serde_json::to_value(history.service).unwrap();
     let in_schema = &schemas["GangHistory"]["spec"]["properties"]["service"]["properties"];
     assert_eq!(keys(in_schema), keys(&service));
     for (kind, spec) in [

@@ -112,7 +112,7 @@ pub(crate) struct KnowledgeFilter {
     stages: Option<StageColumns>,
     gpu_memory: IdVec<ModelId, u64>,
     stages_of_model: BTreeMap<(ModelId, u32), Stages>,
-    predictor: Option<TracePredictor>,
+    predictor: Option<Box<TracePredictor>>,
     /// Whether the trace states run times.
     has_estimates: bool,
 }
@@ -135,7 +135,7 @@ impl KnowledgeFilter {
             stages: StageColumns::find(workload),
             gpu_memory: config.gpu_memory.clone(),
             stages_of_model: config.stages.clone(),
-            predictor: (knowledge == Knowledge::Predicted).then(|| TracePredictor::new(workload)),
+            predictor: (knowledge == Knowledge::Predicted).then(|| Box::new(TracePredictor::new(workload))),
             has_estimates: workload.jobs.iter().any(|job| job.expected.is_some()),
         }
     }

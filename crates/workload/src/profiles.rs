@@ -293,7 +293,7 @@ fn measured_scaling(entry: &Entry<'_>) -> Result<Scaling, YamlError> {
     }
     match SpeedTable::new(points) {
         Ok(table) => Ok(Scaling::Measured(table.into())),
-        Err(error) => Err(entry.wrong(&error.to_string())),
+        Err(error) => Err(entry.wrong(error.to_string())),
     }
 }
 
