@@ -192,7 +192,7 @@ pub fn fidelity(history: &History) -> Result<Fidelity, ExperimentError> {
         return Err(ExperimentError::NothingFinished);
     }
     let mut fidelity = compare(&pairs, restart_cost);
-    fidelity.policy.clone_from(&record.summary.policy);
+    fidelity.policy.clone_from(&history.policy.policy);
     fidelity.live_stops = history.jobs.iter().map(|job| job.stops).sum();
     fidelity.simulated_stops = record.rows.iter().map(|row| row.preemptions).sum();
     Ok(fidelity)

@@ -148,7 +148,8 @@ impl Learning {
             data_us: u32::try_from(job.progress.data_time.0).unwrap_or(0).min(step_us),
             net_us: 0,
         };
-        let is_first = job.progress_samples.len() == 1;
+        let timed = job.progress_samples.iter().filter(|s| s.step_time > Time::ZERO);
+        let is_first = timed.take(2).count() == 1;
         self.profiles
             .record(now, &key_of(job), &conditions, sample, is_first);
     }
