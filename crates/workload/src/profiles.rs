@@ -399,7 +399,7 @@ mod tests {
         assert_eq!(profiles.slowdowns(&models), expected.into_iter().collect());
         let mut wrong = |text: &str| profiles.add_yaml(text, "mine.yaml").unwrap_err();
         insta::assert_snapshot!(wrong("model: {}"), @"mine.yaml: model: unknown key (did you mean models?); expected one of default, models, slowdown");
-        insta::assert_snapshot!(wrong("models: {a: {spred: 1}}"), @"mine.yaml: models.a.spred: unknown key (did you mean speed?); expected one of also, spread, parallel, speed, gpu_memory_mib");
+        insta::assert_snapshot!(wrong("models: {a: {spred: 1}}"), @"mine.yaml: models.a.spred: unknown key (did you mean speed?); expected one of also, spread, parallel, scaling, stages, speed, gpu_memory_mib");
         insta::assert_snapshot!(wrong("models: {a: {spread: 1.5}}"), @"mine.yaml: models.a.spread: found 1.5, expected a number from 0.001 to 1");
         insta::assert_snapshot!(wrong("slowdown: {a: {b: {1: 2}}}"), @"mine.yaml: slowdown.a.b.1: found 2, expected two numbers, plain and with MPS, such as [1.6, 1.3]");
         insta::assert_snapshot!(wrong("slowdown: {a: {b: {x: [1, 1]}}}"), @"mine.yaml: slowdown.a.b.x: expected a number of GPUs as the key");
