@@ -1,5 +1,7 @@
 //! The past of a live cluster in the simulator: its jobs as a workload, and how far simulated and live runs differ.
 
+use std::num::NonZeroU64;
+
 use dovetail_cluster::history::{History, PastJob};
 use dovetail_engine::Knowledge;
 use dovetail_model::run::JobRow;
@@ -25,12 +27,7 @@ const MIN_JITTER: Time = Time(200_000);
 /// Returns the finished jobs of a live cluster as a workload, with everything that the policy was told about them. Times
 /// count from the first submission; the run time of a job includes its first start.
 pub fn past_workload(history: &History) -> Workload {
-    let first = history
-        .jobs
-        .iter()
-        .map(|job| job.submitted)
-        .min()
-        .unwrap_or(Time::ZERO);
+    let first = first_submission(history);
     let usual = start_cost(history);
     let (tenants, users) = history.names();
     let mut models: IdVec<ModelId, String> = IdVec::default();
@@ -92,11 +89,16 @@ fn trace_job(history: &History, past: &PastJob, model: ModelId, submit: Time, us
         memory_mib_per_gpu: request.memory_mib_per_gpu,
         gpu_memory_mib: request.gpu_memory_mib,
         deadline: request.deadline.map(|deadline| deadline.of(submit)),
-        expected: past.expected,
+        expected_us: past.expected.and_then(|work| NonZeroU64::new(work.0)),
         iterations: past.steps.map(|(total, _)| total),
         extra: Some(extra.map(String::into_boxed_str).into()),
         ..TraceJob::new(JobLabel::Number(past.id), submit, work.max(Work(1)), request.gpus)
     }
+}
+
+fn first_submission(history: &History) -> Time {
+    let submitted = history.jobs.iter().map(|job| job.submitted);
+    submitted.min().unwrap_or(Time::ZERO)
 }
 
 /// Returns how long a start usually takes: the median over the jobs that report steps.
@@ -166,12 +168,7 @@ pub fn fidelity(history: &History) -> Result<Fidelity, ExperimentError> {
         ..SimConfig::new(history.cluster.clone())
     };
     let record = simulate(&workload, history.built.clone(), needs, &config)?;
-    let first = history
-        .jobs
-        .iter()
-        .map(|job| job.submitted)
-        .min()
-        .unwrap_or(Time::ZERO);
+    let first = first_submission(history);
     let pair = |row: &JobRow| {
         let JobLabel::Number(id) = &workload.jobs[row.job.0 as usize].label else {
             return None;

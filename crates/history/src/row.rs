@@ -7,7 +7,7 @@ pub struct JobRow {
     pub id: u64,
     /// State in a word, such as `failed`.
     pub state: String,
-    /// Reason for the state in a word; empty if there is none.
+    /// Reason for the state in a word; may be empty.
     pub reason: String,
     /// User who submitted it.
     pub user: String,

@@ -136,7 +136,7 @@ impl KnowledgeFilter {
             gpu_memory: config.gpu_memory.clone(),
             stages_of_model: config.stages.clone(),
             predictor: (knowledge == Knowledge::Predicted).then(|| Box::new(TracePredictor::new(workload))),
-            has_estimates: workload.jobs.iter().any(|job| job.expected.is_some()),
+            has_estimates: workload.jobs.iter().any(|job| job.expected_us.is_some()),
         }
     }
 
@@ -160,9 +160,9 @@ impl KnowledgeFilter {
             Knowledge::Predicted => {
                 let predictor = self.predictor.as_ref();
                 let predicted = || predictor.and_then(|predictor| predictor.predict(job));
-                job.expected.or_else(predicted)
+                job.expected().or_else(predicted)
             }
-            Knowledge::Estimate if self.has_estimates => job.expected,
+            Knowledge::Estimate if self.has_estimates => job.expected(),
             Knowledge::Estimate => {
                 let factor = libm::exp(self.error * self.normal());
                 Some(Work(((job.work.0 as f64 * factor).min(1e18) as u64).max(1)))

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use dovetail_cluster::{ClusterState, Decision, Fact, JobId, JobRequest, PolicyText, StageTimes, TaskEnd};
 use dovetail_engine::{Clock, Knowledge};
@@ -50,7 +51,8 @@ fn world() -> Workload {
         let work = Work(iterations * 100_000);
         let submit = Time(i64::try_from(at).unwrap());
         let mut job = TraceJob::new(JobLabel::Number(i), submit, work, gpus);
-        (job.model, job.iterations, job.expected) = (Some(models[model]), Some(iterations), Some(work));
+        (job.model, job.iterations) = (Some(models[model]), Some(iterations));
+        job.expected_us = NonZeroU64::new(work.0);
         (job.min_gpus, job.max_gpus) = (gpus.div_ceil(2), (gpus * 2).min(8));
         job.extra = Some(STAGES_MS[model].map(|ms| ms.to_string().into_boxed_str()).into());
         (job.cpu_milli_per_gpu, job.memory_mib_per_gpu) = (1_000 + 1_000 * next(3) as u32, 1_024);

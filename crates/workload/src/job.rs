@@ -1,5 +1,6 @@
 //! A workload in memory: jobs in order of submission, and the names of their ids.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use dovetail_model::ids::IdVec;
@@ -75,9 +76,9 @@ pub struct TraceJob {
     pub gpu_memory_mib: u64,
     /// Deadline.
     pub deadline: Option<Time>,
-    /// Run time that its user or a profile stated at submission, at full speed, alone, on the requested GPUs.
+    /// Run time in microseconds that its user or a profile stated at submission; see [`TraceJob::expected`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected: Option<Work>,
+    pub expected_us: Option<NonZeroU64>,
     /// Interval between checkpoints; `None` keeps all work.
     pub checkpoint: Option<Time>,
     /// Total number of iterations, if the trace has it.
@@ -112,12 +113,17 @@ impl TraceJob {
             memory_mib_per_gpu: 0,
             gpu_memory_mib: 0,
             deadline: None,
-            expected: None,
+            expected_us: None,
             checkpoint: None,
             iterations: None,
             sensitivity: None,
             extra: None,
         }
+    }
+
+    /// Returns the run time that was stated at submission, at full speed, alone, on the requested GPUs.
+    pub fn expected(&self) -> Option<Work> {
+        self.expected_us.map(|us| Work(us.get()))
     }
 
     /// Returns run time times GPUs.

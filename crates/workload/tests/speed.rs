@@ -18,7 +18,7 @@ fn timed<T>(name: &str, work: impl FnOnce() -> T) -> T {
 #[test]
 fn a_million_jobs_are_handled_in_seconds() {
     eprintln!("{} bytes per job", size_of::<TraceJob>());
-    assert!(size_of::<TraceJob>() <= 208);
+    assert!(size_of::<TraceJob>() <= 192);
     let spec = GenerateSpec {
         jobs: 1_000_000,
         ..GenerateSpec::default()

@@ -162,7 +162,7 @@ impl EventLog {
         self.next += 1;
     }
 
-    /// Returns the number of the oldest event that is still kept, or of the next one if there is none.
+    /// Returns the number of the oldest event that is still kept; without one, the number of the next event.
     pub(super) fn oldest(&self) -> u64 {
         self.events.front().map_or(self.next, |event| event.number)
     }

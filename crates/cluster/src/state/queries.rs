@@ -340,7 +340,7 @@ impl ClusterState {
         self.events.after(number)
     }
 
-    /// Returns the number of the oldest event that is still kept, or of the next one if there is none.
+    /// Returns the number of the oldest event that is still kept; without one, the number of the next event.
     pub fn oldest_event(&self) -> u64 {
         self.events.oldest()
     }

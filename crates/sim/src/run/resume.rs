@@ -32,7 +32,7 @@ pub trait Future {
     /// Returns what is true of a job that the engine has.
     fn truth(&mut self, job: &Job) -> TrueJob;
 
-    /// Returns the next job that is submitted, in order of time; `None` if there is none.
+    /// Returns the next job that is submitted, in order of time; `None` after the last one.
     fn next_job(&mut self) -> Option<FutureJob>;
 }
 

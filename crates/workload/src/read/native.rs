@@ -7,9 +7,10 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::BufRead;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use dovetail_model::{Scaling, SpeedTable, Work};
+use dovetail_model::{Scaling, SpeedTable};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -239,9 +240,8 @@ fn job(builder: &mut Builder, file: &str, place: Place, values: &Values<'_>) -> 
         job.gpu_memory_mib = cell.whole(0, 1 << 40)?;
     }
     if let Some(cell) = optional(21) {
-        let expected = cell.seconds()?;
-        let work = u64::try_from(expected.0).ok().filter(|work| *work > 0);
-        job.expected = Some(Work(work.ok_or_else(|| cell.bad("more than 0 seconds"))?));
+        let stated = u64::try_from(cell.seconds()?.0).ok().and_then(NonZeroU64::new);
+        job.expected_us = Some(stated.ok_or_else(|| cell.bad("more than 0 seconds"))?);
     }
     if let Some(cell) = optional(20) {
         job.scaling = Scaling::Measured(speeds(&cell)?);

@@ -20,7 +20,7 @@ const FIELDS: [Field; 17] = [
     ("min_gpus", |j| j.min_gpus != j.gpus),
     ("max_gpus", |j| j.max_gpus != j.gpus),
     ("deadline_s", |j| j.deadline.is_some()),
-    ("expected_s", |j| j.expected.is_some()),
+    ("expected_s", |j| j.expected_us.is_some()),
     ("checkpoint_s", |j| j.checkpoint.is_some()),
     ("gpu_milli", |j| j.gpu_milli != 1000),
     ("parallel_share", |j| matches!(j.scaling, Scaling::Amdahl { .. })),

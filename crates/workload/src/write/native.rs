@@ -75,7 +75,7 @@ const COLUMNS: [Column; 21] = [
             .map_or(Value::None, |t| Value::Number(seconds_text(t.0)))
     }),
     ("expected_s", |_, job| {
-        let micros = job.expected.and_then(|work| i64::try_from(work.0).ok());
+        let micros = job.expected().and_then(|work| i64::try_from(work.0).ok());
         micros.map_or(Value::None, |us| Value::Number(seconds_text(us)))
     }),
     ("checkpoint_s", |_, job| {
