@@ -43,10 +43,11 @@ fmt: ## Format all code
 	$(CARGO) fmt --all
 	rustfmt --edition 2024 $(MACRO_MODULES)
 
+# In the profile of the tests, so that procedural macros and build scripts are built only once.
 lint: ## Check formatting and lints
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check && rustfmt --edition 2024 --check $(MACRO_MODULES); \
 	else echo "SKIPPED: rustfmt is not installed (rustup component add rustfmt)"; fi
-	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --locked --workspace --all-targets -- -D warnings; \
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --locked --profile test --workspace --all-targets -- -D warnings; \
 	else echo "SKIPPED: clippy is not installed (rustup component add clippy)"; fi
 
 language: ## Search code, page and docs for retired words
@@ -87,7 +88,7 @@ python: ## Test the package for training scripts
 	else echo "SKIPPED: python3 is not installed"; fi
 
 doc: ## Build the API documentation without warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --profile test --workspace --no-deps
 
 bench: build ## Measure the simulator and the engine on this machine
 	$(DOVETAIL) bench sim

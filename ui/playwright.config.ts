@@ -4,7 +4,7 @@ import { defineConfig } from "@playwright/test";
 export default defineConfig({
   testDir: "tests",
   outputDir: "test-results/traces",
-  workers: 1,
+  workers: 2,
   timeout: 180_000,
   expect: { timeout: 30_000 },
   reporter: [["list"], ["./tests/closing-line.ts"]],

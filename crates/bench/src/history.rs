@@ -7,12 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use dovetail_client::{Client, block_on};
-use dovetail_cluster::{
-    Actor, Backend, Driver, Fact, Handle, JobRequest, NodeRegistration, RuntimeCommand, TaskEnd,
-};
+use dovetail_cluster::{Actor, Driver, Fact, Handle, IdleRuntime, JobRequest, NodeRegistration, TaskEnd};
 use dovetail_cluster::{Transaction, state::JobState};
 use dovetail_console::ScratchFolder;
-use dovetail_model::{NodeId, NodeSpec};
+use dovetail_model::NodeSpec;
 use dovetail_web::views::{JobPage, JobView, UsageRow};
 
 use crate::error::StepResult;
@@ -54,15 +52,6 @@ const LISTS: [(&str, &str); 18] = [
     ("by wait", "?sort=-wait"),
     ("by name", "?sort=name"),
 ];
-
-/// A backend that starts nothing.
-struct IdleBackend;
-
-impl Backend for IdleBackend {
-    fn dispatch(&mut self, _commands: Vec<(NodeId, RuntimeCommand)>) {}
-
-    fn events_recorded(&mut self, _last: u64) {}
-}
 
 /// Creates the history, and measures a server that starts with it; a tenth of the jobs if the benchmark is short.
 pub(crate) fn measure(options: &Options) -> Result<Vec<GoalMeasurement>, BenchError> {
@@ -156,7 +145,7 @@ async fn requests(client: &Client, jobs: u64) -> Result<Vec<GoalMeasurement>, Be
 /// Runs jobs to their ends. Returns the size of the last snapshot, which is written at the end unless the driver is killed.
 fn run_driver(journal: &Path, jobs: std::ops::Range<u64>, is_saved: bool) -> Result<u64, BenchError> {
     let (driver, handle, _) = Driver::open(&driver_config(journal.to_owned()))?;
-    let driving = driver.spawn(IdleBackend);
+    let driving = driver.spawn(IdleRuntime);
     for i in 0..NODES {
         handle.register_node(registration(i)).wait()?;
     }

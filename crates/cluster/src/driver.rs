@@ -8,28 +8,18 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dovetail_engine::{Capabilities, Clock};
+use dovetail_engine::{Capabilities, Clock, Runtime};
 use dovetail_history::Readers;
 use dovetail_journal::{Journal, JournalError};
-use dovetail_model::{NodeId, Time};
+use dovetail_model::Time;
+use tokio::sync::watch;
 
 use crate::archiver::{Archiver, OpenArchive};
 use crate::fact::{Entry, Fact, PolicyText, Record};
-use crate::handle::Handle;
+use crate::handle::{Handle, Watches};
 use crate::recovery::{DriverError, Recovery, Replayed, replay};
-use crate::state::{ClusterState, RuntimeCommand};
-
-/// Receives commands for agents and news about the driver.
-pub trait Backend: Send + 'static {
-    /// Sends commands to agents. An agent that is not connected gets them when it reconnects.
-    fn dispatch(&mut self, commands: Vec<(NodeId, RuntimeCommand)>);
-
-    /// Events up to this number are durable.
-    fn events_recorded(&mut self, last: u64);
-
-    /// The journal cannot be written, with the error, or can be written again.
-    fn journal_unavailable(&mut self, _error: Option<&str>) {}
-}
+use crate::runtime::NodeCommand;
+use crate::state::ClusterState;
 
 /// Configuration of a driver.
 #[derive(Debug, Clone)]
@@ -136,6 +126,10 @@ pub struct Driver {
     inbox: Receiver<Box<dyn Request>>,
     since_snapshot: u64,
     outage: Option<Outage>,
+    /// Number of the last durable event.
+    last_event: watch::Sender<u64>,
+    /// Why the journal cannot be written.
+    journal_error: watch::Sender<Option<String>>,
     /// The history database, if there is a journal.
     archive: Option<Archive>,
 }
@@ -228,31 +222,37 @@ impl Driver {
     ) -> (Self, Handle) {
         let (sender, inbox): (SyncSender<Box<dyn Request>>, _) = sync_channel(INBOX);
         let state = Arc::new(RwLock::new(state));
-        let handle = Handle::new(sender, Arc::clone(&state), history);
+        let (last_event, journal_error) = (watch::Sender::new(0), watch::Sender::new(None));
+        let watches = Watches {
+            last_event: last_event.subscribe(),
+            journal_error: journal_error.subscribe(),
+        };
+        let handle = Handle::new(sender, Arc::clone(&state), history, watches);
         let driver = Self {
             state,
             journal,
             inbox,
             since_snapshot: 0,
             outage: None,
+            last_event,
+            journal_error,
             archive: None,
         };
         (driver, handle)
     }
 
     /// Runs the driver in a new thread until [`Handle::shut_down`], or until all handles are dropped.
-    pub fn spawn(self, backend: impl Backend) -> JoinHandle<()> {
-        std::thread::spawn(move || self.run(backend))
+    pub fn spawn(self, runtime: impl Runtime<Command = NodeCommand> + Send + 'static) -> JoinHandle<()> {
+        std::thread::spawn(move || self.run(runtime))
     }
 
     /// Runs the driver until [`Handle::shut_down`], or until all handles are dropped.
-    pub fn run(mut self, mut backend: impl Backend) {
-        let mut last_event = 0;
+    pub fn run(mut self, mut runtime: impl Runtime<Command = NodeCommand>) {
         if let Some(archive) = &mut self.archive {
             archive.archiver.start();
         }
         // The engine may be new: it has not decided anything, nor asked to be woken.
-        self.process(Vec::new(), vec![Fact::Woke], &mut last_event, &mut backend);
+        self.process(Vec::new(), vec![Fact::Woke], &mut runtime);
         loop {
             let mut batch = Vec::new();
             match self.inbox.recv_timeout(self.until_due()) {
@@ -262,16 +262,16 @@ impl Driver {
             }
             batch.extend(self.inbox.try_iter().take(BATCH));
             let is_shutdown = batch.iter().any(|request| request.is_shutdown());
-            if let Some(reason) = self.check_outage(&mut backend) {
+            if let Some(reason) = self.check_outage() {
                 batch.into_iter().for_each(|request| request.refuse(&reason));
             } else {
-                self.process(batch, Vec::new(), &mut last_event, &mut backend);
+                self.process(batch, Vec::new(), &mut runtime);
             }
             if is_shutdown && let Some(archive) = &self.archive {
                 archive.archiver.wait(ARCHIVE_PATIENCE);
             }
             if self.outage.is_none() && (is_shutdown || self.is_snapshot_due()) {
-                self.snapshot(&mut backend);
+                self.snapshot();
             }
             if is_shutdown {
                 break;
@@ -297,8 +297,7 @@ impl Driver {
         &mut self,
         batch: Vec<Box<dyn Request>>,
         facts: Vec<Fact>,
-        last_event: &mut u64,
-        backend: &mut impl Backend,
+        runtime: &mut impl Runtime<Command = NodeCommand>,
     ) {
         let mut records = Vec::new();
         let (answers, commands, change, events) = {
@@ -322,7 +321,7 @@ impl Driver {
         };
         if let Err(error) = self.write(&records) {
             let reason = error.to_string();
-            self.begin_outage(&reason, &records, backend);
+            self.begin_outage(&reason, &records);
             for answer in answers {
                 answer(Outcome::NotRecorded(reason.clone()));
             }
@@ -333,12 +332,10 @@ impl Driver {
         }
         answers.into_iter().for_each(|answer| answer(Outcome::Durable));
         if !commands.is_empty() {
-            backend.dispatch(commands);
+            runtime.execute(&mut commands.into_iter());
         }
-        if events != *last_event {
-            *last_event = events;
-            backend.events_recorded(events);
-        }
+        self.last_event
+            .send_if_modified(|last| std::mem::replace(last, events) != events);
         self.since_snapshot += records.len() as u64;
     }
 
@@ -370,11 +367,11 @@ impl Driver {
     }
 
     /// Restores the state without the records that could not be written, and refuses requests from now on.
-    fn begin_outage(&mut self, reason: &str, records: &[Vec<u8>], backend: &mut impl Backend) {
-        backend.journal_unavailable(Some(reason));
+    fn begin_outage(&mut self, reason: &str, records: &[Vec<u8>]) {
+        self.report_journal(Some(reason.to_owned()));
         // Until the records are gone from the disk, the requests must not be answered: a restart could still find them.
         while let Err(error) = self.roll_back() {
-            backend.journal_unavailable(Some(&format!("{reason}; cannot roll back: {error}")));
+            self.report_journal(Some(format!("{reason}; cannot roll back: {error}")));
             std::thread::sleep(RETRY_INTERVAL);
         }
         self.outage = Some(Outage {
@@ -382,6 +379,15 @@ impl Driver {
             bytes: records.iter().map(Vec::len).sum(),
             next_check: Instant::now() + RETRY_INTERVAL,
         });
+    }
+
+    /// Makes known that the journal cannot be written, or that it can be written again.
+    fn report_journal(&self, error: Option<String>) {
+        match &error {
+            Some(error) => tracing::error!(error, "cannot write the journal"),
+            None => tracing::info!("the journal can be written again"),
+        }
+        self.journal_error.send_replace(error);
     }
 
     /// Removes uncommitted records from the disk, and restores the state from the journal.
@@ -403,7 +409,7 @@ impl Driver {
     }
 
     /// Ends an outage if the journal can be written again. Returns the reason of one that continues.
-    fn check_outage(&mut self, backend: &mut impl Backend) -> Option<String> {
+    fn check_outage(&mut self) -> Option<String> {
         let outage = self.outage.as_mut()?;
         let (journal, _) = self.journal.as_mut()?;
         if Instant::now() < outage.next_check {
@@ -412,7 +418,7 @@ impl Driver {
         match journal.check_writable(outage.bytes) {
             Ok(()) => {
                 self.outage = None;
-                backend.journal_unavailable(None);
+                self.report_journal(None);
                 None
             }
             Err(error) => {
@@ -424,7 +430,7 @@ impl Driver {
     }
 
     /// Writes a snapshot, without the ended jobs that can leave memory.
-    fn snapshot(&mut self, backend: &mut impl Backend) {
+    fn snapshot(&mut self) {
         let Some((journal, _)) = &mut self.journal else {
             return;
         };
@@ -448,7 +454,7 @@ impl Driver {
         // Without a snapshot only the next start takes longer.
         if let Err(error) = written {
             state.readmit(departed);
-            backend.journal_unavailable(Some(&format!("cannot write a snapshot: {error}")));
+            self.report_journal(Some(format!("cannot write a snapshot: {error}")));
         }
         if let Some(archive) = &mut self.archive {
             let ended = state.ended_count().max(archive.keep);

@@ -3,11 +3,11 @@
 //! ```text
 //!  users  ──▶ Handle ─┐                      ┌─▶ journal (durable)
 //!                     ├─▶ Driver (1 thread) ─┤
-//!  agents ──▶ Handle ─┘                      └─▶ ClusterState: jobs, nodes, engine ──▶ commands ──▶ Backend ──▶ agents
+//!  agents ──▶ Handle ─┘                      └─▶ ClusterState: jobs, nodes, engine ──▶ commands ──▶ Runtime
 //! ```
 //!
 //! [`ClusterState`] is a plain value to which facts are applied in order. The same facts give the same state, so a restart
-//! is a replay. Commands follow from the state, so a backend that has lost some can ask for them again.
+//! is a replay. Commands follow from the state, so a runtime that has lost some can ask for them again.
 
 mod actor;
 mod amounts;
@@ -25,6 +25,7 @@ mod policy_summary;
 mod private_file;
 mod recovery;
 mod request;
+mod runtime;
 pub mod state;
 mod virtual_clusters;
 
@@ -32,7 +33,7 @@ pub use actor::{Actor, SystemRule};
 pub use amounts::Cpus;
 pub use decision::Decision;
 pub use dovetail_engine::{Capabilities, Clock, DataWarning, MissingData, Need, Runtime, Support};
-pub use driver::{Backend, Driver, DriverConfig, RECENT_JOBS, Transaction};
+pub use driver::{Driver, DriverConfig, RECENT_JOBS, Transaction};
 pub use fact::{Entry, Fact, InstanceEnd, OperatorAction, PolicyText, Record, TaskEnd};
 pub use handle::{
     Conflict, DriverCall, Handle, InvalidRequest, NodeRegistration, NotFound, Refusal, RegisteredNode,
@@ -49,6 +50,9 @@ pub use recovery::{DriverError, Recovery};
 pub use request::{
     After, AfterWhen, ArrayPart, Behaviour, Deadline, GangRequest, Instance, JobRequest, PodSet, Processes,
     RequestError, Retries, Role, RoleError, Speeds, StageTimes, place_tasks,
+};
+pub use runtime::{
+    ArrayIndices, IdleRuntime, LiveRuntime, LogError, NodeCommand, WorkloadError, WorkloadFuture,
 };
 pub use state::{Cause, ClusterEvent, ClusterState, Hold, JobState, NodeState, RuntimeCommand, StartTask};
 pub use virtual_clusters::{

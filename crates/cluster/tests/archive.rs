@@ -7,20 +7,12 @@ use std::path::Path;
 
 use dovetail_cluster::state::{End, JobRecord, JobState};
 use dovetail_cluster::{
-    Actor, After, AfterWhen, Backend, Capabilities, Clock, Driver, DriverConfig, DriverError, Handle, JobId,
-    JobRequest, PastJobs, PolicyText, Recovery, Refusal, RuntimeCommand, history,
+    Actor, After, AfterWhen, Capabilities, Clock, Driver, DriverConfig, DriverError, Handle, IdleRuntime,
+    JobId, JobRequest, PastJobs, PolicyText, Recovery, Refusal, history,
 };
 use dovetail_history::{JobQuery, Sort, SortField};
 use dovetail_journal::Journal;
-use dovetail_model::NodeId;
 use serde_json::Value;
-
-struct NoAgents;
-
-impl Backend for NoAgents {
-    fn dispatch(&mut self, _commands: Vec<(NodeId, RuntimeCommand)>) {}
-    fn events_recorded(&mut self, _last: u64) {}
-}
 
 fn config(dir: &Path) -> DriverConfig {
     DriverConfig {
@@ -42,7 +34,7 @@ impl Server {
     /// Starts a driver that keeps no ended job in memory longer than it must.
     fn start(dir: &Path) -> Self {
         let (driver, handle, recovery) = Driver::open_keeping(&config(dir), 0).unwrap();
-        let driving = driver.spawn(NoAgents);
+        let driving = driver.spawn(IdleRuntime);
         Self {
             handle,
             recovery,

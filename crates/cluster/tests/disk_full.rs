@@ -8,20 +8,10 @@ use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use dovetail_cluster::{
-    Backend, Clock, Driver, DriverConfig, Handle, JobRequest, PolicyText, Refusal, RuntimeCommand,
-};
-use dovetail_model::NodeId;
+use dovetail_cluster::{Clock, Driver, DriverConfig, Handle, IdleRuntime, JobRequest, PolicyText, Refusal};
 
 /// Set in the process that has a limit on the size of files.
 const LIMITED: &str = "DOVETAIL_TEST_FILE_SIZE_LIMIT";
-
-struct NoBackend;
-
-impl Backend for NoBackend {
-    fn dispatch(&mut self, _commands: Vec<(NodeId, RuntimeCommand)>) {}
-    fn events_recorded(&mut self, _last: u64) {}
-}
 
 fn start(dir: &Path) -> (Handle, std::thread::JoinHandle<()>) {
     let config = DriverConfig {
@@ -32,7 +22,7 @@ fn start(dir: &Path) -> (Handle, std::thread::JoinHandle<()>) {
         runtime: dovetail_cluster::Capabilities::ALL,
     };
     let (driver, handle, _) = Driver::open(&config).unwrap();
-    (handle, driver.spawn(NoBackend))
+    (handle, driver.spawn(IdleRuntime))
 }
 
 fn job(name: &str) -> JobRequest {

@@ -7,22 +7,24 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use dovetail_cluster::state::{End, JobState};
 use dovetail_cluster::{
-    Actor, Backend, Driver, DriverConfig, Handle, JobRequest, NodeRegistration, NotFound, OperatorAction,
-    PastJobs, PolicyText, Recovery, Refusal, RuntimeCommand, TaskEnd,
+    Actor, Capabilities, Driver, DriverConfig, Handle, JobRequest, NodeCommand, NodeRegistration, NotFound,
+    OperatorAction, PastJobs, PolicyText, Recovery, Refusal, Runtime, RuntimeCommand, TaskEnd,
 };
 use dovetail_engine::Clock;
-use dovetail_model::{NodeId, NodeSpec};
+use dovetail_model::NodeSpec;
 
-struct CommandSink(Sender<(NodeId, RuntimeCommand)>);
+struct CommandSink(Sender<NodeCommand>);
 
-impl Backend for CommandSink {
-    fn dispatch(&mut self, commands: Vec<(NodeId, RuntimeCommand)>) {
-        commands
-            .into_iter()
-            .for_each(|command| drop(self.0.send(command)));
+impl Runtime for CommandSink {
+    type Command = NodeCommand;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ALL
     }
 
-    fn events_recorded(&mut self, _last: u64) {}
+    fn execute(&mut self, commands: &mut dyn Iterator<Item = NodeCommand>) {
+        commands.for_each(|command| drop(self.0.send(command)));
+    }
 }
 
 fn start(
@@ -30,7 +32,7 @@ fn start(
 ) -> (
     Handle,
     Recovery,
-    Receiver<(NodeId, RuntimeCommand)>,
+    Receiver<NodeCommand>,
     std::thread::JoinHandle<()>,
 ) {
     let config = DriverConfig {

@@ -4,7 +4,9 @@
 
 use dovetail_cluster::TaskEnd;
 use dovetail_cluster::state::{Cause, EstimateSource, JobState};
-use dovetail_cluster::{Actor, ClusterState, Fact, JobId, JobRequest, OperatorAction, PolicyText};
+use dovetail_cluster::{
+    Actor, ClusterState, Fact, JobId, JobRequest, OperatorAction, PolicyText, StageTimes,
+};
 use dovetail_engine::Clock;
 use dovetail_model::{NodeId, NodeSpec, Time, Work};
 
@@ -322,6 +324,56 @@ fn a_model_that_was_measured_needs_only_a_number_of_steps() {
     assert!(record(&world, second).estimate().is_some());
     let third = submit_request(&mut world, 12, bert(Some(500)));
     assert_eq!(record(&world, third).estimate(), None);
+}
+
+#[test]
+fn models_that_slow_one_another_down_do_not_share_again() {
+    let mut world = World::new("sjf-bsbf-no-preempt", 1);
+    let request = |model: &str, data_ms: i64| JobRequest {
+        model: Some(model.to_owned()),
+        expected: Some(Time::from_secs(100)),
+        stages: Some(StageTimes {
+            data: Time(1_000 * data_ms),
+            gpu: Time(1_000 * (100 - data_ms)),
+            net: Time::ZERO,
+        }),
+        ..named("train")
+    };
+    let (loads, computes) = (request("loads", 90), request("computes", 10));
+    let measure = |world: &mut World, from: i64, job, step_ms| {
+        for second in 0..3 {
+            world.report(from + second, job, (10 * (second + 1) as u64, 1_000), step_ms);
+        }
+    };
+    let alone = submit_request(&mut world, 0, computes.clone());
+    measure(&mut world, 1, alone, 100);
+    world.end(5, alone, None);
+    let first = submit_request(&mut world, 10, loads.clone());
+    measure(&mut world, 11, first, 100);
+    let second = submit_request(&mut world, 20, computes.clone());
+    assert_eq!(world.word(second), "running", "by their stages they fit together");
+    measure(&mut world, 21, first, 250);
+    measure(&mut world, 21, second, 250);
+    let profile = world.state.profiles().get("loads").unwrap();
+    assert_eq!(profile.slowdowns().collect::<Vec<_>>(), [("computes", 1, 2.5)]);
+    world.end(30, first, None);
+    world.end(31, second, None);
+
+    let first = submit_request(&mut world, 40, loads.clone());
+    let second = submit_request(&mut world, 41, computes.clone());
+    assert_eq!((world.word(first), world.word(second)), ("running", "queued"));
+    world.state = ClusterState::load(&world.state.save().unwrap()).unwrap();
+    let third = submit_request(&mut world, 42, computes);
+    assert_eq!(world.word(third), "queued", "also after a restart");
+    for model in ["loads", "computes"] {
+        let forget = Fact::Operated {
+            action: OperatorAction::ForgetProfile(model.to_owned()),
+            by: Actor::user("root"),
+        };
+        world.apply(43, forget);
+    }
+    world.apply(44, Fact::Woke);
+    assert_ne!(world.word(second), "queued", "forgotten, the stages count again");
 }
 
 #[test]

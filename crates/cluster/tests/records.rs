@@ -7,26 +7,30 @@ use std::time::Duration;
 
 use dovetail_cluster::state::{End, JobState};
 use dovetail_cluster::{
-    Backend, Clock, Driver, DriverConfig, DriverError, Handle, JobId, JobRequest, NodeRegistration,
-    PolicyText, RuntimeCommand, TaskEnd,
+    Clock, Driver, DriverConfig, DriverError, Handle, JobId, JobRequest, NodeCommand, NodeRegistration,
+    PolicyText, Runtime, RuntimeCommand, TaskEnd,
 };
 use dovetail_engine::Capabilities;
 use dovetail_journal::Journal;
-use dovetail_model::{NodeId, NodeSpec, Time};
+use dovetail_model::{NodeSpec, Time};
 
 /// Passes on which tasks are to be started.
 struct StartSink(std::sync::mpsc::Sender<(JobId, u64)>);
 
-impl Backend for StartSink {
-    fn dispatch(&mut self, commands: Vec<(NodeId, RuntimeCommand)>) {
+impl Runtime for StartSink {
+    type Command = NodeCommand;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ALL
+    }
+
+    fn execute(&mut self, commands: &mut dyn Iterator<Item = NodeCommand>) {
         for (_, command) in commands {
             if let RuntimeCommand::Start(task) = command {
                 let _ = self.0.send((task.job, task.attempt));
             }
         }
     }
-
-    fn events_recorded(&mut self, _last: u64) {}
 }
 
 fn config(dir: &Path, policy: &str, clock: Clock) -> DriverConfig {

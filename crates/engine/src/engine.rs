@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use dovetail_model::run::SolverStats;
+use dovetail_model::sharing::MeasuredSlowdown;
 use dovetail_model::{
-    ClusterSpec, Command, Event, IdVec, JobHistory, JobKey, JobSpec, Slowdowns, Time, Zone, ZoneId,
+    ClusterSpec, Command, Event, IdVec, JobHistory, JobKey, JobSpec, ModelId, Slowdowns, Time, Zone, ZoneId,
 };
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -360,6 +361,12 @@ impl Engine {
     /// Sets the measured slowdowns of jobs that share GPUs, for groupings that weigh pairs.
     pub fn set_slowdowns(&mut self, slowdowns: Slowdowns) {
         self.state.slowdowns = slowdowns;
+    }
+
+    /// Replaces the measured slowdowns of a model beside others.
+    pub fn replace_slowdowns(&mut self, of: ModelId, rows: Vec<MeasuredSlowdown>) {
+        let is_changed = self.state.slowdowns.replace(of, rows);
+        self.progress.dirty |= is_changed;
     }
 
     /// Sets the tree above the nodes, for placements that look at racks.

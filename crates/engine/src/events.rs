@@ -207,7 +207,9 @@ impl Engine {
         }
         self.state.add_job(spec);
         self.progress.dirty = true;
+        let job_time = self.state.job_time;
         let job = &mut self.state.entry(id).job;
+        job.job_time_before = job_time - history.alive.unwrap_or(0);
         (job.held_before, job.gpu_time_before) = (history.held, history.gpu_time);
         (job.done, job.preemptions) = (history.done, history.preemptions);
         job.first_start = history.first_start;

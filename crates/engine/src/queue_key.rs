@@ -23,6 +23,9 @@ pub struct QueueKey {
     /// What the order finds in [`crate::Job::order_note`] from now on; none to leave it as it is.
     #[serde(alias = "remember")]
     pub note: Option<u32>,
+    /// Place of the job among those with equal keys; the engine sets it.
+    #[serde(default)]
+    pub(crate) place: u32,
 }
 
 impl QueueKey {
@@ -35,6 +38,7 @@ impl QueueKey {
             until: None,
             fresh_start: false,
             note: None,
+            place: 0,
         }
     }
 
@@ -47,6 +51,7 @@ impl QueueKey {
             until: None,
             fresh_start: false,
             note: None,
+            place: 0,
         }
     }
 
@@ -60,6 +65,11 @@ impl QueueKey {
         const WIDTH: i32 = 1 << 22;
         let band = self.band.clamp(-WIDTH, WIDTH) + i32::from(class) * (2 * WIDTH + 1);
         Self { band, ..self }
+    }
+
+    /// Returns the same key for a job with this place among those with equal keys.
+    pub(crate) fn at_place(self, place: u32) -> Self {
+        Self { place, ..self }
     }
 
     /// Returns the same key, to be computed again at `until`.
@@ -98,6 +108,7 @@ impl QueueKey {
         Position {
             band: self.band,
             base: self.base,
+            place: self.place,
             job,
         }
     }
@@ -108,6 +119,7 @@ impl QueueKey {
 pub(crate) struct Position {
     pub(crate) band: i32,
     pub(crate) base: i128,
+    pub(crate) place: u32,
     pub(crate) job: JobKey,
 }
 
@@ -117,18 +129,22 @@ impl Position {
         Rank {
             band: self.band,
             value: self.base + i128::from(slope) * i128::from(now.0),
+            place: self.place,
             job: self.job,
         }
     }
 }
 
-/// A job's rank in the queue at one moment. Ties are broken by job key.
+/// A job's rank in the queue at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Rank {
     /// The band of its sort key.
     pub band: i32,
     /// The value of its sort key at that moment.
     pub value: i128,
+    /// Its place among jobs with equal keys.
+    #[serde(default)]
+    pub place: u32,
     /// The job.
     pub job: JobKey,
 }

@@ -129,6 +129,7 @@ impl Rekey<'_> {
             Some(load) => self.order.key_under_load(job, load, self.now),
             None => self.order.key(job, self.now),
         };
+        let key = key.at_place(job.spec.place);
         let best_effort = u8::from(job.spec.best_effort);
         match self.tenancy.has_limits() {
             true => key.of_class(2 * self.tenancy.class(&job.spec) as u8 + best_effort),

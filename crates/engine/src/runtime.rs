@@ -1,14 +1,20 @@
 //! What a runtime can do with jobs: the simulator, the agents of a live cluster, Kubernetes.
 //!
-//! Each runtime declares its [`Capabilities`] in its own crate. A policy whose parts need a mechanism that the runtime does
-//! not have is refused ([`Capabilities::first_unsupported`]).
+//! Each [`Runtime`] declares its [`Capabilities`] and carries out commands; what becomes of them comes back as events. A
+//! policy whose parts need a mechanism that the runtime does not have is refused ([`Capabilities::first_unsupported`]).
 
 use crate::needs::{Need, PartNeed, PolicyNeeds};
 
-/// Something that runs jobs.
+/// Whatever runs jobs.
 pub trait Runtime {
+    /// A command as the runtime takes it: one of the engine for a job, or one of the cluster state for a node.
+    type Command;
+
     /// Returns what it can do.
     fn capabilities(&self) -> Capabilities;
+
+    /// Carries out commands in their order. A command is about one attempt of a job: repeated, it changes nothing more.
+    fn execute(&mut self, commands: &mut dyn Iterator<Item = Self::Command>);
 }
 
 /// Whether a runtime can do something.

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use dovetail_engine::{Knowledge, Policy, Runtime};
+use dovetail_engine::{Knowledge, Policy};
 use dovetail_model::{ClusterSpec, Time};
 use dovetail_policies::{build, check_runtime};
-use dovetail_sim::{Failures, Outage, SimConfig, Simulator, compat};
+use dovetail_sim::{Failures, Outage, SIMULATOR, SimConfig, compat};
 use dovetail_workload::{Workload, describe_cluster};
 
 use crate::values::{parse_clock, parse_optional_span, parse_track};
@@ -92,7 +92,7 @@ pub(crate) fn build_policy(
         Some(ReferenceSystem::Muri) => compat::muri(name, &parts, workload, config)?,
         Some(ReferenceSystem::Synergy) => compat::synergy(name, &parts, workload, config)?,
     };
-    check_runtime(&policy, &Simulator.capabilities())?;
+    check_runtime(&policy, &SIMULATOR)?;
     // A tenancy read from a file is named after the file.
     if let (Some(read), Some(given)) = (&parts.tenancy, &spec.tenancy) {
         policy.name = policy.name.replace(read.as_str(), given);

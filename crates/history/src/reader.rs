@@ -50,7 +50,7 @@ impl Readers {
     /// If the file does not exist, is damaged or is of a newer release.
     pub fn open(path: &Path) -> Result<Self, HistoryError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-        schema::check(&schema::connect(path, flags)?, path)?;
+        schema::check(&schema::connect(path, flags)?, path, &schema::HISTORY)?;
         Ok(Self::new(path, flags))
     }
 

@@ -10,10 +10,22 @@ use rusqlite::{Connection, OpenFlags};
 use crate::error::{At, HistoryError};
 use crate::{Readers, Writer};
 
-/// Marks the file as ours: "DVTH".
-const APPLICATION_ID: i32 = 0x4456_5448;
-/// Format of the tables. A newer one is refused.
-const VERSION: u32 = 1;
+/// What marks a file as ours, and what is in it.
+pub(crate) struct Format {
+    /// Four letters.
+    pub(crate) application_id: i32,
+    /// Format of the tables. A newer one is refused.
+    pub(crate) version: u32,
+    /// Statements that create the tables.
+    pub(crate) tables: &'static str,
+}
+
+/// The history: "DVTH".
+pub(crate) const HISTORY: Format = Format {
+    application_id: 0x4456_5448,
+    version: 1,
+    tables: TABLES,
+};
 /// How long a connection waits for another one, which only happens while a database is created or closed.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -67,6 +79,16 @@ pub enum Schema {
 /// # Errors
 /// If the file is damaged, of another program or of a newer release, or the disk fails.
 pub fn open(path: &Path) -> Result<(Writer, Readers, Schema), HistoryError> {
+    let (connection, schema) = open_private(path, &HISTORY)?;
+    Ok((
+        Writer::new(connection, path)?,
+        Readers::new(path, OpenFlags::SQLITE_OPEN_READ_WRITE),
+        schema,
+    ))
+}
+
+/// Opens a database that only its owner can read, and creates it if the file does not exist or is empty.
+pub(crate) fn open_private(path: &Path, format: &Format) -> Result<(Connection, Schema), HistoryError> {
     // Records have environments and secrets of jobs. SQLite gives its other files the mode of this one.
     let private = OpenOptions::new()
         .create(true)
@@ -78,12 +100,8 @@ pub fn open(path: &Path) -> Result<(Writer, Readers, Schema), HistoryError> {
         source,
     })?;
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let schema = create(&mut connection, path)?;
-    Ok((
-        Writer::new(connection, path)?,
-        Readers::new(path, OpenFlags::SQLITE_OPEN_READ_WRITE),
-        schema,
-    ))
+    let schema = create(&mut connection, path, format)?;
+    Ok((connection, schema))
 }
 
 /// Opens a connection.
@@ -97,7 +115,7 @@ pub(crate) fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Histo
 }
 
 /// Checks that a file can be read. Returns whether it has tables.
-pub(crate) fn check(connection: &Connection, path: &Path) -> Result<bool, HistoryError> {
+pub(crate) fn check(connection: &Connection, path: &Path, format: &Format) -> Result<bool, HistoryError> {
     let pragma = |connection: &Connection, name: &str| -> Result<i32, HistoryError> {
         connection
             .pragma_query_value(None, name, |row| row.get(0))
@@ -107,24 +125,24 @@ pub(crate) fn check(connection: &Connection, path: &Path) -> Result<bool, Histor
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .at(path)?;
     let application = pragma(connection, "application_id")?;
-    if tables > 0 && application != APPLICATION_ID {
+    if tables > 0 && application != format.application_id {
         return Err(HistoryError::Foreign {
             path: path.to_owned(),
         });
     }
     let found = pragma(connection, "user_version")?.unsigned_abs();
-    if found > VERSION {
+    if found > format.version {
         return Err(HistoryError::Newer {
             path: path.to_owned(),
             found,
-            known: VERSION,
+            known: format.version,
         });
     }
     Ok(tables > 0)
 }
 
-fn create(connection: &mut Connection, path: &Path) -> Result<Schema, HistoryError> {
-    let has_tables = check(connection, path)?;
+fn create(connection: &mut Connection, path: &Path, format: &Format) -> Result<Schema, HistoryError> {
+    let has_tables = check(connection, path, format)?;
     // A job leaves the memory of the server when its row is committed, so a commit must survive a power failure.
     connection.pragma_update(None, "journal_mode", "WAL").at(path)?;
     connection.pragma_update(None, "synchronous", "FULL").at(path)?;
@@ -132,12 +150,12 @@ fn create(connection: &mut Connection, path: &Path) -> Result<Schema, HistoryErr
         return Ok(Schema::Existing);
     }
     let transaction = connection.transaction().at(path)?;
-    transaction.execute_batch(TABLES).at(path)?;
+    transaction.execute_batch(format.tables).at(path)?;
     transaction
-        .pragma_update(None, "application_id", APPLICATION_ID)
+        .pragma_update(None, "application_id", format.application_id)
         .at(path)?;
     transaction
-        .pragma_update(None, "user_version", VERSION)
+        .pragma_update(None, "user_version", format.version)
         .at(path)?;
     transaction.commit().at(path)?;
     Ok(Schema::Created)

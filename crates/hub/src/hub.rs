@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dovetail_cluster::{AttemptId, Backend, Handle, JobId, LoadPoint, LogPiece, LogRequest, RuntimeCommand};
+use dovetail_cluster::{AttemptId, Handle, JobId, LoadPoint, LogPiece, LogRequest, RuntimeCommand};
 use dovetail_model::{NodeId, Time};
 use dovetail_proto::v1::{self, server_message::Body};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
-use tokio::sync::{Notify, watch};
 
 use crate::convert;
 use crate::loads::Loads;
@@ -79,8 +79,6 @@ pub struct Hub {
     pub(crate) config: HubConfig,
     connections: Arc<Mutex<Connections>>,
     started: Instant,
-    last_event: watch::Sender<u64>,
-    journal_error: watch::Sender<Option<String>>,
 }
 
 impl Hub {
@@ -90,8 +88,6 @@ impl Hub {
             config,
             connections: Arc::default(),
             started: Instant::now(),
-            last_event: watch::Sender::new(0),
-            journal_error: watch::Sender::new(None),
         }
     }
 
@@ -99,18 +95,8 @@ impl Hub {
         self.connections.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Watches the number of the last durable event.
-    pub fn last_event(&self) -> watch::Receiver<u64> {
-        self.last_event.subscribe()
-    }
-
-    /// Watches why the journal cannot be written; `None` if it can.
-    pub fn journal_error(&self) -> watch::Receiver<Option<String>> {
-        self.journal_error.subscribe()
-    }
-
     /// Returns whether the agent of a node is connected.
-    pub fn is_connected(&self, node: NodeId) -> bool {
+    pub(crate) fn has_session(&self, node: NodeId) -> bool {
         self.connections().sessions.contains_key(&node)
     }
 
@@ -196,7 +182,7 @@ impl Hub {
     }
 
     /// Returns the utilization of a node since a point in time, oldest first; empty if it is unknown.
-    pub fn loads(&self, node: NodeId, since: Time) -> Vec<LoadPoint> {
+    pub(crate) fn loads_since(&self, node: NodeId, since: Time) -> Vec<LoadPoint> {
         self.connections().loads.since(node, since)
     }
 
@@ -245,7 +231,7 @@ impl Hub {
     ///
     /// # Errors
     /// If the agent is not connected.
-    pub fn read_log(&self, request: &LogRequest) -> Result<Receiver<LogPiece>, HubError> {
+    pub(crate) fn start_reading(&self, request: &LogRequest) -> Result<Receiver<LogPiece>, HubError> {
         let mut connections = self.connections();
         let out = connections
             .sessions
@@ -280,25 +266,5 @@ impl Hub {
                     > longest
             })
             .collect()
-    }
-}
-
-impl Backend for Hub {
-    fn dispatch(&mut self, commands: Vec<(NodeId, RuntimeCommand)>) {
-        for (node, command) in commands {
-            self.send_command(node, command);
-        }
-    }
-
-    fn events_recorded(&mut self, last: u64) {
-        self.last_event.send_replace(last);
-    }
-
-    fn journal_unavailable(&mut self, error: Option<&str>) {
-        match error {
-            Some(error) => tracing::error!(error, "cannot write the journal"),
-            None => tracing::info!("the journal can be written again"),
-        }
-        self.journal_error.send_replace(error.map(str::to_owned));
     }
 }

@@ -17,6 +17,6 @@ mod token;
 pub use authority::{Authority, AuthorityError};
 pub use convert::RegistrationError;
 pub use hub::{Hub, HubConfig, HubError};
-pub use runtime::Agents;
+pub use runtime::AGENTS;
 pub use service::{ServeError, serve};
 pub use token::{InvalidToken, JoinToken};

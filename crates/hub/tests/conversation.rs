@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dovetail_cluster::state::{End, JobState, NodeState};
-use dovetail_cluster::{Actor, Driver, DriverConfig, Handle, JobRequest, LogPiece, LogRequest, PolicyText};
+use dovetail_cluster::{
+    Actor, Driver, DriverConfig, Handle, JobRequest, LiveRuntime as _, LogPiece, LogRequest, PolicyText,
+};
 use dovetail_engine::Clock;
 use dovetail_hub::{Authority, Hub, HubConfig, serve};
 use dovetail_proto::v1::scheduler_client::SchedulerClient;

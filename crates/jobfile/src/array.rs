@@ -1,5 +1,6 @@
 //! Arrays of jobs.
 
+use dovetail_cluster::ArrayIndices;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +57,14 @@ impl ArrayRequest {
         indices.sort_unstable();
         indices.dedup();
         Ok(Self { indices, at_most })
+    }
+
+    /// Returns the indices, as a runtime takes them.
+    pub fn indices(&self) -> ArrayIndices<'_> {
+        ArrayIndices {
+            indices: &self.indices,
+            at_most: self.at_most,
+        }
     }
 
     /// Writes the array as [`parse`](Self::parse) reads it.

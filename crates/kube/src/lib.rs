@@ -48,9 +48,7 @@ pub use identity::{
     GangKey, GangSize, Identity, IdentityError, SizeError, SizeLookup, SizeSource, WorkloadKind,
 };
 pub use lease::{Elector, Leadership, LeaseLoss, LeaseSettings};
-pub use manifest::{
-    ArrayIndices, Manifest, ManifestError, ManifestOptions, manifest, object_name, unique_name,
-};
+pub use manifest::{Manifest, ManifestError, ManifestOptions, manifest, object_name, unique_name};
 pub use plan::{Plan, PlannedPod};
 pub use pod_progress::{PodProgress, PodProgressSpec, ProgressReport};
 pub use pod_resources::{PodResources, PodResourcesError};
@@ -58,6 +56,6 @@ pub use reconciler::{
     AvoidedNode, BoundAs, ClaimError, ClusterTransaction, ElasticParent, Gang, GangError, Member, PodClaim,
     PodError, PodPhase, Reconciler, RequestError, Settings, TaskSlot,
 };
-pub use runtime::Kubernetes;
+pub use runtime::{KUBERNETES, KubernetesRuntime, WorkloadSettings};
 pub use scheduler::{Scheduler, SchedulerError, SchedulerSettings};
 pub use submit::{create_objects, delete_objects};

@@ -1,4 +1,4 @@
-//! Errors of the page and of reading logs.
+//! Errors of the page.
 
 use std::io;
 use std::net::SocketAddr;
@@ -33,21 +33,13 @@ pub enum PageError {
     /// The users cannot be read or changed.
     #[error(transparent)]
     Users(#[from] dovetail_web::UsersError),
+    /// The audit log cannot be created.
+    #[error(transparent)]
+    Audit(#[from] dovetail_web::AuditError),
     /// Requests cannot be answered.
     #[error(transparent)]
     Serve(#[from] dovetail_web::ServeError),
     /// The address of the socket cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-}
-
-/// The log of a pod that cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PodLogError {
-    /// The API server refused the request.
-    #[error(transparent)]
-    Request(#[from] dovetail_kubeapi::Error),
-    /// The connection broke before the end of the log.
-    #[error("log of {pod}: {source}")]
-    Broken { pod: String, source: hyper::Error },
 }

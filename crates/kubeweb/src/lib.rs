@@ -4,17 +4,15 @@
 //! Secret.
 
 mod error;
-mod jobs;
-mod logs;
 mod users;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use dovetail_cluster::Handle;
-use dovetail_kube::{Reconciler, Scheduler};
+use dovetail_kube::{KubernetesRuntime, Scheduler, WorkloadSettings};
 use dovetail_kubeapi::Client;
-use dovetail_web::{ApiConfig, Audit, Nodes, Tls};
+use dovetail_web::{ApiConfig, Audit, Tls};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -25,26 +23,19 @@ pub use error::PageError;
 pub struct PageSettings {
     /// Address to listen on.
     pub listen: SocketAddr,
-    /// Namespace of the Jobs that are created for submitted jobs.
-    pub namespace: String,
     /// Namespace of the Secret with the users.
     pub home: String,
-    /// Image of jobs that name none.
-    pub image: Option<String>,
-    /// `schedulerName` of the pods.
-    pub scheduler_name: String,
-    /// Name of the GPU resource.
-    pub gpu_resource: Option<String>,
+    /// Jobs that are created for submitted jobs.
+    pub workloads: WorkloadSettings,
 }
 
 /// The page, listening but not yet answering.
 pub struct Page {
-    settings: PageSettings,
+    home: String,
     listener: TcpListener,
     client: Client,
     handle: Handle,
-    reconciler: Arc<Mutex<Reconciler>>,
-    last_event: watch::Receiver<u64>,
+    runtime: KubernetesRuntime,
     ready: watch::Receiver<bool>,
 }
 
@@ -66,10 +57,9 @@ impl Page {
             listener,
             client: client.clone(),
             handle: scheduler.handle(),
-            reconciler: scheduler.reconciler(),
-            last_event: scheduler.last_event(),
+            runtime: scheduler.runtime().with_workloads(settings.workloads),
             ready: scheduler.ready(),
-            settings,
+            home: settings.home,
         })
     }
 
@@ -79,28 +69,18 @@ impl Page {
     /// # Errors
     /// Fails when the users cannot be read, or the socket fails.
     pub async fn serve(mut self, announce: impl FnOnce(SocketAddr)) -> Result<(), PageError> {
-        let users = users::open(&self.client, &self.settings.home).await?;
+        let users = users::open(&self.client, &self.home).await?;
         if self.ready.wait_for(|ready| *ready).await.is_err() {
             return Ok(());
         }
-        let jobs = jobs::KubernetesJobs {
-            client: self.client.clone(),
-            handle: self.handle.clone(),
-            settings: self.settings,
-        };
-        let nodes = logs::KubernetesNodes {
-            client: self.client,
-            handle: self.handle.clone(),
-            reconciler: self.reconciler,
-            last_event: self.last_event,
-        };
-        let api = ApiConfig {
-            workloads: Some(Arc::new(jobs)),
-            ..ApiConfig::default()
-        };
-        let nodes: Arc<dyn Nodes> = Arc::new(nodes);
-        let audit = Arc::new(Audit::in_memory());
-        let router = dovetail_web::router(self.handle, nodes, Arc::new(users), audit, api);
+        let audit = Arc::new(Audit::in_memory()?);
+        let router = dovetail_web::router(
+            self.handle,
+            Arc::new(self.runtime),
+            Arc::new(users),
+            audit,
+            ApiConfig::default(),
+        );
         announce(self.listener.local_addr()?);
         dovetail_web::serve(self.listener, Tls::Off, router, std::future::pending()).await?;
         Ok(())

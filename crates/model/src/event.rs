@@ -25,6 +25,9 @@ pub struct JobHistory {
     /// When it was queued last.
     #[serde(default)]
     pub waiting_since: Option<Time>,
+    /// Integral over its life of the number of unfinished jobs, in job-microseconds; none if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alive: Option<i128>,
 }
 
 /// A job that was known to an earlier engine.

@@ -155,6 +155,10 @@ pub struct JobProfile {
 pub struct JobSpec {
     /// Its key, dense in order of submission.
     pub id: JobKey,
+    /// Place among jobs with equal sort keys: smaller is served first. Unlike `id` it stays the same if the job leaves the
+    /// engine and returns.
+    #[serde(default)]
+    pub place: u32,
     /// The tenant to which its use is charged.
     pub tenant: TenantId,
     /// The user who submitted it.
@@ -215,6 +219,7 @@ impl JobSpec {
     pub fn new(id: JobKey, gpus: u32) -> Self {
         Self {
             id,
+            place: id.0,
             tenant: TenantId(0),
             user: UserId(0),
             priority: 0,

@@ -130,6 +130,19 @@ impl Slowdowns {
         share.clamp(MIN_REMAINING_SPEED, 1.0)
     }
 
+    /// Replaces everything that was measured of a model. Returns whether that changed anything.
+    pub fn replace(&mut self, of: ModelId, mut rows: Vec<MeasuredSlowdown>) -> bool {
+        rows.retain(|row| row.of == of);
+        rows.sort_unstable();
+        let from = self.measured.partition_point(|m| m.of < of);
+        let to = self.measured.partition_point(|m| m.of <= of);
+        let is_changed = self.measured[from..to] != rows;
+        if is_changed {
+            self.measured.splice(from..to, rows);
+        }
+        is_changed
+    }
+
     /// Whether anything was measured of a model.
     pub fn has(&self, model: ModelId) -> bool {
         let from = self.measured.partition_point(|m| m.of < model);

@@ -42,6 +42,7 @@ fn greedy(world: &World) -> Vec<JobKey> {
         Rank {
             band: key.band,
             value: key.value(now),
+            place: job.spec.place,
             job: job.spec.id,
         }
     };

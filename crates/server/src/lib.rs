@@ -10,7 +10,6 @@ mod error;
 mod file;
 mod first_client;
 mod host;
-mod hub_nodes;
 mod local_agents;
 mod server;
 mod span;

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dovetail_agent::AgentError;
-use dovetail_cluster::{Driver, DriverConfig, Handle, PolicyText, Recovery};
-use dovetail_engine::Runtime;
-use dovetail_hub::{Agents, Authority, Hub, HubConfig};
-use dovetail_web::{ApiConfig, Audit, Nodes, Notifier, NotifyTiming, Oidc, Tls, Users};
+use dovetail_cluster::{
+    Capabilities, Driver, DriverConfig, Handle, LiveRuntime, PolicyText, Recovery, Runtime as _,
+};
+use dovetail_hub::{Authority, Hub, HubConfig};
+use dovetail_web::{ApiConfig, Audit, Notifier, NotifyTiming, Oidc, Tls, Users};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::first_client::write_first_client;
-use crate::hub_nodes::HubNodes;
 use crate::{FirstUser, LocalAgents, ServerConfig, ServerError};
 
 /// Number of records after which the journal writes a snapshot.
@@ -82,8 +82,8 @@ impl Server {
         let address = |listener: &TcpListener| listener.local_addr().map_err(ServerError::Address);
         let (http_at, grpc_at) = (address(&parts.http)?, address(&parts.grpc)?);
         let authority = Arc::clone(&parts.authority);
-        let (driver, handle, recovery) = open_driver(config, repaired)?;
         let hub = Hub::new(hub_config(config));
+        let (driver, handle, recovery) = open_driver(config, hub.capabilities(), repaired)?;
         let driving = driver.spawn(hub.clone());
         let scheme = if config.tls { "https" } else { "http" };
         let url = format!("{scheme}://{}", local_address(http_at));
@@ -167,7 +167,7 @@ fn serve(
     handle: &Handle,
     stopped: &watch::Receiver<bool>,
 ) -> Result<Served, ServerError> {
-    let audit = Audit::open(&config.data.join("audit.jsonl"))?;
+    let audit = Audit::open(&config.data)?;
     let tls = server_tls(config, &parts.authority)?;
     let api = ApiConfig {
         run_as_user: config.run_as_user,
@@ -176,17 +176,20 @@ fn serve(
         oidc: parts.oidc,
         templates: Some(config.templates.clone()),
         notifier: Some(Arc::clone(&parts.notifier)),
-        workloads: None,
     };
-    let (nodes, users) = (Arc::new(HubNodes(hub.clone())), Arc::new(parts.users));
+    let (runtime, users) = (Arc::new(hub.clone()), Arc::new(parts.users));
     let router = dovetail_web::router(
         handle.clone(),
-        Arc::clone(&nodes) as Arc<dyn Nodes>,
+        Arc::clone(&runtime) as Arc<dyn LiveRuntime>,
         Arc::clone(&users),
         Arc::new(audit),
         api,
     );
-    tokio::spawn(parts.notifier.watch(handle.clone(), nodes, users, until(stopped)));
+    tokio::spawn(
+        parts
+            .notifier
+            .watch(handle.clone(), runtime, users, until(stopped)),
+    );
     let web = tokio::spawn(dovetail_web::serve(parts.http, tls, router, until(stopped)));
     let (names, authority, grpc) = (config.names.clone(), parts.authority, parts.grpc);
     let (hub, handle, ended) = (hub.clone(), handle.clone(), until(stopped));
@@ -229,6 +232,7 @@ async fn bind(address: SocketAddr, key: &'static str) -> Result<TcpListener, Ser
 
 fn open_driver(
     config: &ServerConfig,
+    runtime: Capabilities,
     repaired: &mut (dyn FnMut(String) + Send),
 ) -> Result<(Driver, Handle, Recovery), ServerError> {
     let driver = DriverConfig {
@@ -236,7 +240,7 @@ fn open_driver(
         policy: config.policy.clone(),
         clock: config.clock,
         snapshot_every: SNAPSHOT_EVERY,
-        runtime: Agents.capabilities(),
+        runtime,
     };
     let opened = Driver::open(&driver).map_err(|source| ServerError::Journal {
         folder: driver.dir.clone(),

@@ -23,7 +23,7 @@ pub use config::{Compat, MuriTime, SimConfig, SimError};
 pub use dovetail_engine::{Clock, Knowledge};
 pub use failures::{Failures, Outage};
 pub use run::{Future, FutureJob, Journal, Observer, TrueJob, resume, simulate, simulate_with};
-pub use runtime::Simulator;
+pub use runtime::SIMULATOR;
 pub use speed::SpeedModel;
 pub use speeds::{Speeds, speeds};
 

@@ -13,7 +13,7 @@ mod steps;
 
 use std::ops::ControlFlow;
 
-use dovetail_engine::{Engine, Knowledge, Policy};
+use dovetail_engine::{Capabilities, Engine, Knowledge, Policy, Runtime};
 use dovetail_model::run::{Moment, RunRecord, Segment, SolverStats};
 use dovetail_model::{Command, Event, Time};
 use dovetail_workload::Workload;
@@ -21,6 +21,7 @@ use dovetail_workload::Workload;
 use crate::blocking::Blocking;
 use crate::config::{Compat, SimConfig, SimError, knowledge_name};
 use crate::metrics;
+use crate::runtime::SIMULATOR;
 use crate::timeline::{Levels, Timeline};
 use crate::truth::{KnowledgeFilter, Truth};
 use event_queue::{EventQueue, ScheduledEvent};
@@ -124,6 +125,29 @@ struct Run<'a> {
     steps: Option<Steps>,
     /// Progress by rounds, where it is counted as in Synergy's simulator.
     leases: Option<Leases>,
+}
+
+impl Runtime for Run<'_> {
+    type Command = Command;
+
+    fn capabilities(&self) -> Capabilities {
+        SIMULATOR
+    }
+
+    fn execute(&mut self, commands: &mut dyn Iterator<Item = Command>) {
+        for command in commands {
+            match command {
+                Command::Launch {
+                    job,
+                    attempt,
+                    allocation,
+                } => self.launch(job, attempt, allocation),
+                Command::Stop { job, attempt, reason } => self.stop(job, attempt, reason),
+                Command::Resize { job, allocation, .. } => self.resize(job, allocation),
+                Command::Reject { job, .. } => self.reject(job),
+            }
+        }
+    }
 }
 
 /// What a run begins with.
@@ -309,16 +333,7 @@ impl<'a> Run<'a> {
             self.report(Event::Wake);
         }
         while let Some(command) = self.engine.poll(now) {
-            match command {
-                Command::Launch {
-                    job,
-                    attempt,
-                    allocation,
-                } => self.launch(job, attempt, allocation),
-                Command::Stop { job, attempt, reason } => self.stop(job, attempt, reason),
-                Command::Resize { job, allocation, .. } => self.resize(job, allocation),
-                Command::Reject { job, .. } => self.reject(job),
-            }
+            self.execute(&mut std::iter::once(command));
         }
         if let Some(leases) = &mut self.leases {
             let decisions = self.engine.engine.decisions();

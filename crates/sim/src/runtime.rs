@@ -1,20 +1,13 @@
 //! What the simulator can do with jobs.
 
-use dovetail_engine::{Capabilities, Runtime, Support};
+use dovetail_engine::{Capabilities, Support};
 
-/// The simulator as a runtime of policies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Simulator;
-
-impl Runtime for Simulator {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            runtime: "the simulator",
-            gpu_choice: Support::Yes("any GPU of a node"),
-            sharing: Support::Yes("jobs slow one another down as measured or modelled"),
-            resize: Support::Yes("at once"),
-            width: Support::Yes("restart"),
-            progress: Support::Yes("exact"),
-        }
-    }
-}
+/// What the simulator can do with jobs.
+pub const SIMULATOR: Capabilities = Capabilities {
+    runtime: "the simulator",
+    gpu_choice: Support::Yes("any GPU of a node"),
+    sharing: Support::Yes("jobs slow one another down as measured or modelled"),
+    resize: Support::Yes("at once"),
+    width: Support::Yes("restart"),
+    progress: Support::Yes("exact"),
+};

@@ -170,6 +170,7 @@ impl KnowledgeFilter {
         };
         JobSpec {
             id,
+            place: id.0,
             tenant: job.tenant,
             user: job.user,
             priority: job.priority,

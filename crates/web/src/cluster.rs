@@ -16,7 +16,7 @@ use crate::{Api, Problem};
 
 /// Answers health checks: the server is healthy while it can write the journal.
 pub(crate) async fn health(State(api): State<Api>) -> (StatusCode, String) {
-    match api.nodes.journal_error() {
+    match api.handle.journal_error() {
         None => (StatusCode::OK, "ok\n".to_owned()),
         Some(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
     }
@@ -50,7 +50,7 @@ pub(crate) async fn policies(State(api): State<Api>, _user: User) -> Json<Vec<Po
 }
 
 pub(crate) async fn cluster(State(api): State<Api>, _user: User) -> Json<ClusterView> {
-    let journal_error = api.nodes.journal_error();
+    let journal_error = api.handle.journal_error();
     Json(api.handle.read(|state| {
         let present_nodes = || state.nodes().filter(|(_, n)| n.state != NodeState::Lost);
         let mut jobs: BTreeMap<String, u64> = BTreeMap::new();

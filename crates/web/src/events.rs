@@ -46,7 +46,7 @@ pub(crate) async fn stream(
 }
 
 async fn send(api: Api, mut user: User, query: EventQuery, sender: Sender<Result<Event, Infallible>>) {
-    let mut last_event = api.nodes.last_event();
+    let mut last_event = api.handle.last_event();
     let mut sent = query
         .since
         .unwrap_or_else(|| api.handle.read(|state| state.last_event()));

@@ -2,26 +2,26 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use dovetail_cluster::{JobId, LoadPoint};
+use dovetail_cluster::{JobId, LiveRuntime, LoadPoint};
 use dovetail_model::{Allocation, Time};
 
 use crate::accounts::User;
 use crate::views::{GpuPoint, GpuSeries, GpuUtilization};
-use crate::{Api, Nodes, Problem};
+use crate::{Api, Problem};
 
 /// Maximum number of GPUs that are listed one by one; for larger jobs only the mean is returned.
 const MAX_SERIES: usize = 64;
 
 /// Returns the mean utilization of all GPUs of a job over a period, in percent; none unless every node reported most of it.
 pub(crate) fn mean_utilization(
-    nodes: &dyn Nodes,
+    runtime: &dyn LiveRuntime,
     allocation: &Allocation,
     from: Time,
     to: Time,
 ) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0u32);
     for share in &allocation.shares {
-        let points = nodes.loads(share.node, from);
+        let points = runtime.loads(share.node, from);
         let points: Vec<&LoadPoint> = points.iter().filter(|p| p.at > from && p.at <= to).collect();
         // The first measurement must be from the first quarter of the period.
         let first = points.first()?;
@@ -67,7 +67,7 @@ pub(crate) async fn show(
     let until = attempt.until.unwrap_or(Time(i64::MAX));
     let mut all: Vec<GpuSeries> = Vec::new();
     for (share, node) in attempt.allocation.shares.iter().zip(&names) {
-        let mut points = api.nodes.loads(share.node, attempt.since);
+        let mut points = api.runtime.loads(share.node, attempt.since);
         points.retain(|p| p.at > attempt.since && p.at <= until && !p.gpu_busy.is_empty());
         for gpu in share.gpus.iter() {
             let point = |p: &LoadPoint| {

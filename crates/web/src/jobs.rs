@@ -47,13 +47,8 @@ async fn perform(api: &Api, user: &User, id: JobId, action: &str) -> Result<(), 
 /// Stops a job, and deletes its workload.
 pub(crate) async fn stop(api: &Api, id: JobId, by: &str) -> Result<(), Problem> {
     api.call(api.handle.cancel(id, Actor::user(by))).await?;
-    match &api.config.workloads {
-        Some(workloads) => workloads
-            .delete(id, by)
-            .await
-            .map_err(|e| Problem::unavailable(e.to_string())),
-        None => Ok(()),
-    }
+    let deleted = api.runtime.delete_workload(id, by).await;
+    deleted.map_err(|e| Problem::unavailable(e.to_string()))
 }
 
 pub(crate) async fn act(

@@ -28,7 +28,6 @@ mod problem;
 mod profiles;
 mod query;
 mod routes;
-mod runtime;
 mod serve;
 mod setting_error;
 mod submit;
@@ -45,7 +44,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{map_request, map_response};
 use axum::routing::get;
-use dovetail_cluster::{DriverCall, Handle, Refusal};
+use dovetail_cluster::{DriverCall, Handle, LiveRuntime, Refusal};
 use dovetail_forecast::Forecaster;
 use dovetail_model::Time;
 use tokio::sync::oneshot;
@@ -61,7 +60,6 @@ pub use notify::{Notifier, NotifyConfig, NotifyTiming, SmtpConfig};
 pub use oidc::{Oidc, OidcConfig};
 pub use problem::Problem;
 pub use routes::openapi;
-pub use runtime::{LogError, Nodes, WorkloadController, WorkloadError, WorkloadFuture};
 pub use serve::{ServeError, serve};
 pub use setting_error::SettingError;
 
@@ -81,15 +79,13 @@ pub struct ApiConfig {
     pub templates: Option<PathBuf>,
     /// Sender of notifications.
     pub notifier: Option<Arc<Notifier>>,
-    /// Controller of workload objects; none if agents run the jobs.
-    pub workloads: Option<Arc<dyn WorkloadController>>,
 }
 
 /// The state that all routes share.
 #[derive(Clone)]
 pub(crate) struct Api {
     handle: Handle,
-    nodes: Arc<dyn Nodes>,
+    runtime: Arc<dyn LiveRuntime>,
     users: Arc<Users>,
     audit: Arc<Audit>,
     limits: Arc<Limits>,
@@ -106,9 +102,9 @@ pub(crate) fn now() -> Time {
 impl Api {
     /// Returns an error, with what to do instead, unless agents run the jobs.
     fn require_agents(&self, instead: &str) -> Result<(), Problem> {
-        match self.config.workloads {
-            None => Ok(()),
-            Some(_) => Err(Problem::invalid(format!(
+        match self.runtime.has_workloads() {
+            false => Ok(()),
+            true => Err(Problem::invalid(format!(
                 "not supported on Kubernetes; {instead}"
             ))),
         }
@@ -134,7 +130,7 @@ const MAX_BODY: usize = 1 << 20;
 /// Returns the router of the API, the page, metrics and health checks.
 pub fn router(
     handle: Handle,
-    nodes: Arc<dyn Nodes>,
+    runtime: Arc<dyn LiveRuntime>,
     users: Arc<Users>,
     audit: Arc<Audit>,
     config: ApiConfig,
@@ -145,7 +141,7 @@ pub fn router(
     });
     let api = Api {
         handle,
-        nodes,
+        runtime,
         users,
         audit,
         limits: Arc::new(Limits::new(config.requests_per_minute)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use dovetail_cluster::{AttemptId, JobId, LogPiece, LogRequest};
+use dovetail_cluster::{AttemptId, JobId, LogError, LogPiece, LogRequest};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::accounts::User;
 use crate::logs::{LogSource, check_access};
 use crate::views::LogMatch;
-use crate::{Api, LogError, Problem};
+use crate::{Api, Problem};
 
 /// What to search for, and where.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -105,7 +105,7 @@ async fn search_source(
     node: &str,
     matches: &mut Vec<LogMatch>,
 ) -> Result<(), LogError> {
-    let mut pieces = api.nodes.read_log(&request)?;
+    let mut pieces = api.runtime.read_log(&request)?;
     loop {
         match pieces.recv().await {
             Some(LogPiece::Found { line, offset }) => matches.push(LogMatch {

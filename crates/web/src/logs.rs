@@ -9,7 +9,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use dovetail_cluster::state::TaskState;
-use dovetail_cluster::{AttemptId, JobId, LogPiece, LogRequest};
+use dovetail_cluster::{AttemptId, JobId, LogError, LogPiece, LogRequest};
 use dovetail_model::NodeId;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::accounts::User;
 use crate::views::LogLine;
-use crate::{Api, LogError, Problem};
+use crate::{Api, Problem};
 
 /// Which part of which log to read.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -119,7 +119,7 @@ async fn sources(api: &Api, id: JobId, query: &LogQuery, first: AttemptId) -> (V
 
 /// Streams the logs of a job; those of earlier attempts come first.
 async fn send(api: Api, id: JobId, query: LogQuery, out: LineSender) {
-    let mut last_event = api.nodes.last_event();
+    let mut last_event = api.handle.last_event();
     let job = api.find_job(id).await.ok().flatten();
     let first = job.and_then(|job| Some(job.attempt()?.id)).unwrap_or(1);
     let mut started: Vec<LogSource> = Vec::new();
@@ -225,7 +225,7 @@ impl LogReader {
 
     /// Sends the log from `offset` on, and advances `offset`, so that reading can resume there after an error.
     async fn stream(&mut self, offset: &mut i64, follow: bool) -> Result<(), LogError> {
-        let mut pieces = self.api.nodes.read_log(&self.request(*offset, follow))?;
+        let mut pieces = self.api.runtime.read_log(&self.request(*offset, follow))?;
         loop {
             let piece = tokio::select! {
                 piece = pieces.recv() => piece,
@@ -257,7 +257,7 @@ impl LogReader {
         let mut size = lines.saturating_mul(256).clamp(4_096, MAX_TAIL);
         loop {
             let request = self.request(-i64::try_from(size).unwrap_or(i64::MAX), false);
-            let mut pieces = self.api.nodes.read_log(&request)?;
+            let mut pieces = self.api.runtime.read_log(&request)?;
             let (mut text, mut end) = (Vec::new(), 0);
             loop {
                 match pieces.recv().await {

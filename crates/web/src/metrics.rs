@@ -135,7 +135,7 @@ fn notification_metrics(text: &mut Exposition, counts: &Counts) {
 }
 
 pub(crate) async fn show(State(api): State<Api>) -> impl IntoResponse {
-    let has_journal_error = api.nodes.journal_error().is_some();
+    let has_journal_error = api.handle.journal_error().is_some();
     let mut text = Exposition::default();
     api.handle.read(|state| {
         job_metrics(&mut text, state);

@@ -53,7 +53,7 @@ fn views(api: &Api, user: &User, state: &ClusterState) -> Vec<NodeView> {
             state: state.to_owned(),
             detail,
             since: node.since,
-            connected: api.nodes.is_connected(id),
+            connected: api.runtime.is_connected(id),
             gpu_type: node.gpu_type.clone(),
             gpus: node.spec.gpus,
             used_gpus,

@@ -1,7 +1,5 @@
 //! Submission of jobs, as JSON or as job files.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
@@ -14,7 +12,7 @@ use dovetail_jobfile::{ArrayRequest, JobFile};
 use crate::accounts::{Role, User};
 use crate::query::DryRunQuery;
 use crate::views::{FileCheck, Submission, SubmitResponse};
-use crate::{Api, Problem, WorkloadController};
+use crate::{Api, Problem};
 
 /// Media types of job files.
 pub(crate) const FILE_TYPES: &[&str] = &[
@@ -143,8 +141,8 @@ pub(crate) async fn submit_job(
     key: Option<String>,
 ) -> Result<(JobId, Option<JobId>), Problem> {
     authorize(api, user, &mut job)?;
-    if let Some(workloads) = &api.config.workloads {
-        return submit_workload(api, workloads, user, job, array, key).await;
+    if api.runtime.has_workloads() {
+        return submit_workload(api, user, job, array, key).await;
     }
     if let Some(array) = array.as_ref().filter(|array| array.indices.len() > MAX_ARRAY) {
         return Err(Problem::invalid(format!(
@@ -175,23 +173,28 @@ pub(crate) async fn submit_job(
     Err(Refusal::HistoryMoved.into())
 }
 
-/// Submits a job whose workload a controller creates. The job gets its id first, and is held until its workload exists.
+/// Submits a job whose workload the runtime creates. The job gets its id first, and is held until its workload exists.
 async fn submit_workload(
     api: &Api,
-    workloads: &Arc<dyn WorkloadController>,
     user: &User,
     mut job: JobRequest,
     array: Option<ArrayRequest>,
     key: Option<String>,
 ) -> Result<(JobId, Option<JobId>), Problem> {
-    let remarks = workloads
-        .check(&user.name, &job, array.as_ref())
+    let indices = array.as_ref().map(ArrayRequest::indices);
+    let remarks = api
+        .runtime
+        .check_workload(&user.name, &job, indices)
         .map_err(|e| Problem::invalid(e.to_string()))?;
     job.remarks.extend(remarks);
-    let indices = array.clone().map(|a| (a.indices, a.at_most));
-    let announced = api.handle.announce(&user.name, job.clone(), indices, key);
+    let owned = array.clone().map(|a| (a.indices, a.at_most));
+    let announced = api.handle.announce(&user.name, job.clone(), owned, key);
     let (first, last, is_new) = api.call(announced).await?;
-    if is_new && let Err(error) = workloads.create(&user.name, first, job, array.clone()).await {
+    if !is_new {
+        return Ok((first, array.map(|_| last)));
+    }
+    let created = api.runtime.create_workload(&user.name, first, &job, indices);
+    if let Err(error) = created.await {
         for job in first..=last {
             let actor = Actor::kubernetes("its workload could not be created");
             api.call(api.handle.cancel(job, actor)).await?;

@@ -5,7 +5,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use dovetail_cluster::{Actor, Backend, Driver, Handle, NodeRegistration, RuntimeCommand, TaskEnd};
+use dovetail_cluster::{
+    Actor, Capabilities, Driver, Handle, NodeCommand, NodeRegistration, Runtime, RuntimeCommand, TaskEnd,
+};
 use dovetail_console::ScratchFolder;
 use dovetail_model::{NodeId, NodeSpec};
 
@@ -20,17 +22,21 @@ const ACTIVE_JOBS: usize = 10_000;
 const NODES: usize = 1_000;
 
 /// Hands commands to the benchmark instead of agents.
-struct CommandChannel(Sender<(NodeId, RuntimeCommand)>);
+struct CommandChannel(Sender<NodeCommand>);
 
-impl Backend for CommandChannel {
-    fn dispatch(&mut self, commands: Vec<(NodeId, RuntimeCommand)>) {
+impl Runtime for CommandChannel {
+    type Command = NodeCommand;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ALL
+    }
+
+    fn execute(&mut self, commands: &mut dyn Iterator<Item = NodeCommand>) {
         for command in commands {
             // The receiver is dropped when the benchmark has seen enough.
             let _ = self.0.send(command);
         }
     }
-
-    fn events_recorded(&mut self, _last: u64) {}
 }
 
 /// Measures the time from opening a journal with many jobs, after a crash, to the first decision.
@@ -95,7 +101,7 @@ fn create_history(folder: &Path) -> Result<(), BenchError> {
 }
 
 /// Ends a job for each one that is submitted, until all have been.
-fn run_jobs(handle: &Handle, commands: &Receiver<(NodeId, RuntimeCommand)>) {
+fn run_jobs(handle: &Handle, commands: &Receiver<NodeCommand>) {
     let submit = || handle.submit("bench", job_request(1)).then(|_| {});
     (0..ACTIVE_JOBS).for_each(|_| submit());
     let (mut submitted, mut ended) = (ACTIVE_JOBS, 0);

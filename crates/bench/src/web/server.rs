@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use dovetail_cluster::{
-    Actor, Backend, Driver, Handle, JobId, LogPiece, LogRequest, NodeRegistration, RuntimeCommand,
+    Actor, Capabilities, Driver, Handle, JobId, LiveRuntime, LogError, LogPiece, LogRequest, NodeCommand,
+    NodeRegistration, Runtime,
 };
 use dovetail_console::ScratchFolder;
 use dovetail_model::{NodeId, NodeSpec};
-use dovetail_web::{ApiConfig, Audit, LogError, Nodes, Tls, Users};
+use dovetail_web::{ApiConfig, Audit, Tls, Users};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use super::http::HttpClient;
@@ -25,44 +26,33 @@ pub(super) const TASKS: usize = 1_000;
 /// Length of its log.
 pub(super) const LOG_BYTES: u64 = 10_000_000_000;
 
-/// A backend that starts nothing.
-struct IdleBackend(watch::Sender<u64>);
+/// A runtime that starts nothing, and whose nodes all have the same log, in a folder of this machine.
+#[derive(Clone)]
+struct SharedLog(PathBuf);
 
-impl Backend for IdleBackend {
-    fn dispatch(&mut self, _commands: Vec<(NodeId, RuntimeCommand)>) {}
+impl Runtime for SharedLog {
+    type Command = NodeCommand;
 
-    fn events_recorded(&mut self, last: u64) {
-        self.0.send_replace(last);
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ALL
     }
+
+    fn execute(&mut self, _commands: &mut dyn Iterator<Item = NodeCommand>) {}
 }
 
-/// Nodes that all have the same log, in a folder of this machine.
-struct SharedLog {
-    last_event: watch::Receiver<u64>,
-    folder: PathBuf,
-}
-
-impl Nodes for SharedLog {
+impl LiveRuntime for SharedLog {
     fn is_connected(&self, _node: NodeId) -> bool {
         true
     }
 
     fn read_log(&self, request: &LogRequest) -> Result<mpsc::Receiver<LogPiece>, LogError> {
-        let (data, offset) = dovetail_agent::read_log(&self.folder, request.offset, 1 << 20)
+        let (data, offset) = dovetail_agent::read_log(&self.0, request.offset, 1 << 20)
             .map_err(|e| LogError(e.to_string()))?;
         let (sender, receiver) = mpsc::channel(2);
         for piece in [LogPiece::Data { data, offset }, LogPiece::End] {
             sender.try_send(piece).map_err(|e| LogError(e.to_string()))?;
         }
         Ok(receiver)
-    }
-
-    fn last_event(&self) -> watch::Receiver<u64> {
-        self.last_event.clone()
-    }
-
-    fn journal_error(&self) -> Option<String> {
-        None
     }
 }
 
@@ -82,22 +72,18 @@ impl WebServer {
         let folder = ScratchFolder::new("bench-web")?;
         let path = |name: &str| folder.path().join(name);
         let (driver, handle, _) = Driver::open(&driver_config(path("journal")))?;
-        let (sender, last_event) = watch::channel(0);
-        let driver = driver.spawn(IdleBackend(sender));
+        let runtime = SharedLog(path("log"));
+        let driver = driver.spawn(runtime.clone());
         let past = handle.clone();
         spawn_blocking(move || create_jobs(&past, jobs))
             .await
             .step("create jobs")??;
         create_log(&path("log")).step("create a log")?;
         let users = Arc::new(Users::open(&path("users.json"))?);
-        let audit = Arc::new(Audit::open(&path("audit.jsonl"))?);
-        let nodes = Arc::new(SharedLog {
-            last_event,
-            folder: path("log"),
-        });
+        let audit = Arc::new(Audit::open(folder.path())?);
         let router = dovetail_web::router(
             handle.clone(),
-            nodes,
+            Arc::new(runtime),
             Arc::clone(&users),
             audit,
             ApiConfig::default(),

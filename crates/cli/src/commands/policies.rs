@@ -1,13 +1,13 @@
 //! `dovetail policies [NAME]`: lists policies and parts.
 
 use dovetail_console::{self as console, Failure, OrFailure};
-use dovetail_engine::{Capabilities, Knowledge, Need, NeedSet, Policy, Runtime, Support};
-use dovetail_hub::Agents;
-use dovetail_kube::Kubernetes;
+use dovetail_engine::{Capabilities, Knowledge, Need, NeedSet, Policy, Support};
+use dovetail_hub::AGENTS;
+use dovetail_kube::KUBERNETES;
 use dovetail_model::suggest::nearest;
 use dovetail_policies::registry::{self, Kind, Listing};
 use dovetail_policies::{Overrides, Preset, build, check_runtime, presets};
-use dovetail_sim::Simulator;
+use dovetail_sim::SIMULATOR;
 use dovetail_sim::config::knowledge_name;
 use serde_json::{Value, json};
 
@@ -173,11 +173,7 @@ fn built(preset: &Preset) -> Result<Policy, Failure> {
 
 /// Returns what each runtime can do.
 pub fn runtimes() -> [Capabilities; 3] {
-    [
-        Simulator.capabilities(),
-        Agents.capabilities(),
-        Kubernetes.capabilities(),
-    ]
+    [SIMULATOR, AGENTS, KUBERNETES]
 }
 
 /// Returns the names of the runtimes that have every mechanism that the policy needs.

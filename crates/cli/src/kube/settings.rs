@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use dovetail_cluster::PolicyText;
 use dovetail_console::{Failure, OrFailure};
-use dovetail_kube::{Events, LeaseSettings, SchedulerSettings, Settings};
+use dovetail_kube::{Events, LeaseSettings, SchedulerSettings, Settings, WorkloadSettings};
+
 use dovetail_kubeweb::PageSettings;
 use dovetail_server::{host_name, parse_positive_span};
 use serde::Deserialize;
@@ -99,17 +100,19 @@ impl KubeSettings {
         let home = file.lease.namespace.unwrap_or_else(|| namespace.to_owned());
         let page = args.page.or(file.page.listen).map(|listen| PageSettings {
             listen,
-            namespace: args
-                .page_namespace
-                .clone()
-                .or(file.page.namespace)
-                .unwrap_or_else(|| namespace.to_owned()),
             home: home.clone(),
-            image: file.page.image,
-            scheduler_name: scheduler.reconciler.scheduler_name.clone(),
-            gpu_resource: scheduler.reconciler.gpu_resources.first().cloned(),
+            workloads: WorkloadSettings {
+                namespace: args
+                    .page_namespace
+                    .clone()
+                    .or(file.page.namespace)
+                    .unwrap_or_else(|| namespace.to_owned()),
+                image: file.page.image,
+                scheduler_name: scheduler.reconciler.scheduler_name.clone(),
+                gpu_resource: scheduler.reconciler.gpu_resources.first().cloned(),
+            },
         });
-        scheduler.finished_in = page.as_ref().map(|page| page.namespace.clone());
+        scheduler.finished_in = page.as_ref().map(|page| page.workloads.namespace.clone());
         let name = file.lease.name.unwrap_or_else(|| "dovetail-scheduler".to_owned());
         let mut lease = LeaseSettings::new(&home, &name, &host);
         lease.duration = duration(&file.lease.duration, "lease.duration", lease.duration)?;

@@ -1,8 +1,8 @@
 //! `dovetail kube submit`: creates the Jobs of a job file through the API server.
 
 use dovetail_console::{self as console, Failure, OrFailure};
-use dovetail_jobfile::JobFile;
-use dovetail_kube::{ArrayIndices, Manifest, ManifestOptions, manifest, object_name, unique_name};
+use dovetail_jobfile::{ArrayRequest, JobFile};
+use dovetail_kube::{Manifest, ManifestOptions, manifest, object_name, unique_name};
 use dovetail_kubeapi::{Client, Config};
 use serde_json::{Value, json};
 
@@ -42,10 +42,7 @@ pub(super) fn run(args: &SubmitArgs) -> Result<(), Failure> {
         scheduler_name: args.scheduler_name.clone(),
         ..ManifestOptions::new(&args.user, &namespace, &name)
     };
-    let array = array.as_ref().map(|array| ArrayIndices {
-        indices: &array.indices,
-        at_most: array.at_most,
-    });
+    let array = array.as_ref().map(ArrayRequest::indices);
     let manifest = manifest(&job, array, &options).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(|error| format!("{file}: {error}")).collect();
         Failure::request(lines.join("\n"))

@@ -10,6 +10,7 @@ use std::sync::{Arc, RwLock};
 use dovetail_history::Readers;
 use dovetail_model::ids::Id;
 use dovetail_model::{NodeId, NodeSpec};
+use tokio::sync::watch;
 
 use crate::actor::Actor;
 use crate::driver::{Outcome, Request, Transaction};
@@ -68,6 +69,14 @@ pub struct Handle {
     inbox: SyncSender<Box<dyn Request>>,
     state: Arc<RwLock<ClusterState>>,
     history: Option<Readers>,
+    watches: Watches,
+}
+
+/// What the driver makes known beside the state.
+#[derive(Debug, Clone)]
+pub(crate) struct Watches {
+    pub(crate) last_event: watch::Receiver<u64>,
+    pub(crate) journal_error: watch::Receiver<Option<String>>,
 }
 
 type Work<T> = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<T, Refusal> + Send>;
@@ -139,12 +148,24 @@ impl Handle {
         inbox: SyncSender<Box<dyn Request>>,
         state: Arc<RwLock<ClusterState>>,
         history: Option<Readers>,
+        watches: Watches,
     ) -> Self {
         Self {
             inbox,
             state,
             history,
+            watches,
         }
+    }
+
+    /// Watches the number of the last durable event. It ends with the driver.
+    pub fn last_event(&self) -> watch::Receiver<u64> {
+        self.watches.last_event.clone()
+    }
+
+    /// Returns why the journal cannot be written; `None` if it can.
+    pub fn journal_error(&self) -> Option<String> {
+        self.watches.journal_error.borrow().clone()
     }
 
     /// Returns the history database, which has the ended jobs that left memory; none if all jobs are in memory. A read may

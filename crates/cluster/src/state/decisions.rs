@@ -201,7 +201,10 @@ fn enforce(state: &mut ClusterState, action: &OperatorAction, by: &Actor) {
         }
         OperatorAction::Pause => state.scheduler.set_paused(true),
         OperatorAction::Resume => state.scheduler.set_paused(false),
-        OperatorAction::ForgetProfile(key) => state.learning.forget_profile(key),
+        OperatorAction::ForgetProfile(key) => {
+            state.learning.forget_profile(key);
+            state.scheduler.set_slowdowns(key, None);
+        }
         OperatorAction::VirtualClusters(clusters) => {
             state.scheduler.note_virtual_clusters(clusters);
             state.virtual_clusters = (**clusters).clone();

@@ -1,5 +1,6 @@
 //! Names of tenants, users, GPU types, racks and models, which are numbers in the engine.
 
+use dovetail_learning::UNNAMED;
 use dovetail_model::{GpuTypeId, JobKey, JobSpec, ModelId, TenantId, Time, UserId, Work, ZoneId};
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,12 @@ impl Names {
 
     pub(super) fn rack(&mut self, name: &str) -> ZoneId {
         ZoneId(number(&mut self.racks, name))
+    }
+
+    /// Returns the number of a model that users stated; none for jobs that share a profile by user and name.
+    pub(super) fn model(&mut self, key: &str) -> Option<ModelId> {
+        let is_stated = !key.starts_with(UNNAMED);
+        is_stated.then(|| ModelId(number(&mut self.models, key)))
     }
 
     /// Converts a request to the form the engine reads.

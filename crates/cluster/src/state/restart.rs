@@ -1,6 +1,6 @@
 //! A restart: the state is rebuilt from records, without asking the engine anything. Then a new engine gets what exists.
 
-use dovetail_model::{Allocation, Event, JobKey, RestoredJob, StopReason};
+use dovetail_model::{Allocation, Event, JobHistory, JobKey, RestoredJob, StopReason};
 
 use super::ClusterState;
 use super::decisions;
@@ -36,6 +36,10 @@ fn not_vacated(attempt: &Attempt) -> Allocation {
 /// Gives a new engine everything that exists: nodes, queued jobs with their history, and jobs with the GPUs they hold.
 pub(super) fn attach(state: &mut ClusterState) -> Result<(), PolicyTextError> {
     state.scheduler.attach(&state.virtual_clusters, &state.nodes)?;
+    let profiles = state.learning.profiles().iter();
+    for (key, profile) in profiles.filter(|(_, profile)| profile.slowdowns().next().is_some()) {
+        state.scheduler.set_slowdowns(key, Some(profile));
+    }
     for job in state.scheduler.take_completed() {
         learn_from(state, job);
     }
@@ -112,18 +116,21 @@ fn hand_over_job(state: &mut ClusterState, id: JobId) {
     });
     let is_running = attempt.is_some_and(|a| a.tasks.iter().all(|t| *t == TaskState::Running));
     let (done, rate) = record.work_now(now);
-    let history = record.history(now);
+    // How many jobs there were during its life is not recorded: as many as now.
+    let age = i128::from(now.since(record.submitted).0);
+    let alive = Some(age * state.jobs.unfinished_count() as i128);
+    let history = JobHistory {
+        alive,
+        ..record.history(now).unwrap_or_default()
+    };
     let key = holds.as_ref().map(|(key, _)| *key);
     let is_stopping = stopping.is_some();
-    let event = match history {
-        None => Event::Submitted(spec),
-        Some(history) => Event::Restored(Box::new(RestoredJob {
-            spec,
-            history,
-            holds,
-            stopping,
-        })),
-    };
+    let event = Event::Restored(Box::new(RestoredJob {
+        spec,
+        history,
+        holds,
+        stopping,
+    }));
     state.jobs.known_mut(id).job_key = Some(job);
     state.scheduler.handle(now, event);
     let Some(attempt) = key else {

@@ -1,8 +1,8 @@
 //! Fields of a request that Kubernetes cannot express, and the roles of a job without roles.
 
-use dovetail_cluster::{JobRequest, Processes, Role};
+use dovetail_cluster::{ArrayIndices, JobRequest, Processes, Role};
 
-use super::{ArrayIndices, Context, ManifestError, ManifestOptions};
+use super::{Context, ManifestError, ManifestOptions};
 
 /// Maximum number of pods of a job: each Job names all of them to each.
 const MAX_PODS: u32 = 1000;

@@ -12,7 +12,7 @@ mod text;
 
 use std::collections::BTreeMap;
 
-use dovetail_cluster::{JobId, JobRequest, Role};
+use dovetail_cluster::{ArrayIndices, JobId, JobRequest, Role};
 use serde_json::{Value, json};
 
 use crate::annotations;
@@ -55,15 +55,6 @@ impl ManifestOptions {
             gpus_per_pod: 8,
         }
     }
-}
-
-/// Jobs of an array.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ArrayIndices<'a> {
-    /// Indices of the jobs.
-    pub indices: &'a [u32],
-    /// Maximum number of jobs that run at a time.
-    pub at_most: Option<u32>,
 }
 
 /// The objects of a job, in the order in which they are created.

@@ -8,7 +8,7 @@ use super::devices::{ClaimError, PodClaim};
 use super::elastic::{self, ElasticParent};
 use super::foreign::ForeignPod;
 use super::gang::{BoundAs, Member, PodPhase};
-use super::{ClusterTransaction, Reconciler, adopt, machine, node_events};
+use super::{ClusterTransaction, Reconciler, adopt, machine, node_events, progress};
 use crate::action::{Action, PodId};
 use crate::annotations;
 use crate::gang_history::{BoundHistory, QueuedAs};
@@ -36,6 +36,9 @@ pub enum PodError {
 
 /// Applies a new or changed pod.
 pub(super) fn put_pod(r: &mut Reconciler, pod: &Pod, tx: &mut impl ClusterTransaction) {
+    if matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") {
+        progress::record_last(r, &pod.metadata.uid, tx);
+    }
     if let Some(key) = update_tables(r, pod) {
         machine::visit(r, &key, tx);
     }
@@ -84,6 +87,7 @@ pub(super) fn list_pods(r: &mut Reconciler, pods: &[Pod], tx: &mut impl ClusterT
 }
 
 fn forget_pod(r: &mut Reconciler, uid: &str, tx: &mut impl ClusterTransaction) {
+    progress::record_last(r, uid, tx);
     r.invalid_pods.remove(uid);
     r.devices.remove_pod(uid);
     r.nodes.set_foreign(uid, None);

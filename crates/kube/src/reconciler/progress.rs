@@ -98,6 +98,18 @@ pub(super) fn record_late(r: &mut Reconciler, tx: &mut impl ClusterTransaction) 
     }
 }
 
+/// Records the last report of the gang of a pod that is gone, however soon it came after another: it has the checkpoint that
+/// was made when the pod was told to stop.
+pub(super) fn record_last(r: &mut Reconciler, uid: &str, tx: &mut impl ClusterTransaction) {
+    let Some(key) = r.gangs.key_of_pod(uid).cloned() else {
+        return;
+    };
+    if r.progress.late.remove(&key) {
+        r.gangs.entry(&key).reported = None;
+        record(r, &key, tx);
+    }
+}
+
 /// Records the progress of a running gang if it has changed.
 pub(super) fn record(r: &mut Reconciler, key: &GangKey, tx: &mut impl ClusterTransaction) {
     let Some(gang) = r.gangs.get(key) else { return };
@@ -123,9 +135,9 @@ pub(super) fn record(r: &mut Reconciler, key: &GangKey, tx: &mut impl ClusterTra
     });
 }
 
-/// Returns the job and the attempt of a gang whose pods all run.
+/// Returns the job and the attempt of a gang whose pods all run, or have been told to stop.
 fn running(gang: &Gang, tx: &impl ClusterTransaction) -> Option<(JobId, AttemptId)> {
     let (job, attempt) = (gang.job?, gang.attempt?);
     let record = tx.state().job(job)?;
-    (record.state == JobState::Running).then_some((job, attempt))
+    matches!(record.state, JobState::Running | JobState::Stopping(_)).then_some((job, attempt))
 }

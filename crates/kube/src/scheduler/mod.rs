@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dovetail_cluster::{
-    Backend, ClusterState, Driver, DriverError, Fact, GangRequest, Handle, PolicyText, Refusal, Runtime,
-    RuntimeCommand, Transaction,
+    ClusterState, Driver, DriverError, Fact, GangRequest, Handle, NodeCommand, PolicyText, Refusal,
+    Transaction,
 };
 use dovetail_kubeapi::{Client, Error};
-use dovetail_model::NodeId;
 use tokio::sync::{mpsc, watch};
 
 use crate::annotations;
@@ -22,7 +21,7 @@ use crate::forecast::StartForecasts;
 use crate::gang_history::GangHistory;
 use crate::lease::Leadership;
 use crate::reconciler::{ClusterTransaction, Reconciler, Settings};
-use crate::runtime::Kubernetes;
+use crate::runtime::{KUBERNETES, KubernetesRuntime};
 use session::Session;
 
 /// Settings of the scheduler.
@@ -85,27 +84,10 @@ pub struct Scheduler {
     settings: SchedulerSettings,
     handle: Handle,
     reconciler: Arc<Mutex<Reconciler>>,
-    commands: mpsc::UnboundedReceiver<Vec<(NodeId, RuntimeCommand)>>,
+    runtime: KubernetesRuntime,
+    commands: mpsc::UnboundedReceiver<Vec<NodeCommand>>,
     ready: watch::Sender<bool>,
-    last_event: watch::Receiver<u64>,
     forecasts: Arc<StartForecasts>,
-}
-
-/// Sends the commands of the cluster state to the loop of the scheduler.
-#[derive(Debug)]
-struct CommandSender {
-    commands: mpsc::UnboundedSender<Vec<(NodeId, RuntimeCommand)>>,
-    last_event: watch::Sender<u64>,
-}
-
-impl Backend for CommandSender {
-    fn dispatch(&mut self, commands: Vec<(NodeId, RuntimeCommand)>) {
-        let _ = self.commands.send(commands);
-    }
-
-    fn events_recorded(&mut self, last: u64) {
-        self.last_event.send_replace(last);
-    }
 }
 
 impl ClusterTransaction for Transaction<'_> {
@@ -122,6 +104,13 @@ impl ClusterTransaction for Transaction<'_> {
     }
 }
 
+impl Drop for Scheduler {
+    /// Ends the driver, whose runtime has a handle of it.
+    fn drop(&mut self) {
+        self.handle.shut_down().then(|_| {});
+    }
+}
+
 fn lock(reconciler: &Mutex<Reconciler>) -> MutexGuard<'_, Reconciler> {
     reconciler.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -133,22 +122,25 @@ impl Scheduler {
     /// If the policy is not valid.
     pub fn new(client: Client, settings: SchedulerSettings) -> Result<Self, SchedulerError> {
         let clock = dovetail_cluster::Clock::Events;
-        let (driver, handle) =
-            Driver::without_journal(settings.policy.clone(), clock, Kubernetes.capabilities())?;
+        let (driver, handle) = Driver::without_journal(settings.policy.clone(), clock, KUBERNETES)?;
         let (sender, commands) = mpsc::unbounded_channel();
-        let (event_sender, last_event) = watch::channel(0);
-        driver.spawn(CommandSender {
+        let reconciler = Arc::new(Mutex::new(Reconciler::new(settings.reconciler.clone())));
+        let runtime = KubernetesRuntime {
+            client: client.clone(),
+            handle: handle.clone(),
+            reconciler: Arc::clone(&reconciler),
             commands: sender,
-            last_event: event_sender,
-        });
+            workloads: None,
+        };
+        driver.spawn(runtime.clone());
         Ok(Self {
-            reconciler: Arc::new(Mutex::new(Reconciler::new(settings.reconciler.clone()))),
+            reconciler,
             client,
             settings,
             handle,
+            runtime,
             commands,
             ready: watch::Sender::new(false),
-            last_event,
             forecasts: Arc::default(),
         })
     }
@@ -168,9 +160,9 @@ impl Scheduler {
         self.ready.subscribe()
     }
 
-    /// Returns the sequence number of the last cluster event.
-    pub fn last_event(&self) -> watch::Receiver<u64> {
-        self.last_event.clone()
+    /// Returns the runtime, which reads logs and creates workloads.
+    pub fn runtime(&self) -> KubernetesRuntime {
+        self.runtime.clone()
     }
 
     /// Schedules as long as this replica leads.

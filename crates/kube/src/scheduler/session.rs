@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dovetail_cluster::{AttemptId, ClusterState, JobId, RuntimeCommand, Transaction};
+use dovetail_cluster::{AttemptId, ClusterState, JobId, NodeCommand, RuntimeCommand, Transaction};
 use dovetail_kubeapi::{Change, Node, Patch, Pod, now_micros};
-use dovetail_model::{NodeId, Time};
+use dovetail_model::Time;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -181,7 +181,7 @@ impl Session {
     }
 
     /// Executes commands of the cluster state: they become bindings and removals.
-    async fn execute(&self, commands: Vec<(NodeId, RuntimeCommand)>) -> Result<(), SchedulerError> {
+    async fn execute(&self, commands: Vec<NodeCommand>) -> Result<(), SchedulerError> {
         let mut starts: BTreeMap<JobId, AttemptId> = BTreeMap::new();
         let mut stops: BTreeMap<JobId, AttemptId> = BTreeMap::new();
         for (_, command) in commands {

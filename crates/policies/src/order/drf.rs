@@ -78,7 +78,9 @@ impl QueueOrder for Drf {
 
     fn observe(&mut self, jobs: &mut dyn Iterator<Item = &Job>, cluster: &Cluster, _now: Time) {
         let mut owners: BTreeMap<u32, Owner<'_>> = BTreeMap::new();
-        for job in jobs.filter(|job| job.stage != Stage::Held) {
+        let mut jobs: Vec<&Job> = jobs.filter(|job| job.stage != Stage::Held).collect();
+        jobs.sort_by_key(|job| (job.spec.place, job.spec.id));
+        for job in jobs {
             let owner = match self.by_user {
                 true => job.spec.user.0,
                 false => job.spec.tenant.0,
@@ -96,7 +98,7 @@ impl Drf {
         let mut left = capacity[0];
         let turn = |i: usize, owner: &Owner<'_>| {
             let next = owner.jobs.front()?;
-            Some(Reverse((owner.share(capacity), next.spec.id, i)))
+            Some(Reverse((owner.share(capacity), (next.spec.place, next.spec.id), i)))
         };
         let mut turns: BinaryHeap<_> = owners
             .iter()

@@ -1,14 +1,14 @@
-//! The audit log: a file of JSON lines that records who changed what.
+//! The audit log, which records who changed what.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
+use dovetail_history::{AuditLog, AuditRow, HistoryError};
 use dovetail_model::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,64 +39,94 @@ pub(crate) struct AuditEntry {
     pub after: Option<Value>,
 }
 
-/// The file of the audit log cannot be opened.
+/// Why the audit log cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {source}", path.display())]
-pub struct AuditError {
-    path: PathBuf,
-    source: std::io::Error,
-}
-
-#[derive(Debug)]
-struct Log {
-    file: Option<File>,
-    entries: Vec<AuditEntry>,
+pub enum AuditError {
+    /// The database cannot be opened.
+    #[error(transparent)]
+    Database(#[from] HistoryError),
+    /// The file of an earlier release cannot be read or moved.
+    #[error("{}: {source}", path.display())]
+    Import {
+        /// The file.
+        path: PathBuf,
+        /// The system error.
+        source: std::io::Error,
+    },
 }
 
 /// The audit log.
 #[derive(Debug)]
 pub struct Audit {
-    log: Mutex<Log>,
+    log: Arc<AuditLog>,
+    is_in_memory: bool,
+}
+
+/// The states before and after a change, as they are stored.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Detail {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<Value>,
+}
+
+impl From<AuditEntry> for AuditRow {
+    fn from(entry: AuditEntry) -> Self {
+        let (before, after) = (entry.before, entry.after);
+        Self {
+            seq: entry.seq,
+            at: entry.at.0,
+            who: entry.who,
+            what: entry.what,
+            target: entry.target,
+            detail: serde_json::to_string(&Detail { before, after }).unwrap_or_default(),
+        }
+    }
+}
+
+impl From<AuditRow> for AuditEntry {
+    fn from(row: AuditRow) -> Self {
+        let detail: Detail = serde_json::from_str(&row.detail).unwrap_or_default();
+        Self {
+            seq: row.seq,
+            at: Time(row.at),
+            who: row.who,
+            what: row.what,
+            target: row.target,
+            before: detail.before,
+            after: detail.after,
+        }
+    }
 }
 
 impl Audit {
-    /// Opens the log in this file, which is created if it is missing. Half-written lines are skipped.
+    /// Opens the log `audit.db` in this folder, and creates it if it is missing. Entries of `audit.jsonl`, the file of earlier
+    /// releases, are imported, and that file is renamed.
     ///
     /// # Errors
-    /// When the file cannot be opened or read.
-    pub fn open(path: &Path) -> Result<Self, AuditError> {
-        let failed = |source| AuditError {
-            path: path.to_owned(),
-            source,
-        };
-        let mut options = OpenOptions::new();
-        let options = options.create(true).append(true).read(true).mode(0o600);
-        let mut file = options.open(path).map_err(failed)?;
-        let mut entries = Vec::new();
-        let mut ends_with_entry = true;
-        for line in BufReader::new(&file).split(b'\n') {
-            let line = line.map_err(failed)?;
-            let entry = serde_json::from_slice(&line);
-            ends_with_entry = entry.is_ok();
-            entries.extend(entry);
-        }
-        if !ends_with_entry {
-            file.write_all(b"\n").map_err(failed)?;
+    /// When one of the files cannot be opened or read.
+    pub fn open(folder: &Path) -> Result<Self, AuditError> {
+        let log = AuditLog::open(&folder.join("audit.db"))?;
+        let old = folder.join("audit.jsonl");
+        if old.exists() {
+            import(&log, &old)?;
         }
         Ok(Self {
-            log: Mutex::new(Log {
-                file: Some(file),
-                entries,
-            }),
+            log: Arc::new(log),
+            is_in_memory: false,
         })
     }
 
     /// Creates a log that is kept in memory; entries are also written to the log of the server.
-    pub fn in_memory() -> Self {
-        let (file, entries) = (None, Vec::new());
-        Self {
-            log: Mutex::new(Log { file, entries }),
-        }
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub fn in_memory() -> Result<Self, AuditError> {
+        Ok(Self {
+            log: Arc::new(AuditLog::in_memory()?),
+            is_in_memory: true,
+        })
     }
 
     /// Records a change.
@@ -108,9 +138,8 @@ impl Audit {
         before: Option<Value>,
         after: Option<Value>,
     ) {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = AuditEntry {
-            seq: log.entries.last().map_or(0, |e| e.seq) + 1,
+            seq: 0,
             at: now(),
             who: who.to_owned(),
             what: what.to_owned(),
@@ -118,18 +147,30 @@ impl Audit {
             before,
             after,
         };
-        let mut line = serde_json::to_vec(&entry).unwrap_or_default();
-        line.push(b'\n');
-        match &mut log.file {
-            Some(file) => {
-                if let Err(error) = file.write_all(&line).and_then(|()| file.sync_data()) {
-                    tracing::error!(%error, who, what, target, "cannot write the audit log");
-                }
-            }
-            None => tracing::info!(who, what, target, "audit"),
+        if self.is_in_memory {
+            tracing::info!(who, what, target, "audit");
         }
-        log.entries.push(entry);
+        if let Err(error) = self.log.append(&[entry.into()]) {
+            tracing::error!(%error, who, what, target, "cannot write the audit log");
+        }
     }
+}
+
+/// Imports the file of an earlier release, without half-written lines, and renames it. Entries keep their numbers, so an
+/// import that was interrupted can be repeated.
+fn import(log: &AuditLog, path: &Path) -> Result<(), AuditError> {
+    let failed = |source| AuditError::Import {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(failed)?;
+    let mut rows: Vec<AuditRow> = Vec::new();
+    for line in BufReader::new(file).split(b'\n') {
+        let entry = serde_json::from_slice::<AuditEntry>(&line.map_err(failed)?);
+        rows.extend(entry.ok().map(AuditRow::from));
+    }
+    log.append(&rows)?;
+    fs::rename(path, path.with_extension("jsonl.imported")).map_err(failed)
 }
 
 /// Which entries to return.
@@ -162,18 +203,19 @@ pub(crate) async fn show(
     user.require_admin()?;
     let Query(query) = query.map_err(|e| Problem::invalid(e.body_text()))?;
     let limit = query.limit.unwrap_or(100).clamp(1, 1_000);
-    let log = api.audit.log.lock().unwrap_or_else(PoisonError::into_inner);
-    let matches = |entry: &&AuditEntry| {
-        query.before.is_none_or(|seq| entry.seq < seq)
-            && query.who.as_ref().is_none_or(|who| entry.who == *who)
-            && query
-                .what
-                .as_ref()
-                .is_none_or(|what| entry.what == *what || entry.target == *what)
+    let wanted = dovetail_history::AuditQuery {
+        before: query.before,
+        who: query.who,
+        what: query.what,
     };
-    let mut found = log.entries.iter().rev().filter(matches);
-    let entries: Vec<AuditEntry> = found.by_ref().take(limit).cloned().collect();
-    let next = found.next().and_then(|_| entries.last().map(|e| e.seq));
+    let log = Arc::clone(&api.audit.log);
+    let read = tokio::task::spawn_blocking(move || log.read(&wanted, limit + 1));
+    let rows = read.await.map_err(|e| Problem::unavailable(e.to_string()))?;
+    let mut rows = rows.map_err(|e| Problem::unavailable(e.to_string()))?;
+    let has_more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().map(|row| row.seq).filter(|_| has_more);
+    let entries = rows.into_iter().map(AuditEntry::from).collect();
     Ok(Json(AuditPage { entries, next }))
 }
 
@@ -182,24 +224,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_survive_a_restart_and_a_torn_line_is_skipped() {
+    fn entries_of_an_earlier_release_are_imported_once() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("audit.jsonl");
-        let audit = Audit::open(&path).unwrap();
-        audit.record(
-            "ann",
-            "user-added",
-            "bob",
-            None,
-            Some(serde_json::json!({"admin": false})),
-        );
-        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
-        file.write_all(b"{\"seq\": 2, \"at").unwrap();
-        let audit = Audit::open(&path).unwrap();
+        let old = dir.path().join("audit.jsonl");
+        let line =
+            r#"{"seq":1,"at":5,"who":"ann","what":"user-added","target":"bob","after":{"admin":false}}"#;
+        fs::write(&old, format!("{line}\n{{\"seq\": 2, \"at")).unwrap();
+        let audit = Audit::open(dir.path()).unwrap();
         audit.record("ann", "user-removed", "bob", None, None);
-        let again = Audit::open(&path).unwrap();
-        let log = again.log.lock().unwrap();
-        let all: Vec<(u64, &str)> = log.entries.iter().map(|e| (e.seq, e.what.as_str())).collect();
-        assert_eq!(all, [(1, "user-added"), (2, "user-removed")]);
+        drop(audit);
+        // As after a crash before the file was renamed.
+        fs::rename(dir.path().join("audit.jsonl.imported"), &old).unwrap();
+        let again = Audit::open(dir.path()).unwrap();
+        let rows = again
+            .log
+            .read(&dovetail_history::AuditQuery::default(), 10)
+            .unwrap();
+        let all: Vec<AuditEntry> = rows.into_iter().map(AuditEntry::from).collect();
+        let kinds: Vec<(u64, &str)> = all.iter().map(|e| (e.seq, e.what.as_str())).collect();
+        assert_eq!(kinds, [(2, "user-removed"), (1, "user-added")]);
+        assert_eq!(all[1].after, Some(serde_json::json!({"admin": false})));
+        assert!(!old.exists());
     }
 }

@@ -1,10 +1,9 @@
 //! Lasting conditions of jobs that their owners are notified about.
 
-use dovetail_cluster::NotificationKind;
 use dovetail_cluster::state::{Hold, JobRecord, JobState};
+use dovetail_cluster::{LiveRuntime, NotificationKind};
 use dovetail_model::Time;
 
-use crate::Nodes;
 use crate::accounts::Notify;
 use crate::gpu_utilization::mean_utilization;
 
@@ -32,12 +31,12 @@ impl ConditionLimits {
         &self,
         job: &JobRecord,
         notify: &Notify,
-        nodes: &dyn Nodes,
+        runtime: &dyn LiveRuntime,
         now: Time,
     ) -> Option<Condition> {
         match &job.state {
             JobState::Queued | JobState::Held(Hold::Cap) => self.long_wait(job, notify, now),
-            JobState::Running => self.low_utilization(job, notify, nodes, now),
+            JobState::Running => self.low_utilization(job, notify, runtime, now),
             _ => None,
         }
     }
@@ -64,7 +63,7 @@ impl ConditionLimits {
         &self,
         job: &JobRecord,
         notify: &Notify,
-        nodes: &dyn Nodes,
+        runtime: &dyn LiveRuntime,
         now: Time,
     ) -> Option<Condition> {
         if !notify.on.contains(&NotificationKind::LowGpuUse) {
@@ -80,7 +79,7 @@ impl ConditionLimits {
             percent => percent,
         };
         let from = Time(now.0 - self.low_gpu_period.0);
-        let percent = mean_utilization(nodes, &attempt.allocation, from, now)?;
+        let percent = mean_utilization(runtime, &attempt.allocation, from, now)?;
         (percent < threshold).then(|| Condition {
             kind: NotificationKind::LowGpuUse,
             since,

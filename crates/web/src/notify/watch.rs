@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dovetail_cluster::state::{Cause, ClusterState, End, EventKind, JobRecord};
-use dovetail_cluster::{ClusterEvent, Handle, JobId, NotificationKind};
+use dovetail_cluster::{ClusterEvent, Handle, JobId, LiveRuntime, NotificationKind};
 use dovetail_model::Time;
 
 use super::conditions::{Condition, ConditionLimits};
@@ -15,7 +15,7 @@ use super::deliver::Delivery;
 use super::message::Message;
 use super::outbox::Recipient;
 use crate::accounts::{Notify, Users};
-use crate::{Nodes, SettingError, now};
+use crate::{SettingError, now};
 
 /// Maximum number of events that are read at a time, so that the cluster state is not locked for long.
 const BATCH: usize = 256;
@@ -88,14 +88,14 @@ impl Notifier {
     pub async fn watch(
         self: Arc<Self>,
         handle: Handle,
-        nodes: Arc<dyn Nodes>,
+        runtime: Arc<dyn LiveRuntime>,
         users: Arc<Users>,
         until: impl Future<Output = ()>,
     ) {
-        let mut last_event = nodes.last_event();
+        let mut last_event = handle.last_event();
         let mut seen = handle.read(|state| state.last_event());
         // Conditions that exist at the start were reported before the restart.
-        let mut sent = self.check_conditions(&handle, nodes.as_ref(), &users, None);
+        let mut sent = self.check_conditions(&handle, runtime.as_ref(), &users, None);
         let mut ticks = tokio::time::interval(self.check_interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut until = std::pin::pin!(until);
@@ -110,7 +110,7 @@ impl Notifier {
                         tokio::task::yield_now().await;
                     }
                 }
-                _ = ticks.tick() => sent = self.check_conditions(&handle, nodes.as_ref(), &users, Some(&sent)),
+                _ = ticks.tick() => sent = self.check_conditions(&handle, runtime.as_ref(), &users, Some(&sent)),
             }
         }
     }
@@ -177,7 +177,7 @@ impl Notifier {
     fn check_conditions(
         &self,
         handle: &Handle,
-        nodes: &dyn Nodes,
+        runtime: &dyn LiveRuntime,
         users: &Users,
         sent: Option<&SentConditions>,
     ) -> SentConditions {
@@ -189,7 +189,7 @@ impl Notifier {
                 let Some((notify, _)) = settings(users, job) else {
                     continue;
                 };
-                let condition = self.limits.condition_of(job, &notify, nodes, now);
+                let condition = self.limits.condition_of(job, &notify, runtime, now);
                 let Some(Condition { kind, since, detail }) = condition else {
                     continue;
                 };

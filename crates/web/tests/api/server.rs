@@ -6,32 +6,33 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dovetail_cluster::{
-    Backend, Capabilities, Driver, DriverConfig, Handle, LoadPoint, LogPiece, LogRequest, NodeRegistration,
-    PolicyText, RuntimeCommand,
+    Capabilities, Driver, DriverConfig, Handle, LiveRuntime, LoadPoint, LogError, LogPiece, LogRequest,
+    NodeCommand, NodeRegistration, PolicyText, Runtime,
 };
 use dovetail_model::{NodeId, NodeSpec, Time};
-use dovetail_web::{ApiConfig, Audit, LogError, Nodes, Tls, Users};
+use dovetail_web::{ApiConfig, Audit, Tls, Users};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::sync::{mpsc, watch};
-
-/// A backend without agents: commands are dropped.
-struct NoAgents(watch::Sender<u64>);
-
-impl Backend for NoAgents {
-    fn dispatch(&mut self, _commands: Vec<(NodeId, RuntimeCommand)>) {}
-
-    fn events_recorded(&mut self, last: u64) {
-        self.0.send_replace(last);
-    }
-}
+use tokio::sync::mpsc;
 
 /// Load that the nodes report.
 pub(crate) type Loads = Arc<Mutex<Vec<LoadPoint>>>;
 
-struct NoNodes(watch::Receiver<u64>, Loads);
+/// A runtime without agents: commands are dropped.
+#[derive(Clone)]
+struct NoAgents(Loads);
 
-impl Nodes for NoNodes {
+impl Runtime for NoAgents {
+    type Command = NodeCommand;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ALL
+    }
+
+    fn execute(&mut self, _commands: &mut dyn Iterator<Item = NodeCommand>) {}
+}
+
+impl LiveRuntime for NoAgents {
     fn is_connected(&self, _node: NodeId) -> bool {
         false
     }
@@ -40,17 +41,9 @@ impl Nodes for NoNodes {
         Err(LogError("no agent is connected".to_owned()))
     }
 
-    fn last_event(&self) -> watch::Receiver<u64> {
-        self.0.clone()
-    }
-
     fn loads(&self, _node: NodeId, since: Time) -> Vec<LoadPoint> {
-        let all = self.1.lock().unwrap();
+        let all = self.0.lock().unwrap();
         all.iter().filter(|p| p.at > since).cloned().collect()
-    }
-
-    fn journal_error(&self) -> Option<String> {
-        None
     }
 }
 
@@ -145,15 +138,15 @@ impl Server {
             runtime,
         };
         let (driver, handle, _) = Driver::open_keeping(&config, 0).unwrap();
-        let (sender, receiver) = watch::channel(0);
-        let driving = driver.spawn(NoAgents(sender));
-        let audit = Arc::new(Audit::open(&dir.path().join("audit.jsonl")).unwrap());
         let loads = Loads::default();
-        let nodes_api: Arc<dyn Nodes> = Arc::new(NoNodes(receiver, Arc::clone(&loads)));
+        let agents = NoAgents(Arc::clone(&loads));
+        let driving = driver.spawn(agents.clone());
+        let audit = Arc::new(Audit::open(dir.path()).unwrap());
+        let agents: Arc<dyn LiveRuntime> = Arc::new(agents);
         let notifier = api.notifier.clone();
         let router = dovetail_web::router(
             handle.clone(),
-            Arc::clone(&nodes_api),
+            Arc::clone(&agents),
             Arc::clone(&users),
             audit,
             api,
@@ -174,12 +167,7 @@ impl Server {
             std::future::pending(),
         ));
         if let Some(notifier) = notifier {
-            runtime.spawn(notifier.watch(
-                handle.clone(),
-                nodes_api,
-                Arc::clone(&users),
-                std::future::pending(),
-            ));
+            runtime.spawn(notifier.watch(handle.clone(), agents, Arc::clone(&users), std::future::pending()));
         }
         Self {
             users,

@@ -375,12 +375,17 @@ impl AttemptLifecycle<'_> {
 
     /// Queues a job again after its attempt has stopped.
     fn requeue(&mut self, id: JobId, cause: Cause) {
+        let is_missing = self.jobs.jobs.known(id).workload_missing;
+        if is_missing {
+            // Before its GPUs return: the engine would launch a job that it moves at once, without a workload.
+            self.jobs.hold_for_workload(id);
+        }
         self.return_gpus(id);
         self.jobs.log(id, EventKind::Requeued(cause));
-        let record = self.jobs.jobs.known(id);
-        if record.workload_missing {
-            return self.jobs.hold_for_workload(id);
+        if is_missing {
+            return;
         }
+        let record = self.jobs.jobs.known(id);
         if record.leaves_engine {
             // It was held and has been released since; the engine has removed it.
             self.jobs.enqueue(id);

@@ -209,7 +209,13 @@ fn learn_steps(jobs: &mut JobLifecycle<'_>, id: JobId) {
         true => jobs.jobs.beside(record).map(learning::key_of),
         false => None,
     };
+    let is_shared = beside.is_some();
     jobs.learning.learn_steps(record, jobs.nodes, beside, jobs.now);
+    if is_shared {
+        let key = learning::key_of(record);
+        let profile = jobs.learning.profiles().get(&key);
+        jobs.scheduler.set_slowdowns(&key, profile);
+    }
 }
 
 /// Records when the processes of a running attempt began to run, and tells the engine how far the job is by now.

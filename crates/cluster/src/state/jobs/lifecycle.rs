@@ -42,6 +42,13 @@ pub(in crate::state) fn gpus_in_use_beside(jobs: &JobTable, job: &JobRecord) -> 
 impl JobLifecycle<'_> {
     /// Passes an event to the engine.
     pub(in crate::state) fn notify_engine(&mut self, event: Event) {
+        if let Event::Cancelled { job } = &event {
+            // It may return, with another handle.
+            let (id, alive) = (self.scheduler.job_id(*job), self.scheduler.alive(*job));
+            if let Some(record) = self.jobs.get_mut(id) {
+                record.alive = alive;
+            }
+        }
         self.scheduler.handle(self.now, event);
     }
 

@@ -93,6 +93,9 @@ pub struct JobRecord {
     pub state: JobState,
     /// When it entered this state.
     pub since: Time,
+    /// Integral over its life of the number of unfinished jobs when it last left the engine, in job-microseconds.
+    #[serde(skip)]
+    pub(in crate::state) alive: Option<i128>,
     /// The engine's handle of the job, from the last time it was queued.
     #[serde(alias = "ticket")]
     pub(in crate::state) job_key: Option<JobKey>,
@@ -160,6 +163,7 @@ impl JobRecord {
             submitted,
             state: JobState::Queued,
             since: submitted,
+            alive: None,
             job_key: None,
             attempts: Vec::new(),
             earlier: None,
@@ -307,6 +311,7 @@ impl JobRecord {
             preemptions: service.preemptions,
             first_start: service.first_start,
             waiting_since: self.queued_since.or(is_queued.then_some(self.since)),
+            alive: self.alive,
         })
     }
 

@@ -155,6 +155,11 @@ impl JobTable {
         self.unfinished.iter().map(|id| &self.records[id])
     }
 
+    /// Returns the number of jobs that have not ended.
+    pub(in crate::state) fn unfinished_count(&self) -> usize {
+        self.unfinished.len()
+    }
+
     /// Returns all jobs that hold GPUs, oldest first.
     pub(in crate::state) fn active(&self) -> impl Iterator<Item = &JobRecord> {
         self.active.iter().map(|id| &self.records[id])

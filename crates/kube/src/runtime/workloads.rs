@@ -1,32 +1,41 @@
-//! Jobs submitted to the page become Jobs of Kubernetes.
+//! Jobs that are submitted to the page become Jobs of Kubernetes.
 
-use dovetail_cluster::{Handle, JobId, JobRequest};
-use dovetail_jobfile::ArrayRequest;
-use dovetail_kube::{
-    ArrayIndices, Manifest, ManifestError, ManifestOptions, NUMBER, STOPPED_BY, manifest, object_name,
-    unique_name,
-};
+use dovetail_cluster::{ArrayIndices, Handle, JobId, JobRequest, WorkloadError, WorkloadFuture};
 use dovetail_kubeapi::{Client, List, Patch};
-use dovetail_web::{WorkloadController, WorkloadError, WorkloadFuture};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use crate::PageSettings;
+use crate::annotations::{NUMBER, STOPPED_BY};
+use crate::manifest::{Manifest, ManifestError, ManifestOptions, manifest, object_name, unique_name};
+use crate::submit::create_objects;
+
+/// How the Jobs of submitted jobs are created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkloadSettings {
+    /// Namespace of the Jobs.
+    pub namespace: String,
+    /// Image of jobs that name none.
+    pub image: Option<String>,
+    /// `schedulerName` of the pods.
+    pub scheduler_name: String,
+    /// Name of the GPU resource.
+    pub gpu_resource: Option<String>,
+}
 
 /// Creates the Jobs of submitted jobs, and suspends those of stopped ones.
 #[derive(Debug, Clone)]
-pub(crate) struct KubernetesJobs {
-    pub(crate) client: Client,
-    pub(crate) handle: Handle,
-    pub(crate) settings: PageSettings,
+pub(crate) struct Workloads {
+    pub(super) client: Client,
+    pub(super) handle: Handle,
+    pub(super) settings: WorkloadSettings,
 }
 
-impl KubernetesJobs {
+impl Workloads {
     fn manifest(
         &self,
         options: ManifestOptions,
         job: &JobRequest,
-        array: Option<&ArrayRequest>,
+        array: Option<ArrayIndices<'_>>,
     ) -> Result<Manifest, Vec<ManifestError>> {
         let options = ManifestOptions {
             scheduler_name: self.settings.scheduler_name.clone(),
@@ -34,11 +43,7 @@ impl KubernetesJobs {
             image: self.settings.image.clone(),
             ..options
         };
-        let indices = array.map(|array| ArrayIndices {
-            indices: &array.indices,
-            at_most: array.at_most,
-        });
-        manifest(job, indices, &options)
+        manifest(job, array, &options)
     }
 
     /// Returns the id that the job's Jobs are labelled with: for an array, the id of its first job. Returns `None`
@@ -64,12 +69,13 @@ fn workload_error(errors: &[ManifestError]) -> WorkloadError {
     WorkloadError(errors.join("; "))
 }
 
-impl WorkloadController for KubernetesJobs {
-    fn check(
+impl Workloads {
+    /// Checks whether the Jobs of a job can be created, and returns remarks on what works differently.
+    pub(super) fn check(
         &self,
         user: &str,
         job: &JobRequest,
-        array: Option<&ArrayRequest>,
+        array: Option<ArrayIndices<'_>>,
     ) -> Result<Vec<String>, WorkloadError> {
         if job.hold {
             return Err(WorkloadError(
@@ -82,28 +88,29 @@ impl WorkloadController for KubernetesJobs {
             .map_err(|problems| workload_error(&problems))
     }
 
-    fn create(
+    /// Creates the Jobs of a job with this id, or of an array whose first job has it.
+    pub(super) fn create(
         &self,
         user: &str,
         first: JobId,
-        job: JobRequest,
-        array: Option<ArrayRequest>,
+        job: &JobRequest,
+        array: Option<ArrayIndices<'_>>,
     ) -> WorkloadFuture {
         let options = ManifestOptions {
             number: Some(first),
             ..ManifestOptions::new(user, &self.settings.namespace, &unique_name(&job.name))
         };
-        let made = self.manifest(options, &job, array.as_ref());
+        let made = self.manifest(options, job, array);
         let client = self.client.clone();
         Box::pin(async move {
             let made = made.map_err(|problems| workload_error(&problems))?;
-            dovetail_kube::create_objects(&client, &made)
-                .await
-                .map_err(|e| WorkloadError(e.to_string()))
+            let created = create_objects(&client, &made).await;
+            created.map_err(|e| WorkloadError(e.to_string()))
         })
     }
 
-    fn delete(&self, job: JobId, by: &str) -> WorkloadFuture {
+    /// Suspends the Jobs of a job that was stopped.
+    pub(super) fn delete(&self, job: JobId, by: &str) -> WorkloadFuture {
         let Some(id) = self.labelled_id(job) else {
             return Box::pin(std::future::ready(Ok(())));
         };

@@ -1,69 +1,28 @@
-//! Nodes and logs, read from the API server.
+//! Logs of pods, read from the API server.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use dovetail_cluster::{LogPiece, LogRequest};
+use dovetail_kubeapi::{Client, Error};
+use tokio::sync::mpsc;
 
-use dovetail_cluster::{Handle, LogPiece, LogRequest, NodeState};
-use dovetail_kube::{PodId, Reconciler};
-use dovetail_kubeapi::Client;
-use dovetail_model::NodeId;
-use dovetail_web::{LogError, Nodes};
-use tokio::sync::{mpsc, watch};
-
-use crate::error::PodLogError;
+use crate::action::PodId;
 
 /// Number of pieces of a log that are buffered for a reader.
 const BUFFERED_PIECES: usize = 64;
 
-/// Nodes of Kubernetes and the logs of their pods.
-pub(crate) struct KubernetesNodes {
-    pub(crate) client: Client,
-    pub(crate) handle: Handle,
-    pub(crate) reconciler: Arc<Mutex<Reconciler>>,
-    pub(crate) last_event: watch::Receiver<u64>,
-}
-
-impl Nodes for KubernetesNodes {
-    fn is_connected(&self, node: NodeId) -> bool {
-        self.handle
-            .read(|state| state.node(node).is_some_and(|n| n.state != NodeState::Lost))
-    }
-
-    fn read_log(&self, request: &LogRequest) -> Result<mpsc::Receiver<LogPiece>, LogError> {
-        let pods = {
-            let reconciler = self.reconciler.lock().unwrap_or_else(PoisonError::into_inner);
-            reconciler.pods_of(request.job, request.attempt, request.node)
-        };
-        if pods.is_empty() {
-            return Err(LogError(
-                "log not available: the pods of the job have been deleted".to_owned(),
-            ));
-        }
-        let (output, pieces) = mpsc::channel(BUFFERED_PIECES);
-        let reader = LogReader {
-            client: self.client.clone(),
-            request: request.clone(),
-            position: 0,
-            sent: 0,
-            matches: 0,
-            tail: Vec::new(),
-            output,
-        };
-        tokio::spawn(reader.run(pods));
-        Ok(pieces)
-    }
-
-    fn last_event(&self) -> watch::Receiver<u64> {
-        self.last_event.clone()
-    }
-
-    fn journal_error(&self) -> Option<String> {
-        None
-    }
+/// The log of a pod that cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum PodLogError {
+    /// The API server refused the request.
+    #[error(transparent)]
+    Request(#[from] Error),
+    /// The connection broke before the end of the log.
+    #[error("log of {pod}: {source}")]
+    Broken { pod: String, source: hyper::Error },
 }
 
 /// Reads the logs of pods one after the other, as one text. The API server cannot seek in a log, so everything
 /// before the requested offset is read and discarded.
-struct LogReader {
+pub(super) struct LogReader {
     client: Client,
     request: LogRequest,
     /// Position in the text, in bytes.
@@ -78,6 +37,22 @@ struct LogReader {
 }
 
 impl LogReader {
+    /// Reads the logs of pods in a task of its own.
+    pub(super) fn spawn(client: Client, request: LogRequest, pods: Vec<PodId>) -> mpsc::Receiver<LogPiece> {
+        let (output, pieces) = mpsc::channel(BUFFERED_PIECES);
+        let reader = Self {
+            client,
+            request,
+            position: 0,
+            sent: 0,
+            matches: 0,
+            tail: Vec::new(),
+            output,
+        };
+        tokio::spawn(reader.run(pods));
+        pieces
+    }
+
     async fn run(mut self, pods: Vec<PodId>) {
         for pod in pods {
             match self.read(&pod).await {

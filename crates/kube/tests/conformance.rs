@@ -1,0 +1,448 @@
+//! The same world under every preset, in the simulator and on Kubernetes: equal commands at equal times, or the declared
+//! refusal.
+//!
+//! The simulator runs the world and records every event that it reports to the engine. Each event then reaches the
+//! reconciler as what the API server would show: pods that are created, bound, running, deleted or done, and progress reports.
+//! Requests of the reconciler are carried out at once.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use dovetail_cluster::{
+    Clock, ClusterState, Decision, Fact, GangRequest, JobId, PolicyText, Refusal, RuntimeCommand,
+};
+use dovetail_engine::Knowledge;
+use dovetail_kube::{Action, Bind, ClusterTransaction, KUBERNETES, PodProgress, Reconciler, Settings};
+use dovetail_kubeapi::{Node, Pod, seconds_time};
+use dovetail_model::{Allocation, ClusterSpec, Command, Event, JobKey, Outcome, Time, Work};
+use dovetail_policies::{Overrides, build, check_runtime, presets};
+use dovetail_sim::{Journal, SimConfig, simulate_with};
+use dovetail_workload::{JobLabel, TraceJob, Workload};
+use serde_json::json;
+
+/// Start of the simulated time, in microseconds since 1970.
+const START: i64 = 1_794_873_600_000_000;
+/// Duration of a step, in microseconds.
+const STEP_US: u64 = 10_000;
+const NODES: u32 = 2;
+const GPUS: u32 = 4;
+const MODELS: [&str; 3] = ["vgg", "bert", "dqn"];
+
+/// Returns jobs with distinct times of submission, in whole seconds like those of pods.
+fn world() -> Workload {
+    let mut workload = Workload {
+        source: "conformance".to_owned(),
+        ..Workload::default()
+    };
+    let models = MODELS.map(|name| workload.names.models.push(name.to_owned()));
+    let mut draw = 12_345_u64;
+    let mut next = |below: u64| {
+        draw = draw
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (draw >> 33) % below
+    };
+    let mut at = 0;
+    for i in 0..30 {
+        at += 30 + next(1_500);
+        let gpus = [1, 1, 1, 2, 2, 4, 8][next(7) as usize];
+        // Fractions of a second keep ends and arrivals apart.
+        let work = Work((200 + next(25_000)) * 1_000_000 + (i + 1) * STEP_US);
+        let submit = Time::from_secs(i64::try_from(at).unwrap());
+        let mut job = TraceJob::new(JobLabel::Number(i), submit, work, gpus);
+        job.model = Some(models[next(3) as usize]);
+        job.expected_us = NonZeroU64::new(work.0 / 1_000_000 * 1_000_000);
+        (job.cpu_milli_per_gpu, job.memory_mib_per_gpu) = (1_000 + 1_000 * next(3) as u32, 1_024);
+        workload.jobs.push(job);
+    }
+    workload
+}
+
+/// A command, without the numbers of attempts.
+type Line = (Time, String);
+
+fn place(allocation: &Allocation) -> String {
+    let share = |s: &dovetail_model::NodeShare| {
+        let gpus: Vec<String> = s.gpus.iter().map(|gpu| gpu.to_string()).collect();
+        let (node, gpus) = (s.node.0, gpus.join(","));
+        format!("{node}:{gpus} {}m {}MiB", s.cpu_milli, s.memory_mib)
+    };
+    allocation.shares.iter().map(share).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs the world in the simulator. Returns the events and the commands.
+fn simulate(preset: &str) -> (Vec<(Time, Event)>, Vec<Line>) {
+    let overrides = Overrides {
+        admission: Some("accept-all".to_owned()),
+        ..Overrides::default()
+    };
+    let (policy, _) = build(preset, &overrides).unwrap();
+    let needs = policy.knowledge();
+    let mut cluster = ClusterSpec::uniform(NODES, GPUS);
+    for node in cluster.nodes.values_mut() {
+        (node.cpu_milli, node.memory_mib) = (16_000, 65_536);
+    }
+    let config = SimConfig {
+        knowledge: Some(Knowledge::Estimate),
+        ..SimConfig::new(cluster)
+    };
+    let mut journal = Journal::default();
+    simulate_with(&world(), policy, needs, &config, Some(&mut journal), &mut |_| {}).unwrap();
+    let line = |(at, command): &(Time, Command)| {
+        let text = match command {
+            Command::Launch { job, allocation, .. } => format!("launch {} on {}", job.0, place(allocation)),
+            Command::Resize { job, .. } => format!("resize {}", job.0),
+            Command::Stop { job, .. } => format!("stop {}", job.0),
+            Command::Reject { job, .. } => format!("reject {}", job.0),
+        };
+        (*at, text)
+    };
+    let commands = journal.commands.iter().map(line).collect();
+    (journal.events, commands)
+}
+
+struct TestTransaction<'a> {
+    state: &'a mut ClusterState,
+    now: Time,
+}
+
+impl ClusterTransaction for TestTransaction<'_> {
+    fn state(&self) -> &ClusterState {
+        self.state
+    }
+
+    fn record(&mut self, fact: Fact) {
+        self.state.apply(self.now, &fact);
+    }
+
+    fn check(&self, request: &GangRequest) -> Result<(), Refusal> {
+        Ok(request.job().map(drop)?)
+    }
+}
+
+/// Objects of an API server, and a scheduler that sees them.
+struct Kubernetes {
+    state: ClusterState,
+    reconciler: Reconciler,
+    world: Workload,
+    /// Pods by uid.
+    pods: BTreeMap<String, Pod>,
+    made: u32,
+    now: i64,
+    commands: Vec<Line>,
+}
+
+fn gang_of(job: JobKey) -> String {
+    format!("job-{}", job.0)
+}
+
+impl Kubernetes {
+    fn new(preset: &str) -> Self {
+        let policy = PolicyText {
+            policy: preset.to_owned(),
+            parts: BTreeMap::new(),
+        };
+        let state = ClusterState::new(policy, Clock::Events).unwrap();
+        Self {
+            state: state.on(KUBERNETES).unwrap(),
+            reconciler: Reconciler::new(Settings::default()),
+            world: world(),
+            pods: BTreeMap::new(),
+            made: 0,
+            now: START,
+            commands: Vec::new(),
+        }
+    }
+
+    /// Lets the reconciler see something, and carries out everything that follows.
+    fn show(&mut self, see: &dyn Fn(&mut Reconciler, &mut TestTransaction<'_>)) {
+        let now = Time(self.now);
+        let (state, reconciler) = (&mut self.state, &mut self.reconciler);
+        see(reconciler, &mut TestTransaction { state, now });
+        self.state.check().unwrap();
+        for decision in self.state.take_decisions() {
+            let text = match &decision {
+                Decision::Launch { job, allocation, .. } => {
+                    format!("launch {} on {}", job - 1, place(allocation))
+                }
+                Decision::Stop { job, .. } => format!("stop {}", job - 1),
+                Decision::Reject { job, .. } => format!("reject {}", job - 1),
+                other => panic!("unexpected decision {other:?}"),
+            };
+            self.commands.push((Time(self.now - START), text));
+        }
+        let mut started: Vec<JobId> = Vec::new();
+        for (_, command) in self.state.take_commands() {
+            match command {
+                RuntimeCommand::Start(task) if !started.contains(&task.job) => {
+                    started.push(task.job);
+                    self.show(&|reconciler, tx| reconciler.start(task.job, task.attempt, tx));
+                }
+                RuntimeCommand::Stop { job, attempt, .. } => {
+                    self.show(&|reconciler, tx| reconciler.stop(job, attempt, tx));
+                }
+                RuntimeCommand::Start(_) | RuntimeCommand::Resize { .. } => {}
+            }
+        }
+        for action in self.reconciler.take_actions() {
+            self.carry_out(action);
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Launch { plan, binds, .. } => {
+                if let Some((first, plan)) = plan {
+                    let mut pod = self.pods[&first.uid].clone();
+                    let annotations = &mut pod.metadata.annotations;
+                    annotations.insert("dovetail.io/plan".to_owned(), plan);
+                    self.put(pod);
+                }
+                binds.into_iter().for_each(|bind| self.bind(bind));
+            }
+            Action::Remove { pod, .. } => {
+                if let Some(mut pod) = self.pods.get(&pod.uid).cloned() {
+                    pod.metadata.deletion_timestamp = Some(seconds_time(self.now));
+                    self.put(pod);
+                }
+            }
+            Action::LookUpSize { gang, .. } => {
+                let number: usize = gang.name["job-".len()..].parse().unwrap();
+                let size = self.world.jobs[number].gpus;
+                self.show(&|reconciler, tx| reconciler.set_size(&gang, Ok(size), tx));
+            }
+            Action::SaveHistory { then, .. } => then.into_iter().for_each(|next| self.carry_out(next)),
+            Action::DeleteHistory { .. }
+            | Action::StopOwner { .. }
+            | Action::Explain { .. }
+            | Action::GroupStatus { .. } => {}
+        }
+    }
+
+    fn bind(&mut self, bind: Bind) {
+        let mut pod = self.pods[&bind.pod.uid].clone();
+        assert!(pod.spec.node_name.is_empty(), "{} is bound twice", bind.pod);
+        pod.spec.node_name = bind.node;
+        for (key, value) in bind.annotations {
+            pod.metadata.annotations.insert(key.to_owned(), value);
+        }
+        self.put(pod);
+    }
+
+    fn put(&mut self, pod: Pod) {
+        self.pods.insert(pod.metadata.uid.clone(), pod.clone());
+        self.show(&|reconciler, tx| reconciler.put_pod(&pod, tx));
+    }
+
+    /// Creates the pods of a job, as its controller does: one for each GPU.
+    fn create_pods(&mut self, job: JobKey) {
+        let traced = self.world.jobs[job.0 as usize].clone();
+        let model = &self.world.names.models[traced.model.unwrap()].clone();
+        let expected = traced.expected().unwrap().0;
+        for _ in 0..traced.gpus {
+            self.made += 1;
+            let (i, gang) = (self.made, gang_of(job));
+            let pod = json!({
+                "metadata": {
+                    "name": format!("{gang}-{i}"), "namespace": "ns", "uid": format!("uid-{i:05}"),
+                    "creationTimestamp": seconds_time(self.now),
+                    "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": gang, "uid": gang, "controller": true}],
+                    "annotations": {
+                        "dovetail.io/model": model,
+                        "dovetail.io/expected-seconds": (expected / 1_000_000).to_string(),
+                        "dovetail.io/total-steps": (expected / STEP_US).to_string(),
+                    },
+                },
+                "status": {"phase": "Pending"},
+                "spec": {
+                    "schedulerName": "dovetail", "priority": 0,
+                    "containers": [{"name": "c", "resources": {"limits": {
+                        "nvidia.com/gpu": "1", "cpu": format!("{}m", traced.cpu_milli_per_gpu), "memory": "1Gi",
+                    }}}],
+                },
+            });
+            self.put(serde_json::from_value(pod).unwrap());
+        }
+    }
+
+    /// Returns the pods of a job that are bound and have not ended.
+    fn bound_pods(&self, job: JobKey) -> Vec<Pod> {
+        let gang = gang_of(job);
+        let is_of = |pod: &&Pod| pod.metadata.controller().is_some_and(|owner| owner.name == gang);
+        let pods = self.pods.values().filter(is_of);
+        let bound = pods.filter(|pod| !pod.spec.node_name.is_empty() && pod.status.phase != "Succeeded");
+        bound.cloned().collect()
+    }
+
+    /// Writes progress reports of all pods of a job.
+    fn report_steps(&mut self, job: JobKey, done: Work, step_us: u64, checkpoint: bool) {
+        let total = self.world.jobs[job.0 as usize].expected().unwrap().0 / STEP_US;
+        let step = done.0 / STEP_US;
+        for pod in self.bound_pods(job) {
+            let meta = &pod.metadata;
+            let report: PodProgress = serde_json::from_value(json!({
+                "metadata": {"name": meta.name, "namespace": meta.namespace},
+                "spec": {"podUid": meta.uid, "step": step, "totalSteps": total, "stepUs": step_us,
+                    "checkpoint": if checkpoint { step } else { 0 }, "at": self.now},
+            }))
+            .unwrap();
+            self.show(&|reconciler, tx| reconciler.put_progress(&report, tx));
+        }
+    }
+
+    /// Shows an event as the API server does.
+    fn report(&mut self, at: Time, event: &Event) {
+        self.now = START + at.0;
+        match event {
+            Event::NodeUp { node, .. } => {
+                let amounts =
+                    json!({"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": GPUS.to_string(), "pods": "110"});
+                let object = json!({"metadata": {"name": format!("n{}", node.0)}, "status": {"capacity": amounts,
+                    "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}});
+                let object: Node = serde_json::from_value(object).unwrap();
+                self.show(&|reconciler, tx| reconciler.put_node(&object, tx));
+            }
+            Event::Submitted(spec) => self.create_pods(spec.id),
+            Event::Started { job, .. } => {
+                for mut pod in self.bound_pods(*job) {
+                    pod.status.phase = "Running".to_owned();
+                    pod.status.start_time = Some(seconds_time(self.now));
+                    self.put(pod);
+                }
+            }
+            Event::Progressed { job, done, rate, .. } => {
+                let step_us = STEP_US * 1_000_000 / u64::from(rate.0.max(1));
+                self.report_steps(*job, *done, step_us, false);
+            }
+            Event::Stopped { job, done, .. } => {
+                self.report_steps(*job, *done, STEP_US, true);
+                for pod in self.bound_pods(*job) {
+                    assert!(
+                        pod.metadata.deletion_timestamp.is_some(),
+                        "{at:?}: job {} is not evicted; last {:?}",
+                        job.0,
+                        self.commands.last()
+                    );
+                    self.pods.remove(&pod.metadata.uid);
+                    self.show(&|reconciler, tx| reconciler.delete_pod(&pod, tx));
+                }
+                self.create_pods(*job);
+            }
+            Event::Exited {
+                job,
+                outcome: Outcome::Completed,
+                ..
+            } => {
+                for mut pod in self.bound_pods(*job) {
+                    pod.status.phase = "Succeeded".to_owned();
+                    self.put(pod);
+                }
+            }
+            Event::Wake => self.show(&|_, tx| tx.record(Fact::Woke)),
+            other => panic!("unexpected event {other:?}"),
+        }
+    }
+}
+
+/// Returns the end of the comparison. A stopped gang leaves the queue until its controller has recreated its pods, and
+/// enters it again as new to the engine. A job that is moved, stopped and launched in one moment, may find its GPUs given to
+/// another, and `auction` forgets the lease of a job that left: such policies are compared up to there.
+fn comparable_until(preset: &str, simulated: &[Line]) -> Time {
+    let stops = || {
+        simulated
+            .iter()
+            .filter_map(|(at, text)| Some((*at, text.strip_prefix("stop ")?)))
+    };
+    let is_moved = |(at, job): &(Time, &str)| {
+        let launch = format!("launch {job} on ");
+        simulated
+            .iter()
+            .any(|(when, text)| when == at && text.starts_with(&launch))
+    };
+    let end = match preset {
+        "themis" => stops().next(),
+        _ => stops().find(is_moved),
+    };
+    end.map_or(Time(i64::MAX), |(at, _)| at)
+}
+
+/// Runs a preset on both, and returns the number of commands.
+fn check(preset: &str) -> usize {
+    let (events, mut simulated) = simulate(preset);
+    let end = comparable_until(preset, &simulated);
+    simulated.retain(|(at, _)| *at < end);
+    let mut kubernetes = Kubernetes::new(preset);
+    kubernetes.show(&|reconciler, tx| {
+        reconciler.list_nodes(&[], tx);
+        reconciler.list_pods(&[], tx);
+    });
+    let mut next = 0;
+    for (at, event) in events.iter().filter(|(at, _)| *at < end) {
+        // What was decided in the simulator before must have been decided here.
+        while let Some(missing) = simulated.get(next).filter(|(before, _)| before < at) {
+            let found = kubernetes.commands.contains(missing);
+            assert!(
+                found,
+                "missing {missing:?}; last {:?}",
+                kubernetes.commands.last()
+            );
+            next += 1;
+        }
+        kubernetes.report(*at, event);
+    }
+    // The order of commands of one moment does not matter.
+    let mut live = kubernetes.commands;
+    simulated.sort();
+    live.sort();
+    let differs = live.iter().zip(&simulated).position(|(a, b)| a != b);
+    assert!(
+        differs.is_none() && live.len() == simulated.len(),
+        "{} commands on Kubernetes and {} in the simulator; the first difference: Kubernetes {:?}, simulator {:?}",
+        live.len(),
+        simulated.len(),
+        differs.map(|i| &live[i]),
+        differs.map(|i| &simulated[i])
+    );
+    live.len()
+}
+
+#[test]
+fn every_preset_decides_on_kubernetes_as_in_the_simulator_or_is_refused() {
+    let (mut failures, mut refused) = (Vec::new(), Vec::new());
+    for preset in presets() {
+        let (policy, _) = build(preset.name, &Overrides::default()).unwrap();
+        let policy_text = PolicyText {
+            policy: preset.name.to_owned(),
+            parts: BTreeMap::new(),
+        };
+        let state = ClusterState::new(policy_text, Clock::Events).unwrap();
+        if let Err(unsupported) = check_runtime(&policy, &KUBERNETES) {
+            let refusal = state.on(KUBERNETES).unwrap_err().to_string();
+            assert_eq!(refusal, unsupported.to_string());
+            refused.push(preset.name);
+            continue;
+        }
+        match std::panic::catch_unwind(|| check(preset.name)) {
+            Ok(commands) => {
+                let least = match preset.name {
+                    "themis" => 8,
+                    "ftf" => 15,
+                    _ => 30,
+                };
+                assert!(commands >= least, "{}: {commands} commands", preset.name);
+            }
+            Err(error) => {
+                let text = error.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| error.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+                failures.push(format!("{}: {}", preset.name, text.unwrap_or_default()));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    for name in ["sjf-ffs", "antman", "muri-s", "muri-l", "optimus", "elastic-fifo"] {
+        assert!(refused.contains(&name), "{name} is not refused: {refused:?}");
+    }
+    assert!(refused.len() < presets().len() / 2, "{refused:?}");
+}
