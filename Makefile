@@ -1,6 +1,6 @@
 # `make demo` and `make test` install what they need.
 
-CARGO ?= cargo
+export CARGO ?= cargo
 DOVETAIL = $(or $(CARGO_TARGET_DIR),target)/release/dovetail
 
 .PHONY: help demo test tools node-tools kube-tools build fmt lint language unit api-test page-test test-highs ui python doc bench clean
@@ -54,7 +54,7 @@ language: ## Search code, page and docs for retired words
 	@scripts/check-language
 
 unit: ## Run all Rust tests, including doc tests
-	$(CARGO) test --locked --workspace
+	@if python3 --version >/dev/null 2>&1; then scripts/run-tests; else $(CARGO) test --locked --workspace; fi
 
 # Builds the binary in the test profile; after `make unit` it exists already.
 BINARY = $(CARGO) test --locked -q -p dovetail --test reference --no-run

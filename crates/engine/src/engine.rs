@@ -3,10 +3,7 @@
 use std::collections::VecDeque;
 
 use dovetail_model::run::SolverStats;
-use dovetail_model::sharing::MeasuredSlowdown;
-use dovetail_model::{
-    ClusterSpec, Command, Event, IdVec, JobHistory, JobKey, JobSpec, ModelId, Slowdowns, Time, Zone, ZoneId,
-};
+use dovetail_model::{ClusterSpec, Command, Event, IdVec, JobHistory, JobKey, JobSpec, Time, Zone, ZoneId};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
@@ -356,17 +353,6 @@ impl Engine {
     pub fn set_paused(&mut self, paused: bool) {
         self.progress.paused = paused;
         self.progress.dirty |= !paused;
-    }
-
-    /// Sets the measured slowdowns of jobs that share GPUs, for groupings that weigh pairs.
-    pub fn set_slowdowns(&mut self, slowdowns: Slowdowns) {
-        self.state.slowdowns = slowdowns;
-    }
-
-    /// Replaces the measured slowdowns of a model beside others.
-    pub fn replace_slowdowns(&mut self, of: ModelId, rows: Vec<MeasuredSlowdown>) {
-        let is_changed = self.state.slowdowns.replace(of, rows);
-        self.progress.dirty |= is_changed;
     }
 
     /// Sets the tree above the nodes, for placements that look at racks.

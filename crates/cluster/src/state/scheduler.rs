@@ -1,9 +1,9 @@
 //! The engine, with the policy it was built from and the names and numbers of what it schedules.
 
+mod measured;
+
 use dovetail_engine::{Capabilities, CheckError, Clock, Engine, Policy, Snapshot};
-use dovetail_learning::LearnedProfile;
 use dovetail_model::ids::Id;
-use dovetail_model::sharing::MeasuredSlowdown;
 use dovetail_model::{
     Allocation, Command, Event, GpuTypeId, IdVec, JobHistory, JobKey, JobSpec, Outcome, Time, Zone, ZoneId,
 };
@@ -362,33 +362,6 @@ impl Scheduler {
         let numbers = (self.names.gpu_type(gpu_type), self.names.rack(rack));
         self.set_zones();
         numbers
-    }
-
-    /// Returns the integral of the number of unfinished jobs over the life of a job that the engine has.
-    pub(super) fn alive(&self, job: JobKey) -> Option<i128> {
-        let before = self.engine.job(job)?.job_time_before;
-        Some(self.engine.load().job_time - before)
-    }
-
-    /// Tells the engine how much a model is slowed down beside others, as measured; nothing of a forgotten profile.
-    pub(super) fn set_slowdowns(&mut self, key: &str, profile: Option<&LearnedProfile>) {
-        let Some(of) = self.names.model(key) else {
-            return;
-        };
-        let mut rows = Vec::new();
-        for (other, gpus, factor) in profile.into_iter().flat_map(LearnedProfile::slowdowns) {
-            if let Some(beside) = self.names.model(other) {
-                let ppm = (factor * 1e6).min(f64::from(u32::MAX)) as u32;
-                rows.push(MeasuredSlowdown {
-                    of,
-                    beside,
-                    gpus,
-                    plain_ppm: ppm,
-                    mps_ppm: ppm,
-                });
-            }
-        }
-        self.engine.replace_slowdowns(of, rows);
     }
 
     fn set_zones(&mut self) {
