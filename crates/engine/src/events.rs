@@ -1,8 +1,9 @@
 //! Handling events: what the engine learns about jobs and nodes.
 
+use dovetail_model::sharing::MeasuredSlowdown;
 use dovetail_model::{
-    Allocation, AttemptKey, Event, JobKey, JobProfile, NodeId, NodeSpec, Outcome, Rate, RestoredJob, Share,
-    StopReason, Time, Work,
+    Allocation, AttemptKey, Event, JobKey, JobProfile, ModelId, NodeId, NodeSpec, Outcome, Rate, RestoredJob,
+    Share, StopReason, Time, Work,
 };
 
 use crate::engine::Engine;
@@ -191,6 +192,12 @@ impl Engine {
         self.progress.dirty |=
             self.progress.last_decision != Some(now) || stopped_in != self.progress.decisions;
         self.dispatcher().launch_ready();
+    }
+
+    /// Replaces the measured slowdowns of a model beside others.
+    pub fn replace_slowdowns(&mut self, of: ModelId, rows: Vec<MeasuredSlowdown>) {
+        let is_changed = self.state.slowdowns.replace(of, rows);
+        self.progress.dirty |= is_changed;
     }
 
     /// Takes over a job that ran before: queued with its history, or found on GPUs after a restart.

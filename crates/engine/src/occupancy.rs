@@ -1,11 +1,10 @@
 //! Which jobs are on which GPU, tracked for groupings that place a job beside others.
 
-use dovetail_model::sharing::{MeasuredSlowdown, Member, Slowdowns};
-use dovetail_model::{Allocation, IdVec, JobKey, ModelId, NodeId};
+use dovetail_model::sharing::{Member, Slowdowns};
+use dovetail_model::{Allocation, IdVec, JobKey, NodeId};
 use smallvec::SmallVec;
 
 use crate::cluster::Cluster;
-use crate::engine::Engine;
 use crate::job::Job;
 use crate::state::State;
 
@@ -102,18 +101,5 @@ impl Job {
             gpus: self.width(),
             stages: self.spec.stages,
         }
-    }
-}
-
-impl Engine {
-    /// Sets the measured slowdowns of jobs that share GPUs, for groupings that weigh pairs.
-    pub fn set_slowdowns(&mut self, slowdowns: Slowdowns) {
-        self.state.slowdowns = slowdowns;
-    }
-
-    /// Replaces the measured slowdowns of a model beside others.
-    pub fn replace_slowdowns(&mut self, of: ModelId, rows: Vec<MeasuredSlowdown>) {
-        let is_changed = self.state.slowdowns.replace(of, rows);
-        self.progress.dirty |= is_changed;
     }
 }

@@ -282,6 +282,7 @@ impl Future for SampledFuture<'_> {
         Some(FutureJob {
             spec: JobSpec {
                 submit: self.last,
+                place: u32::MAX,
                 deadline: arrival.spec.deadline.map(|deadline| deadline + later),
                 ..arrival.spec.clone()
             },

@@ -178,11 +178,13 @@ fn a_pod_may_report_for_itself_only() {
     cluster.schedule();
     let folder = tempfile::tempdir().unwrap();
     start_pod(&cluster, "train", folder.path());
-    cluster.until("the policy is in force", || {
-        let mut forger = run(&cluster, folder.path(), FORGED);
-        // 422: refused by the policy.
-        forger.wait().unwrap().code() == Some(422 - 200)
-    });
+    // 422: refused by the policy.
+    let is_refused = || run(&cluster, folder.path(), FORGED).wait().unwrap().code() == Some(422 - 200);
+    cluster.until("the policy is in force", is_refused);
+    // Written before the API server knew the policy, if at all.
+    let other = format!("{API}/namespaces/{}/podprogresses/other", cluster.space);
+    cluster.lab.request("DELETE", &other, None).unwrap();
+    assert!(is_refused());
     assert!(
         reported(&cluster, "other").is_none(),
         "the report for another pod was written"

@@ -225,7 +225,10 @@ impl ClusterState {
         let next = self.next_job_key();
         let spec = |job: &JobRecord| {
             let key = job.job_key.unwrap_or(next);
-            names.spec(&job.user, &job.request, job.submitted, key)
+            JobSpec {
+                place: u32::try_from(job.id).unwrap_or(u32::MAX),
+                ..names.spec(&job.user, &job.request, job.submitted, key)
+            }
         };
         jobs.into_iter().map(spec).collect()
     }

@@ -354,7 +354,10 @@ impl Scheduler {
 
     /// Returns the form for the engine of a job that is not submitted, with the next free handle.
     pub(super) fn preview_spec(&self, user: &str, request: &JobRequest, now: Time) -> JobSpec {
-        self.names.clone().spec(user, request, now, self.next_key())
+        JobSpec {
+            place: u32::MAX,
+            ..self.names.clone().spec(user, request, now, self.next_key())
+        }
     }
 
     /// Adds the GPU type and the rack of a node.
