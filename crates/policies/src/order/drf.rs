@@ -98,7 +98,11 @@ impl Drf {
         let mut left = capacity[0];
         let turn = |i: usize, owner: &Owner<'_>| {
             let next = owner.jobs.front()?;
-            Some(Reverse((owner.share(capacity), (next.spec.place, next.spec.id), i)))
+            Some(Reverse((
+                owner.share(capacity),
+                (next.spec.place, next.spec.id),
+                i,
+            )))
         };
         let mut turns: BinaryHeap<_> = owners
             .iter()
