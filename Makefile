@@ -16,6 +16,7 @@ build: ## Build the binary
 	$(CARGO) build --release --locked -p dovetail
 
 test: lint language tools node-tools kube-tools unit api-test page-test python doc ## Run all checks and tests
+	@cat $(or $(CARGO_TARGET_DIR),target)/skipped-tests 2>/dev/null || true
 
 tools: ## Install PyTorch for tests, if possible
 	@if python3 -c "import torch" 2>/dev/null || /usr/bin/python3 -c "import torch" 2>/dev/null; then :; \

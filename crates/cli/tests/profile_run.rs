@@ -35,7 +35,7 @@ fn rates(json: &Value) -> Vec<(u64, f64)> {
 #[test]
 fn two_busy_processes_are_about_twice_as_fast_on_two_cpus() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        eprintln!("SKIPPED: this machine has one CPU");
+        dovetail_testkit::skip("this machine has one CPU");
         return;
     }
     // Other processes on the machine may distort a measurement, but hardly five in a row.

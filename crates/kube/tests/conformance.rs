@@ -7,20 +7,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/transaction.rs"]
+mod transaction;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use dovetail_cluster::{
-    Clock, ClusterState, Decision, Fact, GangRequest, JobId, PolicyText, Refusal, RuntimeCommand,
-};
+use dovetail_cluster::{Clock, ClusterState, Decision, Fact, JobId, PolicyText, RuntimeCommand};
 use dovetail_engine::Knowledge;
-use dovetail_kube::{Action, Bind, ClusterTransaction, KUBERNETES, PodProgress, Reconciler, Settings};
+use dovetail_kube::{Action, Bind, ClusterTransaction as _, KUBERNETES, PodProgress, Reconciler, Settings};
 use dovetail_kubeapi::{Node, Pod, seconds_time};
-use dovetail_model::{Allocation, ClusterSpec, Command, Event, JobKey, Outcome, Time, Work};
+use dovetail_model::{ClusterSpec, Event, JobKey, Outcome, Time, Work};
 use dovetail_policies::{Overrides, build, check_runtime, presets};
 use dovetail_sim::{Journal, SimConfig, simulate_with};
+use dovetail_testkit::{CommandLine, assert_same_commands, command_line, draws, place_text};
 use dovetail_workload::{JobLabel, TraceJob, Workload};
 use serde_json::json;
+use transaction::TestTransaction;
 
 /// Start of the simulated time, in microseconds since 1970.
 const START: i64 = 1_794_873_600_000_000;
@@ -37,13 +40,7 @@ fn world() -> Workload {
         ..Workload::default()
     };
     let models = MODELS.map(|name| workload.names.models.push(name.to_owned()));
-    let mut draw = 12_345_u64;
-    let mut next = |below: u64| {
-        draw = draw
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (draw >> 33) % below
-    };
+    let mut next = draws();
     let mut at = 0;
     for i in 0..30 {
         at += 30 + next(1_500);
@@ -60,20 +57,8 @@ fn world() -> Workload {
     workload
 }
 
-/// A command, without the numbers of attempts.
-type Line = (Time, String);
-
-fn place(allocation: &Allocation) -> String {
-    let share = |s: &dovetail_model::NodeShare| {
-        let gpus: Vec<String> = s.gpus.iter().map(|gpu| gpu.to_string()).collect();
-        let (node, gpus) = (s.node.0, gpus.join(","));
-        format!("{node}:{gpus} {}m {}MiB", s.cpu_milli, s.memory_mib)
-    };
-    allocation.shares.iter().map(share).collect::<Vec<_>>().join(" ")
-}
-
 /// Runs the world in the simulator. Returns the events and the commands.
-fn simulate(preset: &str) -> (Vec<(Time, Event)>, Vec<Line>) {
+fn simulate(preset: &str) -> (Vec<(Time, Event)>, Vec<CommandLine>) {
     let overrides = Overrides {
         admission: Some("accept-all".to_owned()),
         ..Overrides::default()
@@ -90,36 +75,8 @@ fn simulate(preset: &str) -> (Vec<(Time, Event)>, Vec<Line>) {
     };
     let mut journal = Journal::default();
     simulate_with(&world(), policy, needs, &config, Some(&mut journal), &mut |_| {}).unwrap();
-    let line = |(at, command): &(Time, Command)| {
-        let text = match command {
-            Command::Launch { job, allocation, .. } => format!("launch {} on {}", job.0, place(allocation)),
-            Command::Resize { job, .. } => format!("resize {}", job.0),
-            Command::Stop { job, .. } => format!("stop {}", job.0),
-            Command::Reject { job, .. } => format!("reject {}", job.0),
-        };
-        (*at, text)
-    };
-    let commands = journal.commands.iter().map(line).collect();
+    let commands = journal.commands.iter().map(command_line).collect();
     (journal.events, commands)
-}
-
-struct TestTransaction<'a> {
-    state: &'a mut ClusterState,
-    now: Time,
-}
-
-impl ClusterTransaction for TestTransaction<'_> {
-    fn state(&self) -> &ClusterState {
-        self.state
-    }
-
-    fn record(&mut self, fact: Fact) {
-        self.state.apply(self.now, &fact);
-    }
-
-    fn check(&self, request: &GangRequest) -> Result<(), Refusal> {
-        Ok(request.job().map(drop)?)
-    }
 }
 
 /// Objects of an API server, and a scheduler that sees them.
@@ -131,7 +88,7 @@ struct Kubernetes {
     pods: BTreeMap<String, Pod>,
     made: u32,
     now: i64,
-    commands: Vec<Line>,
+    commands: Vec<CommandLine>,
 }
 
 fn gang_of(job: JobKey) -> String {
@@ -165,7 +122,7 @@ impl Kubernetes {
         for decision in self.state.take_decisions() {
             let text = match &decision {
                 Decision::Launch { job, allocation, .. } => {
-                    format!("launch {} on {}", job - 1, place(allocation))
+                    format!("launch {} on {}", job - 1, place_text(allocation))
                 }
                 Decision::Stop { job, .. } => format!("stop {}", job - 1),
                 Decision::Reject { job, .. } => format!("reject {}", job - 1),
@@ -349,7 +306,7 @@ impl Kubernetes {
 /// Returns the end of the comparison. A stopped gang leaves the queue until its controller has recreated its pods, and
 /// enters it again as new to the engine. A job that is moved, stopped and launched in one moment, may find its GPUs given to
 /// another, and `auction` forgets the lease of a job that left: such policies are compared up to there.
-fn comparable_until(preset: &str, simulated: &[Line]) -> Time {
+fn comparable_until(preset: &str, simulated: &[CommandLine]) -> Time {
     let stops = || {
         simulated
             .iter()
@@ -392,20 +349,7 @@ fn check(preset: &str) -> usize {
         }
         kubernetes.report(*at, event);
     }
-    // The order of commands of one moment does not matter.
-    let mut live = kubernetes.commands;
-    simulated.sort();
-    live.sort();
-    let differs = live.iter().zip(&simulated).position(|(a, b)| a != b);
-    assert!(
-        differs.is_none() && live.len() == simulated.len(),
-        "{} commands on Kubernetes and {} in the simulator; the first difference: Kubernetes {:?}, simulator {:?}",
-        live.len(),
-        simulated.len(),
-        differs.map(|i| &live[i]),
-        differs.map(|i| &simulated[i])
-    );
-    live.len()
+    assert_same_commands(kubernetes.commands, simulated)
 }
 
 #[test]

@@ -3,11 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/transaction.rs"]
+mod transaction;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use dovetail_cluster::{
-    Actor, Clock, ClusterState, Fact, GangRequest, JobId, JobRequest, JobState, PolicyText, Refusal,
-    RuntimeCommand,
+    Actor, Clock, ClusterState, Fact, JobId, JobRequest, JobState, PolicyText, RuntimeCommand,
 };
 use dovetail_kube::{
     Action, ClusterTransaction, Gang, GangHistory, PodProgress, QueuedAs, Reconciler, Service, Settings,
@@ -16,25 +18,7 @@ use dovetail_kubeapi::{Node, Pod};
 use dovetail_model::Time;
 use proptest::prelude::*;
 use serde_json::json;
-
-struct TestTransaction<'a> {
-    state: &'a mut ClusterState,
-    now: Time,
-}
-
-impl ClusterTransaction for TestTransaction<'_> {
-    fn state(&self) -> &ClusterState {
-        self.state
-    }
-
-    fn record(&mut self, fact: Fact) {
-        self.state.apply(self.now, &fact);
-    }
-
-    fn check(&self, request: &GangRequest) -> Result<(), Refusal> {
-        Ok(request.job().map(drop)?)
-    }
-}
+use transaction::TestTransaction;
 
 /// Earliest creation of pods.
 const CREATED: i64 = 1_794_873_600_000_000;

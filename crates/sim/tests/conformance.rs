@@ -12,9 +12,10 @@ use std::num::NonZeroU64;
 
 use dovetail_cluster::{ClusterState, Decision, Fact, JobId, JobRequest, PolicyText, StageTimes, TaskEnd};
 use dovetail_engine::{Clock, Knowledge};
-use dovetail_model::{Allocation, ClusterSpec, Command, Event, JobKey, NodeId, Outcome, Time, Work};
+use dovetail_model::{Allocation, ClusterSpec, Event, JobKey, NodeId, Outcome, Time, Work};
 use dovetail_policies::{Overrides, build, presets};
 use dovetail_sim::{Journal, SimConfig, simulate_with};
+use dovetail_testkit::{CommandLine, assert_same_commands, command_line, draws, place_text};
 use dovetail_workload::{JobLabel, TraceJob, Workload};
 
 /// Duration of a step, in microseconds: a report has whole steps, and the duration of a step in whole microseconds, so shorter
@@ -35,13 +36,7 @@ fn world() -> Workload {
         .iter()
         .map(|name| workload.names.models.push((*name).to_owned()))
         .collect();
-    let mut draw = 12_345_u64;
-    let mut next = |below: u64| {
-        draw = draw
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (draw >> 33) % below
-    };
+    let mut next = draws();
     let mut at = 0;
     for i in 0..30 {
         at += 3_000_001 + next(9_000) * 1_003;
@@ -69,25 +64,8 @@ fn cluster() -> ClusterSpec {
     cluster
 }
 
-/// A command, without the numbers of attempts.
-type Line = (Time, String);
-
-fn place(allocation: &Allocation) -> String {
-    let share = |s: &dovetail_model::NodeShare| {
-        let gpus: Vec<String> = s.gpus.iter().map(|gpu| gpu.to_string()).collect();
-        format!(
-            "{}:{} {}m {}MiB",
-            s.node.0,
-            gpus.join(","),
-            s.cpu_milli,
-            s.memory_mib
-        )
-    };
-    allocation.shares.iter().map(share).collect::<Vec<_>>().join(" ")
-}
-
 /// Runs the world in the simulator. Returns the events and the commands.
-fn simulate(preset: &str) -> (Vec<(Time, Event)>, Vec<Line>) {
+fn simulate(preset: &str) -> (Vec<(Time, Event)>, Vec<CommandLine>) {
     let overrides = Overrides {
         admission: Some("accept-all".to_owned()),
         ..Overrides::default()
@@ -100,16 +78,7 @@ fn simulate(preset: &str) -> (Vec<(Time, Event)>, Vec<Line>) {
     };
     let mut journal = Journal::default();
     simulate_with(&world(), policy, needs, &config, Some(&mut journal), &mut |_| {}).unwrap();
-    let line = |(at, command): &(Time, Command)| {
-        let text = match command {
-            Command::Launch { job, allocation, .. } => format!("launch {} on {}", job.0, place(allocation)),
-            Command::Resize { job, allocation, .. } => format!("resize {} to {}", job.0, place(allocation)),
-            Command::Stop { job, .. } => format!("stop {}", job.0),
-            Command::Reject { job, .. } => format!("reject {}", job.0),
-        };
-        (*at, text)
-    };
-    let commands = journal.commands.iter().map(line).collect();
+    let commands = journal.commands.iter().map(command_line).collect();
     (journal.events, commands)
 }
 
@@ -117,7 +86,7 @@ fn simulate(preset: &str) -> (Vec<(Time, Event)>, Vec<Line>) {
 struct Live {
     state: ClusterState,
     world: Workload,
-    commands: Vec<Line>,
+    commands: Vec<CommandLine>,
     /// Allocation of each running job.
     placed: BTreeMap<JobId, Allocation>,
 }
@@ -143,10 +112,10 @@ impl Live {
             let text = match &decision {
                 Decision::Launch { job, allocation, .. } => {
                     self.placed.insert(*job, allocation.clone());
-                    format!("launch {} on {}", job - 1, place(allocation))
+                    format!("launch {} on {}", job - 1, place_text(allocation))
                 }
                 Decision::Resize { job, allocation, .. } => {
-                    format!("resize {} to {}", job - 1, place(allocation))
+                    format!("resize {} to {}", job - 1, place_text(allocation))
                 }
                 Decision::Stop { job, .. } => format!("stop {}", job - 1),
                 Decision::Reject { job, .. } => format!("reject {}", job - 1),
@@ -277,12 +246,6 @@ impl Live {
     }
 }
 
-/// Sorts commands of the same moment, whose order does not matter.
-fn sorted(mut commands: Vec<Line>) -> Vec<Line> {
-    commands.sort();
-    commands
-}
-
 /// Moves the end of a job behind what other jobs report at the same moment, such as their speed without it. The simulator
 /// decides after all events of a moment, and a live cluster after each.
 fn ends_last(events: &mut [(Time, Event)]) {
@@ -308,26 +271,12 @@ fn check(preset: &str) -> usize {
         // What was launched in the simulator before must be launched here.
         while let Some(missing) = simulated.get(next).filter(|(before, _)| before < at) {
             let found = live.commands.contains(missing);
-            assert!(
-                found,
-                "{preset}: missing {missing:?}; last {:?}",
-                live.commands.last()
-            );
+            assert!(found, "missing {missing:?}; last {:?}", live.commands.last());
             next += 1;
         }
         live.report(*at, event);
     }
-    let (live, simulated) = (sorted(live.commands), sorted(simulated));
-    let differs = live.iter().zip(&simulated).position(|(a, b)| a != b);
-    assert!(
-        differs.is_none() && live.len() == simulated.len(),
-        "{preset}: {} live and {} simulated commands; the first difference: live {:?}, simulated {:?}",
-        live.len(),
-        simulated.len(),
-        differs.map(|i| &live[i]),
-        differs.map(|i| &simulated[i])
-    );
-    live.len()
+    assert_same_commands(live.commands, simulated)
 }
 
 #[test]
@@ -337,7 +286,10 @@ fn every_preset_decides_live_as_in_the_simulator() {
         let result = std::panic::catch_unwind(|| check(preset.name));
         match result {
             Ok(commands) => assert!(commands >= 30, "{}: every job is launched", preset.name),
-            Err(error) => failures.push(error.downcast_ref::<String>().cloned().unwrap_or_default()),
+            Err(error) => {
+                let text = error.downcast_ref::<String>().cloned().unwrap_or_default();
+                failures.push(format!("{}: {text}", preset.name));
+            }
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));

@@ -8,6 +8,7 @@
 
 pub mod any;
 mod borrowers;
+mod command_lines;
 mod drive;
 mod network;
 mod nodes;
@@ -19,11 +20,12 @@ mod shared;
 mod world;
 
 pub use borrowers::find_needless_preemption;
+pub use command_lines::{CommandLine, assert_same_commands, command_line, draws, place_text};
 pub use network::Network;
 pub use parse::{LineError, StoryError};
 pub use replay::{Call, ReplayError, replay};
 pub use scenario::{Behaviour, PolicyText, Scenario, StoryEvent, StoryJob};
-pub use shared::shared;
+pub use shared::{shared, skip};
 pub use world::World;
 
 /// Runs the story and compares the trace with the expected one, line by line; indentation does not matter.

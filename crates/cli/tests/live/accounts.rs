@@ -280,7 +280,7 @@ fn a_full_disk_loses_no_accepted_job() {
         .args(["-m", "mount", "-t", "tmpfs", "none", "/mnt"])
         .output();
     if !can_mount.is_ok_and(|out| out.status.success()) {
-        eprintln!("SKIPPED: only root can mount a small disk");
+        dovetail_testkit::skip("only root can mount a small disk");
         return;
     }
     let mut cluster = Cluster::server_only(1, "");

@@ -320,7 +320,7 @@ pub(crate) fn python() -> Option<&'static str> {
         .output()
         .is_ok_and(|o| o.status.success());
     if !installed {
-        eprintln!("SKIPPED: python3 is not installed");
+        dovetail_testkit::skip("python3 is not installed");
     }
     installed.then_some("python3")
 }

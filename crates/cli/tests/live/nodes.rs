@@ -224,7 +224,7 @@ fn pytorch() -> Option<&'static str> {
     };
     let found = ["python3", "/usr/bin/python3"].into_iter().find(has_torch);
     if found.is_none() {
-        eprintln!("SKIPPED: PyTorch is not installed (apt-get install python3-torch)");
+        dovetail_testkit::skip("PyTorch is not installed (apt-get install python3-torch)");
     }
     found
 }
