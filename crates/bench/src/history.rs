@@ -1,9 +1,7 @@
 //! `dovetail bench history`: a server with many ended jobs, in a process of its own. Its journal and its history database are
 //! written by a driver as in a live cluster.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use dovetail_client::{Client, block_on};
@@ -16,6 +14,7 @@ use dovetail_web::views::{JobPage, JobView, UsageRow};
 use crate::error::StepResult;
 use crate::live::{driver_config, job_request};
 use crate::measurement::{GoalMeasurement, median};
+use crate::server_process::ServerProcess;
 use crate::{BenchError, Options};
 
 /// Jobs that are submitted and end in one transaction.
@@ -68,7 +67,7 @@ pub(crate) fn measure(options: &Options) -> Result<Vec<GoalMeasurement>, BenchEr
     let rate = jobs as f64 / start.elapsed().as_secs_f64();
     run_driver(&journal, jobs..jobs + UNSAVED, false)?;
     let start = Instant::now();
-    let server = ServerProcess::start(folder.path())?;
+    let server = ServerProcess::start(&["server"], folder.path())?;
     let client = Client::open(Some(&folder.path().join("client.yaml")))?;
     let first = block_on(client.get::<JobPage>("/api/v1/jobs?limit=1"))?;
     let restart = start.elapsed().as_secs_f64();
@@ -231,51 +230,4 @@ fn newest_snapshot(journal: &Path) -> std::io::Result<u64> {
         }
     }
     Ok(newest.1)
-}
-
-/// A running `dovetail server`. It is killed when the value is dropped.
-struct ServerProcess(Child);
-
-impl ServerProcess {
-    /// Starts it, and waits until it prints its address.
-    fn start(folder: &Path) -> Result<Self, BenchError> {
-        let step = "start `dovetail server`";
-        let mut child = Command::new(std::env::current_exe().step(step)?)
-            .args([
-                "server",
-                "--http",
-                "127.0.0.1:0",
-                "--grpc",
-                "127.0.0.1:0",
-                "--data",
-            ])
-            .arg(folder)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .step(step)?;
-        let output = child.stdout.take();
-        let server = Self(child);
-        if let Some(output) = output {
-            let mut line = String::new();
-            BufReader::new(output).read_line(&mut line).step(step)?;
-        }
-        Ok(server)
-    }
-
-    /// Returns the resident memory of the process.
-    fn memory_kib(&self) -> Result<u64, BenchError> {
-        let path = format!("/proc/{}/status", self.0.id());
-        let status = std::fs::read_to_string(path).step("read the memory of the server")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
-        kib.ok_or_else(|| BenchError::Unexpected("no VmRSS in the status of the server".to_owned()))
-    }
-}
-
-impl Drop for ServerProcess {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -15,6 +15,7 @@ mod history;
 mod kube;
 mod live;
 mod measurement;
+mod server_process;
 mod sim;
 mod sizing;
 mod web;

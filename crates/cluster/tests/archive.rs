@@ -90,23 +90,11 @@ fn depart(dir: &Path) {
 
 fn everything() -> JobQuery {
     JobQuery {
-        states: None,
-        user: None,
-        tenant: None,
-        name: None,
-        label: None,
-        gpus_min: None,
-        gpus_max: None,
-        from: None,
-        to: None,
-        text: None,
-        viewer: None,
         sort: Sort {
             field: SortField::Submitted,
             descending: false,
         },
-        after: None,
-        limit: 10_000,
+        ..JobQuery::newest(10_000)
     }
 }
 

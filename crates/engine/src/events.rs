@@ -241,9 +241,13 @@ impl Engine {
         let job = &mut self.state.entry(id).job;
         (job.stage, job.held_since) = (Stage::Admitted, now);
         job.cancelled = reason == StopReason::Cancelled;
+        // It was told to stop earlier, and its history counts from then.
+        let (waiting_since, preemptions) = (job.waiting_since, job.preemptions);
         let spec = job.spec.clone();
         self.state.demand.add(&spec);
         self.dispatcher().begin_stopping(id, held, reason);
+        let job = &mut self.state.entry(id).job;
+        (job.waiting_since, job.preemptions) = (waiting_since, preemptions);
     }
 
     /// Lets the job continue where it was found. It was admitted before, so admission is not asked again. It stays queued

@@ -72,6 +72,31 @@ pub struct JobQuery {
     pub limit: usize,
 }
 
+impl JobQuery {
+    /// Returns a query for the newest jobs, without filters.
+    pub fn newest(limit: usize) -> Self {
+        Self {
+            states: None,
+            user: None,
+            tenant: None,
+            name: None,
+            label: None,
+            gpus_min: None,
+            gpus_max: None,
+            from: None,
+            to: None,
+            text: None,
+            viewer: None,
+            sort: Sort {
+                field: SortField::Submitted,
+                descending: true,
+            },
+            after: None,
+            limit,
+        }
+    }
+}
+
 /// The jobs of a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {

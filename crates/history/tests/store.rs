@@ -33,25 +33,7 @@ fn row(id: u64) -> JobRow {
 }
 
 fn query() -> JobQuery {
-    JobQuery {
-        states: None,
-        user: None,
-        tenant: None,
-        name: None,
-        label: None,
-        gpus_min: None,
-        gpus_max: None,
-        from: None,
-        to: None,
-        text: None,
-        viewer: None,
-        sort: Sort {
-            field: SortField::Submitted,
-            descending: true,
-        },
-        after: None,
-        limit: 1_000,
-    }
+    JobQuery::newest(1_000)
 }
 
 fn none_known() -> KnownJobs {

@@ -1,8 +1,5 @@
 //! The start of single jobs: a server and an agent in a process of their own, and requests over HTTPS.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dovetail_client::{Client, block_on};
@@ -12,47 +9,15 @@ use dovetail_web::views::{JobView, NodeView, Submission, SubmitResponse};
 
 use super::job_request;
 use crate::BenchError;
-use crate::error::StepResult;
 use crate::measurement::{GoalMeasurement, median, percentile};
+use crate::server_process::ServerProcess;
 
 const JOBS: usize = 101;
-
-/// A running `dovetail up`. It is killed when the value is dropped.
-struct ServerProcess(Child);
-
-impl ServerProcess {
-    /// Starts it, and waits until it prints its address.
-    fn start(folder: &Path) -> Result<Self, BenchError> {
-        let step = "start `dovetail up`";
-        let mut child = Command::new(std::env::current_exe().step(step)?)
-            .args(["up", "--virtual-gpus", "8"])
-            .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--data"])
-            .arg(folder)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .step(step)?;
-        let output = child.stdout.take();
-        let server = Self(child);
-        if let Some(output) = output {
-            let mut line = String::new();
-            BufReader::new(output).read_line(&mut line).step(step)?;
-        }
-        Ok(server)
-    }
-}
-
-impl Drop for ServerProcess {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Measures the time from the request to the running process, on an idle node.
 pub(super) fn measure() -> Result<Vec<GoalMeasurement>, BenchError> {
     let folder = ScratchFolder::new("bench-start")?;
-    let server = ServerProcess::start(folder.path())?;
+    let server = ServerProcess::start(&["up", "--virtual-gpus", "8"], folder.path())?;
     let client = Client::open(Some(&folder.path().join("client.yaml")))?;
     let times = block_on(start_times(&client))?;
     drop(server);

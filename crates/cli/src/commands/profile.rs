@@ -2,11 +2,10 @@
 //! [`super::profile_run`]; what was measured on a live cluster is in [`crate::live::profiles`].
 
 use dovetail_console::{self as console, Failure, OrFailure};
-use dovetail_model::layout::{Layout, layout};
-use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, efficiency, shared_period_us};
+use dovetail_model::stages::{MOST_SHARERS, Ordering, Stages};
 use dovetail_report::format::grouped;
 use dovetail_report::lanes;
-use dovetail_workload::{SensitivityTable, StageProfile, StageTable};
+use dovetail_workload::{SensitivityTable, StageGroup, StageProfile, StageTable};
 use serde_json::{Value, json};
 
 use crate::args::{OrderingArg, ProfileArgs, ProfileCommand, ProfileShowArgs, StageSource};
@@ -98,54 +97,6 @@ fn profile_json(row: &StageProfile) -> Value {
     value
 }
 
-/// A group with its periods and order.
-struct Group {
-    members: Vec<StageProfile>,
-    ordering: Ordering,
-    drawn: Layout,
-    /// With contention, in microseconds.
-    period_us: f64,
-    best_us: f64,
-    worst_us: f64,
-    contention: f64,
-    efficiency: f64,
-    /// Sum of the members' iterations, each alone.
-    in_turn_us: f64,
-}
-
-impl Group {
-    fn new(members: Vec<StageProfile>, ordering: Ordering) -> Self {
-        let contention = Contention::default();
-        let stages: Vec<Stages> = members.iter().map(|m| m.stages).collect();
-        let shared = |ordering| shared_period_us(&stages, ordering, &contention);
-        Self {
-            drawn: layout(&stages, ordering),
-            period_us: shared(ordering),
-            best_us: shared(Ordering::Best),
-            worst_us: shared(Ordering::Worst),
-            contention: contention.factors[stages.len() - 1],
-            efficiency: efficiency(&stages, ordering, &contention),
-            in_turn_us: stages.iter().map(|s| f64::from(s.iteration_us)).sum(),
-            members,
-            ordering,
-        }
-    }
-
-    /// Whether Muri's autopack keeps the group; it splits groups whose members would be faster one after the other.
-    fn kept(&self) -> bool {
-        self.members.len() == 1 || self.period_us <= self.in_turn_us
-    }
-
-    fn slowdown(&self, member: usize) -> f64 {
-        self.period_us / f64::from(self.members[member].stages.iteration_us)
-    }
-
-    /// Whether the drawn period is longer than the model's.
-    fn unsettled(&self) -> bool {
-        (self.drawn.steady_us - self.drawn.period_us).abs() > 2e-3 * self.drawn.period_us
-    }
-}
-
 /// Returns the requested table of curves, or the built-in one if a single model has no stages but a curve.
 fn curves(args: &ProfileShowArgs) -> Result<Option<SensitivityTable>, Failure> {
     if let Some(name) = &args.curve {
@@ -178,7 +129,7 @@ fn show_group(args: &ProfileShowArgs) -> Result<(), Failure> {
         OrderingArg::Best => Ordering::Best,
         OrderingArg::Worst => Ordering::Worst,
     };
-    let group = Group::new(members, ordering);
+    let group = StageGroup::new(members, ordering);
     if let Some(path) = &args.svg {
         let names = lanes::names(&group.members.iter().map(|m| m.model.as_str()).collect::<Vec<_>>());
         let figure = dovetail_report::interleaving(&names, &group.drawn, &title(&group), &caption(&group));
@@ -194,7 +145,7 @@ fn show_group(args: &ProfileShowArgs) -> Result<(), Failure> {
     }
 }
 
-fn title(group: &Group) -> String {
+fn title(group: &StageGroup) -> String {
     let names: Vec<&str> = group.members.iter().map(|m| m.model.as_str()).collect();
     let gpus = group.members[0].gpus;
     format!(
@@ -204,7 +155,7 @@ fn title(group: &Group) -> String {
     )
 }
 
-fn caption(group: &Group) -> String {
+fn caption(group: &StageGroup) -> String {
     format!(
         "Two periods of {} ms without contention, {} order. With contention (× {:.2}) a period takes {} ms and the four \
          resources are busy for {:.1} % of it.",
@@ -223,7 +174,7 @@ fn ordering_name(ordering: Ordering) -> &'static str {
     }
 }
 
-fn describe(group: &Group) -> Result<(), Failure> {
+fn describe(group: &StageGroup) -> Result<(), Failure> {
     console::print(title(group))?;
     console::print("")?;
     console::print(lanes::draw(&group.drawn, console::width(), console::colours()))?;
@@ -232,7 +183,7 @@ fn describe(group: &Group) -> Result<(), Failure> {
 }
 
 /// Returns the stages and slowdown of each member.
-fn member_table(group: &Group) -> comfy_table::Table {
+fn member_table(group: &StageGroup) -> comfy_table::Table {
     let mut table = console::table(&[
         "model",
         "data, ms",
@@ -257,7 +208,7 @@ fn member_table(group: &Group) -> comfy_table::Table {
 }
 
 /// Prints the periods of the group, its efficiency, and what Muri's autopack does with it.
-fn describe_periods(group: &Group) -> Result<(), Failure> {
+fn describe_periods(group: &StageGroup) -> Result<(), Failure> {
     let line = |name: &str, text: String| console::print(format!("{name:<12}{text}"));
     let efficiency = format!(
         "{:.3}: the mean busy share of storage, CPU, GPU and network",
@@ -317,7 +268,7 @@ fn describe_periods(group: &Group) -> Result<(), Failure> {
     )
 }
 
-fn group_json(group: &Group) -> Value {
+fn group_json(group: &StageGroup) -> Value {
     let ms = |us: f64| us / 1000.0;
     let members: Vec<Value> = group
         .members

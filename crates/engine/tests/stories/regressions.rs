@@ -211,6 +211,35 @@ fn an_expiring_sort_key_leads_to_a_decision() {
 }
 
 #[test]
+fn a_key_that_expires_before_a_late_wake_leads_to_a_decision() {
+    // Job a has used its quantum at 10. A report comes at 11, before the wake, and renews its key.
+    let scenario: Scenario = "cluster 1x1
+         policy las:quantum=10s"
+        .parse()
+        .unwrap();
+    let mut engine = scenario.engine();
+    for job in 0..2 {
+        let spec = JobSpec::new(JobKey(job), 1);
+        engine.handle(Time::ZERO, Event::Submitted(spec));
+    }
+    assert!(matches!(engine.poll(), Some(Command::Launch { .. })));
+    assert_eq!(engine.poll(), None);
+    let started = Event::Started {
+        job: JobKey(0),
+        attempt: AttemptKey(1),
+        rate: Rate::FULL,
+    };
+    engine.handle(Time::from_secs(11), started);
+    assert_eq!(engine.poll(), None);
+    assert_eq!(engine.wake_at(), Some(Time::from_secs(10)));
+    engine.handle(Time::from_secs(12), Event::Wake);
+    assert!(matches!(
+        engine.poll(),
+        Some(Command::Stop { job: JobKey(0), .. })
+    ));
+}
+
+#[test]
 fn shared_gpus_are_free_when_the_last_job_of_the_group_has_stopped() {
     let story = "cluster 1x1
          policy muri-s

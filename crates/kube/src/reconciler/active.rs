@@ -4,9 +4,11 @@ use dovetail_cluster::{Actor, AttemptId, Fact, JobId};
 use dovetail_model::{NodeId, Time};
 
 use super::error::GangError;
-use super::gang::{AvoidedNode, Gang, Member, PodPhase, TaskSlot};
+use super::gang::{AvoidedNode, Gang, PodPhase, TaskSlot};
+use super::slots::SlotPod;
 use super::{
-    ClusterTransaction, Reconciler, bind, completion, elastic, ends, machine, progress, slots, stopping,
+    ClusterTransaction, Reconciler, bind, completion, elastic, ends, machine, progress, recreation, slots,
+    stopping,
 };
 use crate::action::{PodId, Removal};
 use crate::identity::GangKey;
@@ -24,8 +26,12 @@ pub(super) fn start(r: &mut Reconciler, job: JobId, attempt: AttemptId, tx: &mut
     let Some(started) = started.filter(|a| a.id == attempt && gang.attempt != Some(attempt)) else {
         return;
     };
-    let members = starting_members(gang, started.allocation.gpus());
-    let Some(assigned) = slots::assign_slots(members, &started.allocation) else {
+    let pods = starting_pods(gang, started.allocation.gpus());
+    let assigned = slots::assign_slots(pods, &started.allocation);
+    if recreation::start(r, &key, (job, attempt), tx) {
+        return machine::visit(r, &key, tx);
+    }
+    let Some(assigned) = assigned else {
         let message = format!("the allocation of job {job} does not fit the pods of the gang");
         tracing::error!("{key}: {message}");
         tx.record(Fact::Cancelled {
@@ -36,10 +42,8 @@ pub(super) fn start(r: &mut Reconciler, job: JobId, attempt: AttemptId, tx: &mut
         return machine::visit(r, &key, tx);
     };
     let gang = r.gangs.entry(&key);
-    gang.clear_attempt();
-    gang.attempt = Some(attempt);
-    gang.explained.clear();
-    gang.slots = assigned;
+    gang.begin_attempt(attempt, assigned);
+    gang.recreation = None;
     let all: Vec<usize> = (0..gang.slots.len()).collect();
     if is_incomplete(gang) {
         // A pod was deleted while the command was on its way.
@@ -49,14 +53,14 @@ pub(super) fn start(r: &mut Reconciler, job: JobId, attempt: AttemptId, tx: &mut
 }
 
 /// Returns the pods of an attempt with this number of GPUs.
-fn starting_members(gang: &Gang, gpus: u32) -> Vec<Member> {
+fn starting_pods(gang: &Gang, gpus: u32) -> Vec<SlotPod> {
     let mut left = gpus;
     let mut chosen = Vec::new();
     for member in gang.waiting() {
-        let gpus = member.identity.resources.gpus;
-        if gpus <= left {
-            left -= gpus;
-            chosen.push(member.clone());
+        let resources = member.identity.resources;
+        if resources.gpus <= left {
+            left -= resources.gpus;
+            chosen.push((resources, Some(member.id.uid.clone())));
         }
     }
     if let Some(min_pods) = gang.min_pods() {
@@ -71,6 +75,9 @@ pub(super) fn step(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut impl 
         // The command to start has not arrived yet.
         return;
     };
+    if !recreation::check_active(r, key, (job, attempt), tx) {
+        return;
+    }
     if let Some(removal) = invalid_slots(r, key) {
         return stopping::abort(r, key, (job, attempt), removal, tx);
     }

@@ -7,7 +7,8 @@ use dovetail_kubeapi::{Node, Pod, ResourceClaim, ResourceSlice};
 use dovetail_model::Time;
 
 use super::{
-    ClusterTransaction, Reconciler, active, machine, memory, node_events, pods, progress, queued, stopping,
+    ClusterTransaction, Reconciler, active, machine, memory, node_events, pods, progress, queued, recreation,
+    stopping,
 };
 use crate::finished::FinishedJob;
 use crate::gang_history::GangHistory;
@@ -190,6 +191,7 @@ impl Reconciler {
             gang.avoided.retain(|_, node| node.until > now);
         }
         self.constraints.expire_avoided(now, &self.nodes, tx);
+        recreation::expire(self, now, tx);
         queued::cancel_missing(self, now, missing_timeout, tx);
         progress::record_late(self, tx);
     }

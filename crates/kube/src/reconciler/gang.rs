@@ -9,6 +9,7 @@ use dovetail_model::{NodeConstraintId, NodeId, Time};
 use super::devices::PodClaim;
 use super::elastic::ElasticParent;
 use super::error::GangError;
+use super::recreation::Recreation;
 use crate::action::{PodId, Removal};
 use crate::gang_history::{BoundHistory, QueuedAs};
 use crate::identity::{GangKey, GangSize, Identity};
@@ -156,6 +157,8 @@ pub struct Gang {
     pub slots: Vec<TaskSlot>,
     /// Nodes on which all pods were reported as running.
     pub running_on: BTreeSet<NodeId>,
+    /// Pods that its controller is expected to recreate after the policy has stopped it.
+    pub recreation: Option<Recreation>,
     /// Why the attempt is being aborted.
     pub abort: Option<Removal>,
     /// Nodes to avoid.
@@ -196,6 +199,7 @@ impl Gang {
             attempt: None,
             slots: Vec::new(),
             running_on: BTreeSet::new(),
+            recreation: None,
             abort: None,
             avoided: BTreeMap::new(),
             refused: None,
@@ -210,6 +214,14 @@ impl Gang {
             history_of: None,
             history_owners: Vec::new(),
         }
+    }
+
+    /// Sets an attempt with its slots.
+    pub(super) fn begin_attempt(&mut self, attempt: AttemptId, slots: Vec<TaskSlot>) {
+        self.clear_attempt();
+        self.attempt = Some(attempt);
+        self.explained.clear();
+        self.slots = slots;
     }
 
     /// Forgets the attempt and its slots.

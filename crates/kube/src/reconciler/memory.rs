@@ -114,7 +114,7 @@ pub(crate) fn queued_as(gang: &Gang, job: &JobRecord) -> Option<QueuedAs> {
     Some(QueuedAs {
         job: u32::try_from(job.id).ok()?,
         submitted: job.submitted.0,
-        since: job.since.0,
+        since: job.waiting_since()?.0,
         pods: size.pods,
         min_pods: size.min_pods,
     })
@@ -177,10 +177,15 @@ pub(super) fn save_before(
 }
 
 /// Writes the history of a gang whose attempt has ended.
-pub(super) fn save(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut impl ClusterTransaction) {
+pub(super) fn save(
+    r: &mut Reconciler,
+    key: &GangKey,
+    (job, attempt): (JobId, Option<AttemptId>),
+    tx: &mut impl ClusterTransaction,
+) {
     let has_ended = tx.state().job(job).is_none_or(|job| job.state.has_ended());
     if let Some(history) = history(r, key, job, tx).filter(|_| !has_ended) {
-        r.gangs.entry(key).history_of = tx.state().job(job).map(JobRecord::last_attempt);
+        r.gangs.entry(key).history_of = attempt;
         let history = Box::new(history);
         r.actions.push(Action::SaveHistory {
             history,

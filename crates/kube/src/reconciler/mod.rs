@@ -24,6 +24,7 @@ mod nodes;
 mod pods;
 mod progress;
 mod queued;
+mod recreation;
 mod request;
 mod slots;
 mod stopping;

@@ -3,7 +3,7 @@
 use dovetail_cluster::{Actor, Fact, Hold, JobId, JobState};
 use dovetail_model::Time;
 
-use super::{ClusterTransaction, Reconciler, machine, memory, request, stopping};
+use super::{ClusterTransaction, Reconciler, machine, memory, recreation, request, stopping};
 use crate::action::{PodId, Removal};
 use crate::identity::GangKey;
 
@@ -11,6 +11,9 @@ use crate::identity::GangKey;
 pub(super) fn check_pods(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut impl ClusterTransaction) {
     let gang = r.gangs.entry(key);
     gang.clear_attempt();
+    if gang.recreation.is_some() {
+        return recreation::check_queued(r, key, job, tx);
+    }
     let waiting = gang.waiting().len();
     if waiting >= gang.min_pods().unwrap_or(1) {
         return;
@@ -27,7 +30,9 @@ pub(super) fn check_pods(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut
 
 /// Queues a job again when its pods are recreated.
 pub(super) fn await_pods(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut impl ClusterTransaction) {
-    r.gangs.entry(key).clear_attempt();
+    let gang = r.gangs.entry(key);
+    gang.clear_attempt();
+    gang.recreation = None;
     stopping::evict_strays(r, key);
     let gang = &r.gangs[key];
     if gang.members.is_empty() && !gang.has_controller {
@@ -81,6 +86,7 @@ pub(super) fn leave_job(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut 
     memory::forget(r, key);
     let gang = r.gangs.entry(key);
     gang.clear_attempt();
+    gang.recreation = None;
     let on_nodes = gang.members.values().filter(|m| m.occupies_node() && !m.deleting);
     let remaining: Vec<PodId> = on_nodes.map(|m| m.id.clone()).collect();
     let removal = Removal::now("JobEnded", format!("job {job} of the pod has ended"));

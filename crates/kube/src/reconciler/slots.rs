@@ -7,21 +7,25 @@ use dovetail_model::{Allocation, GpuSet, NodeId, NodeShare};
 
 use super::gang::{Gang, Member, TaskSlot};
 use crate::action::PodId;
+use crate::pod_resources::PodResources;
+
+/// Resources of a pod, and its uid if it exists.
+pub(super) type SlotPod = (PodResources, Option<String>);
 
 /// Assigns the GPUs of an allocation to pods: the largest pods first, each on the first node with room. Returns `None` if the pods
 /// do not fit.
-pub(super) fn assign_slots(mut members: Vec<Member>, allocation: &Allocation) -> Option<Vec<TaskSlot>> {
-    members.sort_by_key(|m| std::cmp::Reverse(m.identity.resources));
-    let gpus = members.iter().map(|m| m.identity.resources.gpus);
+pub(super) fn assign_slots(mut pods: Vec<SlotPod>, allocation: &Allocation) -> Option<Vec<TaskSlot>> {
+    pods.sort_by_key(|(resources, _)| std::cmp::Reverse(*resources));
+    let gpus = pods.iter().map(|(resources, _)| resources.gpus);
     let places = place_tasks(gpus, allocation)?;
-    let slot = |(member, (share, gpus)): (&Member, (usize, Vec<u32>))| TaskSlot {
-        resources: member.identity.resources,
+    let slot = |((resources, pod), (share, gpus)): (SlotPod, (usize, Vec<u32>))| TaskSlot {
+        resources,
         node: allocation.shares[share].node,
         gpus,
-        pod: Some(member.id.uid.clone()),
+        pod,
         stray: false,
     };
-    Some(members.iter().zip(places).map(slot).collect())
+    Some(pods.into_iter().zip(places).map(slot).collect())
 }
 
 /// Returns the pods that wait in the gang and fit into its vacant slots, with the indexes of the slots.

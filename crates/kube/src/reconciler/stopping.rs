@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use dovetail_cluster::state::JobRecord;
 use dovetail_cluster::{Actor, AttemptId, Cause, Fact, JobId, NodeState};
 
 use super::gang::{Gang, Member};
-use super::{ClusterTransaction, Reconciler, ends, machine, memory};
+use super::{ClusterTransaction, Reconciler, ends, machine, memory, recreation};
 use crate::action::{Action, PodId, Removal};
 use crate::identity::GangKey;
 
@@ -64,16 +65,21 @@ pub(super) fn step(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut impl 
         let removals = r.actions.split_off(before);
         return memory::save_before(r, key, (job, removals), tx);
     }
+    let recreation = recreation::expected(r, key, job, tx);
     match has_controller {
+        true if recreation.is_some() => {}
         true => tx.record(Fact::WorkloadLost { job }),
         false => tx.record(Fact::Cancelled {
             job,
             by: Actor::kubernetes(format!("{}; its pods have no controller", removal.message)),
         }),
     }
+    let attempt = tx.state().job(job).map(JobRecord::last_attempt);
     ends::report_ends(r, job, tx);
-    memory::save(r, key, job, tx);
-    r.gangs.entry(key).clear_attempt();
+    memory::save(r, key, (job, attempt), tx);
+    let gang = r.gangs.entry(key);
+    gang.clear_attempt();
+    gang.recreation = recreation;
     machine::visit(r, key, tx);
 }
 

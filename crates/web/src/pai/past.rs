@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dovetail_cluster::state::{ClusterState, JobRecord};
 use dovetail_cluster::{Handle, JobId};
-use dovetail_history::{JobQuery, KnownJobs, Readers, Sort, SortField, Viewer};
+use dovetail_history::{JobQuery, KnownJobs, Readers, Viewer};
 use dovetail_jobfile::OPENPAI_LABEL;
 
 use crate::accounts::User;
@@ -123,26 +123,11 @@ fn past(handle: &Handle) -> Option<(&Readers, KnownJobs)> {
 fn visible(handle: &Handle, user: &User) -> Result<JobQuery, Problem> {
     let tenants = visible_tenants(handle, user)?;
     Ok(JobQuery {
-        states: None,
-        user: None,
-        tenant: None,
-        name: None,
-        label: None,
-        gpus_min: None,
-        gpus_max: None,
-        from: None,
-        to: None,
-        text: None,
         viewer: (!user.admin).then(|| Viewer {
             user: user.name.clone(),
             tenants,
         }),
-        sort: Sort {
-            field: SortField::Submitted,
-            descending: true,
-        },
-        after: None,
-        limit: MAX_PAST,
+        ..JobQuery::newest(MAX_PAST)
     })
 }
 

@@ -83,13 +83,14 @@ impl AttemptLifecycle<'_> {
 
     /// Tells all tasks of an attempt to stop, unless they were told before.
     pub(super) fn stop_attempt(&mut self, id: JobId, attempt_id: AttemptId, cause: Cause) {
+        let now = self.jobs.now;
         let Some(attempt) = self.jobs.jobs.known_mut(id).open_attempt(attempt_id) else {
             return;
         };
         if attempt.cause.is_some() {
             return;
         }
-        attempt.cause = Some(cause.clone());
+        (attempt.cause, attempt.told_to_stop) = (Some(cause.clone()), Some(now));
         let nodes = attempt.live_nodes();
         self.jobs.jobs.clear_time_limit(id);
         let reason = cause.word();

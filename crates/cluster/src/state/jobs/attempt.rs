@@ -59,6 +59,9 @@ pub struct Attempt {
     pub tasks: Vec<TaskState>,
     /// Why it was told to stop, if it was.
     pub cause: Option<Cause>,
+    /// When it was told to stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_to_stop: Option<Time>,
     /// How its GPUs are shared with other jobs; empty if they are not.
     pub sharing: String,
     /// Whether its CPU and memory were changed while it ran.
@@ -88,6 +91,21 @@ pub enum Verdict {
 }
 
 impl Attempt {
+    /// Returns how long it counts as service of its job: as in the engine, up to when the scheduler told it to stop.
+    pub(in crate::state) fn service(&self, now: Time) -> Time {
+        let until = self.stopped_by_scheduler().or(self.until);
+        until.unwrap_or(now).since(self.since)
+    }
+
+    /// Returns when the scheduler told it to stop, if it did.
+    pub(in crate::state) fn stopped_by_scheduler(&self) -> Option<Time> {
+        let by_others = matches!(
+            self.cause,
+            None | Some(Cause::TimeLimit | Cause::Failed | Cause::Platform(_))
+        );
+        self.told_to_stop.filter(|_| !by_others)
+    }
+
     /// Creates an attempt that has just got its GPUs.
     pub(in crate::state) fn new(id: AttemptId, key: AttemptKey, since: Time, allocation: Allocation) -> Self {
         Self {
@@ -99,6 +117,7 @@ impl Attempt {
             tasks: vec![TaskState::Starting; allocation.shares.len()],
             allocation,
             cause: None,
+            told_to_stop: None,
             sharing: String::new(),
             resized: false,
             ends: Vec::new(),

@@ -150,13 +150,7 @@ impl JobLifecycle<'_> {
         };
         let is_waiting = record.state == JobState::Held(Hold::Workload);
         if let Some(current) = current.filter(|_| is_waiting) {
-            let request = &mut record.request;
-            (request.gpus, request.gpus_per_task) = (current.gpus, current.gpus_per_task);
-            (request.min_gpus, request.max_gpus) = (current.min_gpus, current.max_gpus);
-            request.cpus_per_gpu = current.cpus_per_gpu;
-            request.memory_mib_per_gpu = current.memory_mib_per_gpu;
-            request.gpu_type.clone_from(&current.gpu_type);
-            request.constraint = current.constraint;
+            record.request.set_resources_of(current);
         }
         record.workload_missing = false;
         if is_waiting {

@@ -33,9 +33,9 @@ pub struct Progress {
 pub struct EarlierService {
     /// Number of the last of these attempts; zero if there was none.
     pub attempts: AttemptId,
-    /// Time they held GPUs.
+    /// Time they held GPUs, up to when they were told to stop.
     pub held: Time,
-    /// GPU time they used, in GPU-microseconds.
+    /// GPU time of that, in GPU-microseconds.
     pub gpu_time: i64,
     /// How often they were preempted.
     pub preemptions: u32,
@@ -49,7 +49,7 @@ impl EarlierService {
     /// Returns the service with that of another attempt.
     #[must_use]
     fn with(mut self, attempt: &Attempt, now: Time) -> Self {
-        let span = attempt.until.unwrap_or(now).since(attempt.since);
+        let span = attempt.service(now);
         let gpu_time = i128::from(span.0) * i128::from(attempt.allocation.gpus());
         let is_preempted = match &attempt.end {
             Some(end) => matches!(end, AttemptEnd::Stopped(Cause::Preempted(_))),
@@ -300,19 +300,31 @@ impl JobRecord {
     /// Returns what the engine has to know about earlier attempts, if there were any.
     pub(in crate::state) fn history(&self, now: Time) -> Option<JobHistory> {
         let service = self.service(now);
-        let is_queued = self.state == JobState::Queued;
         if service.first_start.is_none() && self.queued_since.is_none() {
             return None;
         }
         Some(JobHistory {
             held: service.held,
-            gpu_time: self.gpu_time(now),
+            gpu_time: i128::from(service.gpu_time),
             done: self.saved_work(),
             preemptions: service.preemptions,
             first_start: service.first_start,
-            waiting_since: self.queued_since.or(is_queued.then_some(self.since)),
+            waiting_since: self.queued_since.or(self.waiting_since()),
             alive: self.alive,
         })
+    }
+
+    /// Returns since when it waits for GPUs, as in the engine: from when the scheduler told it to stop.
+    pub fn waiting_since(&self) -> Option<Time> {
+        match &self.state {
+            JobState::Stopping(_) => Some(self.since),
+            JobState::Queued => {
+                let stopped = self.attempt().filter(|a| a.until == Some(self.since));
+                let stopped = stopped.and_then(Attempt::stopped_by_scheduler);
+                Some(stopped.unwrap_or(self.since))
+            }
+            _ => None,
+        }
     }
 
     /// Returns for how long it held GPUs, scaled to the number it asks for.
