@@ -37,6 +37,7 @@ mod store;
 mod task;
 mod trainer_socket;
 
+pub use agent::progress::{ProgressFilter, StepReport};
 pub use agent::run;
 pub use config::{AgentConfig, Images, Security};
 pub use error::AgentError;

@@ -121,7 +121,6 @@ async fn ranks_on_two_nodes_stop_after_the_same_step_even_if_an_agent_is_killed(
         server.start_task(node, command);
     }
     progress(&server, "n1").await;
-    progress(&server, "n2").await;
     // One rank is told to stop and waits; the agent of the other is killed before it receives the command.
     server.stop("n1", key(1, 1), false);
     at_step(&server, "n1").await;
@@ -145,6 +144,13 @@ async fn ranks_on_two_nodes_stop_after_the_same_step_even_if_an_agent_is_killed(
         );
     }
     assert_eq!((saved(place.path(), 0), saved(place.path(), 1)), (step, step));
+    let received = server.received();
+    let is_progress = |body: &Option<AgentBody>| matches!(body, Some(AgentBody::Progress(_)));
+    let mut of_second = received.all.iter().filter(|(node, _)| node == "n2");
+    assert!(
+        of_second.all(|(_, message)| !is_progress(&message.body)),
+        "the first rank reports for all"
+    );
 }
 
 async fn at_step(server: &TestServer, node: &str) -> u64 {

@@ -13,10 +13,16 @@ pub(crate) struct ServerProcess(Child);
 impl ServerProcess {
     /// Starts a command of this program on free ports, and waits until it prints its address.
     pub(crate) fn start(command: &[&str], folder: &Path) -> Result<Self, BenchError> {
+        Self::start_on(0, command, folder)
+    }
+
+    /// The same, with this port for agents.
+    pub(crate) fn start_on(port: u16, command: &[&str], folder: &Path) -> Result<Self, BenchError> {
         let step = "start the server";
+        let grpc = format!("127.0.0.1:{port}");
         let mut child = Command::new(std::env::current_exe().step(step)?)
             .args(command)
-            .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--data"])
+            .args(["--http", "127.0.0.1:0", "--grpc", &grpc, "--data"])
             .arg(folder)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -29,6 +35,24 @@ impl ServerProcess {
             BufReader::new(output).read_line(&mut line).step(step)?;
         }
         Ok(server)
+    }
+
+    /// Returns the CPU time of the process so far, in seconds.
+    pub(crate) fn cpu_s(&self) -> Result<f64, BenchError> {
+        let path = format!("/proc/{}/stat", self.0.id());
+        let stat = std::fs::read_to_string(path).step("read the CPU time of the server")?;
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let ticks: Vec<u64> = fields
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse().ok())
+            .collect();
+        match ticks[..] {
+            [user, system] => Ok((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64),
+            _ => Err(BenchError::Unexpected(
+                "no CPU time in the status of the server".to_owned(),
+            )),
+        }
     }
 
     /// Returns the resident memory of the process.

@@ -39,6 +39,8 @@ pub struct PastJob {
     pub work: Work,
     /// Time that each start took before the first step; none if it reports no steps.
     pub start_cost: Option<Time>,
+    /// Time from each request to stop until its GPUs were vacated.
+    pub stop_costs: Vec<Time>,
     /// Whether it saved its work whenever it was stopped.
     pub saves_work: bool,
     /// Run time that the policy was told.
@@ -64,7 +66,7 @@ impl PastJob {
         let scaling = job.scaling();
         let span = |attempt: &Attempt| {
             let rate = scaling.rate(attempt.allocation.gpus(), job.request.gpus);
-            rate.work_in(attempt.until.unwrap_or(job.since).since(attempt.since))
+            rate.work_in(attempt.service(job.since))
         };
         let held = job
             .attempts
@@ -93,6 +95,7 @@ impl PastJob {
             ended: job.since,
             stops: u32::try_from(stops).unwrap_or(u32::MAX),
             work,
+            stop_costs: job.attempts.iter().filter_map(Attempt::stop_cost).collect(),
             start_cost: start_cost.filter(|_| saves_work),
             saves_work,
             expected: job.estimate().map(|estimate| estimate.expected),

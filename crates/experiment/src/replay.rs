@@ -103,9 +103,13 @@ fn first_submission(history: &History) -> Time {
 
 /// Returns how long a start usually takes: the median over the jobs that report steps.
 fn start_cost(history: &History) -> Time {
-    let mut costs: Vec<Time> = history.jobs.iter().filter_map(|job| job.start_cost).collect();
-    costs.sort_unstable();
-    costs.get(costs.len() / 2).copied().unwrap_or(Time::ZERO)
+    median(history.jobs.iter().filter_map(|job| job.start_cost))
+}
+
+fn median(times: impl Iterator<Item = Time>) -> Time {
+    let mut times: Vec<Time> = times.collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or(Time::ZERO)
 }
 
 /// How far a simulation of the past of a cluster, under its policy and on its nodes, differs from what happened.
@@ -141,6 +145,8 @@ pub struct Fidelity {
     pub jitter_s: f64,
     /// Time that the simulator charges for each start after the first of a job.
     pub restart_cost_s: f64,
+    /// Time that the simulator charges for each stop.
+    pub stop_cost_s: f64,
 }
 
 /// Live and simulated times of one job, from the first submission.
@@ -158,12 +164,15 @@ struct Pair {
 pub fn fidelity(history: &History) -> Result<Fidelity, ExperimentError> {
     let workload = past_workload(history);
     let restart_cost = start_cost(history);
+    let stop_cost = median(history.jobs.iter().flat_map(|job| job.stop_costs.iter().copied()));
     let stopped: Vec<&PastJob> = history.jobs.iter().filter(|job| job.stops > 0).collect();
     let needs = history.built.knowledge();
     let config = SimConfig {
         clock: history.clock,
         knowledge: (needs != Knowledge::None).then_some(Knowledge::Estimate),
         restart_cost,
+        stop_cost,
+        reports_steps: true,
         saves_on_stop: stopped.is_empty() || stopped.iter().any(|job| job.saves_work),
         ..SimConfig::new(history.cluster.clone())
     };
@@ -189,6 +198,7 @@ pub fn fidelity(history: &History) -> Result<Fidelity, ExperimentError> {
         return Err(ExperimentError::NothingFinished);
     }
     let mut fidelity = compare(&pairs, restart_cost);
+    fidelity.stop_cost_s = stop_cost.as_secs_f64();
     fidelity.policy.clone_from(&history.policy.policy);
     fidelity.live_stops = history.jobs.iter().map(|job| job.stops).sum();
     fidelity.simulated_stops = record.rows.iter().map(|row| row.preemptions).sum();
@@ -220,6 +230,7 @@ fn compare(pairs: &[Pair], restart_cost: Time) -> Fidelity {
         start_inversions: inversions(pairs, jitter),
         jitter_s: jitter.as_secs_f64(),
         restart_cost_s: restart_cost.as_secs_f64(),
+        stop_cost_s: 0.0,
     }
 }
 

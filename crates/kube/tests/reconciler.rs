@@ -1020,6 +1020,21 @@ fn gpus_are_not_held_for_pods_that_are_not_recreated() {
 }
 
 #[test]
+fn a_user_stops_a_gang_that_has_gpus_and_no_pods() {
+    let (mut world, job) = preempted_without_pods();
+    world.with(|_, tx| {
+        tx.record(Fact::Cancelled {
+            job,
+            by: Actor::user("ann"),
+        });
+    });
+    let stops_job = |action: &Action| matches!(action, Action::StopOwner { job, .. } if job == "g0");
+    assert!(world.pending.iter().any(stops_job), "{:?}", world.pending);
+    assert!(world.state.job(job).unwrap().state.has_ended());
+    assert!(world.state.engine().jobs().next().is_none());
+}
+
+#[test]
 fn pods_that_are_recreated_with_other_resources_are_placed_again() {
     let (mut world, job) = preempted_without_pods();
     for _ in 0..3 {

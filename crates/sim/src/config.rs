@@ -68,6 +68,11 @@ pub struct SimConfig {
     /// Whether a job that is asked to stop saves its work first; otherwise it loses the work since its last checkpoint,
     /// or all of it if it writes none.
     pub saves_on_stop: bool,
+    /// Time from the command to stop until the GPUs are vacated.
+    pub stop_cost: Time,
+    /// Whether jobs with a number of iterations report them, as they do on a live cluster: the policy learns how fast they are
+    /// compared with the run time that it expects.
+    pub reports_steps: bool,
     /// Speed of jobs by allocation.
     pub speeds: SpeedModel,
     /// How much longer an iteration takes on shared GPUs.
@@ -112,6 +117,8 @@ impl SimConfig {
             checkpoint: None,
             checkpoint_cost: Time::ZERO,
             saves_on_stop: true,
+            stop_cost: Time::ZERO,
+            reports_steps: false,
             speeds: SpeedModel::default(),
             contention: Contention::default(),
             gpu_memory: IdVec::default(),

@@ -314,6 +314,9 @@ impl<'a> Run<'a> {
             match event {
                 ScheduledEvent::End(job, attempt, epoch) => self.end(job, attempt, epoch),
                 ScheduledEvent::Started(job, attempt) => self.started(job, attempt),
+                ScheduledEvent::Stopped(job, attempt, done) => {
+                    self.report(Event::Stopped { job, attempt, done })
+                }
                 ScheduledEvent::NodeDown(node, up) => {
                     let event = self.outages.begin(node, up, &mut self.queue);
                     event.into_iter().for_each(|event| self.report(event));
@@ -388,7 +391,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn report(&mut self, event: Event) {
+    fn report(&mut self, mut event: Event) {
+        if self.config.reports_steps {
+            self.jobs.count_in_steps(&mut event);
+        }
         self.engine.report(self.queue.now, event);
     }
 

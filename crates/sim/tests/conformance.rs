@@ -294,3 +294,39 @@ fn every_preset_decides_live_as_in_the_simulator() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
+
+#[test]
+fn steps_correct_an_expected_run_time_as_on_a_live_cluster() {
+    // The first job takes twice as long as expected. The last one fits before it ends, if the policy knows.
+    let job = |i: u64, submit: i64, (work, expected): (u64, u64), gpus: u32| TraceJob {
+        expected_us: NonZeroU64::new(expected * 1_000_000),
+        iterations: Some(10 * work),
+        ..TraceJob::new(
+            JobLabel::Number(i),
+            Time::from_secs(submit),
+            Work(work * 1_000_000),
+            gpus,
+        )
+    };
+    let workload = Workload {
+        jobs: vec![
+            job(0, 0, (40, 20), 1),
+            job(1, 1, (10, 10), 2),
+            job(2, 25, (10, 10), 1),
+        ],
+        ..Workload::default()
+    };
+    let start_of_last = |reports_steps: bool| {
+        let (policy, _) = build("fifo-easy", &Overrides::default()).unwrap();
+        let needs = policy.knowledge();
+        let config = SimConfig {
+            knowledge: Some(Knowledge::Estimate),
+            reports_steps,
+            ..SimConfig::new(ClusterSpec::uniform(1, 2))
+        };
+        let record = dovetail_sim::simulate(&workload, policy, needs, &config).unwrap();
+        record.rows[2].first_start.unwrap()
+    };
+    assert_eq!(start_of_last(true), Time::from_secs(25));
+    assert_eq!(start_of_last(false), Time::from_secs(50));
+}

@@ -4,7 +4,7 @@ mod commands;
 mod launch;
 mod logs;
 mod node;
-mod progress;
+pub(crate) mod progress;
 mod server;
 mod stop;
 mod task;

@@ -11,23 +11,26 @@ const TOLERANCE_PERCENT: u64 = 2;
 
 /// How far a task is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Report {
-    pub(crate) step: u64,
-    /// Zero if unknown.
-    pub(crate) total: u64,
-    pub(crate) step_us: u64,
-    pub(crate) checkpoint: u64,
+pub struct StepReport {
+    /// The last step that is done.
+    pub step: u64,
+    /// Number of steps in all; zero if unknown.
+    pub total: u64,
+    /// Duration of a step, in microseconds.
+    pub step_us: u64,
+    /// The last step with a checkpoint.
+    pub checkpoint: u64,
 }
 
 /// Decides which reports of a task are forwarded.
 #[derive(Debug, Default)]
-pub(crate) struct ProgressFilter {
-    last: Option<(Instant, Report)>,
+pub struct ProgressFilter {
+    last: Option<(Instant, StepReport)>,
 }
 
 impl ProgressFilter {
     /// Returns whether a report is forwarded, and remembers it if so.
-    pub(crate) fn admit(&mut self, now: Instant, report: Report) -> bool {
+    pub fn admit(&mut self, now: Instant, report: StepReport) -> bool {
         let is_due = match self.last {
             None => true,
             Some((_, before)) if before == report => false,
@@ -40,7 +43,7 @@ impl ProgressFilter {
     }
 }
 
-fn is_due(elapsed: Duration, before: Report, report: Report) -> bool {
+fn is_due(elapsed: Duration, before: StepReport, report: StepReport) -> bool {
     if report.total > 0 && report.step == report.total {
         return true;
     }
@@ -54,7 +57,7 @@ fn is_due(elapsed: Duration, before: Report, report: Report) -> bool {
 }
 
 /// Returns whether a task is not where its last report would have brought it by now.
-fn is_surprising(elapsed: Duration, before: Report, report: Report) -> bool {
+fn is_surprising(elapsed: Duration, before: StepReport, report: StepReport) -> bool {
     if before.step_us == 0 {
         return report.step_us > 0;
     }
@@ -68,8 +71,8 @@ fn is_surprising(elapsed: Duration, before: Report, report: Report) -> bool {
 mod tests {
     use super::*;
 
-    fn report(step: u64, step_us: u64, checkpoint: u64) -> Report {
-        Report {
+    fn report(step: u64, step_us: u64, checkpoint: u64) -> StepReport {
+        StepReport {
             step,
             total: 1_000,
             step_us,

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::agent::progress::Report;
+use crate::agent::progress::StepReport;
 use crate::agent::server::ServerLink;
 use crate::agent::task::{Phase, Rank, Task};
 use crate::clock::boot_ms;
@@ -128,7 +128,9 @@ impl Task {
 
     /// Handles a message of a trainer.
     pub(crate) fn trainer_message(&mut self, rank: u32, message: &TrainerMessage, server: &ServerLink) {
-        let is_first = self.ranks.keys().next() == Some(&rank);
+        let has_roles = self.spec.as_ref().is_some_and(|spec| !spec.instances.is_empty());
+        // The first rank reports for the whole gang; with roles, the first one on each node.
+        let reports = (rank == 0 || has_roles) && self.ranks.keys().next() == Some(&rank);
         let Some(trainer) = self.ranks.get_mut(&rank) else {
             return;
         };
@@ -142,14 +144,13 @@ impl Task {
                 checkpoint,
             } => {
                 trainer.step = *step;
-                let report = Report {
+                let report = StepReport {
                     step: *step,
                     total: *total,
                     step_us: *step_us,
                     checkpoint: *checkpoint,
                 };
-                // The first rank reports for the whole task.
-                if is_first && self.progress.admit(Instant::now(), report) {
+                if reports && self.progress.admit(Instant::now(), report) {
                     server.send_unnumbered(Body::Progress(Progress {
                         task: Some(self.id.into()),
                         step: *step,

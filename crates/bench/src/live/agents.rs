@@ -1,9 +1,10 @@
 //! Agents that report tasks as started and ended without starting anything.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use dovetail_agent::{ProgressFilter, StepReport};
 use dovetail_hub::Authority;
 use dovetail_proto::v1::scheduler_client::SchedulerClient;
 use dovetail_proto::v1::{self, agent_message, server_message};
@@ -17,10 +18,22 @@ use crate::BenchError;
 use crate::error::StepResult;
 
 const HEARTBEAT: Duration = Duration::from_secs(2);
+/// Steps of a task in a second.
+const STEPS_PER_SECOND: u64 = 10;
+
+/// What becomes of tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tasks {
+    /// They complete as soon as they are started.
+    EndAtOnce,
+    /// They run until the agents disconnect.
+    Run,
+}
 
 /// Connected agents. They disconnect when the value is dropped.
 pub(super) struct AgentPool {
     started_tasks: Arc<AtomicU64>,
+    reporting: Arc<AtomicBool>,
     _tasks: JoinSet<()>,
 }
 
@@ -29,10 +42,11 @@ impl AgentPool {
     pub(super) async fn connect(
         authority: &Authority,
         port: u16,
-        agents: usize,
-        gpus: u32,
+        (agents, gpus): (usize, u32),
+        kind: Tasks,
     ) -> Result<Self, BenchError> {
         let started_tasks = Arc::new(AtomicU64::new(0));
+        let reporting = Arc::new(AtomicBool::new(false));
         let mut tasks = JoinSet::new();
         for i in 0..agents {
             let name = format!("node-{i}");
@@ -42,6 +56,9 @@ impl AgentPool {
                 outbox,
                 sequence: 0,
                 started_tasks: Arc::clone(&started_tasks),
+                reporting: Arc::clone(&reporting),
+                kind,
+                running: Vec::new(),
             };
             agent.say_hello(&name, i as u64, gpus);
             let inbox = SchedulerClient::new(channel)
@@ -52,6 +69,7 @@ impl AgentPool {
         }
         Ok(Self {
             started_tasks,
+            reporting,
             _tasks: tasks,
         })
     }
@@ -59,6 +77,11 @@ impl AgentPool {
     /// Returns the number of tasks that have been started so far.
     pub(super) fn started_tasks(&self) -> u64 {
         self.started_tasks.load(Ordering::Relaxed)
+    }
+
+    /// Lets all running tasks report their steps from now on.
+    pub(super) fn report_steps(&self) {
+        self.reporting.store(true, Ordering::Relaxed);
     }
 }
 
@@ -90,6 +113,16 @@ struct Agent {
     /// Number of the last message that the server acknowledges.
     sequence: u64,
     started_tasks: Arc<AtomicU64>,
+    reporting: Arc<AtomicBool>,
+    kind: Tasks,
+    running: Vec<RunningTask>,
+}
+
+/// A task that runs until the agent disconnects.
+struct RunningTask {
+    task: Option<v1::TaskKey>,
+    started: Instant,
+    filter: ProgressFilter,
 }
 
 impl Agent {
@@ -127,6 +160,7 @@ impl Agent {
 
     async fn run(mut self, mut inbox: tonic::Streaming<v1::ServerMessage>) {
         let mut heartbeats = tokio::time::interval(HEARTBEAT);
+        let mut reports = tokio::time::interval(Duration::from_secs(1));
         loop {
             tokio::select! {
                 message = inbox.message() => match message {
@@ -134,18 +168,54 @@ impl Agent {
                     Ok(Some(_)) => {}
                     Ok(None) | Err(_) => return,
                 },
+                _ = reports.tick() => self.report(),
                 _ = heartbeats.tick() => self.send(agent_message::Body::Heartbeat(v1::Heartbeat::default())),
             }
         }
     }
 
-    /// Reports a task as started and as completed.
+    /// Forwards the reports of all running tasks, as far as a real agent does.
+    fn report(&mut self) {
+        if !self.reporting.load(Ordering::Relaxed) {
+            return;
+        }
+        for running in &mut self.running {
+            let step = running.started.elapsed().as_millis() as u64 * STEPS_PER_SECOND / 1_000;
+            let report = StepReport {
+                step,
+                total: 1_000_000,
+                step_us: 1_000_000 / STEPS_PER_SECOND,
+                checkpoint: step / 1_000 * 1_000,
+            };
+            if running.filter.admit(Instant::now(), report) {
+                let progress = v1::Progress {
+                    task: running.task,
+                    step: report.step,
+                    total_steps: report.total,
+                    step_time_us: report.step_us,
+                    data_time_us: 0,
+                    checkpoint_step: report.checkpoint,
+                };
+                let body = Some(agent_message::Body::Progress(progress));
+                let _ = self.outbox.send(v1::AgentMessage { sequence: 0, body });
+            }
+        }
+    }
+
+    /// Reports a task as started, and as completed unless it runs.
     fn start(&mut self, task: &v1::StartTask) {
         self.started_tasks.fetch_add(1, Ordering::Relaxed);
         self.send(agent_message::Body::TaskStarted(v1::TaskStarted {
             task: task.task,
             ..Default::default()
         }));
+        if self.kind == Tasks::Run {
+            return self.running.push(RunningTask {
+                task: task.task,
+                started: Instant::now(),
+                filter: ProgressFilter::default(),
+            });
+        }
         self.send(agent_message::Body::TaskEnded(v1::TaskEnded {
             task: task.task,
             ..Default::default()

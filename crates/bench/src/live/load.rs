@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::spawn_blocking;
 
-use super::agents::AgentPool;
+use super::agents::{AgentPool, Tasks};
 use super::{driver_config, job_request};
 use crate::BenchError;
 use crate::error::StepResult;
@@ -91,7 +91,13 @@ impl InProcessServer {
     /// Connects all agents, which run the queued jobs, and measures the time until all have ended.
     async fn join_and_run(&self) -> Result<(AgentPool, GoalMeasurement), BenchError> {
         let start = Instant::now();
-        let agents = AgentPool::connect(&self.authority, self.port, AGENTS, GPUS_PER_AGENT).await?;
+        let agents = AgentPool::connect(
+            &self.authority,
+            self.port,
+            (AGENTS, GPUS_PER_AGENT),
+            Tasks::EndAtOnce,
+        )
+        .await?;
         let are_known = || self.handle.read(|state| state.nodes().count()) == AGENTS;
         wait_until("all agents are known", are_known).await?;
         self.wait_for_starts(&agents, JOBS as u64).await?;

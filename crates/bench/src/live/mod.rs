@@ -3,6 +3,7 @@
 
 mod agents;
 mod load;
+mod progress;
 mod restart;
 mod start;
 
@@ -15,12 +16,13 @@ use crate::BenchError;
 use crate::error::StepResult;
 use crate::measurement::GoalMeasurement;
 
-/// Measures throughput with many agents, the restart of a server, and the start of single jobs.
+/// Measures throughput with many agents, the restart of a server, the start of single jobs, and progress reports.
 pub(crate) fn measure() -> Result<Vec<GoalMeasurement>, BenchError> {
     let runtime = runtime()?;
     let mut measurements = runtime.block_on(load::measure())?;
     measurements.push(restart::measure()?);
     measurements.extend(start::measure()?);
+    measurements.extend(progress::measure()?);
     Ok(measurements)
 }
 

@@ -64,6 +64,7 @@ fn table(f: &Fidelity) -> comfy_table::Table {
         ("starts in another order", count(f.start_inversions as u64)),
         ("order ignored within", seconds(f.jitter_s)),
         ("cost of a restart", seconds(f.restart_cost_s)),
+        ("cost of a stop", seconds(f.stop_cost_s)),
         ("error of a finish time, mean", percent(f.mean_finish_error)),
         ("avg JCT, live", span(f.live_avg_jct_s)),
         ("avg JCT, simulated", span(f.simulated_avg_jct_s)),

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::request::JobRequest;
 
+/// Largest number of models that users state. Slowdowns beside others are not known of further ones.
+const MAX_MODELS: usize = 4_096;
+
 /// Names by the numbers that stand for them in the engine. Numbers are never reused.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Names {
@@ -47,7 +50,8 @@ impl Names {
     /// Returns the number of a model that users stated; none for jobs that share a profile by user and name.
     pub(super) fn model(&mut self, key: &str) -> Option<ModelId> {
         let is_stated = !key.starts_with(UNNAMED);
-        is_stated.then(|| ModelId(number(&mut self.models, key)))
+        let has_room = self.models.len() < MAX_MODELS || self.models.iter().any(|model| model == key);
+        (is_stated && has_room).then(|| ModelId(number(&mut self.models, key)))
     }
 
     /// Converts a request to the form the engine reads.
@@ -73,14 +77,27 @@ impl Names {
             gpus_per_task: request.gpus_per_task,
             submit: submitted,
             expected: request.expected.map(|span| Work(span.0.max(0).unsigned_abs())),
-            model: request
-                .model
-                .as_ref()
-                .map(|name| ModelId(number(&mut self.models, name))),
+            model: request.model.as_ref().and_then(|name| self.model(name)),
             stages: request.stages.and_then(|stages| stages.stages()),
             scaling: request.scaling.scaling(),
             deadline: request.deadline.map(|deadline| deadline.of(submitted)),
             ..JobSpec::new(job_key, request.gpus)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_of_users_do_not_grow_without_bound() {
+        let mut names = Names::default();
+        let first = names.model("first");
+        for i in 0..2 * MAX_MODELS {
+            names.model(&format!("model-{i}"));
+        }
+        assert_eq!(names.models.len(), MAX_MODELS);
+        assert_eq!((names.model("first"), names.model("another")), (first, None));
     }
 }

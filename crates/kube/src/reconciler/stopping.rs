@@ -170,11 +170,16 @@ pub(super) fn evict_strays(r: &mut Reconciler, key: &GangKey) {
     }
 }
 
-/// Suspends the Jobs of matching pods, so that they delete their pods and create no more.
+/// Suspends the Jobs of matching pods, so that they delete their pods and create no more. A gang without pods has the Jobs of
+/// those that are recreated.
 pub(super) fn stop_owners(r: &mut Reconciler, key: &GangKey, matches: impl Fn(&Member) -> bool) {
-    let members = r.gangs[key].members.values().filter(|m| matches(m));
+    let gang = &r.gangs[key];
+    let members = gang.members.values().filter(|m| matches(m));
+    let before = gang.history_owners.iter().filter(|_| gang.members.is_empty());
     let jobs: BTreeSet<String> = members
-        .filter_map(|m| m.identity.controller.clone())
+        .filter_map(|m| m.identity.controller.as_ref())
+        .chain(before)
+        .cloned()
         .filter(|owner| owner.api_version == "batch/v1" && owner.kind == "Job")
         .map(|owner| owner.name)
         .collect();

@@ -159,6 +159,12 @@ impl Run<'_> {
         self.gpus.leave(id, truth);
         self.recorder.close_segment(id, truth, now);
         self.enter_queue(id);
+        if self.config.stop_cost > Time::ZERO {
+            let at = now.saturating_add(self.config.stop_cost);
+            return self
+                .queue
+                .schedule(at, ScheduledEvent::Stopped(id, attempt, done));
+        }
         self.report(Event::Stopped {
             job: id,
             attempt,

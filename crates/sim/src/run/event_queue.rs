@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use dovetail_model::{AttemptKey, JobKey, NodeId, Time};
+use dovetail_model::{AttemptKey, JobKey, NodeId, Time, Work};
 
 /// A future event. The order of the variants is the order of handling at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,6 +12,8 @@ pub(super) enum ScheduledEvent {
     End(JobKey, AttemptKey, u32),
     /// An attempt has started up.
     Started(JobKey, AttemptKey),
+    /// An attempt has vacated its GPUs, with this work done.
+    Stopped(JobKey, AttemptKey, Work),
     /// A node fails, until the given time.
     NodeDown(NodeId, Time),
     /// A node returns.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use dovetail_model::{JobKey, JobSpec, Stages, Time};
+use dovetail_model::{Event, JobKey, JobSpec, Rate, Stages, Time, Work};
 use dovetail_workload::{JobLabel, TraceJob, Workload};
 
 use super::resume::{Future, FutureJob, TrueJob};
@@ -104,6 +104,30 @@ impl<'a> Jobs<'a> {
 
     pub(super) fn get(&self, id: JobKey) -> &TraceJob {
         &self.all[self.position(id)]
+    }
+
+    /// Counts the progress of a job that reports its steps as a live cluster does: as a share of the run time that the policy
+    /// expects.
+    pub(super) fn count_in_steps(&self, event: &mut Event) {
+        let (Event::Started { job, .. } | Event::Progressed { job, .. } | Event::Stopped { job, .. }) = event
+        else {
+            return;
+        };
+        let job = self.get(*job);
+        let (Some(expected), Some(_), true) = (job.expected(), job.iterations, job.work > Work(0)) else {
+            return;
+        };
+        let share = |done: Work| {
+            let done = u128::from(done.0) * u128::from(expected.0) / u128::from(job.work.0);
+            Work(u64::try_from(done).unwrap_or(u64::MAX))
+        };
+        let speed = Rate::from_factor(expected.as_secs_f64() / job.work.as_secs_f64());
+        match event {
+            Event::Started { rate, .. } => *rate = rate.times(speed),
+            Event::Progressed { done, rate, .. } => (*done, *rate) = (share(*done), rate.times(speed)),
+            Event::Stopped { done, .. } => *done = share(*done),
+            _ => {}
+        }
     }
 
     /// Learns from a job that has ended, if run times are predicted. Returns when it was submitted.

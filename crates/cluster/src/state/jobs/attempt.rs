@@ -92,9 +92,14 @@ pub enum Verdict {
 
 impl Attempt {
     /// Returns how long it counts as service of its job: as in the engine, up to when the scheduler told it to stop.
-    pub(in crate::state) fn service(&self, now: Time) -> Time {
+    pub(crate) fn service(&self, now: Time) -> Time {
         let until = self.stopped_by_scheduler().or(self.until);
         until.unwrap_or(now).since(self.since)
+    }
+
+    /// Returns the time from the scheduler's request to stop until its GPUs were vacated, if it was stopped.
+    pub(crate) fn stop_cost(&self) -> Option<Time> {
+        Some(self.until?.since(self.stopped_by_scheduler()?))
     }
 
     /// Returns when the scheduler told it to stop, if it did.
