@@ -49,7 +49,7 @@ pub use private_file::write_private;
 pub use recovery::{DriverError, Recovery};
 pub use request::{
     After, AfterWhen, ArrayPart, Behaviour, Deadline, GangRequest, Instance, JobRequest, PodSet, Processes,
-    RequestError, Retries, Role, RoleError, Speeds, StageTimes, place_tasks,
+    RequestError, Retries, Role, RoleError, Speeds, StageTimes, has_resources_of, place_tasks,
 };
 pub use runtime::{
     ArrayIndices, IdleRuntime, LiveRuntime, LogError, NodeCommand, WorkloadError, WorkloadFuture,

@@ -148,7 +148,11 @@ fn a_journal_of_release_0_1_gives_the_state_of_release_0_1_and_is_converted() {
         assert_eq!(state["virtual_clusters"], expected["virtual_clusters"]);
         let jobs = |state: &Value| state["jobs"].as_array().unwrap().clone();
         assert_eq!(jobs(&state).len(), jobs(&expected).len());
-        for (job, expected) in jobs(&state).iter().zip(&jobs(&expected)) {
+        for (mut job, expected) in jobs(&state).into_iter().zip(jobs(&expected)) {
+            for attempt in job["attempts"].as_array_mut().unwrap() {
+                // Release 0.1 did not keep it; it follows from the same records.
+                attempt.as_object_mut().unwrap().remove("told_to_stop");
+            }
             for key in [
                 "id",
                 "user",

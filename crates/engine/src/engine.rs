@@ -110,17 +110,11 @@ impl Engine {
             if self.policy.order.observes_between_decisions() && !self.state.stale.is_empty() {
                 self.observe_all();
             }
-            self.keep_overdue_wake();
+            // A key that has expired may be renewed here, before the wake for it comes.
+            self.progress.wake = self.progress.wake.into_iter().chain(self.state.overdue()).min();
             self.state.update_keys(&*self.policy.order, &*self.policy.tenancy);
         }
         command
-    }
-
-    /// Keeps the request to wake for a key that has expired: an event may be handled before the wake, and renew the key.
-    fn keep_overdue_wake(&mut self) {
-        let expiry = self.state.queues.expiries.first().map(|(at, _)| *at);
-        let overdue = expiry.filter(|at| *at <= self.state.now && self.state.idle_jobs > 0);
-        self.progress.wake = self.progress.wake.into_iter().chain(overdue).min();
     }
 
     /// Takes one decision: admit, order, walk (size, group, place), diff.

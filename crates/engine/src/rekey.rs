@@ -46,6 +46,12 @@ impl State {
         }
     }
 
+    /// Returns when the first key expired that was not renewed since, if a job waits.
+    pub(crate) fn overdue(&self) -> Option<Time> {
+        let expiry = self.queues.expiries.first().map(|(at, _)| *at);
+        expiry.filter(|at| *at <= self.now && self.idle_jobs > 0)
+    }
+
     /// Takes a job out of the queue it is in.
     pub(crate) fn leave_queue(&mut self, id: JobKey) {
         self.leave_queues(&[id]);

@@ -124,6 +124,22 @@ impl GangRequest {
     }
 }
 
+/// Sets the size of a job and its nodes to those of its current workload.
+pub(crate) fn take_resources(job: &mut JobRequest, current: &JobRequest) {
+    (job.gpus, job.gpus_per_task) = (current.gpus, current.gpus_per_task);
+    (job.min_gpus, job.max_gpus) = (current.min_gpus, current.max_gpus);
+    (job.cpus_per_gpu, job.memory_mib_per_gpu) = (current.cpus_per_gpu, current.memory_mib_per_gpu);
+    job.gpu_type.clone_from(&current.gpu_type);
+    job.constraint = current.constraint;
+}
+
+/// Returns whether a job has the size and the nodes of its current workload.
+pub fn has_resources_of(job: &JobRequest, current: &JobRequest) -> bool {
+    let mut same = job.clone();
+    take_resources(&mut same, current);
+    same == *job
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

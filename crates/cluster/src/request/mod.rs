@@ -18,7 +18,8 @@ use crate::notifications::JobNotifications;
 
 pub use behaviour::{Behaviour, Deadline, Speeds, StageTimes};
 pub use error::{RequestError, RoleError};
-pub use gang::{GangRequest, PodSet};
+pub(crate) use gang::take_resources;
+pub use gang::{GangRequest, PodSet, has_resources_of};
 pub use roles::{Instance, Role, place_tasks};
 
 /// Where the processes of a job run.
@@ -203,24 +204,6 @@ fn is_true(flag: &bool) -> bool {
 
 fn is_one(gpus: &u32) -> bool {
     *gpus == 1
-}
-
-impl JobRequest {
-    /// Sets the size and the nodes to those of another request.
-    pub(crate) fn set_resources_of(&mut self, other: &Self) {
-        (self.gpus, self.gpus_per_task) = (other.gpus, other.gpus_per_task);
-        (self.min_gpus, self.max_gpus) = (other.min_gpus, other.max_gpus);
-        (self.cpus_per_gpu, self.memory_mib_per_gpu) = (other.cpus_per_gpu, other.memory_mib_per_gpu);
-        self.gpu_type.clone_from(&other.gpu_type);
-        self.constraint = other.constraint;
-    }
-
-    /// Returns whether the size and the nodes are those of another request.
-    pub fn has_resources_of(&self, other: &Self) -> bool {
-        let mut same = self.clone();
-        same.set_resources_of(other);
-        same == *self
-    }
 }
 
 impl Default for JobRequest {

@@ -4,7 +4,7 @@
 //! GPUs before its pods exist; they are bound together when all of them do.
 
 use dovetail_cluster::state::JobRecord;
-use dovetail_cluster::{AttemptId, Cause, Fact, JobId, JobState};
+use dovetail_cluster::{AttemptId, Cause, Fact, JobId, JobState, has_resources_of};
 use dovetail_model::Time;
 
 use super::gang::Gang;
@@ -58,7 +58,7 @@ pub(super) fn check_queued(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &m
     let record = tx.state().job(job).filter(|job| job.state == JobState::Queued);
     let same = |record: &JobRecord| {
         let request = request.as_ref();
-        request.is_ok_and(|request| record.request.has_resources_of(request))
+        request.is_ok_and(|request| has_resources_of(&record.request, request))
     };
     if record.is_some_and(|record| !same(record)) {
         tx.record(Fact::WorkloadLost { job });

@@ -6,7 +6,7 @@ use super::lifecycle::JobLifecycle;
 use super::{Attempt, AttemptEnd, Cause, EarlierService, End, Hold, JobRecord, JobState};
 use crate::JobId;
 use crate::fact::Fact;
-use crate::request::JobRequest;
+use crate::request::{JobRequest, take_resources};
 use crate::state::events::EventKind;
 
 impl JobLifecycle<'_> {
@@ -150,7 +150,7 @@ impl JobLifecycle<'_> {
         };
         let is_waiting = record.state == JobState::Held(Hold::Workload);
         if let Some(current) = current.filter(|_| is_waiting) {
-            record.request.set_resources_of(current);
+            take_resources(&mut record.request, current);
         }
         record.workload_missing = false;
         if is_waiting {
