@@ -179,9 +179,8 @@ pub(super) fn stop_owners(r: &mut Reconciler, key: &GangKey, matches: impl Fn(&M
     let jobs: BTreeSet<String> = members
         .filter_map(|m| m.identity.controller.as_ref())
         .chain(before)
-        .cloned()
         .filter(|owner| owner.api_version == "batch/v1" && owner.kind == "Job")
-        .map(|owner| owner.name)
+        .map(|owner| owner.name.clone())
         .collect();
     for job in jobs {
         r.actions.push(Action::StopOwner {
