@@ -2,12 +2,13 @@
 //! written by a driver as in a live cluster.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dovetail_client::{Client, block_on};
 use dovetail_cluster::{Actor, Driver, Fact, Handle, IdleRuntime, JobRequest, NodeRegistration, TaskEnd};
 use dovetail_cluster::{Transaction, state::JobState};
 use dovetail_console::ScratchFolder;
+use dovetail_history::{JobQuery, KnownJobs};
 use dovetail_model::NodeSpec;
 use dovetail_web::views::{JobPage, JobView, UsageRow};
 
@@ -17,6 +18,8 @@ use crate::measurement::{GoalMeasurement, median};
 use crate::server_process::ServerProcess;
 use crate::{BenchError, Options};
 
+/// How long the history is waited for.
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// Jobs that are submitted and end in one transaction.
 const BATCH: u64 = 100;
 /// Jobs that end after the last snapshot, before the server is killed.
@@ -79,7 +82,7 @@ pub(crate) fn measure(options: &Options) -> Result<Vec<GoalMeasurement>, BenchEr
         )));
     }
     let mut measurements = vec![
-        GoalMeasurement::at_least("jobs submitted, run and ended", rate, "/s", 1_000.0),
+        GoalMeasurement::at_least("jobs submitted, run, ended and stored", rate, "/s", 1_000.0),
         GoalMeasurement::below(
             format!("restart after a kill, with {total} jobs"),
             restart,
@@ -153,12 +156,40 @@ fn run_driver(journal: &Path, jobs: std::ops::Range<u64>, is_saved: bool) -> Res
         run_jobs(&handle, first..last)?;
     }
     if is_saved {
+        wait_for_history(&handle, jobs.end)?;
         handle.shut_down().wait()?;
     }
     drop(handle);
     let joined = driving.join();
     joined.map_err(|_| BenchError::Unexpected("the driver panicked".to_owned()))?;
     newest_snapshot(journal).step("measure the snapshot")
+}
+
+/// Waits until the history has this number of jobs: jobs leave memory after they are written there.
+fn wait_for_history(handle: &Handle, jobs: u64) -> Result<(), BenchError> {
+    let Some(history) = handle.history() else {
+        return Err(BenchError::Unexpected("the driver has no history".to_owned()));
+    };
+    let all = KnownJobs {
+        from: u64::MAX,
+        below: Vec::new(),
+    };
+    let start = Instant::now();
+    loop {
+        let stored = history
+            .list(&JobQuery::newest(1), &all)
+            .map_err(|error| BenchError::Unexpected(error.to_string()))?;
+        if stored.total >= jobs {
+            return Ok(());
+        }
+        if start.elapsed() > TIMEOUT {
+            return Err(BenchError::Timeout {
+                expected: "the history has all jobs".to_owned(),
+                seconds: TIMEOUT.as_secs(),
+            });
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 fn registration(i: u64) -> NodeRegistration {
