@@ -26,12 +26,10 @@ pub(super) fn start(r: &mut Reconciler, job: JobId, attempt: AttemptId, tx: &mut
     let Some(started) = started.filter(|a| a.id == attempt && gang.attempt != Some(attempt)) else {
         return;
     };
-    let pods = starting_pods(gang, started.allocation.gpus());
-    let assigned = slots::assign_slots(pods, &started.allocation);
-    if recreation::start(r, &key, (job, attempt), tx) {
-        return machine::visit(r, &key, tx);
-    }
-    let Some(assigned) = assigned else {
+    let awaited = recreation::awaited_pods(gang);
+    let awaits_pods = awaited.is_some();
+    let pods = awaited.unwrap_or_else(|| starting_pods(gang, started.allocation.gpus()));
+    let Some(assigned) = slots::assign_slots(pods, &started.allocation) else {
         let message = format!("the allocation of job {job} does not fit the pods of the gang");
         tracing::error!("{key}: {message}");
         tx.record(Fact::Cancelled {
@@ -43,6 +41,10 @@ pub(super) fn start(r: &mut Reconciler, job: JobId, attempt: AttemptId, tx: &mut
     };
     let gang = r.gangs.entry(&key);
     gang.begin_attempt(attempt, assigned);
+    if awaits_pods {
+        recreation::wait_from(gang, tx.state().now());
+        return machine::visit(r, &key, tx);
+    }
     gang.recreation = None;
     let all: Vec<usize> = (0..gang.slots.len()).collect();
     if is_incomplete(gang) {

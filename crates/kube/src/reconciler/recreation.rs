@@ -8,6 +8,7 @@ use dovetail_cluster::{AttemptId, Cause, Fact, JobId, JobState, has_resources_of
 use dovetail_model::Time;
 
 use super::gang::Gang;
+use super::slots::SlotPod;
 use super::{ClusterTransaction, Reconciler, machine, request, slots, stopping};
 use crate::action::Removal;
 use crate::identity::GangKey;
@@ -66,33 +67,18 @@ pub(super) fn check_queued(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &m
     }
 }
 
-/// Assigns slots of an attempt whose pods do not all exist; returns whether it did.
-pub(super) fn start(
-    r: &mut Reconciler,
-    key: &GangKey,
-    (job, attempt): (JobId, AttemptId),
-    tx: &impl ClusterTransaction,
-) -> bool {
-    let gang = &r.gangs[key];
-    let waits = gang
-        .recreation
-        .as_ref()
-        .filter(|_| gang.complete_members().is_none());
-    let started = tx.state().job(job).and_then(|job| job.attempt());
-    let (Some(recreation), Some(started)) = (waits, started) else {
-        return false;
-    };
-    let pods = recreation.pods.iter().map(|pod| (*pod, None)).collect();
-    let Some(assigned) = slots::assign_slots(pods, &started.allocation) else {
-        return false;
-    };
-    let until = tx.state().now() + RECREATE_WITHIN;
-    let gang = r.gangs.entry(key);
-    gang.begin_attempt(attempt, assigned);
+/// Returns the pods of an attempt that is started before all of them exist; `None` if they do.
+pub(super) fn awaited_pods(gang: &Gang) -> Option<Vec<SlotPod>> {
+    let recreation = gang.recreation.as_ref()?;
+    let is_complete = gang.complete_members().is_some();
+    (!is_complete).then(|| recreation.pods.iter().map(|pod| (*pod, None)).collect())
+}
+
+/// Lets a gang wait for its pods from now on.
+pub(super) fn wait_from(gang: &mut Gang, now: Time) {
     if let Some(recreation) = &mut gang.recreation {
-        recreation.until = until;
+        recreation.until = now + RECREATE_WITHIN;
     }
-    true
 }
 
 /// Checks whether the pods of a gang with GPUs exist again; returns whether the attempt can continue.
