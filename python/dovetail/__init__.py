@@ -1,4 +1,4 @@
-"""Progress, checkpoints and coordinated stops for training scripts that run under Dovetail.
+"""Progress, checkpoints, coordinated stops and stages for training scripts that run under Dovetail.
 
     import dovetail
 
@@ -13,8 +13,11 @@ Without Dovetail, `iterate` is a plain loop.
 """
 
 from .environment import checkpoint_dir, local_rank, rank, resume_step, under_dovetail, world_size
-from .loop import checkpointed, iterate, on_checkpoint, stopping
+from .loop import checkpointed, iterate, on_checkpoint, on_resize, stopping
+from .metrics import log
+from .pytorch import wrap
 from .session import STOPPED
+from .stages import stage
 
 __all__ = [
     "STOPPED",
@@ -22,10 +25,14 @@ __all__ = [
     "checkpointed",
     "iterate",
     "local_rank",
+    "log",
     "on_checkpoint",
+    "on_resize",
     "rank",
     "resume_step",
+    "stage",
     "stopping",
     "under_dovetail",
     "world_size",
+    "wrap",
 ]

@@ -145,6 +145,9 @@ class Throttle:
 class PodSession:
     """Reports the progress of this process. It has the methods of a session with an agent."""
 
+    #: There is no agent, so there are no gates.
+    gates = None
+
     def __init__(self, pod, step=0, total_steps=0):
         self._pod = pod
         self._changed = threading.Condition()
@@ -160,8 +163,9 @@ class PodSession:
         """Returns whether the script may begin this step. A pod is stopped by Kubernetes, not between two steps."""
         return True
 
-    def done(self, step, seconds, waited=0.0):
-        """Records that a step is done, how long it took, and how long of that it waited for its batch."""
+    def done(self, step, seconds, stages=None):
+        """Records that a step is done, how long it took, and how long its stages took. Reports have no other stage than `data`."""
+        waited = (stages or {}).get("data", 0.0)
         with self._changed:
             before, micros, data = self._progress["stepUs"], int(seconds * 1e6), int(waited * 1e6)
             # Moving averages over about eight steps.
@@ -170,6 +174,12 @@ class PodSession:
             self._progress.update(step=step, stepUs=average, dataUs=waiting)
             if not before:
                 self._changed.notify_all()
+
+    def log(self, metrics):
+        """Ignores metrics: reports of pods have none."""
+
+    def take_size(self):
+        """Returns the new size of the job: never one, because a pod is not resized."""
 
     def saved(self, step):
         """Records that the checkpoint after this step is complete."""

@@ -5,9 +5,10 @@ import sys
 import tempfile
 import time
 
-from . import environment, session
+from . import environment, session, stages
 
 _hooks = []
+_resize_hooks = []
 
 
 def on_checkpoint(function):
@@ -16,6 +17,15 @@ def on_checkpoint(function):
     Use it as a decorator.
     """
     _hooks.append(function)
+    return function
+
+
+def on_resize(function):
+    """Registers `function(cpus, memory_mib)`, called between two steps after the job has got more or less CPU or memory.
+
+    `cpus` is a float. Of several changes during one step, only the last is delivered. Use it as a decorator.
+    """
+    _resize_hooks.append(function)
     return function
 
 
@@ -59,25 +69,64 @@ def iterate(loader, total_steps=None, checkpoint=None, checkpoint_every=0):
         if hooks:
             checkpointed(step)
 
-    begun = time.monotonic()
-    for batch in _batches(loader, None if total_steps is None else total_steps - step):
-        waited = time.monotonic() - begun
-        if current and not current.begin(step + 1):
-            if saved != step:
+    with _Steps(current) as clock:
+        batches = _batches(loader, None if total_steps is None else total_steps - step)
+        while total_steps is None or step < total_steps:
+            _deliver_size(current)
+            begun = time.monotonic()
+            clock.begin_step(step + 1)
+            batch = next(batches, _END)
+            clock.end_data()
+            if batch is _END:
+                break
+            if current and not current.begin(step + 1):
+                clock.end_step()
+                if saved != step:
+                    save()
+                sys.stdout.flush()
+                raise SystemExit(session.STOPPED)
+            clock.begin_body()
+            yield batch
+            step += 1
+            times = clock.end_step()
+            if current:
+                # The time of a step includes the wait for its batch and at gates, but not the checkpoints.
+                current.done(step, time.monotonic() - begun, times)
+            if checkpoint_every and step % checkpoint_every == 0:
                 save()
-            sys.stdout.flush()
-            raise SystemExit(session.STOPPED)
-        yield batch
-        step += 1
-        if current:
-            # The time of a step includes the wait for its batch, but not the checkpoints.
-            current.done(step, time.monotonic() - begun, waited)
-        if checkpoint_every and step % checkpoint_every == 0:
-            save()
-            saved = step
-        begun = time.monotonic()
+                saved = step
     if current:
         current.finish(step)
+
+
+#: What `next` returns after the last batch.
+_END = object()
+
+
+class _Steps:
+    """Lets blocks of the script count for this loop while it runs. A loop inside of another one has no stages of its own."""
+
+    def __init__(self, current):
+        self._clock = stages.StageClock(current.gates if current else None)
+        self._is_active = current is not None and stages.active() is None
+
+    def __enter__(self):
+        if self._is_active:
+            stages.activate(self._clock)
+        return self._clock
+
+    def __exit__(self, *_):
+        self._clock.end_step()
+        if self._is_active and stages.active() is self._clock:
+            stages.activate(None)
+
+
+def _deliver_size(current):
+    """Calls the functions given to `on_resize` if the agent has resized the job."""
+    size = current.take_size() if current else None
+    if size is not None:
+        for hook in list(_resize_hooks):
+            hook(*size)
 
 
 def _batches(loader, count):
@@ -89,9 +138,9 @@ def _batches(loader, count):
     while left > 0:
         before = left
         for batch in loader:
-            if left == 0:
-                return
             yield batch
             left -= 1
+            if left == 0:
+                return
         if left == before:
             raise ValueError("the loader has no batches: %d steps are missing" % left)

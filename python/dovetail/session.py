@@ -2,16 +2,18 @@
 
 All ranks stop after the same step. A rank that is asked to stop reports the last step it has begun, and begins no further
 one until it knows the last step, which is the greatest that any rank has begun. The thread answers while the script is
-inside a step, possibly waiting there for another rank.
+inside a step, possibly waiting there for another rank or at a gate.
 """
 
 import json
 import os
+import select
 import socket
 import threading
 import time
 
 from . import kubernetes
+from .gates import Gates
 
 #: Exit code of a script that was stopped and has made a checkpoint.
 STOPPED = 75
@@ -23,26 +25,33 @@ REPORT_INTERVAL = 0.5
 FIRST_DELAY = 0.05
 MAX_DELAY = 1.0
 
+#: Durations in a report: of a step, of its stages, and of the wait at gates.
+DURATIONS = ("step", "data", "gpu", "net", "gate")
+
 
 class Session:
     """State that the script and the thread share."""
 
     def __init__(self, path, secret, rank, world_size, step=0, total_steps=0):
         self._path = path
-        self._hello = {"hello": {"secret": secret, "rank": rank, "world": world_size}}
+        self._hello = {"hello": {"secret": secret, "rank": rank, "world": world_size, "gates": 1}}
         self._changed = threading.Condition()
         self._begun = step
         self._done = step
         self._total_steps = total_steps or 0
         self._checkpoint = 0
-        self._step_us = 0
-        self._data_us = 0
+        self._averages = dict.fromkeys(DURATIONS, 0)
+        #: Steps until the averages are of the present size: the one that is under way has both.
+        self._until_fresh = 1
+        self._metrics = {}
+        self._size = None
         self._reason = None
         #: Last step that may be begun before the last step is known.
         self._ceiling = None
         self._last_step = None
         self._finished = False
         self._socket = None
+        self.gates = Gates(self._changed, self._send)
         self._thread = threading.Thread(target=self._run, name="dovetail", daemon=True)
         self._thread.start()
 
@@ -63,17 +72,38 @@ class Session:
                     self._begun = max(self._begun, step)
                 return allowed
 
-    def done(self, step, seconds, waited=0.0):
-        """Records that a step is done, how long it took, and how long of that it waited for its batch."""
+    def done(self, step, seconds, stages=None):
+        """Records that a step is done, how long it took, and how long each of its stages and the wait at gates took."""
+        durations = dict(stages or {}, step=seconds)
         with self._changed:
             self._done = step
-            micros, data = int(seconds * 1e6), int(waited * 1e6)
-            # Moving averages over about eight steps.
-            is_first = not self._step_us
-            self._step_us = micros if is_first else (self._step_us * 7 + micros) // 8
-            self._data_us = data if is_first else (self._data_us * 7 + data) // 8
+            self._average(durations)
             if self._last_step is not None:
                 self._changed.notify_all()
+
+    def _average(self, durations):
+        """Adds a step to the averages."""
+        is_first = self._until_fresh == 1
+        self._until_fresh = max(0, self._until_fresh - 1)
+        if self._until_fresh:
+            return
+        for name in DURATIONS:
+            micros = int(durations.get(name, 0.0) * 1e6)
+            # Moving averages over about eight steps.
+            self._averages[name] = micros if is_first else (self._averages[name] * 7 + micros) // 8
+
+    def log(self, metrics):
+        """Adds metrics to the next report."""
+        with self._changed:
+            self._metrics.update(metrics)
+
+    def take_size(self):
+        """Returns the newest size that the agent has given to this job, once, as CPU cores and MiB of memory; otherwise `None`."""
+        if self._size is None:
+            return None
+        with self._changed:
+            size, self._size = self._size, None
+            return size
 
     def saved(self, step):
         """Records that the checkpoint after this step is complete."""
@@ -86,7 +116,7 @@ class Session:
         with self._changed:
             self._done = step
             self._finished = True
-            self._send(self._progress())
+            self._report()
             self._send({"finished": {"step": step}})
 
     def reason(self):
@@ -102,10 +132,10 @@ class Session:
             try:
                 self._serve()
                 delay = FIRST_DELAY
-            except (OSError, ValueError):
+            except OSError:
                 pass
             with self._changed:
-                self._socket = None
+                self._disconnected()
             time.sleep(delay)
             delay = min(delay * 2, MAX_DELAY)
 
@@ -119,25 +149,30 @@ class Session:
                 self._send(self._hello)
                 if self._finished:
                     self._send({"finished": {"step": self._done}})
-            rest = b""
-            reported = None
+            readable = select.poll()
+            readable.register(connection, select.POLLIN)
+            rest, reported, due = b"", None, 0.0
             while True:
-                with self._changed:
-                    if self._socket is not connection:
-                        return
-                    progress = self._progress()
-                    if progress != reported:
-                        self._send(progress)
-                        reported = progress
-                try:
-                    data = connection.recv(4096)
-                except socket.timeout:
+                now = time.monotonic()
+                if now >= due:
+                    due = now + REPORT_INTERVAL
+                    with self._changed:
+                        if self._socket is not connection:
+                            return
+                        if self._metrics or self._progress() != reported:
+                            reported = self._report()
+                if not readable.poll((due - now) * 1e3):
                     continue
+                data = connection.recv(4096)
                 if not data:
                     return
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    self._received(json.loads(line))
+                    try:
+                        self._received(json.loads(line))
+                    except (ValueError, KeyError, TypeError, AttributeError):
+                        # Not a command that this version knows.
+                        continue
 
     def _received(self, command):
         with self._changed:
@@ -150,18 +185,28 @@ class Session:
                 self._reason = self._reason or "stopped"
                 if self._last_step is None:
                     self._last_step = int(command["stop_at"]["step"])
+                    self.gates.stop_after(self._last_step)
                 self._changed.notify_all()
+            elif "go" in command:
+                self.gates.open(command["go"])
+            elif "gates" in command:
+                self.gates.switch(command["gates"])
+            elif "resize" in command:
+                size = command["resize"]
+                self._size = (int(size["cpu_milli"]) / 1e3, int(size["memory_mib"]))
+                self._until_fresh = 2
 
     def _progress(self):
-        return {
-            "progress": {
-                "step": self._done,
-                "total": self._total_steps,
-                "step_us": self._step_us,
-                "data_us": self._data_us,
-                "checkpoint": self._checkpoint,
-            }
-        }
+        durations = {name + "_us": micros for name, micros in self._averages.items()}
+        return dict(durations, step=self._done, total=self._total_steps, checkpoint=self._checkpoint)
+
+    def _report(self):
+        """Sends and returns the progress. Metrics are sent once; they stay if there is no connection."""
+        progress = self._progress()
+        self._send({"progress": dict(progress, metrics=self._metrics) if self._metrics else progress})
+        if self._socket is not None:
+            self._metrics = {}
+        return progress
 
     def _send(self, message):
         """Sends a message if connected. The state is sent again after a reconnect."""
@@ -171,7 +216,11 @@ class Session:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             # The thread notices and connects again.
-            self._socket = None
+            self._disconnected()
+
+    def _disconnected(self):
+        self._socket = None
+        self.gates.release()
 
 
 _session = None

@@ -154,7 +154,7 @@ class Case(unittest.TestCase):
         os.mkdir(os.path.join(self.folder, "reports"))
         os.mkdir(os.path.join(self.folder, "checkpoints"))
 
-    def start(self, script=TRAINER, agent=None, args=(), **more):
+    def start(self, script=TRAINER, agent=None, args=(), python=sys.executable, **more):
         env = {k: v for k, v in os.environ.items() if not k.startswith("DOVETAIL_")}
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
             env.pop(name, None)
@@ -168,7 +168,7 @@ class Case(unittest.TestCase):
                 DOVETAIL_CHECKPOINT_DIR=os.path.join(self.folder, "checkpoints"),
             )
         env.update(more)
-        command = [sys.executable, "-c", script, *map(str, args)]
+        command = [python, "-c", script, *map(str, args)]
         child = subprocess.Popen(command, env=env, cwd=self.folder, stdout=subprocess.PIPE, text=True)
         self.addCleanup(child.wait)
         self.addCleanup(child.kill)
