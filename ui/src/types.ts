@@ -41,6 +41,8 @@ export interface Attempt {
   tasks: string[];
   end: string | null;
   sharing: string;
+  shared_with?: number[];
+  gates?: { planned_period: Time; measured_period: Time | null; wait_per_step: Time };
   last_output?: string;
 }
 

@@ -28,6 +28,7 @@ mod clock;
 mod config;
 mod error;
 mod files;
+mod gates;
 mod hardware;
 mod link;
 mod process;

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 9] = [
     (
         "__init__.py",
         include_str!("../../../python/dovetail/__init__.py"),
@@ -16,11 +16,15 @@ const FILES: [(&str, &str); 5] = [
         "environment.py",
         include_str!("../../../python/dovetail/environment.py"),
     ),
+    ("gates.py", include_str!("../../../python/dovetail/gates.py")),
     (
         "kubernetes.py",
         include_str!("../../../python/dovetail/kubernetes.py"),
     ),
+    ("metrics.py", include_str!("../../../python/dovetail/metrics.py")),
+    ("pytorch.py", include_str!("../../../python/dovetail/pytorch.py")),
     ("session.py", include_str!("../../../python/dovetail/session.py")),
+    ("stages.py", include_str!("../../../python/dovetail/stages.py")),
 ];
 
 /// Unpacks the package below the agent's folder and returns the folder for `PYTHONPATH`.

@@ -5,6 +5,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use dovetail_model::StepStage;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -22,6 +23,9 @@ pub(crate) enum TrainerMessage {
         rank: u32,
         #[serde(rename = "world")]
         world_size: u32,
+        /// Version of stage gates that it understands; zero for none.
+        #[serde(default)]
+        gates: u32,
     },
     /// The last step that is done.
     Progress {
@@ -33,6 +37,12 @@ pub(crate) enum TrainerMessage {
         #[serde(default)]
         data_us: u64,
         #[serde(default)]
+        gpu_us: u64,
+        #[serde(default)]
+        net_us: u64,
+        #[serde(default)]
+        gate_us: u64,
+        #[serde(default)]
         checkpoint: u64,
     },
     /// The last step that a stopping trainer has begun. It begins no further one until it knows when to stop.
@@ -40,6 +50,41 @@ pub(crate) enum TrainerMessage {
     StepReached { step: u64 },
     /// All steps are done.
     Finished { step: u64 },
+    /// It waits at the gate before a stage.
+    Enter { stage: TrainerStage, step: u64 },
+    /// It has done a stage.
+    Leave { stage: TrainerStage, step: u64 },
+    /// It has done a step; no further stage of it comes.
+    Pass { step: u64 },
+}
+
+/// A stage of a step, as trainers name it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum TrainerStage {
+    Data,
+    Gpu,
+    Net,
+}
+
+impl From<TrainerStage> for StepStage {
+    fn from(stage: TrainerStage) -> Self {
+        match stage {
+            TrainerStage::Data => Self::Data,
+            TrainerStage::Gpu => Self::Gpu,
+            TrainerStage::Net => Self::Network,
+        }
+    }
+}
+
+impl From<StepStage> for TrainerStage {
+    fn from(stage: StepStage) -> Self {
+        match stage {
+            StepStage::Data => Self::Data,
+            StepStage::Gpu => Self::Gpu,
+            StepStage::Network => Self::Net,
+        }
+    }
 }
 
 /// A command to a trainer.
@@ -51,6 +96,17 @@ pub(crate) enum TrainerCommand {
     /// Make a checkpoint and exit after this step.
     #[serde(rename = "stop_at")]
     StopAfterStep { step: u64 },
+    /// Wait at stage gates from the next step on, or no longer.
+    Gates {
+        on: bool,
+        /// How long to wait at a gate before proceeding without an answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        patience_ms: Option<u64>,
+    },
+    /// Begin a stage; the answer to [`TrainerMessage::Enter`].
+    Go { stage: TrainerStage, step: u64 },
+    /// The CPU and memory of the task have changed.
+    Resize { cpu_milli: u32, memory_mib: u64 },
 }
 
 /// An event of the socket. Connections are numbered.
@@ -61,6 +117,7 @@ pub(crate) enum TrainerEvent {
         secret: String,
         rank: u32,
         world_size: u32,
+        understands_gates: bool,
         commands: UnboundedSender<TrainerCommand>,
     },
     Received {
@@ -125,6 +182,7 @@ async fn serve(stream: UnixStream, connection: u64, events: UnboundedSender<Trai
         secret,
         rank,
         world_size,
+        gates,
     }) = next(&mut reader).await
     else {
         return;
@@ -135,6 +193,7 @@ async fn serve(stream: UnixStream, connection: u64, events: UnboundedSender<Trai
         secret,
         rank,
         world_size,
+        understands_gates: gates > 0,
         commands,
     };
     if events.send(connected).is_err() {
@@ -193,13 +252,49 @@ mod tests {
             secret: "s".into(),
             rank: 1,
             world_size: 2,
+            gates: 0,
         };
         let line = b"{\"hello\": {\"secret\": \"s\", \"rank\": 1, \"world\": 2}}\n{}";
         assert_eq!(read(line), Some(hello));
         let line = b"{\"at_step\": {\"step\": 7}}\n";
         assert_eq!(read(line), Some(TrainerMessage::StepReached { step: 7 }));
-        let stop = serde_json::to_string(&TrainerCommand::StopAfterStep { step: 3 }).unwrap();
-        assert_eq!(stop, "{\"stop_at\":{\"step\":3}}");
+        let line = b"{\"enter\": {\"stage\": \"gpu\", \"step\": 17}}\n";
+        let stage = TrainerStage::Gpu;
+        assert_eq!(read(line), Some(TrainerMessage::Enter { stage, step: 17 }));
+        let line = b"{\"leave\": {\"stage\": \"gpu\", \"step\": 17, \"us\": 20312}}\n";
+        assert_eq!(read(line), Some(TrainerMessage::Leave { stage, step: 17 }));
+        assert_eq!(
+            read(b"{\"pass\": {\"step\": 17}}\n"),
+            Some(TrainerMessage::Pass { step: 17 })
+        );
+        let text = |command: &TrainerCommand| serde_json::to_string(command).unwrap();
+        assert_eq!(
+            text(&TrainerCommand::StopAfterStep { step: 3 }),
+            "{\"stop_at\":{\"step\":3}}"
+        );
+        let on = TrainerCommand::Gates {
+            on: true,
+            patience_ms: Some(2000),
+        };
+        assert_eq!(text(&on), "{\"gates\":{\"on\":true,\"patience_ms\":2000}}");
+        let off = TrainerCommand::Gates {
+            on: false,
+            patience_ms: None,
+        };
+        assert_eq!(text(&off), "{\"gates\":{\"on\":false}}");
+        let stage = TrainerStage::Net;
+        assert_eq!(
+            text(&TrainerCommand::Go { stage, step: 17 }),
+            "{\"go\":{\"stage\":\"net\",\"step\":17}}"
+        );
+        let resize = TrainerCommand::Resize {
+            cpu_milli: 500,
+            memory_mib: 64,
+        };
+        assert_eq!(
+            text(&resize),
+            "{\"resize\":{\"cpu_milli\":500,\"memory_mib\":64}}"
+        );
     }
 
     #[test]

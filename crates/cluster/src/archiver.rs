@@ -23,13 +23,31 @@ use crate::state::{ArchiveChange, ClusterEvent, ClusterState};
 /// Name of the database, in the folder of the journal.
 const FILE: &str = "history.db";
 /// Largest number of jobs, and of events, that are written with one commit.
-const MAX_BATCH: usize = 1_000;
+const MAX_BATCH: usize = 2_000;
 /// Time between two attempts to write a database that cannot be written.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// For how long the thread writes after the driver has ended.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 /// Time between two looks at whether everything is written.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// How many ended jobs are in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedJobLimits {
+    /// The newest ones that stay: forecasts use the run times of that many.
+    pub recent: usize,
+    /// Those that the history database does not have yet; when there are more, no job can be submitted.
+    pub unwritten: usize,
+}
+
+impl Default for EndedJobLimits {
+    fn default() -> Self {
+        Self {
+            recent: 5_000,
+            unwritten: 250_000,
+        }
+    }
+}
 
 /// A history database that is open and agrees with the journal.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Decisions of the scheduler, as the journal records them.
 
-use dovetail_model::{Allocation, AttemptKey};
+use dovetail_model::{Allocation, AttemptKey, InterleavingTerms};
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
@@ -23,6 +23,9 @@ pub enum Decision {
         key: AttemptKey,
         /// What it holds.
         allocation: Allocation,
+        /// How its stages are interleaved with those of jobs on the same GPUs, if they are.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interleaving: Option<InterleavingTerms>,
     },
     /// The CPU and memory of a running job change.
     Resize {
@@ -32,6 +35,15 @@ pub enum Decision {
         attempt: AttemptId,
         /// What it holds from now on.
         allocation: Allocation,
+    },
+    /// A running job gets other CPU for a while, to measure its speed, or its own again.
+    Try {
+        /// The job.
+        job: JobId,
+        /// The attempt.
+        attempt: AttemptId,
+        /// CPU per GPU, in milli-cores; none ends the trial.
+        cpu_milli_per_gpu: Option<u32>,
     },
     /// A job that holds GPUs is told to stop.
     Stop {

@@ -14,9 +14,9 @@ use dovetail_journal::{Journal, JournalError};
 use dovetail_model::Time;
 use tokio::sync::watch;
 
-use crate::archiver::{Archiver, OpenArchive};
+use crate::archiver::{Archiver, EndedJobLimits, OpenArchive};
 use crate::fact::{Entry, Fact, PolicyText, Record};
-use crate::handle::{Handle, Watches};
+use crate::handle::{Handle, Refusal, Watches};
 use crate::recovery::{DriverError, Recovery, Replayed, replay};
 use crate::runtime::NodeCommand;
 use crate::state::ClusterState;
@@ -30,7 +30,7 @@ pub struct DriverConfig {
     pub policy: PolicyText,
     /// Clock of a new journal; an existing one has its own.
     pub clock: Clock,
-    /// Number of records after which a snapshot is taken.
+    /// Number of records after which a snapshot is taken; more if the state has many jobs.
     pub snapshot_every: u64,
     /// What the runtime can do.
     pub runtime: Capabilities,
@@ -66,6 +66,8 @@ impl std::fmt::Debug for dyn Request {
 pub struct Transaction<'a> {
     pub(crate) state: &'a mut ClusterState,
     now: Time,
+    /// Number of ended jobs that the history may not have while jobs are submitted.
+    max_unwritten: usize,
     /// Encoded records for the journal; `None` for a driver without one.
     records: Option<&'a mut Vec<Vec<u8>>>,
 }
@@ -74,6 +76,15 @@ impl Transaction<'_> {
     /// Returns the current state.
     pub fn state(&self) -> &ClusterState {
         self.state
+    }
+
+    /// Checks that the history is not too far behind for further jobs.
+    pub(crate) fn check_history(&self) -> Result<(), Refusal> {
+        let (jobs, limit) = (self.state.unwritten_count(), self.max_unwritten);
+        match jobs > limit {
+            true => Err(Refusal::HistoryBehind { jobs, limit }),
+            false => Ok(()),
+        }
     }
 
     /// Records a fact and applies it.
@@ -138,16 +149,15 @@ pub struct Driver {
 #[derive(Debug)]
 struct Archive {
     archiver: Archiver,
-    /// Number of ended jobs that stay in memory.
-    keep: usize,
+    limits: EndedJobLimits,
     /// Number of ended jobs in memory at which a snapshot is written without waiting for more records.
     snapshot_at: usize,
 }
 
-/// Number of ended jobs that stay in memory: forecasts use the run times of that many.
-pub const RECENT_JOBS: usize = 5_000;
 /// Number of ended jobs in memory, beyond those that stay, at which a snapshot is written without waiting for more records.
 const DEPARTURES: usize = 20_000;
+/// Number of records after a snapshot for each job in it, before the next one is written.
+const RECORDS_PER_JOB: u64 = 2;
 /// Longest time for which a shutdown waits for the history database.
 const ARCHIVE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -157,14 +167,17 @@ impl Driver {
     /// # Errors
     /// If one of them cannot be read.
     pub fn open(config: &DriverConfig) -> Result<(Self, Handle, Recovery), DriverError> {
-        Self::open_keeping(config, RECENT_JOBS)
+        Self::open_with(config, EndedJobLimits::default())
     }
 
-    /// Like [`Driver::open`], with the number of ended jobs that stay in memory.
+    /// Like [`Driver::open`], with the numbers of ended jobs in memory.
     ///
     /// # Errors
     /// If the journal or the history database cannot be read.
-    pub fn open_keeping(config: &DriverConfig, keep: usize) -> Result<(Self, Handle, Recovery), DriverError> {
+    pub fn open_with(
+        config: &DriverConfig,
+        limits: EndedJobLimits,
+    ) -> Result<(Self, Handle, Recovery), DriverError> {
         let (mut journal, recovered) = Journal::open(&config.dir)?;
         let is_new = recovered.snapshot.is_none() && recovered.records.is_empty();
         let Replayed { mut state, is_old } = replay(config, &recovered)?;
@@ -195,8 +208,8 @@ impl Driver {
         let (mut driver, handle) = Self::new(state, Some((journal, config.clone())), Some(readers));
         driver.archive = Some(Archive {
             archiver: Archiver::new(archive, Arc::clone(&driver.state)),
-            keep,
-            snapshot_at: keep + DEPARTURES,
+            limits,
+            snapshot_at: limits.recent + DEPARTURES,
         });
         driver.since_snapshot = if is_old { 0 } else { recovery.records };
         Ok((driver, handle, recovery))
@@ -285,7 +298,11 @@ impl Driver {
         };
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let departing = state.ended_count().saturating_sub(state.unwritten_count());
-        self.since_snapshot >= config.snapshot_every.max(1)
+        // A snapshot has all jobs, so the more there are, the more records have to come first.
+        let least = config
+            .snapshot_every
+            .max(RECORDS_PER_JOB * state.job_count() as u64);
+        self.since_snapshot >= least.max(1)
             || self
                 .archive
                 .as_ref()
@@ -309,6 +326,7 @@ impl Driver {
             let mut transaction = Transaction {
                 state: &mut state,
                 now,
+                max_unwritten: self.archive.as_ref().map_or(usize::MAX, |a| a.limits.unwritten),
                 records: self.journal.is_some().then_some(&mut records),
             };
             let run = |request: Box<dyn Request>| request.run(&mut transaction);
@@ -439,7 +457,7 @@ impl Driver {
             let departed = match &self.archive {
                 Some(archive) => {
                     archive.archiver.acknowledge(&mut state);
-                    state.depart(archive.keep)
+                    state.depart(archive.limits.recent)
                 }
                 None => Vec::new(),
             };
@@ -457,9 +475,10 @@ impl Driver {
             self.report_journal(Some(format!("cannot write a snapshot: {error}")));
         }
         if let Some(archive) = &mut self.archive {
-            let ended = state.ended_count().max(archive.keep);
+            let ended = state.ended_count().max(archive.limits.recent);
             // One that failed is not tried again soon.
-            archive.snapshot_at = if is_written { ended } else { 2 * ended } + DEPARTURES;
+            let departures = DEPARTURES.max(state.job_count());
+            archive.snapshot_at = if is_written { ended } else { 2 * ended } + departures;
         }
         self.since_snapshot = 0;
     }

@@ -1,6 +1,7 @@
 //! The entries of the journal: facts, which hold what happened, and decisions, which hold what the scheduler did about it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dovetail_engine::Clock;
 use dovetail_model::{Allocation, NodeConstraintId, NodeId, NodeSpec, Time};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::actor::Actor;
 use crate::decision::Decision;
 use crate::request::{GangRequest, JobRequest};
+use crate::stage_report::StageReport;
 use crate::state::{EarlierService, End, PastEnd, Progress};
 use crate::virtual_clusters::VirtualClusters;
 use crate::{AttemptId, JobId};
@@ -154,7 +156,7 @@ pub enum Fact {
         /// User who submitted it.
         user: String,
         /// What is requested.
-        request: Box<JobRequest>,
+        request: Arc<JobRequest>,
         /// Idempotency key of the request: sent again, it does not create a second job.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
@@ -166,7 +168,7 @@ pub enum Fact {
         /// User who submitted it.
         user: String,
         /// What is requested.
-        request: Box<JobRequest>,
+        request: Arc<JobRequest>,
         /// Idempotency key of the request: sent again, it does not create a second job.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
@@ -210,7 +212,7 @@ pub enum Fact {
         /// User who submitted it.
         user: String,
         /// What was requested.
-        request: Box<JobRequest>,
+        request: Arc<JobRequest>,
         /// When it was submitted.
         submitted: Time,
         /// When it got GPUs, if known.
@@ -234,7 +236,7 @@ pub enum Fact {
         job: JobId,
         /// What it requests now: only GPUs, CPU, memory and node constraint are used.
         #[serde(default, alias = "now", skip_serializing_if = "Option::is_none")]
-        request: Option<Box<JobRequest>>,
+        request: Option<Arc<JobRequest>>,
     },
     /// The runtime cannot continue an attempt: it stops, and the job is queued again.
     AttemptAborted {
@@ -405,6 +407,9 @@ pub enum Fact {
         data_time: Time,
         /// Last step with a complete checkpoint.
         checkpoint_step: u64,
+        /// What it reports about other stages, if it measures them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stages: Option<Box<StageReport>>,
     },
     /// When the processes of an attempt began to run, as its runtime recorded it.
     RunningSince {

@@ -26,14 +26,16 @@ mod private_file;
 mod recovery;
 mod request;
 mod runtime;
+mod stage_report;
 pub mod state;
 mod virtual_clusters;
 
 pub use actor::{Actor, SystemRule};
 pub use amounts::Cpus;
+pub use archiver::EndedJobLimits;
 pub use decision::Decision;
 pub use dovetail_engine::{Capabilities, Clock, DataWarning, MissingData, Need, Runtime, Support};
-pub use driver::{Driver, DriverConfig, RECENT_JOBS, Transaction};
+pub use driver::{Driver, DriverConfig, Transaction};
 pub use fact::{Entry, Fact, InstanceEnd, OperatorAction, PolicyText, Record, TaskEnd};
 pub use handle::{
     Conflict, DriverCall, Handle, InvalidRequest, NodeRegistration, NotFound, Refusal, RegisteredNode,
@@ -54,6 +56,7 @@ pub use request::{
 pub use runtime::{
     ArrayIndices, IdleRuntime, LiveRuntime, LogError, NodeCommand, WorkloadError, WorkloadFuture,
 };
+pub use stage_report::{GateReport, StageReport};
 pub use state::{Cause, ClusterEvent, ClusterState, Hold, JobState, NodeState, RuntimeCommand, StartTask};
 pub use virtual_clusters::{
     DEFAULT_VIRTUAL_CLUSTER, DefaultAccess, GuaranteeMode, VirtualCluster, VirtualClusters,

@@ -1,6 +1,7 @@
 //! Ended jobs in the history database: how they are stored, and what a submission has to know of them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dovetail_history::JobRow;
 use serde::Serialize;
@@ -55,7 +56,7 @@ pub struct PastJobs {
     /// Ends of jobs that it depends on.
     pub(crate) ends: BTreeMap<JobId, bool>,
     /// The job that its user submitted with the same idempotency key.
-    pub(crate) of_key: Option<(JobId, Box<JobRequest>)>,
+    pub(crate) of_key: Option<(JobId, Arc<JobRequest>)>,
 }
 
 impl PastJobs {

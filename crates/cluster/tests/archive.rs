@@ -7,8 +7,8 @@ use std::path::Path;
 
 use dovetail_cluster::state::{End, JobRecord, JobState};
 use dovetail_cluster::{
-    Actor, After, AfterWhen, Capabilities, Clock, Driver, DriverConfig, DriverError, Handle, IdleRuntime,
-    JobId, JobRequest, PastJobs, PolicyText, Recovery, Refusal, history,
+    Actor, After, AfterWhen, Capabilities, Clock, Driver, DriverConfig, DriverError, EndedJobLimits, Handle,
+    IdleRuntime, JobId, JobRequest, PastJobs, PolicyText, Recovery, Refusal, history,
 };
 use dovetail_history::{JobQuery, Sort, SortField};
 use dovetail_journal::Journal;
@@ -33,7 +33,13 @@ struct Server {
 impl Server {
     /// Starts a driver that keeps no ended job in memory longer than it must.
     fn start(dir: &Path) -> Self {
-        let (driver, handle, recovery) = Driver::open_keeping(&config(dir), 0).unwrap();
+        Self::start_with(dir, EndedJobLimits::default().unwritten)
+    }
+
+    /// Likewise, with the number of ended jobs that the history may not have.
+    fn start_with(dir: &Path, unwritten: usize) -> Self {
+        let limits = EndedJobLimits { recent: 0, unwritten };
+        let (driver, handle, recovery) = Driver::open_with(&config(dir), limits).unwrap();
         let driving = driver.spawn(IdleRuntime);
         Self {
             handle,
@@ -397,4 +403,25 @@ fn the_size_of_a_snapshot_does_not_depend_on_the_number_of_ended_jobs() {
         sizes.push(std::fs::metadata(newest).unwrap().len());
     }
     assert!(sizes[1] < sizes[0] + 100, "{sizes:?}");
+}
+
+#[test]
+fn no_job_is_taken_while_too_many_ended_ones_wait_for_the_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_with(dir.path(), 3);
+    let other = rusqlite::Connection::open(dir.path().join("history.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for i in 0..4 {
+        server.cancelled_job(&format!("job-{i}"));
+    }
+    let refused = server.handle.submit("ann", request("one too many")).wait();
+    assert_eq!(refused, Err(Refusal::HistoryBehind { jobs: 4, limit: 3 }));
+    other.execute_batch("ROLLBACK").unwrap();
+    let begun = std::time::Instant::now();
+    while server.handle.submit("ann", request("later")).wait().is_err() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(all_jobs(&server.handle).len(), 5);
+    server.stop();
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dovetail_cluster::state::JobState;
 use dovetail_cluster::{
@@ -61,7 +62,7 @@ impl World {
         self.apply(Fact::Submitted {
             job,
             user: user.to_owned(),
-            request: Box::new(request),
+            request: Arc::new(request),
             key: None,
         });
         job
@@ -299,7 +300,7 @@ fn a_virtual_cluster_has_an_order_of_its_own_and_changes_it_while_jobs_wait() {
         world.apply(Fact::Submitted {
             job,
             user: "ann".to_owned(),
-            request: Box::new(request),
+            request: Arc::new(request),
             key: None,
         });
         job
@@ -361,7 +362,7 @@ fn a_restart_does_not_affect_a_virtual_cluster_with_its_own_order() {
         facts.push(Fact::Submitted {
             job,
             user: "ann".to_owned(),
-            request: Box::new(request),
+            request: Arc::new(request),
             key: None,
         });
     }
@@ -435,7 +436,7 @@ mod orders {
             apply(Fact::Submitted {
                 job: i as JobId + 1,
                 user: "ann".to_owned(),
-                request: Box::new(request),
+                request: Arc::new(request),
                 key: None,
             });
         }

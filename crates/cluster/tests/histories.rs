@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use dovetail_cluster::state::{Hold, JobState, NodeState};
 use dovetail_cluster::{
@@ -358,7 +359,7 @@ impl World {
                 self.record(Fact::Submitted {
                     job: last + 1,
                     user: "ann".to_owned(),
-                    request: Box::new(request),
+                    request: Arc::new(request),
                     key: None,
                 });
             }
@@ -579,7 +580,7 @@ fn check_alternatives(state: &ClusterState) {
             let fact = Fact::Submitted {
                 job,
                 user: "ann".to_owned(),
-                request: Box::new(request),
+                request: Arc::new(request),
                 key: None,
             };
             changed.apply(state.now(), &fact);

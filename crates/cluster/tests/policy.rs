@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dovetail_cluster::state::JobState;
 use dovetail_cluster::{
@@ -16,6 +17,7 @@ use dovetail_model::{NodeId, NodeSpec, Time};
 const PLAIN: Capabilities = Capabilities {
     runtime: "the plain runtime",
     sharing: Support::No("one job for each GPU"),
+    stage_gates: Support::No("one job for each GPU"),
     resize: Support::No("jobs keep their CPU and memory"),
     width: Support::No("jobs keep their GPUs"),
     progress: Support::No("it reports none"),
@@ -70,7 +72,7 @@ impl World {
         self.apply(Fact::Submitted {
             job,
             user: "ann".to_owned(),
-            request: Box::new(request),
+            request: Arc::new(request),
             key: None,
         });
         job
@@ -236,7 +238,7 @@ fn the_order_of_a_virtual_cluster_concerns_its_own_jobs() {
     world.apply(Fact::Submitted {
         job,
         user: "ann".to_owned(),
-        request: Box::new(request),
+        request: Arc::new(request),
         key: None,
     });
     assert_eq!(

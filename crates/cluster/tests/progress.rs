@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+
 use dovetail_cluster::TaskEnd;
 use dovetail_cluster::state::{Cause, EstimateSource, JobState};
 use dovetail_cluster::{
@@ -54,7 +56,7 @@ impl World {
         let fact = Fact::Submitted {
             job,
             user: "ann".to_owned(),
-            request: Box::new(request),
+            request: Arc::new(request),
             key: None,
         };
         self.apply(second, fact);
@@ -88,6 +90,7 @@ impl World {
             step_time: Time(step_ms * 1000),
             data_time: Time::ZERO,
             checkpoint_step: 0,
+            stages: None,
         };
         self.apply(second, fact);
     }
@@ -221,7 +224,7 @@ fn submit_request(world: &mut World, second: i64, request: JobRequest) -> JobId 
     let fact = Fact::Submitted {
         job,
         user: "ann".to_owned(),
-        request: Box::new(request),
+        request: Arc::new(request),
         key: None,
     };
     world.apply(second, fact);
@@ -294,6 +297,7 @@ fn a_model_that_was_measured_needs_only_a_number_of_steps() {
             step_time: Time(100_000),
             data_time: Time(30_000),
             checkpoint_step: 0,
+            stages: None,
         };
         world.apply(second, progress);
     }

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use dovetail_model::{Allocation, Command, JobKey, StopReason};
+use dovetail_model::stages::Ordering;
+use dovetail_model::{Allocation, Command, InterleavingTerms, JobKey, StopReason};
 use smallvec::SmallVec;
 
 use crate::draft::Changes;
@@ -18,6 +19,8 @@ pub(crate) struct Dispatcher<'a> {
     pub(crate) commands: &'a mut VecDeque<Command>,
     /// Number of the current decision.
     pub(crate) decision: u64,
+    /// The order in which jobs on the same GPUs interleave their stages, if the policy assumes that they do.
+    pub(crate) interleaving: Option<Ordering>,
 }
 
 impl Dispatcher<'_> {
@@ -132,10 +135,12 @@ impl Dispatcher<'_> {
             job.held_since = now;
             job.first_start.get_or_insert(now);
             let allocation = job.current_allocation().cloned();
+            let interleaving = self.interleaving.zip(job.spec.stages);
             self.commands.push_back(Command::Launch {
                 job: id,
                 attempt: job.attempt,
                 allocation: allocation.expect("a pending job is placed"),
+                interleaving: interleaving.map(|(ordering, stages)| InterleavingTerms { stages, ordering }),
             });
         }
     }

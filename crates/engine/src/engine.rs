@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 
 use dovetail_model::run::SolverStats;
-use dovetail_model::{
-    ClusterSpec, Command, Event, IdVec, JobHistory, JobKey, JobSpec, Slowdowns, Time, Zone, ZoneId,
-};
+use dovetail_model::{ClusterSpec, Command, Event, IdVec, JobHistory, JobKey, JobSpec, Time, Zone, ZoneId};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
@@ -223,6 +221,7 @@ impl Engine {
             tenancy: &mut *self.policy.tenancy,
             commands: &mut self.commands,
             decision: self.progress.decisions,
+            interleaving: self.policy.grouping.interleaving(),
         }
     }
 
@@ -357,11 +356,6 @@ impl Engine {
     pub fn set_paused(&mut self, paused: bool) {
         self.progress.paused = paused;
         self.progress.dirty |= !paused;
-    }
-
-    /// Sets the measured slowdowns of jobs that share GPUs, for groupings that weigh pairs.
-    pub fn set_slowdowns(&mut self, slowdowns: Slowdowns) {
-        self.state.slowdowns = slowdowns;
     }
 
     /// Sets the tree above the nodes, for placements that look at racks.

@@ -1,9 +1,10 @@
 //! Handling events: what the engine learns about jobs and nodes.
 
+use dovetail_model::group_factors::{GroupFactors, ProfileKey, SharedGroupFactors};
 use dovetail_model::sharing::MeasuredSlowdown;
 use dovetail_model::{
     Allocation, AttemptKey, Event, JobKey, JobProfile, ModelId, NodeId, NodeSpec, Outcome, Rate, RestoredJob,
-    Share, StopReason, Time, Work,
+    Share, Slowdowns, StopReason, Time, Work,
 };
 
 use crate::engine::Engine;
@@ -14,6 +15,39 @@ use crate::job::{RunState, Stage};
 const PROGRESS_TOLERANCE: Work = Work(10_000);
 
 impl Engine {
+    /// Sets the measured slowdowns of jobs that share GPUs, for groupings that weigh pairs.
+    pub fn set_slowdowns(&mut self, slowdowns: Slowdowns) {
+        self.state.slowdowns = slowdowns;
+    }
+
+    /// Replaces the measured slowdowns of a model beside others.
+    pub fn replace_slowdowns(&mut self, of: ModelId, rows: Vec<MeasuredSlowdown>) {
+        let is_changed = self.state.slowdowns.replace(of, rows);
+        self.progress.dirty |= is_changed;
+    }
+
+    /// Returns how much longer than planned periods of groups are; none if that is not measured, so that groupings use a
+    /// model of contention.
+    pub fn group_factors(&self) -> Option<&GroupFactors> {
+        self.state.group_factors.as_deref()
+    }
+
+    /// Sets how much longer than planned periods of groups are.
+    pub fn set_group_factors(&mut self, factors: Option<GroupFactors>) {
+        if self.group_factors() != factors.as_ref() {
+            self.state.group_factors = factors.map(SharedGroupFactors::from);
+            self.progress.dirty = true;
+        }
+    }
+
+    /// Sets how much longer than planned the period of one group is, in millionths, or forgets it. Without effect unless
+    /// periods are measured.
+    pub fn set_group_factor(&mut self, members: Vec<ProfileKey>, ppm: Option<u32>) {
+        if let Some(factors) = &mut self.state.group_factors {
+            self.progress.dirty |= factors.make_mut().set(members, ppm);
+        }
+    }
+
     /// Handles an event. Events are given in order of time; one that was handled before, or that answers an old command,
     /// changes nothing.
     pub fn handle(&mut self, now: Time, event: Event) {
@@ -126,10 +160,38 @@ impl Engine {
         let after = job.spec.preferred_share();
         if let Some(allocation) = job.allocation.clone() {
             self.state.cluster.change_preferred(&allocation, before, after);
+            self.lower_promise(id);
             self.state.touch(&allocation);
         }
         self.state.mark_stale(id);
         self.progress.dirty = true;
+    }
+
+    /// Promises a job no more CPU and memory than the sizing asks for now, where it distributes the rest. The job keeps what
+    /// it has until that is distributed again.
+    fn lower_promise(&mut self, id: JobKey) {
+        let job = self.state.job(id);
+        let is_stopping = matches!(job.run_state, RunState::Stopping(_));
+        let Some(promised) = job.allocation.clone().filter(|_| !is_stopping) else {
+            return;
+        };
+        let ask = self.policy.sizing.ask(job, &self.state.cluster);
+        if self.policy.sizing.filling().is_none() {
+            return;
+        }
+        let mut lowered = promised.clone();
+        for part in &mut lowered.shares {
+            let gpus = part.gpus.count();
+            part.cpu_milli = part.cpu_milli.min(ask.cpu_milli_per_gpu.saturating_mul(gpus));
+            let memory_mib = ask.memory_mib_per_gpu.saturating_mul(u64::from(gpus));
+            part.memory_mib = part.memory_mib.min(memory_mib);
+        }
+        if lowered != promised {
+            self.state.cluster.shrink(&promised, &lowered);
+            let job = &mut self.state.entry(id).job;
+            job.granted.get_or_insert(promised);
+            job.allocation = Some(lowered);
+        }
     }
 
     fn cancelled(&mut self, id: JobKey) {
@@ -192,12 +254,6 @@ impl Engine {
         self.progress.dirty |=
             self.progress.last_decision != Some(now) || stopped_in != self.progress.decisions;
         self.dispatcher().launch_ready();
-    }
-
-    /// Replaces the measured slowdowns of a model beside others.
-    pub fn replace_slowdowns(&mut self, of: ModelId, rows: Vec<MeasuredSlowdown>) {
-        let is_changed = self.state.slowdowns.replace(of, rows);
-        self.progress.dirty |= is_changed;
     }
 
     /// Takes over a job that ran before: queued with its history, or found on GPUs after a restart.

@@ -201,7 +201,7 @@ impl<'a> Planner<'a> {
             .map(|id| (state.job(*id), self.ask(*id).gpus))
             .collect();
         let grouping = &mut *self.steps.group;
-        grouping.observe(&state.cluster);
+        grouping.observe(&state.cluster, state.group_factors.as_ref());
         grouping.group(&sized, gpus, state.now)
     }
 

@@ -49,6 +49,8 @@ pub struct Capabilities {
     pub gpu_choice: Support,
     /// Run several jobs on one GPU.
     pub sharing: Support,
+    /// Keep the stages of jobs on one GPU apart, and measure how long a step of all of them takes.
+    pub stage_gates: Support,
     /// Give a job other CPU and memory than it asks for, and change them while it runs.
     pub resize: Support,
     /// Give a job another number of GPUs than it asks for, and change it.
@@ -63,6 +65,7 @@ impl Capabilities {
         runtime: "this runtime",
         gpu_choice: Support::Yes("any"),
         sharing: Support::Yes("any"),
+        stage_gates: Support::Yes("any"),
         resize: Support::Yes("any"),
         width: Support::Yes("any"),
         progress: Support::Yes("any"),

@@ -1,10 +1,9 @@
 //! Everything the engine knows, and the small steps that keep it consistent.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
 use dovetail_model::ids::IdVec;
-use dovetail_model::{Allocation, JobKey, JobSpec, Slowdowns, Time};
+use dovetail_model::{Allocation, JobKey, JobSpec, SharedGroupFactors, Slowdowns, Time};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::cluster::Cluster;
 use crate::demand::Demand;
@@ -69,6 +68,9 @@ pub struct State {
     /// Measured slowdowns of jobs that share GPUs.
     #[serde(default)]
     pub(crate) slowdowns: Slowdowns,
+    /// How much longer than planned periods of groups are, if that is measured.
+    #[serde(default)]
+    pub(crate) group_factors: Option<SharedGroupFactors>,
 }
 
 impl State {

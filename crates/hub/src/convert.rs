@@ -1,9 +1,12 @@
 //! Conversions between messages of the protocol and types of the scheduler.
 
 use dovetail_cluster::state::StartInstance;
-use dovetail_cluster::{JobRequest, NodeRegistration, Processes, RuntimeCommand, StartTask, TaskEnd};
+use dovetail_cluster::{
+    GateReport, NodeRegistration, Processes, RuntimeCommand, StageReport, StartTask, TaskEnd,
+};
 use dovetail_model::numa::NumaDomain;
-use dovetail_model::{GpuSet, GpuTypeId, NodeSpec, ZoneId};
+use dovetail_model::stages::Ordering;
+use dovetail_model::{GpuSet, GpuTypeId, InterleavingTerms, NodeSpec, Time, ZoneId};
 use dovetail_proto::v1;
 
 /// Why a node cannot be registered.
@@ -35,6 +38,10 @@ pub(crate) fn registration(hello: &v1::Hello) -> Result<NodeRegistration, Regist
         memory_mib: hardware.memory_mib,
         gpu_memory_mib: hardware.gpus.iter().map(|g| g.memory_mib).min().unwrap_or(0),
         numa: numa(hardware),
+        whole_cpus: hardware
+            .labels
+            .get("dovetail.limits")
+            .is_some_and(|limits| limits == "affinity"),
         ..NodeSpec::plain(&hello.node, gpus)
     };
     Ok(NodeRegistration {
@@ -90,6 +97,29 @@ pub(crate) fn task_end(ended: v1::TaskEnded) -> TaskEnd {
     }
 }
 
+/// Converts microseconds of a message.
+pub(crate) fn span(micros: u64) -> Time {
+    Time(i64::try_from(micros).unwrap_or(i64::MAX))
+}
+
+/// Returns what a report says about the stages of a step; none if the job measures only the data stage.
+pub(crate) fn stage_report(progress: v1::Progress) -> Option<StageReport> {
+    let gates = progress.gates.and_then(|gates| {
+        GateReport::new(
+            span(gates.planned_period_us),
+            span(gates.measured_period_us),
+            gates.partners,
+        )
+    });
+    let report = StageReport {
+        gpu_time: span(progress.gpu_time_us),
+        network_time: span(progress.network_time_us),
+        gate_time: span(progress.gate_time_us),
+        gates,
+    };
+    (report != StageReport::default()).then_some(report)
+}
+
 pub(crate) fn command(command: RuntimeCommand, checkpoints: &str) -> v1::server_message::Body {
     match command {
         RuntimeCommand::Start(task) => v1::server_message::Body::StartTask(start(*task, checkpoints)),
@@ -132,19 +162,17 @@ fn instance(instance: StartInstance) -> v1::Instance {
     }
 }
 
+fn interleaving(terms: InterleavingTerms) -> v1::Interleaving {
+    let used = if terms.stages.four { 4 } else { 3 };
+    v1::Interleaving {
+        stage_us: terms.stages.times_us[..used].to_vec(),
+        iteration_us: terms.stages.iteration_us,
+        worst_order: terms.ordering == Ordering::Worst,
+    }
+}
+
 fn start(task: StartTask, checkpoints: &str) -> v1::StartTask {
-    let JobRequest {
-        name,
-        command,
-        workdir,
-        env,
-        tenant,
-        processes,
-        grace,
-        run_as,
-        array,
-        ..
-    } = *task.request;
+    let request = &*task.request;
     let peer = |peer: dovetail_cluster::state::TaskPeer| v1::Peer {
         node: peer.node,
         address: peer.address,
@@ -152,16 +180,16 @@ fn start(task: StartTask, checkpoints: &str) -> v1::StartTask {
     };
     v1::StartTask {
         task: task_key(task.job, task.attempt),
-        job_name: name,
-        user: run_as.unwrap_or_default(),
-        tenant,
-        command,
-        workdir,
-        env,
+        job_name: request.name.clone(),
+        user: request.run_as.clone().unwrap_or_default(),
+        tenant: request.tenant.clone(),
+        command: request.command.clone(),
+        workdir: request.workdir.clone(),
+        env: request.env.clone(),
         gpus: task.share.gpus.iter().collect(),
         cpu_milli: task.share.cpu_milli,
         memory_mib: task.share.memory_mib,
-        processes: match processes {
+        processes: match request.processes {
             Processes::PerNode => v1::Processes::PerNode,
             Processes::PerGpu => v1::Processes::PerGpu,
             Processes::FirstNode => v1::Processes::FirstNode,
@@ -171,7 +199,7 @@ fn start(task: StartTask, checkpoints: &str) -> v1::StartTask {
         first_rank: task.first_rank,
         peers: task.peers.into_iter().map(peer).collect(),
         master_port: u32::from(task.master_port),
-        grace_ms: u32::try_from(grace.0.max(0) / 1000).unwrap_or(u32::MAX),
+        grace_ms: u32::try_from(request.grace.0.max(0) / 1000).unwrap_or(u32::MAX),
         checkpoint_dir: match checkpoints {
             "" => String::new(),
             dir => format!("{dir}/job-{}", task.job),
@@ -179,7 +207,8 @@ fn start(task: StartTask, checkpoints: &str) -> v1::StartTask {
         resume_step: task.resume_step,
         attempt: u32::try_from(task.attempt).unwrap_or(u32::MAX),
         shared: task.shared,
-        array_index: array.map_or(0, |a| a.index),
+        array_index: request.array.map_or(0, |a| a.index),
+        interleaving: task.interleaving.map(interleaving),
         instances: task.instances.into_iter().map(instance).collect(),
     }
 }

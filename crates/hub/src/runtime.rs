@@ -12,7 +12,8 @@ use crate::hub::Hub;
 pub const AGENTS: Capabilities = Capabilities {
     runtime: "the agents",
     gpu_choice: Support::Yes("`CUDA_VISIBLE_DEVICES`"),
-    sharing: Support::Yes("MPS, else time slices"),
+    sharing: Support::Yes("stage gates, MPS, else time slices"),
+    stage_gates: Support::Yes("trainer SDK"),
     resize: Support::Yes("cgroup, else CPU affinity"),
     width: Support::Yes("restart from the last checkpoint"),
     progress: Support::Yes("trainer SDK"),

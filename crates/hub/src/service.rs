@@ -9,7 +9,7 @@ use dovetail_cluster::state::{ClusterState, NodeState};
 use dovetail_cluster::{
     Actor, AttemptId, DriverCall, Fact, Handle, InstanceEnd, JobId, Refusal, RegisteredNode, SystemRule,
 };
-use dovetail_model::{NodeId, Time};
+use dovetail_model::NodeId;
 use dovetail_proto::v1::scheduler_server::{Scheduler, SchedulerServer};
 use dovetail_proto::v1::{self, agent_message, server_message::Body};
 use tokio::net::TcpListener;
@@ -371,9 +371,10 @@ impl MessageReceiver<'_> {
                     attempt,
                     step: progress.step,
                     total_steps: progress.total_steps,
-                    step_time: Time(i64::try_from(progress.step_time_us).unwrap_or(i64::MAX)),
-                    data_time: Time(i64::try_from(progress.data_time_us).unwrap_or(i64::MAX)),
+                    step_time: convert::span(progress.step_time_us),
+                    data_time: convert::span(progress.data_time_us),
                     checkpoint_step: progress.checkpoint_step,
+                    stages: convert::stage_report(progress).map(Box::new),
                 };
                 self.acknowledge_when_durable(message.sequence, handle.record(fact));
             }

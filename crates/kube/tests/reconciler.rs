@@ -7,6 +7,7 @@
 mod transaction;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use dovetail_cluster::{
     Actor, Clock, ClusterState, Fact, Hold, JobId, JobRequest, JobState, PolicyText, RuntimeCommand,
@@ -519,7 +520,7 @@ fn announce(world: &mut World, job: JobId, gpus: u32) {
         tx.record(Fact::Announced {
             job,
             user: "alice".to_owned(),
-            request: Box::new(request.with_external_workload()),
+            request: Arc::new(request.with_external_workload()),
             key: None,
         });
     });

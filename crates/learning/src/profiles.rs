@@ -43,6 +43,9 @@ pub struct Conditions {
     /// Model key of the job beside which it ran on the same GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<String>,
+    /// Whether stage gates kept the stages of both apart.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gated: bool,
 }
 
 /// Duration of a step, in microseconds.
@@ -52,8 +55,15 @@ pub struct StepSample {
     pub step_us: u32,
     /// Its wait for data.
     pub data_us: u32,
+    /// Its computation; zero if not measured.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub gpu_us: u32,
     /// Its communication with other processes; zero if not measured.
     pub net_us: u32,
+}
+
+fn is_zero(micros: &u32) -> bool {
+    *micros == 0
 }
 
 /// Steps that were measured under the same conditions.
@@ -67,7 +77,16 @@ pub struct Measurement {
     pub updated: Time,
     /// Latest samples, oldest first.
     recent: VecDeque<StepSample>,
+    /// The median that counts as known, in microseconds of a step; zero for none.
+    #[serde(default)]
+    known_us: u32,
 }
+
+/// Difference to the highest speed, in per cent of it, that counts as noise.
+const NOISE_PERCENT: u64 = 3;
+
+/// Change of a median, in per cent of it, up to which it counts as known.
+const TOLERANCE_PERCENT: u32 = 10;
 
 impl Measurement {
     /// Returns the median of the latest samples, each part by itself.
@@ -90,12 +109,24 @@ impl Measurement {
         StepSample {
             step_us: of(|s| s.step_us),
             data_us: of(|s| s.data_us),
+            gpu_us: of(|s| s.gpu_us),
             net_us: of(|s| s.net_us),
         }
     }
 
     fn is_usable(&self) -> bool {
         self.recent.len() >= MIN_SAMPLES
+    }
+
+    /// Returns whether the median differs much from the one that counts as known, and lets it count as known.
+    fn take_news(&mut self) -> bool {
+        let median = self.median().step_us;
+        let change = u64::from(median.abs_diff(self.known_us)) * 100;
+        let is_news = self.is_usable() && change > u64::from(self.known_us) * u64::from(TOLERANCE_PERCENT);
+        if is_news {
+            self.known_us = median;
+        }
+        is_news
     }
 }
 
@@ -111,7 +142,8 @@ pub struct LearnedProfile {
 }
 
 impl LearnedProfile {
-    fn add(&mut self, now: Time, conditions: &Conditions, sample: StepSample) {
+    /// Adds a sample. Returns whether that changes much.
+    fn add(&mut self, now: Time, conditions: &Conditions, sample: StepSample) -> bool {
         self.updated = now;
         let known = self.measurements.iter().position(|m| m.conditions == *conditions);
         let position = known.unwrap_or_else(|| {
@@ -124,6 +156,7 @@ impl LearnedProfile {
                 count: 0,
                 updated: now,
                 recent: VecDeque::new(),
+                known_us: 0,
             });
             self.measurements.len() - 1
         });
@@ -133,6 +166,7 @@ impl LearnedProfile {
             measurement.recent.pop_front();
         }
         measurement.recent.push_back(sample);
+        measurement.take_news()
     }
 
     /// Returns measurements of jobs that were alone on their GPUs, on the GPU type with the most samples.
@@ -157,15 +191,36 @@ impl LearnedProfile {
         same.max_by_key(|m| (m.conditions.cpu_milli_per_gpu.wrapping_sub(1), m.count))
     }
 
-    /// Returns the stages of a step on a number of GPUs.
+    /// Returns the stages of a step on a number of GPUs. If the model never ran alone there, they are those that were
+    /// measured behind stage gates, which keep the stages of other jobs away from them.
     pub fn stages(&self, gpus: u32) -> Option<Stages> {
+        let Some(alone) = self.on(gpus) else {
+            return self.gated_stages(gpus);
+        };
         let StepSample {
             step_us,
             data_us,
+            gpu_us,
             net_us,
-        } = self.on(gpus)?.median();
-        let busy = step_us.saturating_sub(data_us).saturating_sub(net_us);
+        } = alone.median();
+        let busy = match gpu_us {
+            0 => step_us.saturating_sub(data_us).saturating_sub(net_us),
+            measured => measured,
+        };
         (step_us > 0).then(|| Stages::three(data_us, busy, net_us, step_us))
+    }
+
+    fn gated_stages(&self, gpus: u32) -> Option<Stages> {
+        let is_same = |m: &&Measurement| m.conditions.gated && m.conditions.gpus == gpus && m.is_usable();
+        let usual = self.measurements.iter().filter(is_same).max_by_key(|m| m.count)?;
+        let StepSample {
+            data_us,
+            gpu_us,
+            net_us,
+            ..
+        } = usual.median();
+        let sum = data_us.saturating_add(gpu_us).saturating_add(net_us);
+        (gpu_us > 0).then(|| Stages::three(data_us, gpu_us, net_us, sum))
     }
 
     /// Returns the speed by number of GPUs, if it was measured on at least two numbers.
@@ -184,14 +239,20 @@ impl LearnedProfile {
         SpeedTable::new(speeds.collect()).ok()
     }
 
-    /// Returns the speed by CPU per GPU of a job with this many GPUs and this much memory per GPU, if it was measured with at
-    /// least two amounts. Full speed is that with the CPU it asks for, or the highest.
-    pub fn cpu_curve(&self, gpus: u32, cpu_milli_per_gpu: u32, memory_mib_per_gpu: u64) -> Option<Points> {
+    /// Returns CPU per GPU, in milli-cores, and microseconds of a step, on a number of GPUs; by CPU.
+    pub fn steps_by_cpu(&self, gpus: u32) -> Vec<(u32, u32)> {
         let same = self.alone().filter(|m| m.conditions.gpus == gpus);
         let steps: BTreeMap<u32, u32> = same
             .filter(|m| m.conditions.cpu_milli_per_gpu > 0)
             .map(|m| (m.conditions.cpu_milli_per_gpu, m.median().step_us.max(1)))
             .collect();
+        steps.into_iter().collect()
+    }
+
+    /// Returns the speed by CPU per GPU of a job with this many GPUs and this much memory per GPU, if it was measured with at
+    /// least two amounts. Full speed is that with the CPU it asks for, or the highest.
+    pub fn cpu_curve(&self, gpus: u32, cpu_milli_per_gpu: u32, memory_mib_per_gpu: u64) -> Option<Points> {
+        let steps: BTreeMap<u32, u32> = self.steps_by_cpu(gpus).into_iter().collect();
         let full = steps.get(&cpu_milli_per_gpu).or(steps.values().min()).copied()?;
         let mut rate = Rate(0);
         let rates = steps.values().map(|step_us| {
@@ -199,7 +260,13 @@ impl LearnedProfile {
             rate = rate.max(Rate::from_factor(f64::from(full) / f64::from(*step_us)));
             rate
         });
-        let rates = rates.collect();
+        let mut rates: Vec<Rate> = rates.collect();
+        let top = rates.last().copied()?;
+        for rate in &mut rates {
+            if u64::from(rate.0) * 100 >= u64::from(top.0) * (100 - NOISE_PERCENT) {
+                *rate = top;
+            }
+        }
         (steps.len() >= 2).then(|| Points {
             cpu_milli: steps.keys().copied().collect(),
             memory_mib: vec![memory_mib_per_gpu.max(1)],
@@ -207,11 +274,11 @@ impl LearnedProfile {
         })
     }
 
-    /// Returns how many times longer a step takes beside each other model, and on how many GPUs.
+    /// Returns how many times longer a step takes beside each other model without stage gates, and on how many GPUs.
     pub fn slowdowns(&self) -> impl Iterator<Item = (&str, u32, f64)> {
         self.measurements
             .iter()
-            .filter(|m| m.is_usable())
+            .filter(|m| m.is_usable() && !m.conditions.gated)
             .filter_map(|m| {
                 let alone = self.on(m.conditions.gpus)?.median().step_us.max(1);
                 let slowdown = f64::from(m.median().step_us) / f64::from(alone);
@@ -232,7 +299,8 @@ pub struct LearnedProfiles {
 }
 
 impl LearnedProfiles {
-    /// Adds the duration of a step of a job; `is_first` for the first one of each job.
+    /// Adds the duration of a step of a job; `is_first` for the first one of each job. Returns whether the profile says
+    /// something else now, so that jobs of this model have to be told.
     pub fn record(
         &mut self,
         now: Time,
@@ -240,7 +308,7 @@ impl LearnedProfiles {
         conditions: &Conditions,
         sample: StepSample,
         is_first: bool,
-    ) {
+    ) -> bool {
         if !self.profiles.contains_key(key) && self.profiles.len() >= MAX_PROFILES {
             let oldest = self.profiles.iter().min_by_key(|(_, profile)| profile.updated);
             if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
@@ -256,7 +324,7 @@ impl LearnedProfiles {
                 measurements: Vec::new(),
             });
         profile.jobs += u64::from(is_first);
-        profile.add(now, conditions, sample);
+        profile.add(now, conditions, sample)
     }
 
     /// Returns the profile of a model.
@@ -291,6 +359,7 @@ mod tests {
             gpu_type: "V100".to_owned(),
             cpu_milli_per_gpu,
             beside: None,
+            gated: false,
         }
     }
 
@@ -298,8 +367,46 @@ mod tests {
         StepSample {
             step_us,
             data_us,
+            gpu_us: 0,
             net_us: 0,
         }
+    }
+
+    #[test]
+    fn stages_behind_gates_count_where_the_model_never_ran_alone() {
+        let mut all = LearnedProfiles::default();
+        let gated = Conditions {
+            beside: Some("vgg".to_owned()),
+            gated: true,
+            ..on(1, 0)
+        };
+        let step = StepSample {
+            step_us: 200,
+            data_us: 30,
+            gpu_us: 50,
+            net_us: 20,
+        };
+        for n in 0..2 {
+            all.record(Time(n), "bert", &gated, step, n == 0);
+        }
+        let profile = all.get("bert").unwrap();
+        assert_eq!(profile.stages(1), Some(Stages::three(30, 50, 20, 100)));
+        assert_eq!(
+            profile.slowdowns().count(),
+            0,
+            "gates make jobs wait by intention"
+        );
+        for n in 0..2 {
+            all.record(
+                Time(n),
+                "bert",
+                &on(1, 0),
+                StepSample { step_us: 110, ..step },
+                false,
+            );
+        }
+        let profile = all.get("bert").unwrap();
+        assert_eq!(profile.stages(1), Some(Stages::three(30, 50, 20, 110)));
     }
 
     #[test]

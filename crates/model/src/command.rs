@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::allocation::Allocation;
 use crate::ids::{AttemptKey, JobKey, NodeId};
 use crate::reason::Reason;
+use crate::stages::InterleavingTerms;
 
 /// Why a running job is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +34,10 @@ pub enum Command {
         attempt: AttemptKey,
         /// Its GPUs, CPU and memory.
         allocation: Allocation,
+        /// How to interleave its stages with those of jobs on the same GPUs; none unless the policy assumes that, and its
+        /// stages are known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interleaving: Option<InterleavingTerms>,
     },
     /// Give the running job this CPU and memory beside its GPUs, without stopping it. A node carries this out before any
     /// later command, and within one decision jobs that get less precede those that get more.

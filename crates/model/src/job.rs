@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::group_factors::ProfileKey;
 use crate::ids::{GpuTypeId, JobKey, ModelId, NodeConstraintId, TenantId, UserId};
 use crate::sensitivity::{Sensitivity, Share};
 use crate::stages::Stages;
@@ -191,6 +192,9 @@ pub struct JobSpec {
     pub gpu_memory_mib: u64,
     /// The model, if it has a profile.
     pub model: Option<ModelId>,
+    /// Stands for the profile of jobs like it, if periods of groups are measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile_key: Option<ProfileKey>,
     /// Stages of an iteration, if they were measured.
     pub stages: Option<Stages>,
     /// Speed as a function of CPU and memory, if it was measured. Jobs of one model share it.
@@ -234,6 +238,7 @@ impl JobSpec {
             memory_mib_per_gpu: 0,
             gpu_memory_mib: 0,
             model: None,
+            profile_key: None,
             stages: None,
             sensitivity: None,
             scaling: Scaling::Linear,

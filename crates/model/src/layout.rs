@@ -66,7 +66,7 @@ pub struct Layout {
 
 /// How the stages of a group are interleaved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Interleaving {
+pub(crate) enum Interleaving {
     /// One job alone.
     Alone,
     /// Four slots, one stage apart; data stages may extend over two phases.
@@ -79,20 +79,7 @@ enum Interleaving {
 
 /// Returns the timeline of the period of one to four members, in their best or worst order.
 pub fn layout(members: &[Stages], ordering: Ordering) -> Layout {
-    let mut found: Option<(f64, Vec<usize>, Interleaving)> = None;
-    for order in orders(members.len()) {
-        for interleaving in interleavings(members) {
-            let period = period(members, &order, *interleaving);
-            let better = found.as_ref().is_none_or(|(known, ..)| match ordering {
-                Ordering::Best => period < *known,
-                Ordering::Worst => period > *known,
-            });
-            if better {
-                found = Some((period, order.clone(), *interleaving));
-            }
-        }
-    }
-    let (period_us, order, interleaving) = found.expect("a group has at least one member");
+    let (period_us, order, interleaving) = choose_order(members, ordering);
     let (from, steady_us, mut uses) = match interleaving {
         Interleaving::Alone => alone(&members[0]),
         Interleaving::Phases => by_phases(members, &order),
@@ -114,6 +101,25 @@ pub fn layout(members: &[Stages], ordering: Ordering) -> Layout {
         steady_us,
         uses,
     }
+}
+
+/// Returns the period of the model for the best or worst order of one to four members, that order, and how the members are
+/// interleaved. Of equal orders the first one counts.
+pub(crate) fn choose_order(members: &[Stages], ordering: Ordering) -> (f64, Vec<usize>, Interleaving) {
+    let mut found: Option<(f64, Vec<usize>, Interleaving)> = None;
+    for order in orders(members.len()) {
+        for interleaving in interleavings(members) {
+            let period = period(members, &order, *interleaving);
+            let better = found.as_ref().is_none_or(|(known, ..)| match ordering {
+                Ordering::Best => period < *known,
+                Ordering::Worst => period > *known,
+            });
+            if better {
+                found = Some((period, order.clone(), *interleaving));
+            }
+        }
+    }
+    found.expect("a group has at least one member")
 }
 
 /// Returns all permutations of `count` members.

@@ -41,7 +41,7 @@ impl Stages {
 }
 
 /// Which order of the members of a group is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ordering {
     /// The order with the shortest period.
@@ -49,6 +49,16 @@ pub enum Ordering {
     Best,
     /// The order with the longest period, to measure the benefit of ordering.
     Worst,
+}
+
+/// What is needed to interleave the stages of a job with those of other jobs on the same GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterleavingTerms {
+    /// The stages of an iteration of the job.
+    pub stages: Stages,
+    /// Which order of the members of a group is used.
+    #[serde(default)]
+    pub ordering: Ordering,
 }
 
 /// How much longer a period is because sharing is not perfect, by number of jobs.

@@ -42,6 +42,9 @@ pub struct NodeSpec {
     /// NUMA domains, each with its CPUs and GPUs; empty if unknown, which means one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub numa: Vec<NumaDomain>,
+    /// Whether a job can only be limited to whole CPUs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole_cpus: bool,
 }
 
 impl NodeSpec {
@@ -59,6 +62,7 @@ impl NodeSpec {
             network_mbps: 40_000,
             gpus_per_domain: gpus.max(1),
             numa: Vec::new(),
+            whole_cpus: false,
         }
     }
 

@@ -94,6 +94,7 @@ impl Run {
                     job,
                     attempt,
                     allocation,
+                    ..
                 } => {
                     if let Some(constraint) = self.specs[job.0 as usize].constraint {
                         let within = &self.within[constraint.0 as usize];

@@ -141,6 +141,7 @@ impl Runtime for Run<'_> {
                     job,
                     attempt,
                     allocation,
+                    ..
                 } => self.launch(job, attempt, allocation),
                 Command::Stop { job, attempt, reason } => self.stop(job, attempt, reason),
                 Command::Resize { job, allocation, .. } => self.resize(job, allocation),

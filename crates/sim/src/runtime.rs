@@ -7,6 +7,7 @@ pub const SIMULATOR: Capabilities = Capabilities {
     runtime: "the simulator",
     gpu_choice: Support::Yes("any GPU of a node"),
     sharing: Support::Yes("jobs slow one another down as measured or modelled"),
+    stage_gates: Support::No("how stages interleave is modelled"),
     resize: Support::Yes("at once"),
     width: Support::Yes("restart"),
     progress: Support::Yes("exact"),

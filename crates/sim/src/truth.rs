@@ -192,6 +192,7 @@ impl KnowledgeFilter {
                 stated => stated,
             },
             model: job.model,
+            profile_key: None,
             stages: self.stages(job),
             sensitivity: job.sensitivity.clone(),
             scaling: job.scaling.clone(),

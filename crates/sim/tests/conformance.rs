@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use dovetail_cluster::{ClusterState, Decision, Fact, JobId, JobRequest, PolicyText, StageTimes, TaskEnd};
 use dovetail_engine::{Clock, Knowledge};
@@ -183,7 +184,7 @@ impl Live {
                 let fact = Fact::Submitted {
                     job: id(&spec.id),
                     user: "ann".to_owned(),
-                    request: Box::new(self.request(spec.id)),
+                    request: Arc::new(self.request(spec.id)),
                     key: None,
                 };
                 self.apply(at, &fact);
@@ -215,6 +216,7 @@ impl Live {
                     step_time: Time((STEP_US * 1_000_000 / u64::from(rate.0.max(1))) as i64),
                     data_time: Time::ZERO,
                     checkpoint_step: 0,
+                    stages: None,
                 };
                 self.apply(at, &fact);
             }

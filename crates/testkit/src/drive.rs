@@ -45,6 +45,7 @@ impl World {
                 job,
                 attempt,
                 allocation,
+                ..
             } => {
                 if self.nodes.launch(job, attempt, &allocation) {
                     let delay = self.scenario.behaviour.start_delay;

@@ -107,9 +107,10 @@ impl From<Refusal> for Problem {
             Refusal::Invalid(_) => Self::invalid(detail),
             Refusal::NotFound(_) => Self::not_found(detail),
             Refusal::Conflict(_) => Self::conflict(detail),
-            Refusal::HistoryMoved | Refusal::JournalUnavailable(_) | Refusal::ShuttingDown => {
-                Self::unavailable(detail)
-            }
+            Refusal::HistoryMoved
+            | Refusal::HistoryBehind { .. }
+            | Refusal::JournalUnavailable(_)
+            | Refusal::ShuttingDown => Self::unavailable(detail),
         }
     }
 }

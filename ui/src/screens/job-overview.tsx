@@ -148,10 +148,20 @@ function PlacementPanel({ job }: { job: Job }) {
             <ServerText text={before ? `The previous attempt ended: ${sentence(before)}` : `It waited ${between(job.submitted, job.started ?? nowTime())} in the queue.`} />
           </li>
         )}
-        {last?.sharing && <li>{sentence(`The GPUs are shared with other jobs by ${last.sharing}`)}</li>}
+        {last?.sharing && <li>{sentence(sharing(last))}</li>}
       </ul>
     </Panel>
   );
+}
+
+/** How the GPUs of the job are shared, and with which jobs. */
+function sharing(attempt: Attempt): string {
+  const jobs = attempt.shared_with?.map((id) => `job ${id}`).join(", ") || "other jobs";
+  const text = `The GPUs are shared with ${jobs} by ${attempt.sharing}`;
+  if (!attempt.gates) return text;
+  const ms = (time: number) => `${(time / 1e3).toFixed(1)} ms`;
+  const { planned_period: planned, measured_period: measured } = attempt.gates;
+  return measured ? `${text}: a step of each in ${ms(measured)}, planned ${ms(planned)}` : `${text}: a step of each in ${ms(planned)}, as planned`;
 }
 
 /** Whether the GPUs of the job are guaranteed. */

@@ -1,9 +1,12 @@
 //! Commands of the server: keep, start, stop and resize tasks.
 
+use std::path::PathBuf;
+
 use dovetail_proto::v1::{ResizeTask, StartTask, StopTask, TaskEnded, Welcome};
 use nix::unistd::{Uid, User};
 
 use crate::agent::Agent;
+use crate::agent::gates;
 use crate::agent::launch::{self, LaunchPlan};
 use crate::agent::task::{Phase, Task, not_started};
 use crate::process;
@@ -12,6 +15,7 @@ use crate::task::error::StartError;
 use crate::task::folder::TaskFolder;
 use crate::task::instances::{self, ContainerSupport};
 use crate::task::record::{Account, TaskId, TaskSpec};
+use crate::trainer_socket::TrainerCommand;
 
 /// OpenPAI's exit code for an image that is not available.
 const IMAGE_UNAVAILABLE: i32 = 254;
@@ -96,19 +100,14 @@ impl Agent {
             (true, Some(_)) => "mps",
             (true, None) => "time slices",
         };
-        let workdir = match (command.workdir.as_str(), &account) {
-            ("", _) if !command.instances.is_empty() => folder.work(),
-            ("", Some(account)) => account.home.clone(),
-            ("", None) => "/".into(),
-            (path, _) => path.into(),
-        };
         let nearest = self.node.nearest_domain(&command.gpus);
         let spec = TaskSpec {
             id,
             processes,
-            workdir,
+            workdir: workdir(command, account.as_ref(), &folder),
             account,
             cpus: self.node.cpus.allocate(command.cpu_milli, nearest),
+            nearest,
             cpu_milli: command.cpu_milli,
             memory_mib: command.memory_mib,
             cgroup: None,
@@ -121,6 +120,8 @@ impl Agent {
             secret,
             nodes: u32::try_from(command.peers.len()).unwrap_or(u32::MAX).max(1),
             sharing: sharing.to_owned(),
+            slots: command.gpus.clone(),
+            interleaving: command.interleaving.as_ref().and_then(gates::terms),
             instances: command
                 .instances
                 .iter()
@@ -186,7 +187,7 @@ impl Agent {
             return;
         }
         self.node.cpus.release(&spec.cpus);
-        spec.cpus = self.node.cpus.allocate(command.cpu_milli, None);
+        spec.cpus = self.node.cpus.allocate(command.cpu_milli, spec.nearest);
         spec.cpu_milli = command.cpu_milli;
         spec.memory_mib = command.memory_mib;
         let cpus = match spec.cpus.is_empty() {
@@ -195,16 +196,37 @@ impl Agent {
         };
         // The cgroup was created when the task was started, and only the file names it.
         let group = task.folder.spec().ok().flatten().and_then(|s| s.cgroup);
-        let resized = match (&self.node.cgroups, &group) {
-            (Some(groups), Some(group)) => groups
-                .limit(group, &cpus, command.cpu_milli, command.memory_mib)
-                .map_err(ResizeError::from),
-            _ => bind(&task.folder, &cpus),
+        let limited = match (&self.node.cgroups, &group) {
+            (Some(groups), Some(group)) => groups.limit(group, &cpus, command.cpu_milli, command.memory_mib),
+            _ => Ok(()),
         };
+        let needs_affinity = group.is_none_or(|group| group.needs_affinity());
+        let resized = limited
+            .map_err(ResizeError::from)
+            .and_then(|()| match needs_affinity {
+                true => bind(&task.folder, &cpus),
+                false => Ok(()),
+            });
         match resized {
-            Ok(()) => tracing::info!(task = %id, cpu_milli = command.cpu_milli, "resized task"),
+            Ok(()) => {
+                tracing::info!(task = %id, cpu_milli = command.cpu_milli, "resized task");
+                task.send_to_trainers(&TrainerCommand::Resize {
+                    cpu_milli: command.cpu_milli,
+                    memory_mib: command.memory_mib,
+                });
+            }
             Err(e) => tracing::warn!(task = %id, "cannot resize the task: {e}"),
         }
+    }
+}
+
+/// Returns the folder in which a task starts.
+fn workdir(command: &StartTask, account: Option<&Account>, folder: &TaskFolder) -> PathBuf {
+    match (command.workdir.as_str(), account) {
+        ("", _) if !command.instances.is_empty() => folder.work(),
+        ("", Some(account)) => account.home.clone(),
+        ("", None) => "/".into(),
+        (path, _) => path.into(),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::error::{AgentError, IoResultExt};
 use crate::files;
 use crate::process;
 use crate::store::attempts::StartedAttempts;
-use crate::task::cgroup::{self, Cgroups};
+use crate::task::cgroup::Cgroups;
 use crate::task::folder::TaskFolder;
 use crate::task::log;
 use crate::task::record::{Account, TaskExit, TaskId, TaskSpec};
@@ -203,18 +203,21 @@ pub(super) fn settle(folder: &TaskFolder) -> TaskOutcome {
 /// Kills processes of a task that has no shim any more.
 fn kill_leftovers(folder: &TaskFolder) {
     let group = folder.spec().ok().flatten().and_then(|spec| spec.cgroup);
-    if let Some(group) = group {
-        cgroup::remove(&group);
+    if let Some(group) = &group {
+        group.kill();
     }
     let begun = Instant::now();
     loop {
         let left = process::leftovers(folder.path());
         if left.is_empty() || begun.elapsed() > Duration::from_secs(10) {
-            return;
+            break;
         }
         for pid in left {
             process::signal(pid.cast_signed(), Signal::SIGKILL);
         }
         std::thread::sleep(Duration::from_millis(10));
+    }
+    if let Some(group) = group {
+        group.remove();
     }
 }

@@ -1,6 +1,7 @@
 //! The agent: one async task owns all state and handles one event at a time.
 
 mod commands;
+mod gates;
 mod launch;
 mod logs;
 mod node;
@@ -19,6 +20,7 @@ use dovetail_proto::v1::Hello;
 use dovetail_proto::v1::server_message::Body;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use crate::agent::gates::NodeGates;
 use crate::agent::logs::LogReaders;
 use crate::agent::node::NodeResources;
 use crate::agent::server::ServerLink;
@@ -26,11 +28,12 @@ use crate::agent::task::TaskEvent;
 use crate::agent::tasks::TaskTable;
 use crate::config::AgentConfig;
 use crate::error::{AgentError, IoResultExt};
+use crate::gates::{GateCommand, GateTask};
 use crate::link::{self, LinkEvent, MessageSender};
 use crate::sdk;
 use crate::store::{identity, lease};
 use crate::task::record::TaskId;
-use crate::trainer_socket;
+use crate::trainer_socket::{self, TrainerCommand, TrainerEvent};
 
 /// Runs an agent until `shutdown` completes. Its tasks keep running, and the next agent in the same folder adopts them.
 ///
@@ -53,12 +56,19 @@ pub async fn run(config: AgentConfig, shutdown: impl Future<Output = ()>) -> Res
             () = &mut shutdown => break Ok(()),
             Some(event) = link_events.recv() => match event {
                 LinkEvent::Connecting(sender) => agent.connecting(sender),
-                LinkEvent::Received(message) => agent.received(message.body),
+                LinkEvent::Received(message) => {
+                    agent.received(message.body);
+                    agent.update_gates();
+                }
                 LinkEvent::Disconnected(reason) => agent.disconnected(&reason),
                 LinkEvent::Failed(error) => break Err(error),
             },
-            Some((id, event)) = task_events.recv() => agent.task_event(id, event),
-            Some(event) = trainer_events.recv() => agent.tasks.trainer_event(event, &agent.server),
+            Some((id, event)) = task_events.recv() => {
+                agent.task_event(id, event);
+                agent.update_gates();
+            }
+            Some(event) = trainer_events.recv() => agent.trainer_event(event),
+            () = tokio::time::sleep_until(agent.next_gate_deadline()) => agent.tick_gates(),
             () = tokio::time::sleep_until(agent.server.next_heartbeat()) => agent.heartbeat(),
             _ = housekeeping.tick() => agent.tasks.delete_old(&agent.config),
         }
@@ -84,6 +94,7 @@ struct Agent {
     tasks: TaskTable,
     server: ServerLink,
     log_readers: LogReaders,
+    gates: NodeGates,
     /// Locks the folder while it is open.
     _lock: File,
 }
@@ -92,7 +103,7 @@ impl Agent {
     fn new(config: AgentConfig, events: UnboundedSender<(TaskId, TaskEvent)>) -> Result<Self, AgentError> {
         let lock = identity::lock(&config.folder)?;
         let identity = identity::identity(&config.folder)?;
-        let node = NodeResources::detect(&config);
+        let node = NodeResources::detect(&config, identity);
         tracing::info!(
             node = config.node,
             gpus = node.gpus.len(),
@@ -112,6 +123,7 @@ impl Agent {
             tasks: TaskTable::open(config.folder.clone(), events)?,
             server: ServerLink::default(),
             log_readers: LogReaders::default(),
+            gates: NodeGates::default(),
             identity,
             node,
             config,
@@ -187,6 +199,105 @@ impl Agent {
         self.lease_until_ms = until_ms;
         if let Err(e) = lease::write(&self.lease_file, until_ms) {
             tracing::error!("{e}; tasks will be killed when their lease expires");
+        }
+    }
+
+    /// Handles an event of the trainers' socket.
+    fn trainer_event(&mut self, event: TrainerEvent) {
+        if let TrainerEvent::Received { connection, message } = &event
+            && let Some((step, gate_event)) = gates::gate_event(message)
+        {
+            if let Some((task, rank)) = self.tasks.trainer(*connection) {
+                let now = self.gates.now();
+                let commands = self.gates.gates.handle(now, task, rank, step, gate_event);
+                self.send_gate_commands(commands);
+            }
+            return;
+        }
+        let is_message = matches!(event, TrainerEvent::Received { .. });
+        self.tasks.trainer_event(event, &self.gates.gates, &self.server);
+        if !is_message {
+            self.update_gates();
+        }
+    }
+
+    /// Adapts the gates to the tasks and trainers that there are now.
+    fn update_gates(&mut self) {
+        let tasks: Vec<GateTask> = self
+            .tasks
+            .active()
+            .filter_map(|task| gates::gate_task(task))
+            .collect();
+        if tasks != self.gates.tasks {
+            self.gates.tasks = tasks;
+            self.replan_gates();
+        }
+    }
+
+    fn replan_gates(&mut self) {
+        let now = self.gates.now();
+        let commands = self.gates.gates.update(now, &self.gates.tasks);
+        self.send_gate_commands(commands);
+    }
+
+    /// Returns when `tick_gates` is due.
+    fn next_gate_deadline(&self) -> tokio::time::Instant {
+        let wait = self.gates.gates.next_deadline().map(Duration::from_micros);
+        wait.map_or_else(
+            || tokio::time::Instant::now() + Duration::from_secs(3600),
+            |wait| self.gates.begin + wait,
+        )
+    }
+
+    /// Lets trainers proceed that have waited for too long.
+    fn tick_gates(&mut self) {
+        let now = self.gates.now();
+        let (commands, is_update_due) = self.gates.gates.tick(now);
+        self.send_gate_commands(commands);
+        if is_update_due {
+            self.replan_gates();
+        }
+    }
+
+    fn send_gate_commands(&mut self, commands: Vec<GateCommand>) {
+        for command in commands {
+            let (task, rank, command) = match command {
+                GateCommand::On {
+                    task,
+                    rank,
+                    patience_ms,
+                } => {
+                    let patience_ms = Some(patience_ms);
+                    (
+                        task,
+                        rank,
+                        TrainerCommand::Gates {
+                            on: true,
+                            patience_ms,
+                        },
+                    )
+                }
+                GateCommand::Off { task, rank } => {
+                    let patience_ms = None;
+                    (
+                        task,
+                        rank,
+                        TrainerCommand::Gates {
+                            on: false,
+                            patience_ms,
+                        },
+                    )
+                }
+                GateCommand::Go(go) => {
+                    let (stage, step) = (go.stage.into(), go.step);
+                    (go.task, go.rank, TrainerCommand::Go { stage, step })
+                }
+            };
+            let trainer = self.tasks.get_mut(task).and_then(|task| task.ranks.get(&rank));
+            if let Some(commands) = trainer.and_then(|trainer| trainer.commands.as_ref()) {
+                // The end of a connection is reported by the socket.
+                let _ = commands.send(command);
+            }
         }
     }
 

@@ -30,14 +30,16 @@ pub(crate) struct NodeResources {
 }
 
 impl NodeResources {
-    pub(crate) fn detect(config: &AgentConfig) -> Self {
+    pub(crate) fn detect(config: &AgentConfig, identity: u64) -> Self {
         let system = System::here();
         let domains = system.domains();
         let mut gpu_driver = gpus::driver(&config.node, config.virtual_gpus);
-        let cgroups = match Cgroups::open(config.cgroup.as_deref()) {
+        let cgroups = match Cgroups::open(config.cgroup.as_deref(), identity) {
             Ok(groups) => Some(groups),
             Err(e) => {
-                tracing::warn!("cgroup v2 is not available, so tasks have no memory limit: {e}");
+                tracing::warn!(
+                    "cgroups are not available, so tasks are bound to CPUs and have no memory limit: {e}"
+                );
                 None
             }
         };
@@ -58,12 +60,9 @@ impl NodeResources {
         }
     }
 
-    /// Returns how CPU limits are enforced: `cgroup` or `affinity`.
+    /// Returns how CPU limits are enforced: `cgroup`, `cgroup-v1` or `affinity`.
     pub(crate) fn limits(&self) -> &'static str {
-        match self.cgroups {
-            Some(_) => "cgroup",
-            None => "affinity",
-        }
+        self.cgroups.as_ref().map_or("affinity", Cgroups::name)
     }
 
     /// Returns all CPUs that tasks may use.

@@ -5,12 +5,12 @@ use dovetail_proto::v1::agent_message::Body;
 use dovetail_proto::v1::{Progress, StepReached};
 use nix::sys::signal::Signal;
 use std::time::Instant;
-use tokio::sync::mpsc::UnboundedSender;
 
 use crate::agent::progress::StepReport;
 use crate::agent::server::ServerLink;
 use crate::agent::task::{Phase, Rank, Task};
 use crate::clock::boot_ms;
+use crate::gates::GateReport;
 use crate::process;
 use crate::task::record::StopRequest;
 use crate::trainer_socket::{TrainerCommand, TrainerMessage};
@@ -65,10 +65,7 @@ impl Task {
                 },
                 Some(step) => TrainerCommand::StopAfterStep { step },
             };
-            for commands in self.ranks.values().filter_map(|r| r.commands.as_ref()) {
-                // The end of a connection is reported by the socket.
-                let _ = commands.send(command.clone());
-            }
+            self.send_to_trainers(&command);
             self.signal_shim(stop);
         }
     }
@@ -101,23 +98,10 @@ impl Task {
     }
 
     /// Adds a trainer that has connected.
-    pub(crate) fn trainer_connected(
-        &mut self,
-        connection: u64,
-        rank: u32,
-        world_size: u32,
-        commands: UnboundedSender<TrainerCommand>,
-    ) {
+    pub(crate) fn trainer_connected(&mut self, rank: u32, world_size: u32, trainer: Rank) {
         self.world_size = world_size;
         let step = self.ranks.remove(&rank).map_or(0, |r| r.step);
-        let trainer = Rank {
-            connection,
-            commands: Some(commands),
-            step,
-            reached: None,
-            is_finished: false,
-        };
-        self.ranks.insert(rank, trainer);
+        self.ranks.insert(rank, Rank { step, ..trainer });
         if !self.folder.has_trainers()
             && let Err(e) = self.folder.write_has_trainers()
         {
@@ -126,8 +110,14 @@ impl Task {
         self.forward_stop();
     }
 
-    /// Handles a message of a trainer.
-    pub(crate) fn trainer_message(&mut self, rank: u32, message: &TrainerMessage, server: &ServerLink) {
+    /// Handles a message of a trainer; `gates` says how its stage gates are doing.
+    pub(crate) fn trainer_message(
+        &mut self,
+        rank: u32,
+        message: &TrainerMessage,
+        gates: Option<GateReport>,
+        server: &ServerLink,
+    ) {
         let has_roles = self.spec.as_ref().is_some_and(|spec| !spec.instances.is_empty());
         // The first rank reports for the whole gang; with roles, the first one on each node.
         let reports = (rank == 0 || has_roles) && self.ranks.keys().next() == Some(&rank);
@@ -135,12 +125,18 @@ impl Task {
             return;
         };
         match message {
-            TrainerMessage::Hello { .. } => {}
+            TrainerMessage::Hello { .. }
+            | TrainerMessage::Enter { .. }
+            | TrainerMessage::Leave { .. }
+            | TrainerMessage::Pass { .. } => {}
             TrainerMessage::Progress {
                 step,
                 total,
                 step_us,
                 data_us,
+                gpu_us,
+                net_us,
+                gate_us,
                 checkpoint,
             } => {
                 trainer.step = *step;
@@ -157,6 +153,10 @@ impl Task {
                         total_steps: *total,
                         step_time_us: *step_us,
                         data_time_us: *data_us,
+                        gpu_time_us: *gpu_us,
+                        network_time_us: *net_us,
+                        gate_time_us: *gate_us,
+                        gates: gates.map(Into::into),
                         checkpoint_step: *checkpoint,
                     }));
                 }

@@ -78,6 +78,8 @@ pub(crate) struct Rank {
     pub(crate) connection: u64,
     /// `None` while it is not connected.
     pub(crate) commands: Option<UnboundedSender<TrainerCommand>>,
+    /// Whether it can wait at stage gates.
+    pub(crate) understands_gates: bool,
     /// Last step that it has done.
     pub(crate) step: u64,
     /// Last step that it has begun, reported when the task is to stop.
@@ -109,6 +111,14 @@ impl Task {
 
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended(_))
+    }
+
+    /// Sends a command to all trainers that are connected.
+    pub(crate) fn send_to_trainers(&self, command: &TrainerCommand) {
+        for commands in self.ranks.values().filter_map(|r| r.commands.as_ref()) {
+            // The end of a connection is reported by the socket.
+            let _ = commands.send(command.clone());
+        }
     }
 
     /// Records and sends that the task runs.

@@ -9,9 +9,10 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::agent::launch;
 use crate::agent::server::ServerLink;
-use crate::agent::task::{Phase, Task, TaskEvent};
+use crate::agent::task::{Phase, Rank, Task, TaskEvent};
 use crate::config::AgentConfig;
 use crate::error::{AgentError, IoResultExt};
+use crate::gates::StageGates;
 use crate::store::attempts::StartedAttempts;
 use crate::task::cpus::CpuAllocator;
 use crate::task::folder::TaskFolder;
@@ -56,6 +57,11 @@ impl TaskTable {
         self.tasks.values_mut().filter(|task| !task.has_ended())
     }
 
+    /// Returns the task and the rank of a connected trainer.
+    pub(crate) fn trainer(&self, connection: u64) -> Option<(TaskId, u32)> {
+        self.connections.get(&connection).copied()
+    }
+
     /// Returns the folder of a task.
     pub(crate) fn folder_of(&self, id: TaskId) -> TaskFolder {
         TaskFolder::of(&self.folder, id)
@@ -93,18 +99,27 @@ impl TaskTable {
     }
 
     /// Handles an event of the trainers' socket.
-    pub(crate) fn trainer_event(&mut self, event: TrainerEvent, server: &ServerLink) {
+    pub(crate) fn trainer_event(&mut self, event: TrainerEvent, gates: &StageGates, server: &ServerLink) {
         match event {
             TrainerEvent::Connected {
                 connection,
                 secret,
                 rank,
                 world_size,
+                understands_gates,
                 commands,
             } => {
                 let belongs = |task: &&mut Task| task.spec.as_ref().is_some_and(|s| s.secret == secret);
                 let joined = self.active().find(belongs).map(|task| {
-                    task.trainer_connected(connection, rank, world_size, commands);
+                    let trainer = Rank {
+                        connection,
+                        commands: Some(commands),
+                        understands_gates,
+                        step: 0,
+                        reached: None,
+                        is_finished: false,
+                    };
+                    task.trainer_connected(rank, world_size, trainer);
                     task.id
                 });
                 // Otherwise `commands` is dropped, which closes the connection.
@@ -116,7 +131,8 @@ impl TaskTable {
                 if let Some((id, rank)) = self.connections.get(&connection).copied()
                     && let Some(task) = self.tasks.get_mut(&id)
                 {
-                    task.trainer_message(rank, &message, server);
+                    let report = gates.report(id);
+                    task.trainer_message(rank, &message, report, server);
                 }
             }
             TrainerEvent::Disconnected { connection } => {

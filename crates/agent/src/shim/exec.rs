@@ -10,7 +10,6 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Gid, Pid, Uid, initgroups, setgid, setuid};
 
 use crate::shim::error::ShimError;
-use crate::task::cgroup;
 use crate::task::folder::TaskFolder;
 use crate::task::record::{Account, TaskSpec};
 
@@ -57,12 +56,12 @@ fn exec(folder: &TaskFolder, index: &OsStr) -> Result<Infallible, ShimError> {
     })
 }
 
-/// Enters the cgroup of the task, or binds to its CPUs without one.
+/// Enters the cgroup of the task, and binds to its CPUs where that does not.
 fn confine(spec: &TaskSpec) -> Result<(), ShimError> {
     if let Some(group) = &spec.cgroup {
-        return Ok(cgroup::enter(group)?);
+        group.enter()?;
     }
-    if spec.cpus.is_empty() {
+    if spec.cpus.is_empty() || spec.cgroup.as_ref().is_some_and(|group| !group.needs_affinity()) {
         return Ok(());
     }
     let failed = |source| ShimError::Affinity {

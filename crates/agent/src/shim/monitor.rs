@@ -11,7 +11,6 @@ use nix::sys::signal::Signal;
 use crate::clock::boot_ms;
 use crate::process;
 use crate::store::lease;
-use crate::task::cgroup;
 use crate::task::folder::TaskFolder;
 use crate::task::record::{InstanceExit, STOPPED_CODE, StopRequest, TaskExit, TaskSpec};
 
@@ -238,7 +237,7 @@ impl TaskMonitor {
 
     fn kill_descendants(&self) {
         if let Some(group) = &self.spec.cgroup {
-            let _ = std::fs::write(group.join("cgroup.kill"), "1");
+            group.kill();
         }
         for pid in process::descendants(std::process::id()) {
             process::signal(pid.cast_signed(), Signal::SIGKILL);
@@ -271,8 +270,8 @@ impl TaskMonitor {
         }
         self.remove_containers();
         if let Some(group) = &self.spec.cgroup {
-            self.exit.out_of_memory = cgroup::ran_out_of_memory(group);
-            cgroup::remove(group);
+            self.exit.out_of_memory = group.ran_out_of_memory();
+            group.remove();
         }
     }
 }

@@ -6,8 +6,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use dovetail_model::InterleavingTerms;
 use dovetail_proto::v1::TaskKey;
 use serde::{Deserialize, Serialize};
+
+use crate::task::cgroup::TaskGroup;
 
 /// Exit code of a trainer that was stopped after a step and has made a checkpoint (`EX_TEMPFAIL`).
 pub(crate) const STOPPED_CODE: i32 = 75;
@@ -67,9 +70,12 @@ pub(crate) struct TaskSpec {
     pub(crate) account: Option<Account>,
     /// CPUs to run on; empty for all.
     pub(crate) cpus: Vec<u32>,
+    /// NUMA domain nearest to its GPUs, from which it gets CPUs when it is resized.
+    #[serde(default)]
+    pub(crate) nearest: Option<usize>,
     pub(crate) cpu_milli: u32,
     pub(crate) memory_mib: u64,
-    pub(crate) cgroup: Option<PathBuf>,
+    pub(crate) cgroup: Option<TaskGroup>,
     pub(crate) log_segment_bytes: u64,
     pub(crate) log_keep_bytes: u64,
     /// File with the end of the lease.
@@ -84,6 +90,12 @@ pub(crate) struct TaskSpec {
     /// Number of nodes of the gang.
     pub(crate) nodes: u32,
     pub(crate) sharing: String,
+    /// GPU slots of the node.
+    #[serde(default)]
+    pub(crate) slots: Vec<u32>,
+    /// How to interleave its stages with those of other tasks on the same GPUs, if they are to be.
+    #[serde(default)]
+    pub(crate) interleaving: Option<InterleavingTerms>,
     /// Role and index of each process; empty for a job without roles. When an instance fails, the others keep running
     /// and the server decides.
     #[serde(default)]

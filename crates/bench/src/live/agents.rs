@@ -193,8 +193,8 @@ impl Agent {
                     step: report.step,
                     total_steps: report.total,
                     step_time_us: report.step_us,
-                    data_time_us: 0,
                     checkpoint_step: report.checkpoint,
+                    ..Default::default()
                 };
                 let body = Some(agent_message::Body::Progress(progress));
                 let _ = self.outbox.send(v1::AgentMessage { sequence: 0, body });

@@ -234,13 +234,51 @@ fn add_progress(lines: &mut Lines, job: &JobView, now: Time) {
     }
 }
 
+/// Describes the CPU and memory of an attempt; empty if they are not limited.
+fn limits_text(attempt: &AttemptView) -> String {
+    let cpu_milli: u64 = attempt.cpu_milli.iter().map(|milli| u64::from(*milli)).sum();
+    let memory_mib: u64 = attempt.memory_mib.iter().sum();
+    let mut limits = Vec::new();
+    if cpu_milli > 0 {
+        limits.push(format!("{} CPUs", cpu_milli as f64 / 1e3));
+    }
+    if memory_mib > 0 {
+        limits.push(format!("{memory_mib} MiB of memory"));
+    }
+    if attempt.cpu_trial.is_some() {
+        limits.push("a trial of a few seconds, to measure its speed".to_owned());
+    }
+    limits.join(", ")
+}
+
+/// Describes how the GPUs of an attempt are shared; empty if they are not.
+fn sharing_text(attempt: &AttemptView) -> String {
+    if attempt.sharing.is_empty() {
+        return String::new();
+    }
+    let jobs: Vec<String> = attempt.shared_with.iter().map(|id| format!("job {id}")).collect();
+    let with = match jobs.is_empty() {
+        true => String::new(),
+        false => format!(" with {}", jobs.join(", ")),
+    };
+    let ms = |time: Time| time.0 as f64 / 1e3;
+    let period = attempt.gates.map_or_else(String::new, |gates| {
+        let planned = ms(gates.planned_period);
+        match gates.measured_period {
+            Some(measured) => format!(
+                " (a step of each in {:.1} ms, planned {planned:.1} ms)",
+                ms(measured)
+            ),
+            None => format!(" (a step of each in {planned:.1} ms, as planned)"),
+        }
+    });
+    format!(", GPUs shared by {}{with}{period}", attempt.sharing)
+}
+
 fn add_attempt(lines: &mut Lines, attempt: &AttemptView, now: Time) {
     let end = attempt.end.clone().unwrap_or_else(|| "running".to_owned());
     let took = attempt.until.unwrap_or(now).since(attempt.since);
-    let shared = match attempt.sharing.is_empty() {
-        true => String::new(),
-        false => format!(", GPUs shared by {}", attempt.sharing),
-    };
+    let shared = sharing_text(attempt);
     lines.add(
         &format!("Attempt {}", attempt.attempt),
         format!(
@@ -250,6 +288,7 @@ fn add_attempt(lines: &mut Lines, attempt: &AttemptView, now: Time) {
             span(took)
         ),
     );
+    lines.add("  limits", limits_text(attempt));
     for remark in &attempt.remarks {
         lines.add("  note", remark.clone());
     }

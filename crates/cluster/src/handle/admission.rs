@@ -1,5 +1,7 @@
 //! Checks of requests against the cluster state, before they become facts.
 
+use std::sync::Arc;
+
 use super::{Conflict, InvalidRequest, NotFound, Refusal};
 use crate::JobId;
 use crate::driver::Transaction;
@@ -119,13 +121,14 @@ impl Transaction<'_> {
         key: Option<String>,
         past: &PastJobs,
     ) -> Result<JobId, Refusal> {
+        self.check_history()?;
         check_request(self.state, &request, past)?;
         self.record_past_ends(&request, past);
         let job = self.state.next_job();
         self.record(Fact::Submitted {
             job,
             user: user.to_owned(),
-            request: Box::new(request),
+            request: Arc::new(request),
             key,
         });
         Ok(job)
@@ -164,6 +167,7 @@ impl Transaction<'_> {
         if let Some(first) = find_by_key(self.state, user, key.as_ref(), request, past)? {
             return Ok((first, first + indexes.len() as u64 - 1));
         }
+        self.check_history()?;
         self.check_array(request, &indexes, at_most, past)?;
         self.record_past_ends(request, past);
         let array = self.state.next_job();
@@ -179,13 +183,13 @@ impl Transaction<'_> {
                 true => Fact::Announced {
                     job,
                     user,
-                    request: Box::new(request.with_external_workload()),
+                    request: Arc::new(request.with_external_workload()),
                     key,
                 },
                 false => Fact::Submitted {
                     job,
                     user,
-                    request: Box::new(request),
+                    request: Arc::new(request),
                     key,
                 },
             });

@@ -1,5 +1,7 @@
 //! Requests of users about jobs.
 
+use std::sync::Arc;
+
 use dovetail_history::HistoryError;
 
 use super::admission::{check_request, check_unfinished, check_virtual_cluster, find_by_key, find_job};
@@ -91,7 +93,7 @@ impl Handle {
             transaction.record(Fact::Announced {
                 job: next,
                 user,
-                request: Box::new(request.with_external_workload()),
+                request: Arc::new(request.with_external_workload()),
                 key,
             });
             Ok((next, next, true))

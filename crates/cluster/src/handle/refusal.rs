@@ -19,6 +19,17 @@ pub enum Refusal {
     /// Jobs left memory after the history was read for the request, which has to be read again.
     #[error("ended jobs were moved to the history while the request was checked; send it again")]
     HistoryMoved,
+    /// Too many ended jobs are not in the history yet.
+    #[error(
+        "the history is behind: {jobs} ended jobs are not written yet, more than the limit of {limit}; \
+         see the log of the server and submit again later"
+    )]
+    HistoryBehind {
+        /// Ended jobs that wait for being written.
+        jobs: usize,
+        /// How many may wait.
+        limit: usize,
+    },
     /// The journal cannot be written, with the reason.
     #[error("the request was not recorded: cannot write the journal: {0}")]
     JournalUnavailable(String),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dovetail_model::{NodeId, NodeShare};
+use dovetail_model::{InterleavingTerms, NodeId, NodeShare};
 use serde::{Deserialize, Serialize};
 
 use super::attempts::{DONE, instances};
@@ -30,7 +30,7 @@ pub struct StartTask {
     /// Number of the attempt.
     pub attempt: AttemptId,
     /// What was requested.
-    pub request: Box<crate::JobRequest>,
+    pub request: std::sync::Arc<crate::JobRequest>,
     /// User who submitted the job.
     pub user: String,
     /// What the job holds on this node.
@@ -47,6 +47,9 @@ pub struct StartTask {
     pub resume_step: u64,
     /// Whether other jobs may share the GPUs.
     pub shared: bool,
+    /// How to interleave its stages with those of jobs on the same GPUs, if they are to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interleaving: Option<InterleavingTerms>,
     /// Instances of the job's roles on this node; empty for a job without roles.
     pub instances: Vec<StartInstance>,
 }
@@ -141,6 +144,7 @@ pub(super) fn start(
         master_port: master_port as u16,
         resume_step: record.progress.checkpoint,
         shared: is_shared,
+        interleaving: attempt.interleaving,
         instances: instances::instances_on(nodes, record, attempt, place),
     }))
 }
@@ -161,7 +165,7 @@ pub(super) fn resize(job: JobId, attempt: &Attempt, place: usize) -> RuntimeComm
     RuntimeCommand::Resize {
         job,
         attempt: attempt.id,
-        cpu_milli: share.cpu_milli,
+        cpu_milli: attempt.cpu_milli_at(place),
         memory_mib: share.memory_mib,
     }
 }

@@ -7,7 +7,8 @@ use dovetail_model::{AttemptKey, Command, Event, JobKey};
 use super::ClusterState;
 use super::error::VirtualClusterChangeError;
 use super::events::EventKind;
-use super::jobs::End;
+use super::jobs::{Attempt, End};
+use super::trials;
 use super::virtual_clusters::check_owners;
 use crate::actor::Actor;
 use crate::decision::Decision;
@@ -27,13 +28,18 @@ pub(super) fn decide(state: &mut ClusterState) {
             return;
         };
         if let Some(decision) = decision(state, command) {
+            if let Decision::Launch { allocation, .. } | Decision::Resize { allocation, .. } = &decision
+                && !state.in_trial.is_empty()
+            {
+                trials::make_room(state, allocation);
+            }
             record(state, decision);
         }
     }
 }
 
 /// Applies a decision and keeps it for the journal.
-fn record(state: &mut ClusterState, decision: Decision) {
+pub(super) fn record(state: &mut ClusterState, decision: Decision) {
     apply(state, &decision);
     state.decisions.push(decision);
 }
@@ -74,6 +80,7 @@ fn decision(state: &mut ClusterState, command: Command) -> Option<Decision> {
             job,
             attempt: key,
             allocation,
+            interleaving,
         } => {
             let job = state.scheduler.job_id(job);
             Some(Decision::Launch {
@@ -81,6 +88,7 @@ fn decision(state: &mut ClusterState, command: Command) -> Option<Decision> {
                 attempt: state.jobs.known(job).last_attempt() + 1,
                 key,
                 allocation,
+                interleaving,
             })
         }
         Command::Resize {
@@ -128,12 +136,29 @@ pub(super) fn apply(state: &mut ClusterState, decision: &Decision) {
             attempt,
             key,
             allocation,
-        } => state.attempt_lifecycle().launch(*job, *attempt, *key, allocation),
+            interleaving,
+        } => {
+            let attempt = Attempt {
+                interleaving: *interleaving,
+                ..Attempt::new(*attempt, *key, state.now, allocation.clone())
+            };
+            state.attempt_lifecycle().launch(*job, attempt);
+        }
         Decision::Resize {
             job,
             attempt,
             allocation,
         } => state.attempt_lifecycle().resize(*job, *attempt, allocation),
+        Decision::Try {
+            job,
+            attempt,
+            cpu_milli_per_gpu,
+        } => {
+            state
+                .attempt_lifecycle()
+                .try_cpu(*job, *attempt, *cpu_milli_per_gpu);
+            trials::note(state, *job, cpu_milli_per_gpu.is_some());
+        }
         Decision::Stop { job, attempt, cause } => {
             state
                 .attempt_lifecycle()
@@ -202,7 +227,9 @@ fn enforce(state: &mut ClusterState, action: &OperatorAction, by: &Actor) {
         OperatorAction::Pause => state.scheduler.set_paused(true),
         OperatorAction::Resume => state.scheduler.set_paused(false),
         OperatorAction::ForgetProfile(key) => {
-            state.learning.forget_profile(key);
+            for models in state.learning.forget_profile(key) {
+                state.scheduler.set_group_factor(&models, None);
+            }
             state.scheduler.set_slowdowns(key, None);
         }
         OperatorAction::VirtualClusters(clusters) => {

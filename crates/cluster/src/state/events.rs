@@ -130,6 +130,11 @@ impl EventLog {
         self.after(self.stored)
     }
 
+    /// Returns whether all events are stored elsewhere.
+    pub(super) fn has_stored_all(&self) -> bool {
+        self.unstored().next().is_none()
+    }
+
     /// Returns the number of the last event that is stored elsewhere.
     pub(super) fn stored(&self) -> u64 {
         self.stored

@@ -1,12 +1,15 @@
 //! What the cluster has learned from its jobs, and what that says about a job whose user states less.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dovetail_learning::{
-    Conditions, JobTraits, LearnedProfiles, Prediction, RunTimePredictor, StepSample, model_key,
+    Conditions, JobTraits, LearnedGroups, LearnedProfiles, Prediction, RunTimePredictor, StepSample, UNNAMED,
+    model_key,
 };
 use dovetail_model::sensitivity::{Points, Sensitivity};
-use dovetail_model::{JobSpec, Scaling, SpeedTable, Stages, Time, Work};
+use dovetail_model::stages::period_us;
+use dovetail_model::{InterleavingTerms, JobSpec, Scaling, SpeedTable, Stages, Time, Work};
 use serde::{Deserialize, Serialize};
 
 use super::jobs::{End, Estimate, EstimateSource, JobRecord};
@@ -19,7 +22,18 @@ pub(super) struct Learning {
     run_times: RunTimePredictor,
     #[serde(default, skip_serializing_if = "LearnedProfiles::is_empty")]
     profiles: LearnedProfiles,
+    #[serde(default, skip_serializing_if = "LearnedGroups::is_empty")]
+    groups: LearnedGroups,
+    /// Keys of profiles that changed, and of which unfinished jobs were not told yet.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    changed: BTreeSet<String>,
+    /// When jobs were told last.
+    #[serde(default)]
+    respecified_at: Time,
 }
+
+/// Shortest time between two changes of profiles of which jobs are told: that takes a look at all unfinished jobs.
+const RESPECIFY_INTERVAL: Time = Time::from_secs(1);
 
 /// What was known about a job from other jobs when it was queued.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -65,9 +79,34 @@ impl Learning {
         &self.profiles
     }
 
-    /// Forgets the profile of a model.
-    pub(super) fn forget_profile(&mut self, key: &str) {
+    /// Returns the measured periods of groups of models.
+    pub(super) fn groups(&self) -> &LearnedGroups {
+        &self.groups
+    }
+
+    /// Forgets the profile of a model. Returns the groups that are forgotten with it.
+    pub(super) fn forget_profile(&mut self, key: &str) -> Vec<Vec<String>> {
         self.profiles.forget(key);
+        self.groups.forget(key)
+    }
+
+    /// Learns the measured period of jobs that interleave their stages. Returns their models; none if it is not known what was
+    /// planned for them.
+    pub(super) fn learn_period(
+        &mut self,
+        now: Time,
+        members: &[&JobRecord],
+        measured: Time,
+    ) -> Option<Vec<String>> {
+        let terms = members.iter().map(|job| job.attempt()?.interleaving);
+        let terms: Vec<InterleavingTerms> = terms.collect::<Option<_>>()?;
+        let stages: Vec<Stages> = terms.iter().map(|terms| terms.stages).collect();
+        let ordering = terms.iter().map(|terms| terms.ordering).min()?;
+        let models: Vec<String> = members.iter().map(|job| key_of(job)).collect();
+        let planned_us = period_us(&stages, ordering);
+        self.groups
+            .record(now, models.clone(), measured.0.unsigned_abs(), planned_us);
+        Some(models)
     }
 
     /// Returns what other jobs say about a job.
@@ -114,44 +153,86 @@ impl Learning {
         }
     }
 
-    /// Learns from the steps that a job has reported last.
+    /// Returns the key of a profile that changed, if it is time to tell unfinished jobs of it.
+    pub(super) fn take_changed(&mut self, now: Time) -> Option<String> {
+        if now.since(self.respecified_at) < RESPECIFY_INTERVAL {
+            return None;
+        }
+        let key = self.changed.pop_first()?;
+        self.respecified_at = now;
+        Some(key)
+    }
+
+    /// Replaces what a job was told about its model by what its profile says now. Returns whether that differs.
+    pub(super) fn renew(&self, job: &JobRecord, traits: &mut LearnedTraits) -> bool {
+        let now = self.about(job);
+        let is_same =
+            (&now.stages, &now.speeds, &now.cpu_curve) == (&traits.stages, &traits.speeds, &traits.cpu_curve);
+        (traits.stages, traits.speeds, traits.cpu_curve) = (now.stages, now.speeds, now.cpu_curve);
+        !is_same
+    }
+
+    /// Learns from the steps that a job has reported last. Returns whether they were measured under steady conditions.
     pub(super) fn learn_steps(
         &mut self,
         job: &JobRecord,
         nodes: &NodeTable,
         beside: Option<String>,
         now: Time,
-    ) {
+    ) -> bool {
         let (Some(attempt), Ok(step_us)) = (job.attempt(), u32::try_from(job.progress.step_time.0)) else {
-            return;
+            return false;
         };
-        if step_us == 0 {
-            return;
+        if step_us == 0 || !attempt.has_settled(now, job.progress.step) {
+            return false;
         }
         let allocation = &attempt.allocation;
         let gpus = allocation.gpus();
-        let cpu_milli: u64 = allocation
-            .shares
-            .iter()
-            .map(|share| u64::from(share.cpu_milli))
-            .sum();
+        let given = attempt.cpu_milli_per_gpu();
         let gpu_type = allocation.shares.first().and_then(|share| nodes.get(share.node));
         let conditions = Conditions {
             gpus,
             nodes: u32::try_from(allocation.shares.len()).unwrap_or(u32::MAX),
             gpu_type: gpu_type.map(|node| node.gpu_type.clone()).unwrap_or_default(),
-            cpu_milli_per_gpu: u32::try_from(cpu_milli / u64::from(gpus.max(1))).unwrap_or(u32::MAX),
+            cpu_milli_per_gpu: attempt
+                .trial
+                .as_ref()
+                .map_or(given, |trial| trial.cpu_milli_per_gpu),
+            gated: beside.is_some() && attempt.gates().is_some(),
             beside,
         };
+        let stages = attempt.stages.as_deref().cloned().unwrap_or_default();
+        let part = |time: Time| u32::try_from(time.0).unwrap_or(0).min(step_us);
+        // A wait at gates is part of a step beside other jobs, but not of one alone.
+        let waited = match conditions.beside {
+            Some(_) => 0,
+            None => part(stages.gate_time),
+        };
         let sample = StepSample {
-            step_us,
-            data_us: u32::try_from(job.progress.data_time.0).unwrap_or(0).min(step_us),
-            net_us: 0,
+            step_us: (step_us - waited).max(1),
+            data_us: part(job.progress.data_time),
+            gpu_us: part(stages.gpu_time),
+            net_us: part(stages.network_time),
         };
         let timed = job.progress_samples.iter().filter(|s| s.step_time > Time::ZERO);
         let is_first = timed.take(2).count() == 1;
-        self.profiles
-            .record(now, &key_of(job), &conditions, sample, is_first);
+        let key = key_of(job);
+        if self.profiles.record(now, &key, &conditions, sample, is_first) {
+            self.changed.insert(key);
+        }
+        true
+    }
+}
+
+/// Returns whether a job has the profile with this key.
+pub(super) fn has_key(job: &JobRecord, key: &str) -> bool {
+    match (&job.request.model, key.strip_prefix(UNNAMED)) {
+        (Some(model), _) => model == key,
+        (None, Some(rest)) => rest
+            .strip_prefix(job.user.as_str())
+            .and_then(|rest| rest.strip_prefix('/'))
+            .is_some_and(|name| name == job.request.name),
+        (None, None) => false,
     }
 }
 

@@ -23,7 +23,10 @@ mod running_names;
 mod saved;
 mod scheduler;
 mod text;
+mod trials;
 mod virtual_clusters;
+
+use std::collections::BTreeSet;
 
 use dovetail_engine::{Capabilities, Clock};
 use dovetail_model::{Event, NodeId, Time};
@@ -52,6 +55,7 @@ pub use jobs::{
 pub use learning::LearnedTraits;
 pub use nodes::{NodeRecord, NodeState};
 pub use preview::{NodeSlots, SubmissionPreview};
+pub use trials::CpuTrial;
 pub use virtual_clusters::VirtualClusterChange;
 
 /// Everything that follows from the facts so far.
@@ -67,6 +71,8 @@ pub struct ClusterState {
     commands: Vec<(NodeId, RuntimeCommand)>,
     /// Decisions that were not taken yet, for the journal.
     decisions: Vec<Decision>,
+    /// Jobs that are measured with other CPU than they were given.
+    in_trial: BTreeSet<JobId>,
     /// Time of the last fact.
     now: Time,
 }
@@ -86,6 +92,7 @@ impl ClusterState {
             events: EventLog::new(1),
             commands: Vec::new(),
             decisions: Vec::new(),
+            in_trial: BTreeSet::new(),
             now: Time::ZERO,
         })
     }
@@ -151,6 +158,7 @@ impl ClusterState {
     /// If the policy in force needs more.
     pub fn on(mut self, runtime: Capabilities) -> Result<Self, PolicyTextError> {
         self.scheduler.set_runtime(runtime)?;
+        self.scheduler.set_group_factors(&self.learning);
         Ok(self)
     }
 
@@ -160,6 +168,9 @@ impl ClusterState {
         self.now = self.now.max(at);
         self.apply_fact(fact);
         decisions::decide(self);
+        if let Fact::Progressed { job, .. } | Fact::Reported { job, .. } = fact {
+            trials::advance(self, *job);
+        }
     }
 
     fn apply_fact(&mut self, fact: &Fact) {
@@ -255,6 +266,7 @@ impl ClusterState {
                 step_time,
                 data_time,
                 checkpoint_step,
+                stages,
             } => {
                 let reported = Progress {
                     step: *step,
@@ -268,7 +280,7 @@ impl ClusterState {
                     &mut self.attempt_lifecycle().jobs,
                     (*job, *attempt),
                     now,
-                    reported,
+                    (reported, stages.as_deref()),
                 );
             }
             Fact::Reported {
@@ -280,7 +292,7 @@ impl ClusterState {
                 &mut self.attempt_lifecycle().jobs,
                 (*job, *attempt),
                 *made,
-                *progress,
+                (*progress, None),
             ),
             Fact::RunningSince { job, attempt, since } => {
                 set_running_since(&mut self.attempt_lifecycle().jobs, *job, *attempt, *since);

@@ -1,7 +1,7 @@
 //! Names of tenants, users, GPU types, racks and models, which are numbers in the engine.
 
-use dovetail_learning::UNNAMED;
-use dovetail_model::{GpuTypeId, JobKey, JobSpec, ModelId, TenantId, Time, UserId, Work, ZoneId};
+use dovetail_learning::{UNNAMED, model_key};
+use dovetail_model::{GpuTypeId, JobKey, JobSpec, ModelId, ProfileKey, TenantId, Time, UserId, Work, ZoneId};
 use serde::{Deserialize, Serialize};
 
 use crate::request::JobRequest;
@@ -77,6 +77,11 @@ impl Names {
             gpus_per_task: request.gpus_per_task,
             submit: submitted,
             expected: request.expected.map(|span| Work(span.0.max(0).unsigned_abs())),
+            profile_key: Some(ProfileKey::of(&model_key(
+                request.model.as_deref(),
+                user,
+                &request.name,
+            ))),
             model: request.model.as_ref().and_then(|name| self.model(name)),
             stages: request.stages.and_then(|stages| stages.stages()),
             scaling: request.scaling.scaling(),

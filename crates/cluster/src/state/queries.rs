@@ -109,6 +109,11 @@ impl ClusterState {
         self.jobs.past_end(id)
     }
 
+    /// Returns the number of jobs in memory.
+    pub fn job_count(&self) -> usize {
+        self.jobs.count()
+    }
+
     /// Returns the number of ended jobs in memory.
     pub fn ended_count(&self) -> usize {
         self.jobs.ended_count()

@@ -1,11 +1,11 @@
 //! Saved states: what a snapshot of the journal holds.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 use dovetail_engine::{Clock, Engine, Snapshot};
 use dovetail_model::ids::Id;
 use dovetail_model::{IdVec, JobKey, Time};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::ClusterState;
@@ -20,15 +20,47 @@ use crate::JobId;
 use crate::fact::PolicyText;
 use crate::virtual_clusters::VirtualClusters;
 
+/// Bytes that a job usually takes.
+const USUAL_BYTES: usize = 1_024;
+
+/// A cluster state as it is saved, written from where it is: a copy would take as long as the rest.
+#[derive(Serialize)]
+struct StateToSave<'a> {
+    policy: &'a PolicyText,
+    #[serde(skip_serializing_if = "<[EarlierPolicy]>::is_empty")]
+    earlier_policies: &'a [EarlierPolicy],
+    clock: Clock,
+    paused: bool,
+    virtual_clusters: &'a VirtualClusters,
+    jobs: JobsToSave<'a>,
+    nodes: &'a NodeTable,
+    names: &'a Names,
+    learned: Value,
+    learning: &'a Learning,
+    now: Time,
+    next_event: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    archive: Option<SavedArchive>,
+    #[serde(
+        serialize_with = "save_unstored_events",
+        skip_serializing_if = "EventLog::has_stored_all"
+    )]
+    unstored_events: &'a EventLog,
+}
+
+fn save_unstored_events<S: Serializer>(events: &EventLog, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(events.unstored())
+}
+
 /// The saved form of a cluster state.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct SavedState {
     policy: PolicyText,
     /// Policies that were in force before, oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     earlier_policies: Vec<EarlierPolicy>,
     /// When decisions are taken.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     clock: Option<Clock>,
     /// Whether decisions are paused.
     #[serde(default)]
@@ -48,57 +80,62 @@ struct SavedState {
     #[serde(alias = "next_notice")]
     next_event: u64,
     /// What a history database has of ended jobs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     archive: Option<SavedArchive>,
     /// Events that the history database may not have.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     unstored_events: Vec<ClusterEvent>,
     /// The engine, as releases saved it that did not record decisions.
-    #[serde(default, skip_serializing)]
+    #[serde(default)]
     engine: Option<Snapshot>,
     /// Number of each job by the handle that it has in that engine.
-    #[serde(default, skip_serializing, alias = "tickets")]
+    #[serde(default, alias = "tickets")]
     job_ids: IdVec<JobKey, JobId>,
 }
 
 /// Returns a state as bytes.
 pub(super) fn save(state: &ClusterState) -> Result<Vec<u8>, serde_json::Error> {
-    serde_json::to_vec(&SavedState {
-        policy: state.scheduler.policy().clone(),
-        earlier_policies: state.scheduler.earlier_policies().to_vec(),
-        clock: Some(state.scheduler.engine().clock()),
+    let mut bytes = Vec::with_capacity(state.jobs.count() * USUAL_BYTES);
+    let saved = StateToSave {
+        policy: state.scheduler.policy(),
+        earlier_policies: state.scheduler.earlier_policies(),
+        clock: state.scheduler.engine().clock(),
         paused: state.scheduler.engine().is_paused(),
-        virtual_clusters: state.virtual_clusters.clone(),
-        jobs: saved_jobs(state),
-        nodes: state.nodes.clone(),
-        names: state.scheduler.names().clone(),
+        virtual_clusters: &state.virtual_clusters,
+        jobs: JobsToSave(&state.jobs),
+        nodes: &state.nodes,
+        names: state.scheduler.names(),
         learned: state.scheduler.learned(),
-        learning: state.learning.clone(),
+        learning: &state.learning,
         now: state.now,
         next_event: state.events.next(),
         archive: state.jobs.saved_archive(),
-        unstored_events: state.events.unstored().cloned().collect(),
-        engine: None,
-        job_ids: IdVec::default(),
-    })
+        unstored_events: &state.events,
+    };
+    serde_json::to_writer(&mut bytes, &saved)?;
+    Ok(bytes)
 }
 
-/// Returns all jobs, with handles as a new engine gives them out: in the order in which jobs entered this one.
-fn saved_jobs(state: &ClusterState) -> Vec<JobRecord> {
-    let in_engine = state.jobs.unfinished().filter(|job| job.state.is_in_engine());
-    let mut keys: Vec<JobKey> = in_engine.filter_map(|job| job.job_key).collect();
-    keys.sort_unstable();
-    let ranks: BTreeMap<JobKey, JobKey> = keys
-        .into_iter()
-        .enumerate()
-        .map(|(rank, key)| (key, JobKey::from_index(rank)))
-        .collect();
-    let saved = |job: &JobRecord| {
-        let mut job = job.clone();
-        job.job_key = job.job_key.and_then(|key| ranks.get(&key).copied());
-        job
-    };
-    state.jobs.iter().map(saved).collect()
+/// The jobs of a state, with handles as a new engine gives them out: in the order in which jobs entered this one.
+struct JobsToSave<'a>(&'a JobTable);
+
+impl Serialize for JobsToSave<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let in_engine = self.0.unfinished().filter(|job| job.state.is_in_engine());
+        let mut keys: Vec<JobKey> = in_engine.filter_map(|job| job.job_key).collect();
+        keys.sort_unstable();
+        let rank = |key: JobKey| keys.binary_search(&key).ok().map(JobKey::from_index);
+        serializer.collect_seq(self.0.iter().map(|job| {
+            let saved_key = job.job_key.and_then(rank);
+            match job.job_key == saved_key {
+                true => Cow::Borrowed(job),
+                false => Cow::Owned(JobRecord {
+                    job_key: saved_key,
+                    ..job.clone()
+                }),
+            }
+        }))
+    }
 }
 
 /// Restores a state to which the records after it are to be applied. The engine is detached, unless an older release
@@ -132,8 +169,13 @@ pub(super) fn load_detached(bytes: &[u8]) -> Result<ClusterState, SnapshotError>
         jobs.restore_archive(archive);
         events.keep_unstored(saved.unstored_events);
     }
+    let in_trial = jobs
+        .active()
+        .filter(|job| job.attempt().is_some_and(|a| a.trial.is_some()));
+    let in_trial = in_trial.map(|job| job.id).collect();
     Ok(ClusterState {
         scheduler,
+        in_trial,
         jobs,
         nodes: saved.nodes,
         virtual_clusters: saved.virtual_clusters,

@@ -178,6 +178,18 @@ impl Cluster {
         }
     }
 
+    /// Returns CPU and memory of an allocation to what is free: all that exceeds another allocation of the same GPUs.
+    pub(crate) fn shrink(&mut self, allocation: &Allocation, to: &Allocation) {
+        for (part, kept) in allocation.shares.iter().zip(&to.shares) {
+            self.unindex_node(part.node);
+            let node = self.existing(part.node);
+            node.free_cpu_milli += part.cpu_milli - kept.cpu_milli;
+            node.free_memory_mib += part.memory_mib - kept.memory_mib;
+            node.update_pressure();
+            self.index_node(part.node);
+        }
+    }
+
     /// Counts an allocation with another preferred share of its job.
     pub(crate) fn change_preferred(&mut self, allocation: &Allocation, before: Share, after: Share) {
         if before == after {

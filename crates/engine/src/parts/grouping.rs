@@ -1,6 +1,7 @@
 //! Grouping: which jobs share GPUs.
 
-use dovetail_model::{Allocation, JobKey, SharingTerms, Time};
+use dovetail_model::stages::Ordering;
+use dovetail_model::{Allocation, JobKey, SharedGroupFactors, SharingTerms, Time};
 
 use super::{Ask, Part, cloneable};
 use crate::cluster::Cluster;
@@ -31,8 +32,14 @@ pub trait Grouping: Part + CloneGrouping {
         SharingTerms::GROUPS
     }
 
-    /// Looks at the nodes before it is asked for groups.
-    fn observe(&mut self, _cluster: &Cluster) {}
+    /// Returns the order in which jobs on the same GPUs interleave their stages; none if it does not assume that they do.
+    fn interleaving(&self) -> Option<Ordering> {
+        None
+    }
+
+    /// Looks at the nodes before it is asked for groups, and at how much longer than planned periods of groups are, if that is
+    /// measured.
+    fn observe(&mut self, _cluster: &Cluster, _factors: Option<&SharedGroupFactors>) {}
 
     /// Returns GPUs, at least some of them held by other jobs, for a job that found no free ones; none if it should wait.
     /// Called only where the terms let allocations overlap.

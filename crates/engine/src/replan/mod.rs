@@ -73,7 +73,8 @@ impl<'p, 'a> Replan<'p, 'a> {
                 (sized.filter(|(_, width)| *width > 0).collect(), false)
             }
         };
-        planner.steps.group.observe(&state.cluster);
+        let factors = state.group_factors.as_ref();
+        planner.steps.group.observe(&state.cluster, factors);
         let mut left = gpus;
         let mut fits = |claim: &Claim| {
             let fits = claim.gpus <= left;

@@ -1,5 +1,7 @@
 //! The steps of gangs whose job does not hold GPUs: queued, waiting for pods, or ended.
 
+use std::sync::Arc;
+
 use dovetail_cluster::{Actor, Fact, Hold, JobId, JobState};
 use dovetail_model::Time;
 
@@ -52,7 +54,7 @@ pub(super) fn await_pods(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut
             (gang.constraint, gang.refused) = (request.constraint, None);
             tx.record(Fact::WorkloadReady {
                 job,
-                request: Some(Box::new(request)),
+                request: Some(Arc::new(request)),
             });
         }
         Err(error) => r.gangs.entry(key).refused = Some(error),

@@ -1,5 +1,7 @@
 //! The step of a gang without a job: it is submitted, or joins a job that was submitted before its pods existed.
 
+use std::sync::Arc;
+
 use dovetail_cluster::state::End;
 use dovetail_cluster::{Fact, Hold, JobId, JobState};
 use dovetail_model::Time;
@@ -60,7 +62,7 @@ fn submit(
         tx.check(&request)?;
     }
     let (job, user) = (known.unwrap_or(next), request.user.clone());
-    let (request, idempotency_key) = (Box::new(request::job(&request)?), None);
+    let (request, idempotency_key) = (Arc::new(request::job(&request)?), None);
     match memory {
         None => tx.record(Fact::Submitted {
             job,
@@ -160,7 +162,7 @@ fn record_finished_before(r: &mut Reconciler, limit: JobId, tx: &mut impl Cluste
         tx.record(Fact::FoundEnded {
             job,
             user: finished.user,
-            request: Box::new(finished.request),
+            request: Arc::new(finished.request),
             submitted: finished.submitted,
             started: finished.started,
             ended: finished.ended,
@@ -189,7 +191,7 @@ fn announce(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut impl Cluster
     tx.record(Fact::Announced {
         job,
         user: request.user,
-        request: Box::new(of_job),
+        request: Arc::new(of_job),
         key: None,
     });
     if let Some(memory) = memory {

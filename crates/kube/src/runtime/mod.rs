@@ -24,6 +24,7 @@ pub const KUBERNETES: Capabilities = Capabilities {
     runtime: "Kubernetes",
     gpu_choice: Support::Yes("DRA claims, or the annotation with the GPU indices"),
     sharing: Support::No("each pod has GPUs of its own"),
+    stage_gates: Support::No("each pod has GPUs of its own"),
     resize: Support::No("a pod keeps the CPU and memory of its manifest"),
     width: Support::No("gangs grow by elastic pods under every policy, `gang-min` to `gang-size`"),
     progress: Support::Yes("the trainer SDK in the pod, by PodProgress objects"),

@@ -162,6 +162,7 @@ fn a_policy_needs_to_know_the_most_that_any_part_needs() {
 const PLAIN: Capabilities = Capabilities {
     runtime: "the plain runtime",
     sharing: Support::No("one job for each GPU"),
+    stage_gates: Support::No("one job for each GPU"),
     resize: Support::No("jobs keep their CPU and memory"),
     width: Support::No("jobs keep their GPUs"),
     ..Capabilities::ALL

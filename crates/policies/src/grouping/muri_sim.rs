@@ -112,6 +112,10 @@ struct Bucket {
 }
 
 impl Grouping for MuriSim {
+    fn interleaving(&self) -> Option<Ordering> {
+        Some(self.ordering)
+    }
+
     fn group(&mut self, queue: &[(&Job, u32)], gpus: u32, now: Time) -> Vec<Claim> {
         let mut buckets = self.choose(queue);
         let total = |b: &Bucket| b.groups.len() as u64 * u64::from(b.width);

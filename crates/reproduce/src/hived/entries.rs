@@ -105,6 +105,7 @@ fn command_entry(at: Time, command: &Command, names: &Names<'_>) -> Option<Entry
             job,
             attempt,
             allocation,
+            ..
         } => {
             let nodes: Vec<NodeId> = allocation.shares.iter().map(|share| share.node).collect();
             let node_names: Vec<&str> = nodes.iter().map(|node| names.node(*node)).collect();

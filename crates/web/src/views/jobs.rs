@@ -75,18 +75,47 @@ pub struct AttemptView {
     pub until: Option<Time>,
     /// GPUs, by node.
     pub placement: Vec<NodeSlots>,
+    /// CPU on each node, in the same order, in milli-cores; zero if not limited.
+    #[serde(default)]
+    pub cpu_milli: Vec<u32>,
+    /// Memory on each node, in the same order, in MiB; zero if not limited.
+    #[serde(default)]
+    pub memory_mib: Vec<u64>,
+    /// CPU per GPU with which it is measured at the moment, in milli-cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_trial: Option<u32>,
     /// State of the task on each node, in the same order: `starting`, `running` or `ended`.
     pub tasks: Vec<String>,
     /// How the attempt ended, or why it is stopping.
     pub end: Option<String>,
-    /// How its GPUs are shared with other jobs now; empty if they are not.
+    /// How its GPUs are shared with other jobs now: `stage gates`, `mps` or `time slices`; empty if they are not.
     pub sharing: String,
+    /// The other jobs on its GPUs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared_with: Vec<JobId>,
+    /// How its stages take turns with those of the other jobs, if stage gates are in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gates: Option<GatesView>,
     /// Differences from the request, such as an image that was not used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// Last output of the first task that failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_output: String,
+}
+
+/// How jobs on the same GPUs take turns, stage by stage. In each period, each of them does one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GatesView {
+    /// The period according to the plan, in microseconds.
+    #[schemars(with = "i64")]
+    pub planned_period: Time,
+    /// The measured period, in microseconds.
+    #[schemars(with = "Option<i64>")]
+    pub measured_period: Option<Time>,
+    /// How long the job waits at gates in each step, in microseconds.
+    #[schemars(with = "i64")]
+    pub wait_per_step: Time,
 }
 
 /// Progress that a job reports.
@@ -268,14 +297,30 @@ fn detail(state: &ClusterState, job: &JobRecord) -> String {
     }
 }
 
-/// Returns how the GPUs of an attempt are shared now; empty if it has ended, or if no other job holds any of them.
-fn sharing(state: &ClusterState, job: &JobRecord, attempt: &Attempt) -> String {
-    let others = state.active_jobs().filter(|other| other.id != job.id);
-    let mut others = others.filter_map(JobRecord::attempt);
-    match attempt.end.is_none() && others.any(|other| other.allocation.overlaps(&attempt.allocation)) {
-        true => attempt.sharing.clone(),
-        false => String::new(),
+/// Returns the other jobs on the GPUs of an attempt; none if it has ended.
+fn shared_with(state: &ClusterState, job: &JobRecord, attempt: &Attempt) -> Vec<JobId> {
+    let overlaps = |other: &&JobRecord| {
+        let attempt_of_other = other.attempt().filter(|a| a.end.is_none());
+        other.id != job.id && attempt_of_other.is_some_and(|a| a.allocation.overlaps(&attempt.allocation))
+    };
+    match attempt.end {
+        None => state
+            .active_jobs()
+            .filter(overlaps)
+            .map(|other| other.id)
+            .collect(),
+        Some(_) => Vec::new(),
     }
+}
+
+/// Returns how the stages of an attempt take turns with those of others, if they do.
+fn gates(attempt: &Attempt) -> Option<GatesView> {
+    let gates = attempt.gates()?;
+    Some(GatesView {
+        planned_period: gates.planned_period,
+        measured_period: (gates.measured_period > Time::ZERO).then_some(gates.measured_period),
+        wait_per_step: attempt.stages.as_ref()?.gate_time,
+    })
 }
 
 impl AttemptView {
@@ -298,15 +343,29 @@ impl AttemptView {
             TaskState::Ended(end) if end.exit_code != 0 || end.signal != 0 => Some(end.log_tail.clone()),
             _ => None,
         });
+        let shares = &attempt.allocation.shares;
+        let shared_with = shared_with(state, job, attempt);
+        let gates = gates(attempt).filter(|_| !shared_with.is_empty());
         Self {
             attempt: attempt.id,
             since: attempt.since,
             running_since: attempt.running_since,
             until: attempt.until,
             placement: state.node_slots(&attempt.allocation),
+            cpu_milli: (0..shares.len())
+                .map(|place| attempt.cpu_milli_at(place))
+                .collect(),
+            memory_mib: shares.iter().map(|share| share.memory_mib).collect(),
+            cpu_trial: attempt.trial.as_ref().map(|trial| trial.cpu_milli_per_gpu),
             tasks: attempt.tasks.iter().map(task).collect(),
             end,
-            sharing: sharing(state, job, attempt),
+            sharing: match (&gates, shared_with.is_empty()) {
+                (_, true) => String::new(),
+                (Some(_), false) => "stage gates".to_owned(),
+                (None, false) => attempt.sharing.clone(),
+            },
+            shared_with,
+            gates,
             remarks: attempt.remarks.clone(),
             last_output: last_output.unwrap_or_default(),
         }

@@ -11,6 +11,7 @@ fn server() -> Server {
     let exclusive = Capabilities {
         runtime: "this cluster",
         sharing: Support::No("one job for each GPU"),
+        stage_gates: Support::No("one job for each GPU"),
         ..Capabilities::ALL
     };
     Server::start_on(exclusive, 1, ApiConfig::default())

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dovetail_cluster::{
-    Capabilities, Driver, DriverConfig, Handle, LiveRuntime, LoadPoint, LogError, LogPiece, LogRequest,
-    NodeCommand, NodeRegistration, PolicyText, Runtime,
+    Capabilities, Driver, DriverConfig, EndedJobLimits, Handle, LiveRuntime, LoadPoint, LogError, LogPiece,
+    LogRequest, NodeCommand, NodeRegistration, PolicyText, Runtime,
 };
 use dovetail_model::{NodeId, NodeSpec, Time};
 use dovetail_web::{ApiConfig, Audit, Tls, Users};
@@ -137,7 +137,11 @@ impl Server {
             snapshot_every: 1_000,
             runtime,
         };
-        let (driver, handle, _) = Driver::open_keeping(&config, 0).unwrap();
+        let limits = EndedJobLimits {
+            recent: 0,
+            ..EndedJobLimits::default()
+        };
+        let (driver, handle, _) = Driver::open_with(&config, limits).unwrap();
         let loads = Loads::default();
         let agents = NoAgents(Arc::clone(&loads));
         let driving = driver.spawn(agents.clone());

@@ -9,6 +9,7 @@ use dovetail_model::{Allocation, AttemptKey, Event, JobKey, NodeId, Outcome, Rat
 use super::commands::{self, RuntimeCommand};
 use super::events::EventKind;
 use super::jobs::{Attempt, AttemptEnd, Cause, End, Hold, JobLifecycle, JobState, TaskState, Verdict};
+use super::trials::CpuTrial;
 use crate::actor::Actor;
 use crate::fact::{InstanceEnd, TaskEnd};
 use crate::request::Processes;
@@ -27,18 +28,8 @@ pub(super) struct AttemptLifecycle<'a> {
 
 impl AttemptLifecycle<'_> {
     /// Starts an attempt on the GPUs the engine allocated.
-    pub(super) fn launch(
-        &mut self,
-        id: JobId,
-        attempt_id: AttemptId,
-        key: AttemptKey,
-        allocation: &Allocation,
-    ) {
-        let now = self.jobs.now;
-        let record = self.jobs.jobs.known_mut(id);
-        record
-            .attempts
-            .push(Attempt::new(attempt_id, key, now, allocation.clone()));
+    pub(super) fn launch(&mut self, id: JobId, attempt: Attempt) {
+        self.jobs.jobs.known_mut(id).attempts.push(attempt);
         self.jobs.set_state(id, JobState::Starting);
         let record = self.jobs.jobs.known(id);
         let attempt = &record.attempts[record.attempts.len() - 1];
@@ -56,7 +47,34 @@ impl AttemptLifecycle<'_> {
             return;
         };
         attempt.allocation = allocation.clone();
-        attempt.resized = true;
+        attempt.trial = None;
+        self.send_limits(id);
+    }
+
+    /// Begins a trial of a running attempt with other CPU, or ends it.
+    pub(super) fn try_cpu(&mut self, id: JobId, attempt_id: AttemptId, cpu_milli_per_gpu: Option<u32>) {
+        let now = self.jobs.now;
+        let Some(attempt) = self.jobs.jobs.known_mut(id).open_attempt(attempt_id) else {
+            return;
+        };
+        attempt.tried.extend(cpu_milli_per_gpu);
+        attempt.trial = cpu_milli_per_gpu.map(|cpu_milli_per_gpu| CpuTrial {
+            cpu_milli_per_gpu,
+            since: now,
+            samples: 0,
+        });
+        self.send_limits(id);
+    }
+
+    /// Tells the agents of the last attempt of a job its CPU and memory.
+    fn send_limits(&mut self, id: JobId) {
+        let now = self.jobs.now;
+        let record = self.jobs.jobs.known_mut(id);
+        let step = record.progress.step;
+        let Some(attempt) = record.attempts.last_mut() else {
+            return;
+        };
+        (attempt.resized, attempt.limits_changed) = (true, Some((now, step)));
         for (place, share) in attempt.allocation.shares.iter().enumerate() {
             if !attempt.tasks[place].has_ended() {
                 let command = commands::resize(id, attempt, place);

@@ -1,11 +1,13 @@
 //! Attempts: one run of a job from launch to end.
 
-use dovetail_model::{Allocation, AttemptKey, NodeId, Time};
+use dovetail_model::{Allocation, AttemptKey, InterleavingTerms, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 use super::Cause;
 use crate::AttemptId;
 use crate::fact::{InstanceEnd, TaskEnd};
+use crate::stage_report::{GateReport, StageReport};
+use crate::state::trials::CpuTrial;
 
 /// State of the task of an attempt on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,9 +66,24 @@ pub struct Attempt {
     pub told_to_stop: Option<Time>,
     /// How its GPUs are shared with other jobs; empty if they are not.
     pub sharing: String,
+    /// How its stages are interleaved with those of jobs on the same GPUs, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interleaving: Option<InterleavingTerms>,
+    /// What it reported last about the stages of its steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stages: Option<Box<StageReport>>,
     /// Whether its CPU and memory were changed while it ran.
     #[serde(default)]
     pub(in crate::state) resized: bool,
+    /// When its CPU and memory were changed last, and after which step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::state) limits_changed: Option<(Time, u64)>,
+    /// The CPU it is measured with at the moment, if that is not what it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<CpuTrial>,
+    /// CPU per GPU that it was measured with, in milli-cores.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::state) tried: Vec<u32>,
     /// Instances of its roles that have ended, in the order in which they did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<InstanceEnd>,
@@ -89,6 +106,10 @@ pub enum Verdict {
     /// Too many instances of this role have failed; the end of the last one.
     Failed(String, InstanceEnd),
 }
+
+/// Time and steps after a change of CPU until measured steps count.
+const SETTLING_TIME: Time = Time::from_secs(1);
+const SETTLING_STEPS: u64 = 4;
 
 impl Attempt {
     /// Returns how long it counts as service of its job: as in the engine, up to when the scheduler told it to stop.
@@ -124,12 +145,44 @@ impl Attempt {
             cause: None,
             told_to_stop: None,
             sharing: String::new(),
+            interleaving: None,
+            stages: None,
             resized: false,
+            limits_changed: None,
+            trial: None,
+            tried: Vec::new(),
             ends: Vec::new(),
             verdict: None,
             remarks: Vec::new(),
             end: None,
         }
+    }
+
+    /// Returns the CPU per GPU that the engine gave it, in milli-cores.
+    pub(in crate::state) fn cpu_milli_per_gpu(&self) -> u32 {
+        let shares = self.allocation.shares.iter();
+        let cpu_milli: u64 = shares.map(|share| u64::from(share.cpu_milli)).sum();
+        u32::try_from(cpu_milli / u64::from(self.allocation.gpus().max(1))).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the CPU that it has on one of its nodes now, in milli-cores.
+    pub fn cpu_milli_at(&self, place: usize) -> u32 {
+        let share = &self.allocation.shares[place];
+        self.trial.as_ref().map_or(share.cpu_milli, |trial| {
+            trial.cpu_milli_per_gpu.saturating_mul(share.gpus.count())
+        })
+    }
+
+    /// Returns whether steps reported now were all made with the CPU that it has: its trainers measure from the change on.
+    pub(in crate::state) fn has_settled(&self, now: Time, step: u64) -> bool {
+        self.limits_changed.is_none_or(|(at, before)| {
+            now.since(at) >= SETTLING_TIME && step >= before.saturating_add(SETTLING_STEPS)
+        })
+    }
+
+    /// Returns how stage gates interleave its stages with those of others, if they did when it last reported.
+    pub fn gates(&self) -> Option<&GateReport> {
+        self.stages.as_ref()?.gates.as_ref()
     }
 
     /// Returns whether this is the attempt with that number and has not ended.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lifecycle::JobLifecycle;
 use super::record::{JobRecord, Progress};
+use crate::stage_report::StageReport;
 use crate::state::learning;
 use crate::{AttemptId, JobId};
 
@@ -172,18 +173,20 @@ pub(in crate::state) fn record_progress(
     jobs: &mut JobLifecycle<'_>,
     (id, attempt_id): (JobId, AttemptId),
     made: Time,
-    reported: Progress,
+    (reported, stages): (Progress, Option<&StageReport>),
 ) {
     let now = jobs.now;
     let Some(record) = jobs.jobs.get_mut(id) else {
         return;
     };
-    let Some(attempt) = record.attempt().filter(|a| a.is_open(attempt_id)) else {
+    let Some(attempt) = record.open_attempt(attempt_id) else {
         return;
     };
+    attempt.stages = stages.cloned().map(Box::new);
     let (attempt, made) = (attempt.key, made.clamp(attempt.since.min(now), now));
     record.record_progress(made, reported);
     learn_steps(jobs, id);
+    learn_period(jobs, id);
     let record = jobs.jobs.known_mut(id);
     let Some(job) = record.job_key.filter(|_| !jobs.scheduler.is_recomputing()) else {
         return;
@@ -210,11 +213,69 @@ fn learn_steps(jobs: &mut JobLifecycle<'_>, id: JobId) {
         false => None,
     };
     let is_shared = beside.is_some();
-    jobs.learning.learn_steps(record, jobs.nodes, beside, jobs.now);
+    let is_measured = jobs.learning.learn_steps(record, jobs.nodes, beside, jobs.now);
+    let record = jobs.jobs.known_mut(id);
+    let trial = record
+        .attempts
+        .last_mut()
+        .and_then(|attempt| attempt.trial.as_mut());
+    if let Some(trial) = trial.filter(|_| is_measured) {
+        trial.samples += 1;
+    }
+    if let Some(key) = jobs.learning.take_changed(jobs.now) {
+        tell_jobs(jobs, &key);
+    }
+    let record = jobs.jobs.known(id);
     if is_shared {
         let key = learning::key_of(record);
         let profile = jobs.learning.profiles().get(&key);
         jobs.scheduler.set_slowdowns(&key, profile);
+    }
+}
+
+/// Tells the engine what the profile of a model says now about its unfinished jobs.
+fn tell_jobs(jobs: &mut JobLifecycle<'_>, key: &str) {
+    let unfinished = jobs.jobs.unfinished();
+    let same: Vec<JobId> = unfinished
+        .filter(|job| learning::has_key(job, key))
+        .map(|job| job.id)
+        .collect();
+    for id in same {
+        let record = jobs.jobs.known(id);
+        let mut traits = record.learned.clone().unwrap_or_default();
+        if !jobs.learning.renew(record, &mut traits) {
+            continue;
+        }
+        let record = jobs.jobs.known_mut(id);
+        record.learned = Some(traits);
+        let Some(job) = record.job_key.filter(|_| record.state.is_in_engine()) else {
+            continue;
+        };
+        if !jobs.scheduler.is_recomputing() {
+            respecify(jobs, id, job);
+        }
+    }
+}
+
+/// Lets a group of models learn how long a step of all of them takes behind stage gates. The first job of a group reports
+/// for all.
+fn learn_period(jobs: &mut JobLifecycle<'_>, id: JobId) {
+    let record = jobs.jobs.known(id);
+    let Some(gates) = record.attempt().and_then(|attempt| attempt.gates()) else {
+        return;
+    };
+    if gates.measured_period <= Time::ZERO || gates.partners().iter().any(|partner| *partner <= id) {
+        return;
+    }
+    let partners = gates.partners().iter().map(|partner| jobs.jobs.get(*partner));
+    let members: Option<Vec<&JobRecord>> = std::iter::once(Some(record)).chain(partners).collect();
+    if let Some(members) = members
+        && let Some(models) = jobs
+            .learning
+            .learn_period(jobs.now, &members, gates.measured_period)
+    {
+        let factor = jobs.learning.groups().factor_ppm(&models);
+        jobs.scheduler.set_group_factor(&models, factor);
     }
 }
 
@@ -251,7 +312,7 @@ pub(in crate::state) fn set_running_since(
 /// Tells the engine what is known now about how a job behaves.
 fn respecify(jobs: &mut JobLifecycle<'_>, id: JobId, job: JobKey) {
     let record = jobs.jobs.known(id);
-    let expected = record.told;
+    let told = record.told;
     let mut spec = jobs
         .scheduler
         .preview_spec(&record.user, &record.request, record.submitted);
@@ -259,7 +320,7 @@ fn respecify(jobs: &mut JobLifecycle<'_>, id: JobId, job: JobKey) {
         learned.fill(&mut spec);
     }
     let profile = Box::new(JobProfile {
-        expected,
+        expected: told.or(spec.expected),
         ..spec.profile()
     });
     jobs.notify_engine(Event::Respecified { job, profile });

@@ -1,5 +1,7 @@
 //! Jobs whose workload another controller creates: found where they run, or held until the workload exists.
 
+use std::sync::Arc;
+
 use dovetail_model::{Allocation, AttemptKey, Event, RestoredJob, Time};
 
 use super::lifecycle::JobLifecycle;
@@ -24,7 +26,9 @@ impl JobLifecycle<'_> {
         else {
             return;
         };
-        let Ok(job) = request.job() else { return };
+        let Ok(job) = request.job().map(Arc::new) else {
+            return;
+        };
         if *id < self.jobs.next_id() {
             return;
         }
@@ -119,7 +123,7 @@ impl JobLifecycle<'_> {
         &mut self,
         id: JobId,
         user: &str,
-        request: &JobRequest,
+        request: &Arc<JobRequest>,
         key: Option<&String>,
     ) {
         if self.add(id, user, request, key) {
@@ -150,7 +154,7 @@ impl JobLifecycle<'_> {
         };
         let is_waiting = record.state == JobState::Held(Hold::Workload);
         if let Some(current) = current.filter(|_| is_waiting) {
-            take_resources(&mut record.request, current);
+            take_resources(Arc::make_mut(&mut record.request), current);
         }
         record.workload_missing = false;
         if is_waiting {

@@ -1,5 +1,7 @@
 //! Transitions of jobs outside attempts: submit, queue, hold, release, cancel, end.
 
+use std::sync::Arc;
+
 use dovetail_model::{Event, JobKey, RestoredJob, Time, Work};
 
 use super::{End, Hold, JobRecord, JobState, JobTable};
@@ -62,7 +64,7 @@ impl JobLifecycle<'_> {
         &mut self,
         id: JobId,
         user: &str,
-        request: &JobRequest,
+        request: &Arc<JobRequest>,
         key: Option<&String>,
     ) {
         if !self.add(id, user, request, key) {
@@ -76,7 +78,13 @@ impl JobLifecycle<'_> {
     }
 
     /// Adds a new job. Returns false for a number that was used before.
-    pub(super) fn add(&mut self, id: JobId, user: &str, request: &JobRequest, key: Option<&String>) -> bool {
+    pub(super) fn add(
+        &mut self,
+        id: JobId,
+        user: &str,
+        request: &Arc<JobRequest>,
+        key: Option<&String>,
+    ) -> bool {
         if id < self.jobs.next_id() {
             return false;
         }
@@ -242,7 +250,7 @@ impl JobLifecycle<'_> {
         let Some(record) = self.jobs.get_mut(id) else {
             return;
         };
-        record.request.priority = priority;
+        Arc::make_mut(&mut record.request).priority = priority;
         match (&record.state, record.job_key) {
             (JobState::Queued, Some(job_key)) => {
                 self.notify_engine(Event::Cancelled { job: job_key });

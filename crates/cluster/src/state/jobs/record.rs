@@ -1,6 +1,7 @@
 //! Records of jobs: request, state, attempts and progress.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dovetail_model::{JobHistory, JobKey, Time, Work};
 use serde::{Deserialize, Serialize};
@@ -86,7 +87,7 @@ pub struct JobRecord {
     /// User who submitted it.
     pub user: String,
     /// What was requested.
-    pub request: Box<JobRequest>,
+    pub request: Arc<JobRequest>,
     /// When it was submitted.
     pub submitted: Time,
     /// Current state.
@@ -155,11 +156,11 @@ const MAX_SAMPLES: usize = 240;
 
 impl JobRecord {
     /// Creates the record of a new job.
-    pub(in crate::state) fn new(id: JobId, user: &str, request: &JobRequest, submitted: Time) -> Self {
+    pub(in crate::state) fn new(id: JobId, user: &str, request: &Arc<JobRequest>, submitted: Time) -> Self {
         Self {
             id,
             user: user.to_owned(),
-            request: Box::new(request.clone()),
+            request: Arc::clone(request),
             submitted,
             state: JobState::Queued,
             since: submitted,
@@ -184,9 +185,10 @@ impl JobRecord {
 
     /// Sets or removes a label.
     pub(crate) fn set_label(&mut self, key: &str, value: Option<&str>) {
+        let labels = &mut Arc::make_mut(&mut self.request).labels;
         match value {
-            Some(value) => drop(self.request.labels.insert(key.to_owned(), value.to_owned())),
-            None => drop(self.request.labels.remove(key)),
+            Some(value) => drop(labels.insert(key.to_owned(), value.to_owned())),
+            None => drop(labels.remove(key)),
         }
     }
 

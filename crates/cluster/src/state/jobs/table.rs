@@ -140,6 +140,11 @@ impl JobTable {
         self.records.values()
     }
 
+    /// Returns the number of jobs.
+    pub(in crate::state) fn count(&self) -> usize {
+        self.records.len()
+    }
+
     /// Returns the number of jobs that have ended.
     pub(in crate::state) fn ended_count(&self) -> usize {
         self.records.len() - self.unfinished.len()

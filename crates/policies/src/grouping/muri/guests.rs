@@ -40,7 +40,7 @@ impl Guests {
         view: &Occupancy<'_>,
     ) -> Option<Allocation> {
         let stages = job.spec.stages?;
-        let code = kinds.alone(stages, ask.gpu_memory_mib);
+        let code = kinds.alone(&job.spec, ask.gpu_memory_mib)?;
         let like = (code, ask.gpus, ask.gpu_type, ask.constraint);
         if self.refused.contains(&like) {
             return None;
@@ -131,7 +131,7 @@ fn kind_on_gpu(kinds: &mut Kinds, most: usize, here: &[JobKey], view: &Occupancy
     let mut code = GroupKind::default();
     for id in here {
         let spec = &view.job(*id).spec;
-        code = merged(code, kinds.alone(spec.stages?, spec.gpu_memory_mib), most)?;
+        code = merged(code, kinds.alone(spec, spec.gpu_memory_mib)?, most)?;
     }
     Some(code)
 }

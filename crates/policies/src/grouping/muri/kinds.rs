@@ -1,6 +1,7 @@
 //! Kinds of jobs and of groups. There are few models, so few kinds of groups: the timing of each is computed once.
 
 use dovetail_model::stages::{Contention, MOST_SHARERS, Ordering, Stages, shared_period_us};
+use dovetail_model::{JobSpec, ProfileKey, SharedGroupFactors};
 use rustc_hash::FxHashMap;
 
 /// The kinds of a group's members, largest number first, zero for no member.
@@ -25,10 +26,20 @@ pub(super) struct GroupTiming {
 pub(super) struct Kinds {
     ordering: Ordering,
     contention: Contention,
-    /// Stages and memory of each kind of job.
-    jobs: Vec<(Stages, u64)>,
-    numbers: FxHashMap<(Stages, u64), u32>,
+    /// Measured factors, which replace contention.
+    factors: Option<SharedGroupFactors>,
+    jobs: Vec<JobKind>,
+    numbers: FxHashMap<JobKind, u32>,
     groups: FxHashMap<GroupKind, GroupTiming>,
+}
+
+/// What jobs of one kind have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct JobKind {
+    stages: Stages,
+    memory_mib: u64,
+    /// The profile, where factors are measured.
+    profile: Option<ProfileKey>,
 }
 
 impl Kinds {
@@ -39,35 +50,76 @@ impl Kinds {
         }
     }
 
-    /// The kind of a single job with these stages that uses this much memory.
-    pub(super) fn alone(&mut self, stages: Stages, memory_mib: u64) -> GroupKind {
-        let known = self.numbers.get(&(stages, memory_mib));
+    /// The order in which the members of a group interleave their stages.
+    pub(super) fn ordering(&self) -> Ordering {
+        self.ordering
+    }
+
+    /// Uses these measured factors, if any, from now on. Returns whether they are others than before.
+    pub(super) fn set_factors(&mut self, factors: Option<&SharedGroupFactors>) -> bool {
+        let is_same = match (&self.factors, factors) {
+            (Some(known), Some(new)) => known.is_same(new),
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_same {
+            *self = Self {
+                factors: factors.cloned(),
+                ..Self::new(self.ordering)
+            };
+        }
+        !is_same
+    }
+
+    /// The kind of a single job that uses this much memory; `None` if it was not measured.
+    pub(super) fn alone(&mut self, job: &JobSpec, memory_mib: u64) -> Option<GroupKind> {
+        let kind = JobKind {
+            stages: job.stages?,
+            memory_mib,
+            profile: job.profile_key.filter(|_| self.factors.is_some()),
+        };
+        let known = self.numbers.get(&kind);
         let number = known.copied().unwrap_or_else(|| {
-            self.jobs.push((stages, memory_mib));
+            self.jobs.push(kind);
             let number = self.jobs.len() as u32;
-            self.numbers.insert((stages, memory_mib), number);
+            self.numbers.insert(kind, number);
             number
         });
-        [number, 0, 0, 0]
+        Some([number, 0, 0, 0])
     }
 
     /// The memory that a group uses on each GPU, in MiB.
     pub(super) fn memory_mib(&self, code: GroupKind) -> u64 {
-        self.members(code).map(|(_, memory)| memory).sum()
+        self.members(code).map(|kind| kind.memory_mib).sum()
     }
 
-    fn members(&self, code: GroupKind) -> impl Iterator<Item = (Stages, u64)> + '_ {
+    fn members(&self, code: GroupKind) -> impl Iterator<Item = &JobKind> + '_ {
         code.into_iter()
             .filter(|number| *number > 0)
-            .map(|number| self.jobs[number as usize - 1])
+            .map(|number| &self.jobs[number as usize - 1])
+    }
+
+    /// How much longer than without contention the period of a group is.
+    fn contention(&self, code: GroupKind) -> Contention {
+        let Some(factors) = &self.factors else {
+            return self.contention;
+        };
+        let profiles: Option<Vec<ProfileKey>> = self.members(code).map(|kind| kind.profile).collect();
+        let ppm = profiles
+            .filter(|members| members.len() > 1)
+            .map(|members| factors.ppm(&members));
+        let factor = ppm.map_or(1.0, |ppm| f64::from(ppm) / 1e6);
+        Contention {
+            factors: [factor; MOST_SHARERS],
+        }
     }
 
     pub(super) fn timing(&mut self, code: GroupKind) -> GroupTiming {
         if let Some(known) = self.groups.get(&code) {
             return *known;
         }
-        let stages: Vec<Stages> = self.members(code).map(|(stages, _)| stages).collect();
-        let period_us = shared_period_us(&stages, self.ordering, &self.contention);
+        let stages: Vec<Stages> = self.members(code).map(|kind| kind.stages).collect();
+        let period_us = shared_period_us(&stages, self.ordering, &self.contention(code));
         let used: u64 = stages.iter().map(Stages::sum_us).sum();
         let timing = GroupTiming {
             period_us,
@@ -102,12 +154,41 @@ pub(super) fn merged(a: GroupKind, b: GroupKind, most: usize) -> Option<GroupKin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dovetail_model::GroupFactors;
+    use dovetail_model::JobKey;
+
+    fn job(profile: &str, data_us: u32, gpu_us: u32) -> JobSpec {
+        JobSpec {
+            stages: Some(Stages::three(data_us, gpu_us, 0, data_us + gpu_us)),
+            profile_key: Some(ProfileKey::of(profile)),
+            ..JobSpec::new(JobKey(0), 1)
+        }
+    }
+
+    #[test]
+    fn measured_factors_replace_contention_and_belong_to_profiles() {
+        let mut kinds = Kinds::new(Ordering::Best);
+        let pair = |kinds: &mut Kinds, other: &str| {
+            let a = kinds.alone(&job("a", 80, 20), 0).unwrap();
+            let b = kinds.alone(&job(other, 20, 80), 0).unwrap();
+            kinds.timing(merged(a, b, 4).unwrap()).period_us
+        };
+        let modelled = 100.0 * Contention::default().factors[1];
+        assert_eq!([pair(&mut kinds, "b"), pair(&mut kinds, "c")], [modelled; 2]);
+        let mut factors = GroupFactors::default();
+        factors.set(["b", "a"].map(ProfileKey::of).to_vec(), Some(1_500_000));
+        let factors = SharedGroupFactors::from(factors);
+        assert!(kinds.set_factors(Some(&factors)) && !kinds.set_factors(Some(&factors)));
+        assert_eq!([pair(&mut kinds, "b"), pair(&mut kinds, "c")], [150.0, 100.0]);
+        assert!(kinds.set_factors(None));
+        assert_eq!(pair(&mut kinds, "b"), modelled);
+    }
 
     #[test]
     fn groups_of_the_same_members_have_one_code() {
         let mut kinds = Kinds::new(Ordering::Best);
-        let a = kinds.alone(Stages::three(500_000, 10_000, 0, 510_000), 0);
-        let b = kinds.alone(Stages::three(1_000, 160_000, 0, 178_000), 0);
+        let a = kinds.alone(&job("a", 500_000, 10_000), 0).unwrap();
+        let b = kinds.alone(&job("b", 1_000, 160_000), 0).unwrap();
         let pair = merged(a, b, 4);
         assert_eq!(pair, merged(b, a, 4));
         let four = merged(pair.unwrap(), merged(a, a, 4).unwrap(), 4).unwrap();

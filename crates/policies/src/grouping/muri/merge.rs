@@ -1,13 +1,12 @@
 //! Merges groups of one width by matching, until all fit. Of equally efficient groups, those whose jobs already share GPUs
 //! stay together, so that no job is restarted needlessly.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
-
-use dovetail_model::NodeId;
+use dovetail_model::{NodeId, SharedGroupFactors};
 use dovetail_solve::matching::{TypePair, by_type};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use super::kinds::{GroupKind, Kinds, merged};
 
@@ -71,6 +70,13 @@ impl Merger {
             kinds,
             solved: FxHashMap::default(),
             solved_for: None,
+        }
+    }
+
+    /// Uses these measured factors, if any, from now on.
+    pub(super) fn set_factors(&mut self, factors: Option<&SharedGroupFactors>) {
+        if self.kinds.set_factors(factors) {
+            self.solved.clear();
         }
     }
 

@@ -4,17 +4,17 @@
 //! of them. If they ask for no more GPUs than there are, no jobs share. Otherwise groups are merged in rounds: inside each
 //! bucket a maximum-weight matching pairs groups by the interleaving efficiency of the merged group, and pairs are merged,
 //! most efficient first, until all fit; of equal ones those that run together stay together. `autopack` splits groups again
-//! whose members would be faster one after the other. With `unequal`, the remaining jobs run beside wider groups.
+//! whose members would be faster one after the other. Where periods of groups are measured, measurements replace the model
+//! of contention. With `unequal`, the remaining jobs run beside wider groups.
 
 mod guests;
 mod kinds;
 mod merge;
 
-use std::collections::BTreeMap;
-
 use dovetail_engine::{Ask, Claim, Cluster, Feature, Grouping, Job, Need, NeedSet, Occupancy, Part};
-use dovetail_model::stages::MOST_SHARERS;
-use dovetail_model::{Allocation, SharingTerms, Time};
+use dovetail_model::stages::{MOST_SHARERS, Ordering};
+use dovetail_model::{Allocation, SharedGroupFactors, SharingTerms, Time};
+use std::collections::BTreeMap;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -111,7 +111,12 @@ impl Grouping for Muri {
         }
     }
 
-    fn observe(&mut self, cluster: &Cluster) {
+    fn interleaving(&self) -> Option<Ordering> {
+        Some(self.merger.kinds.ordering())
+    }
+
+    fn observe(&mut self, cluster: &Cluster, factors: Option<&SharedGroupFactors>) {
+        self.merger.set_factors(factors);
         self.merger.gpu_memory_mib = cluster.least_gpu_memory_mib();
         if let Some(guests) = &mut self.guests {
             guests.begin();
@@ -267,7 +272,7 @@ impl Muri {
             Some(_) => job.spec.gpu_memory_mib,
             None => 0,
         };
-        let code = self.merger.kinds.alone(job.spec.stages?, memory_mib);
+        let code = self.merger.kinds.alone(&job.spec, memory_mib)?;
         Some(Group::one(position, code, first_gpu(job, width)))
     }
 
