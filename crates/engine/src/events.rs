@@ -9,6 +9,7 @@ use dovetail_model::{
 
 use crate::engine::Engine;
 use crate::job::{RunState, Stage};
+use crate::needs::Need;
 
 /// Difference between reported and assumed work up to which a report is not a reason for a decision. Rounding stays
 /// below it.
@@ -148,9 +149,11 @@ impl Engine {
         let Some(job) = self.state.find_job(id) else {
             return;
         };
-        if job.spec.profile() == profile {
+        let known = job.spec.profile();
+        if known == profile {
             return;
         }
+        let is_used = self.uses_change(&known, &profile);
         let now = self.state.now;
         let before = job.spec.preferred_share();
         let job = &mut self.state.entry(id).job;
@@ -163,8 +166,24 @@ impl Engine {
             self.lower_promise(id);
             self.state.touch(&allocation);
         }
-        self.state.mark_stale(id);
-        self.progress.dirty = true;
+        if is_used {
+            self.state.mark_stale(id);
+            self.progress.dirty = true;
+        }
+    }
+
+    /// Returns whether a part of the policy looks at what changed between two profiles. What none looks at leads to no
+    /// decision: one at another time than without it could differ.
+    fn uses_change(&self, before: &JobProfile, after: &JobProfile) -> bool {
+        let used = self.policy.needs().union().union(self.policy.hints());
+        let data = [
+            (before.expected != after.expected, Need::RemainingTime),
+            (before.stages != after.stages, Need::Stages),
+            (before.sensitivity != after.sensitivity, Need::CpuCurve),
+            (before.scaling != after.scaling, Need::Scaling),
+        ];
+        let is_needed = |(is_changed, need): (bool, Need)| is_changed && used.contains(need);
+        before.model != after.model || data.into_iter().any(is_needed)
     }
 
     /// Promises a job no more CPU and memory than the sizing asks for now, where it distributes the rest. The job keeps what

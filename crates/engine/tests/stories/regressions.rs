@@ -1,7 +1,7 @@
 //! Regressions: bugs that were found, as the shortest stories that show them.
 
 use dovetail_engine::{Engine, Snapshot};
-use dovetail_model::{AttemptKey, Command, Event, JobKey, JobSpec, Rate, Time, Work};
+use dovetail_model::{AttemptKey, Command, Event, JobKey, JobSpec, Rate, Stages, Time, Work};
 use dovetail_testkit::{Call, Scenario, World, check, replay};
 
 /// Runs a story to its end.
@@ -187,6 +187,36 @@ fn a_job_that_stops_just_after_a_decision_is_considered_again() {
         engine.poll(),
         Some(Command::Launch { job: JobKey(0), .. })
     ));
+}
+
+#[test]
+fn a_change_of_a_profile_leads_to_a_decision_only_if_the_policy_looks_at_it() {
+    let decisions = |policy: &str, change: fn(&mut JobSpec)| {
+        let scenario: Scenario = format!("cluster 1x1\n policy {policy}").parse().unwrap();
+        let mut engine = scenario.engine();
+        let mut spec = JobSpec::new(JobKey(0), 1);
+        spec.expected = Some(Work(100_000_000));
+        engine.handle(Time::ZERO, Event::Submitted(spec.clone()));
+        while engine.poll().is_some() {}
+        let before = engine.decisions();
+        change(&mut spec);
+        let profile = Box::new(spec.profile());
+        engine.handle(
+            Time::from_secs(1),
+            Event::Respecified {
+                job: JobKey(0),
+                profile,
+            },
+        );
+        while engine.poll().is_some() {}
+        engine.decisions() - before
+    };
+    let stages: fn(&mut JobSpec) = |spec| spec.stages = Some(Stages::three(10, 20, 0, 30));
+    let length: fn(&mut JobSpec) = |spec| spec.expected = Some(Work(50_000_000));
+    assert_eq!(decisions("srtf", stages), 0);
+    assert_eq!(decisions("srtf", length), 1);
+    assert_eq!(decisions("fifo", length), 0);
+    assert_eq!(decisions("muri-l", stages), 1);
 }
 
 #[test]
