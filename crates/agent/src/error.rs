@@ -36,6 +36,14 @@ pub enum AgentError {
         /// What is wrong and what is expected.
         reason: String,
     },
+    /// A task uses more memory than its new limit.
+    #[error("the limit of {limit_mib} MiB is less than the {used_mib} MiB that the task uses")]
+    MemoryInUse {
+        /// The limit, in MiB.
+        limit_mib: u64,
+        /// Memory of its processes, in MiB.
+        used_mib: u64,
+    },
     /// The server cannot be reached or its identity does not match. The agent tries again.
     #[error("{0}")]
     Unreachable(String),

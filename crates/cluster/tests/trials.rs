@@ -11,6 +11,7 @@ use dovetail_engine::Clock;
 use dovetail_model::{NodeId, NodeSpec, Time};
 
 const CPU_MILLI: u32 = 4_000;
+const MEMORY_MIB: u64 = 8_192;
 
 /// A node with two GPUs and four CPUs, whose jobs run as fast as their CPU permits.
 struct World {
@@ -38,6 +39,7 @@ impl World {
         };
         let spec = NodeSpec {
             cpu_milli: CPU_MILLI,
+            memory_mib: MEMORY_MIB,
             whole_cpus,
             ..NodeSpec::plain("node", 2)
         };
@@ -58,7 +60,16 @@ impl World {
         for (_, command) in self.state.take_commands() {
             let (job, cpu_milli) = match command {
                 RuntimeCommand::Start(task) => (task.job, task.share.cpu_milli),
-                RuntimeCommand::Resize { job, cpu_milli, .. } => (job, cpu_milli),
+                RuntimeCommand::Resize {
+                    job,
+                    cpu_milli,
+                    memory_mib,
+                    ..
+                } => {
+                    let least = MEMORY_MIB / 2;
+                    assert!(memory_mib >= least, "memory is not measured: {memory_mib}");
+                    (job, cpu_milli)
+                }
                 RuntimeCommand::Stop { .. } => continue,
             };
             self.cpu_milli.insert(job, cpu_milli);

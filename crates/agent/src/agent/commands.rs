@@ -10,6 +10,7 @@ use crate::agent::gates;
 use crate::agent::launch::{self, LaunchPlan};
 use crate::agent::task::{Phase, Task, not_started};
 use crate::process;
+use crate::task::cgroup::TaskGroup;
 use crate::task::environment::{self, NodeContext};
 use crate::task::error::StartError;
 use crate::task::folder::TaskFolder;
@@ -197,10 +198,10 @@ impl Agent {
         // The cgroup was created when the task was started, and only the file names it.
         let group = task.folder.spec().ok().flatten().and_then(|s| s.cgroup);
         let limited = match (&self.node.cgroups, &group) {
-            (Some(groups), Some(group)) => groups.limit(group, &cpus, command.cpu_milli, command.memory_mib),
+            (Some(groups), Some(group)) => groups.limit_cpu(group, &cpus, command.cpu_milli),
             _ => Ok(()),
         };
-        let needs_affinity = group.is_none_or(|group| group.needs_affinity());
+        let needs_affinity = group.as_ref().is_none_or(TaskGroup::needs_affinity);
         let resized = limited
             .map_err(ResizeError::from)
             .and_then(|()| match needs_affinity {
@@ -216,6 +217,10 @@ impl Agent {
                 });
             }
             Err(e) => tracing::warn!(task = %id, "cannot resize the task: {e}"),
+        }
+        // CPU does not depend on memory, which cannot be taken from a task that uses it.
+        if let Some(Err(e)) = group.map(|group| group.limit_memory(command.memory_mib)) {
+            tracing::warn!(task = %id, "the memory limit of the task stays: {e}");
         }
     }
 }

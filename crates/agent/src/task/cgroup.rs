@@ -96,42 +96,44 @@ impl Cgroups {
         for folder in group.folders() {
             fs::create_dir_all(folder).at(folder)?;
         }
-        self.limit(&group, cpus, cpu_milli, memory_mib)?;
+        self.limit_cpu(&group, cpus, cpu_milli)?;
+        group.limit_memory(memory_mib)?;
         Ok(group)
     }
 
-    /// Sets the limits of a task; zero means no limit.
-    pub(crate) fn limit(
+    /// Limits the CPU of a task; zero means no limit.
+    pub(crate) fn limit_cpu(
         &self,
         group: &TaskGroup,
         cpus: &[u32],
         cpu_milli: u32,
-        memory_mib: u64,
     ) -> Result<(), AgentError> {
         let quota_us = (cpu_milli > 0).then(|| (u64::from(cpu_milli) * PERIOD_US / 1000).max(1000));
-        let bytes = (memory_mib > 0).then_some(memory_mib << 20);
         match group {
             TaskGroup::V2(group) => {
-                let limit = |value: Option<u64>| value.map_or_else(|| "max".to_owned(), |v| v.to_string());
-                put(group, "cpu.max", &format!("{} {PERIOD_US}", limit(quota_us)))?;
-                put(group, "memory.max", &limit(bytes))?;
-                // The processes of a task are useless without one of them. Old kernels without this file kill just one.
-                let _ = put(group, "memory.oom.group", "1");
+                put(
+                    group,
+                    "cpu.max",
+                    &format!("{} {PERIOD_US}", limit_text(quota_us, "max")),
+                )?;
                 let has_cpuset = matches!(self.parent, Parent::V2 { has_cpuset: true, .. });
                 if has_cpuset && !cpus.is_empty() {
                     let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
                     put(group, "cpuset.cpus", &list.join(","))?;
                 }
             }
-            TaskGroup::V1 { cpu, memory } => {
-                let limit = |value: Option<u64>| value.map_or_else(|| "-1".to_owned(), |v| v.to_string());
+            TaskGroup::V1 { cpu, .. } => {
                 put(cpu, "cpu.cfs_period_us", &PERIOD_US.to_string())?;
-                put(cpu, "cpu.cfs_quota_us", &limit(quota_us))?;
-                put(memory, "memory.limit_in_bytes", &limit(bytes))?;
+                put(cpu, "cpu.cfs_quota_us", &limit_text(quota_us, "-1"))?;
             }
         }
         Ok(())
     }
+}
+
+/// Returns a limit as the kernel expects it.
+fn limit_text(limit: Option<u64>, none: &str) -> String {
+    limit.map_or_else(|| none.to_owned(), |limit| limit.to_string())
 }
 
 impl TaskGroup {
@@ -146,6 +148,30 @@ impl TaskGroup {
     /// Returns whether processes must be bound to CPUs besides.
     pub(crate) fn needs_affinity(&self) -> bool {
         matches!(self, Self::V1 { .. })
+    }
+
+    /// Limits the memory of a task; zero means no limit.
+    ///
+    /// # Errors
+    /// If the limit is less than the task uses: to enforce it, the kernel would kill the task.
+    pub(crate) fn limit_memory(&self, memory_mib: u64) -> Result<(), AgentError> {
+        let bytes = (memory_mib > 0).then_some(memory_mib << 20);
+        match self {
+            Self::V2(group) => {
+                let used = bytes.and_then(|_| used_bytes(group)).unwrap_or(0);
+                if bytes.is_some_and(|bytes| bytes < used) {
+                    return Err(AgentError::MemoryInUse {
+                        limit_mib: memory_mib,
+                        used_mib: used.div_ceil(1 << 20),
+                    });
+                }
+                put(group, "memory.max", &limit_text(bytes, "max"))?;
+                // The processes of a task are useless without one of them. Old kernels without this file kill just one.
+                let _ = put(group, "memory.oom.group", "1");
+                Ok(())
+            }
+            Self::V1 { memory, .. } => put(memory, "memory.limit_in_bytes", &limit_text(bytes, "-1")),
+        }
     }
 
     /// Moves the calling process into the cgroup.
@@ -182,6 +208,13 @@ impl TaskGroup {
             remove(folder);
         }
     }
+}
+
+/// Returns the memory of a cgroup of version 2 that the kernel cannot reclaim.
+fn used_bytes(group: &Path) -> Option<u64> {
+    let stat = fs::read_to_string(group.join("memory.stat")).ok()?;
+    let anonymous = |line: &str| line.strip_prefix("anon ")?.trim().parse().ok();
+    stat.lines().find_map(anonymous)
 }
 
 /// Removes a cgroup, which becomes empty shortly after the last process is gone.
@@ -279,11 +312,20 @@ mod tests {
         assert_eq!(read("cpu.max"), "150000 100000");
         assert_eq!(read("memory.max"), "67108864");
         assert_eq!(read("cpuset.cpus"), "2,3");
-        groups.limit(&group, &[], 0, 0).unwrap();
+        groups.limit_cpu(&group, &[], 0).unwrap();
+        group.limit_memory(0).unwrap();
         assert_eq!(
             (read("cpu.max"), read("memory.max")),
             ("max 100000".into(), "max".into())
         );
+        fs::write(path.join("memory.stat"), "anon 104857601\nfile 4096\n").unwrap();
+        let error = group.limit_memory(100).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the limit of 100 MiB is less than the 101 MiB that the task uses"
+        );
+        group.limit_memory(101).unwrap();
+        assert_eq!(read("memory.max"), "105906176");
     }
 
     #[test]
@@ -307,7 +349,8 @@ mod tests {
         let read = |folder: &Path, name: &str| fs::read_to_string(folder.join(name)).unwrap();
         assert_eq!(read(cpu, "cpu.cfs_quota_us"), "25000");
         assert_eq!(read(memory, "memory.limit_in_bytes"), "67108864");
-        groups.limit(&group, &[], 0, 0).unwrap();
+        groups.limit_cpu(&group, &[], 0).unwrap();
+        group.limit_memory(0).unwrap();
         assert_eq!(read(cpu, "cpu.cfs_quota_us"), "-1");
         assert_eq!(read(memory, "memory.limit_in_bytes"), "-1");
         fs::write(memory.join("memory.oom_control"), "under_oom 0\noom_kill 1\n").unwrap();

@@ -110,7 +110,7 @@ impl Learning {
     }
 
     /// Returns what other jobs say about a job.
-    pub(super) fn about(&self, job: &JobRecord) -> LearnedTraits {
+    pub(super) fn about(&self, job: &JobRecord, nodes: &NodeTable) -> LearnedTraits {
         let request = &job.request;
         let profile = self.profiles.get(&key_of(job));
         let from_profile = profile.and_then(|profile| {
@@ -134,7 +134,7 @@ impl Learning {
             speeds: profile.and_then(dovetail_learning::LearnedProfile::speeds),
             cpu_curve: profile.and_then(|profile| {
                 let cpu_milli = request.cpus_per_gpu.milli();
-                profile.cpu_curve(request.gpus, cpu_milli, request.memory_mib_per_gpu)
+                profile.cpu_curve(request.gpus, cpu_milli, memory_mib_per_gpu(job, nodes))
             }),
         }
     }
@@ -164,8 +164,8 @@ impl Learning {
     }
 
     /// Replaces what a job was told about its model by what its profile says now. Returns whether that differs.
-    pub(super) fn renew(&self, job: &JobRecord, traits: &mut LearnedTraits) -> bool {
-        let now = self.about(job);
+    pub(super) fn renew(&self, job: &JobRecord, nodes: &NodeTable, traits: &mut LearnedTraits) -> bool {
+        let now = self.about(job, nodes);
         let is_same =
             (&now.stages, &now.speeds, &now.cpu_curve) == (&traits.stages, &traits.speeds, &traits.cpu_curve);
         (traits.stages, traits.speeds, traits.cpu_curve) = (now.stages, now.speeds, now.cpu_curve);
@@ -222,6 +222,24 @@ impl Learning {
         }
         true
     }
+}
+
+/// Returns the memory per GPU that a job needs, in MiB. That is not measured: without a request, it is the proportional share
+/// of the nodes that the job runs on, or of the node with the least.
+fn memory_mib_per_gpu(job: &JobRecord, nodes: &NodeTable) -> u64 {
+    if job.request.memory_mib_per_gpu > 0 {
+        return job.request.memory_mib_per_gpu;
+    }
+    let attempt = job.attempt().filter(|attempt| attempt.end.is_none());
+    let is_used = |id| attempt.is_none_or(|attempt| attempt.place_of(id).is_some());
+    let specs = nodes
+        .iter()
+        .filter(|(id, _)| is_used(*id))
+        .map(|(_, node)| &node.spec);
+    let shares = specs
+        .filter(|spec| spec.gpus > 0)
+        .map(|spec| spec.memory_mib / u64::from(spec.gpus));
+    shares.min().unwrap_or(0)
 }
 
 /// Returns whether a job has the profile with this key.

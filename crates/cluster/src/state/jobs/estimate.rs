@@ -243,7 +243,7 @@ fn tell_jobs(jobs: &mut JobLifecycle<'_>, key: &str) {
     for id in same {
         let record = jobs.jobs.known(id);
         let mut traits = record.learned.clone().unwrap_or_default();
-        if !jobs.learning.renew(record, &mut traits) {
+        if !jobs.learning.renew(record, jobs.nodes, &mut traits) {
             continue;
         }
         let record = jobs.jobs.known_mut(id);

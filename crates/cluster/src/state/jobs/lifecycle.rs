@@ -139,7 +139,7 @@ impl JobLifecycle<'_> {
         let record = self.jobs.known(id);
         let learned = match self.scheduler.is_recomputing() {
             true => None,
-            false => Some(Box::new(self.learning.about(record))),
+            false => Some(Box::new(self.learning.about(record, self.nodes))),
         };
         let (mut spec, is_new_user) =
             self.scheduler
