@@ -16,10 +16,13 @@ struct World {
     second: i64,
 }
 
-fn policy(name: &str) -> PolicyText {
+/// A preset, and after a slash its grouping, if that is another one.
+fn policy(text: &str) -> PolicyText {
+    let (name, grouping) = text.split_once('/').unwrap_or((text, ""));
+    let parts = (!grouping.is_empty()).then(|| ("grouping".to_owned(), grouping.to_owned()));
     PolicyText {
         policy: name.to_owned(),
-        ..PolicyText::default()
+        parts: parts.into_iter().collect(),
     }
 }
 
@@ -211,7 +214,13 @@ fn other_policies_and_jobs_without_stages_have_no_gates() {
 
 #[test]
 fn a_group_that_is_slower_than_its_jobs_one_after_the_other_is_dissolved_and_stays_so() {
-    let mut world = World::new("muri-s");
+    for policy in ["muri-s", "muri-l", "muri-s/muri:stable=inf"] {
+        is_dissolved_until_it_is_forgotten(policy);
+    }
+}
+
+fn is_dissolved_until_it_is_forgotten(policy: &str) {
+    let mut world = World::new(policy);
     let (a, b) = (
         world.submit("loads", Some((80, 20))),
         world.submit("computes", Some((20, 80))),
@@ -249,6 +258,41 @@ fn a_group_that_is_slower_than_its_jobs_one_after_the_other_is_dissolved_and_sta
         by: Actor::user("root"),
     });
     world.end_stopping();
+    assert_eq!(world.running(), [a, b]);
+}
+
+#[test]
+fn a_pair_that_was_dissolved_does_not_come_back_with_a_third_job() {
+    for policy in ["muri-s", "muri-l"] {
+        let mut world = World::new(policy);
+        let (a, b) = (
+            world.submit("loads", Some((80, 20))),
+            world.submit("computes", Some((20, 80))),
+        );
+        world.report(a, 1, &[b], 260);
+        world.report(a, 2, &[b], 260);
+        world.end_stopping();
+        let alone = world.running();
+        assert_eq!(alone.len(), 1, "{policy}");
+        // A third job runs beside the first in the queue, whichever of the two that is.
+        let c = world.submit("both", Some((50, 50)));
+        world.end_stopping();
+        assert_eq!(world.running(), [alone[0], c], "{policy}");
+        world.apply(Fact::Woke);
+        assert_eq!(world.running(), [alone[0], c], "{policy}");
+    }
+}
+
+#[test]
+fn a_group_that_is_slow_is_kept_where_autopack_is_off() {
+    let mut world = World::new("muri-s/muri:autopack=false");
+    let (a, b) = (
+        world.submit("loads", Some((80, 20))),
+        world.submit("computes", Some((20, 80))),
+    );
+    for step in 1..4 {
+        world.report(a, step, &[b], 260);
+    }
     assert_eq!(world.running(), [a, b]);
 }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::stages::MOST_SHARERS;
+
 /// Stands for the profile of a job: a number that follows from the key of the profile, so that no table of keys is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -20,7 +22,8 @@ impl ProfileKey {
     }
 }
 
-/// Measured factors, by the profiles of the members of a group. A group that was not measured has the factor one.
+/// Measured factors, by the profiles of the members of a group. A group that was not measured counts as slow as the slowest
+/// measured group of some of its members, and has the factor one if there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<(Vec<ProfileKey>, u32)>", into = "Vec<(Vec<ProfileKey>, u32)>")]
 pub struct GroupFactors {
@@ -46,7 +49,24 @@ impl GroupFactors {
     pub fn ppm(&self, members: &[ProfileKey]) -> u32 {
         let mut members = members.to_vec();
         members.sort_unstable();
-        self.measured.get(&members).copied().unwrap_or(UNMEASURED_PPM)
+        let measured = self.measured.get(&members).copied();
+        measured
+            .or_else(|| self.slowest_part(&members))
+            .unwrap_or(UNMEASURED_PPM)
+    }
+
+    /// Returns the largest factor of a measured group of some of these members.
+    fn slowest_part(&self, members: &[ProfileKey]) -> Option<u32> {
+        if !(3..=MOST_SHARERS).contains(&members.len()) {
+            return None;
+        }
+        let parts = (1..1_u32 << members.len()).filter(|part| part.count_ones() > 1);
+        let factors = parts.filter_map(|part| {
+            let chosen = members.iter().enumerate().filter(|(i, _)| part >> i & 1 == 1);
+            let part: Vec<ProfileKey> = chosen.map(|(_, member)| *member).collect();
+            self.measured.get(&part).copied()
+        });
+        factors.max()
     }
 }
 
@@ -112,5 +132,20 @@ mod tests {
         let text = serde_json::to_string(&factors).unwrap();
         assert_eq!(serde_json::from_str::<GroupFactors>(&text).unwrap(), factors);
         assert!(factors.set(vec![a, b], None) && !factors.set(vec![a, b], None));
+    }
+
+    #[test]
+    fn a_group_that_was_not_measured_is_as_slow_as_its_slowest_part() {
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(ProfileKey::of);
+        let mut factors = GroupFactors::default();
+        factors.set(vec![a, b], Some(2_600_000));
+        factors.set(vec![c, b], Some(1_100_000));
+        assert_eq!(factors.ppm(&[c, b, a]), 2_600_000);
+        assert_eq!(factors.ppm(&[a, d, c, b]), 2_600_000);
+        assert_eq!(factors.ppm(&[b, d, c]), 1_100_000);
+        assert_eq!(factors.ppm(&[a, d, c]), 1_000_000);
+        factors.set(vec![a, b, c], Some(1_200_000));
+        assert_eq!(factors.ppm(&[c, b, a]), 1_200_000, "measured itself");
+        assert_eq!(factors.ppm(&[a; 100]), 1_000_000, "no group");
     }
 }

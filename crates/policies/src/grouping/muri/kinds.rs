@@ -21,6 +21,13 @@ pub(super) struct GroupTiming {
     pub(super) efficiency_ppm: i64,
 }
 
+impl GroupTiming {
+    /// Whether its jobs are faster one after the other.
+    pub(super) fn is_slower_than_in_turn(&self) -> bool {
+        self.period_us > self.in_turn_us
+    }
+}
+
 /// All kinds seen so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Kinds {
@@ -69,6 +76,11 @@ impl Kinds {
             };
         }
         !is_same
+    }
+
+    /// Whether periods of groups are measured.
+    pub(super) fn are_measured(&self) -> bool {
+        self.factors.is_some()
     }
 
     /// The kind of a single job that uses this much memory; `None` if it was not measured.

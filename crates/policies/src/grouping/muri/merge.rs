@@ -40,6 +40,8 @@ pub(super) type Buckets = BTreeMap<u32, Vec<Group>>;
 pub(super) struct Merger {
     pub(super) size: usize,
     matching: bool,
+    /// Whether groups are split again whose jobs are faster one after the other.
+    pub(super) autopack: bool,
     pub(super) gpu_memory_mib: Option<u64>,
     pub(super) kinds: Kinds,
     /// Matchings already computed, by the number of groups of each kind, for GPUs of `solved_for` memory.
@@ -62,10 +64,11 @@ struct CandidatePair {
 }
 
 impl Merger {
-    pub(super) fn new(size: usize, matching: bool, kinds: Kinds) -> Self {
+    pub(super) fn new(size: usize, matching: bool, autopack: bool, kinds: Kinds) -> Self {
         Self {
             size,
             matching,
+            autopack,
             gpu_memory_mib: None,
             kinds,
             solved: FxHashMap::default(),
@@ -124,6 +127,24 @@ impl Merger {
         }
     }
 
+    /// Adds a job to the one of these groups with which it is most efficient. Returns whether there is one.
+    pub(super) fn add_to_best(&mut self, groups: &mut [Group], among: &[usize], job: Group) -> bool {
+        let mut best: Option<(i64, usize)> = None;
+        for i in among {
+            let efficiency_ppm = self.efficiency_ppm(groups[*i].code, job.code);
+            if efficiency_ppm > best.map_or(0, |(known, _)| known) {
+                best = Some((efficiency_ppm, *i));
+            }
+        }
+        let Some((_, i)) = best else {
+            return false;
+        };
+        groups[i].code =
+            merged(groups[i].code, job.code, self.size).expect("a group that is too large has no efficiency");
+        groups[i].positions.extend(job.positions);
+        true
+    }
+
     /// Moves the members of the second group into the first.
     fn join(&self, groups: &mut [Group], first: usize, second: usize) {
         let moved = std::mem::take(&mut groups[second].positions);
@@ -134,15 +155,19 @@ impl Merger {
         group.first_gpu = group.first_gpu.or(first_gpu);
     }
 
-    /// The efficiency of two groups merged, in millionths; zero if they are too large or need too much memory.
+    /// The efficiency of two groups merged, in millionths; zero if they are too large, need too much memory, or were measured
+    /// to be slower than their jobs one after the other.
     fn efficiency_ppm(&mut self, a: GroupKind, b: GroupKind) -> i64 {
         let Some(code) = merged(a, b, self.size) else {
             return 0;
         };
-        match self.gpu_memory_mib {
-            Some(has) if self.kinds.memory_mib(code) > has => 0,
-            _ => self.kinds.timing(code).efficiency_ppm,
-        }
+        let timing = match self.gpu_memory_mib {
+            Some(has) if self.kinds.memory_mib(code) > has => return 0,
+            _ => self.kinds.timing(code),
+        };
+        // Splitting such a group at the end would leave its jobs without other partners. Muri itself does that.
+        let is_refused = self.autopack && self.kinds.are_measured() && timing.is_slower_than_in_turn();
+        if is_refused { 0 } else { timing.efficiency_ppm }
     }
 
     /// Pairs groups by maximum-weight matching. Groups of the same kind are interchangeable, so the few kinds of groups are

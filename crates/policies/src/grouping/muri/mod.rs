@@ -5,7 +5,8 @@
 //! bucket a maximum-weight matching pairs groups by the interleaving efficiency of the merged group, and pairs are merged,
 //! most efficient first, until all fit; of equal ones those that run together stay together. `autopack` splits groups again
 //! whose members would be faster one after the other. Where periods of groups are measured, measurements replace the model
-//! of contention. With `unequal`, the remaining jobs run beside wider groups.
+//! of contention, and `autopack` does not merge such groups in the first place. With `unequal`, the remaining jobs run
+//! beside wider groups.
 
 mod guests;
 mod kinds;
@@ -51,7 +52,6 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
     build: |knobs| {
         let (size, ordering) = (sharing_knobs::size(knobs)?, sharing_knobs::ordering(knobs)?);
         Ok(Box::new(Muri {
-            autopack: knobs.get("autopack", "true or false")?,
             stable: match knobs.get("stable", "a number of at least 0, or inf")? {
                 stable if stable >= 0.0 => stable,
                 _ => return Err(knobs.invalid("stable", "a number of at least 0, or inf")),
@@ -62,6 +62,7 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
             merger: Merger::new(
                 size,
                 knobs.get("matching", "true or false")?,
+                knobs.get("autopack", "true or false")?,
                 Kinds::new(ordering),
             ),
             name: knobs.name(),
@@ -72,7 +73,6 @@ pub(super) const ENTRY: Entry<dyn Grouping> = Entry {
 /// Interleaves jobs by matching.
 #[derive(Debug, Clone)]
 struct Muri {
-    autopack: bool,
     /// How much faster new groups must be, all together, to replace running ones, as a fraction.
     stable: f64,
     /// Places jobs beside wider groups, if enabled.
@@ -234,6 +234,9 @@ impl Muri {
         if plan.demand > u64::from(gpus) {
             self.merger
                 .merge_until_fits(&mut buckets, &mut plan.demand, u64::from(gpus));
+            if plan.demand > u64::from(gpus) {
+                self.absorb_waiting(queue, &mut buckets, &plan.groups, gpus);
+            }
         } else {
             self.spread_out(queue, &mut buckets, &mut plan.demand, u64::from(gpus));
         }
@@ -299,6 +302,61 @@ impl Muri {
         }
     }
 
+    /// Where measured groups were refused, not all groups fit: lets jobs of groups that would wait run beside those that are
+    /// served.
+    fn absorb_waiting(
+        &mut self,
+        queue: &[(&Job, u32)],
+        buckets: &mut Buckets,
+        others: &[(Positions, u32)],
+        gpus: u32,
+    ) {
+        let mut order: Vec<(usize, u32, Option<usize>)> = others
+            .iter()
+            .map(|(positions, width)| (positions[0], *width, None))
+            .collect();
+        for (width, groups) in buckets.iter() {
+            let first = |group: &Group| group.positions.iter().copied().min().unwrap_or(usize::MAX);
+            order.extend(
+                groups
+                    .iter()
+                    .enumerate()
+                    .map(|(i, group)| (first(group), *width, Some(i))),
+            );
+        }
+        order.sort_unstable();
+        let mut left = gpus;
+        let mut served: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        let mut waiting: Vec<(u32, usize)> = Vec::new();
+        for (_, width, group) in order {
+            let is_served = width <= left;
+            left -= if is_served { width } else { 0 };
+            match group {
+                Some(group) if is_served => served.entry(width).or_default().push(group),
+                Some(group) => waiting.push((width, group)),
+                None => {}
+            }
+        }
+        for (width, group) in waiting {
+            let groups = buckets.get_mut(&width).expect("the group is from this bucket");
+            let served = served.get(&width).map_or(&[][..], Vec::as_slice);
+            let mut positions = std::mem::take(&mut groups[group].positions);
+            positions.sort_unstable();
+            positions.retain(|position| {
+                let Some(job) = self.one(queue, *position, width) else {
+                    return true;
+                };
+                !self.merger.add_to_best(groups, served, job)
+            });
+            if let Some(rest) = self.running(queue, &positions, width) {
+                groups[group] = rest;
+            }
+        }
+        buckets
+            .values_mut()
+            .for_each(|groups| groups.retain(|group| !group.positions.is_empty()));
+    }
+
     /// The sum of the speeds of all members, as fractions of full speed.
     fn speed(&mut self, group: &Group) -> f64 {
         if group.positions.len() == 1 {
@@ -345,9 +403,9 @@ impl Muri {
     /// Lists the group, or its members alone if they would be faster one after the other.
     fn unpack(&mut self, group: Group, width: u32, groups: &mut Vec<(Positions, u32)>) {
         let mut positions = group.positions;
-        if self.autopack && size(group.code) > 1 {
+        if self.merger.autopack && size(group.code) > 1 {
             let timing = self.merger.kinds.timing(group.code);
-            if timing.period_us > timing.in_turn_us {
+            if timing.is_slower_than_in_turn() {
                 return groups.extend(positions.into_iter().map(|i| (alone(i), width)));
             }
         }
