@@ -17,3 +17,4 @@ mod orphans;
 mod pai;
 mod policies;
 mod portal;
+mod testbed;
