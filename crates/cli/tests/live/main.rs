@@ -18,3 +18,4 @@ mod pai;
 mod policies;
 mod portal;
 mod testbed;
+mod trace_jobs;
