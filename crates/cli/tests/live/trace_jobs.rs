@@ -96,7 +96,7 @@ fn jobs_are_stopped_by_filters() {
     let stop = |args: &[&str]| cluster.run(&[&["job", "stop"], args].concat());
     let listed = stop(&["--label", "trace=native.csv", "--dry-run"]);
     assert_eq!(listed.out, "would stop 2 jobs: 1 2\n", "{listed:?}");
-    let none = stop(&["--user", "nobody"]);
+    let none = stop(&["--user", "zoe"]);
     assert_eq!(none.code, 2);
     assert!(none.err.contains("no unfinished job matches"), "{none:?}");
     // All filters must match.
