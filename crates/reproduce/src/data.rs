@@ -8,7 +8,15 @@ use crate::{Options, ReproduceError};
 
 /// Returns a folder of the public data.
 pub(crate) fn data_folder(options: &Options, name: &str) -> Result<PathBuf, ReproduceError> {
-    let root = options.data.clone().unwrap_or_else(|| {
+    find_data(options.data.as_deref(), name)
+}
+
+/// Returns a folder of the public data below `data`, `$DOVETAIL_SHARED/data` or `../shared/data`.
+///
+/// # Errors
+/// Fails when there is no such folder.
+pub fn find_data(data: Option<&Path>, name: &str) -> Result<PathBuf, ReproduceError> {
+    let root = data.map(Path::to_owned).unwrap_or_else(|| {
         let shared =
             std::env::var_os("DOVETAIL_SHARED").map_or_else(|| PathBuf::from("../shared"), PathBuf::from);
         shared.join("data")

@@ -29,6 +29,9 @@ pub enum ReproduceError {
         /// All names.
         known: String,
     },
+    /// The experiment runs on a live cluster.
+    #[error("muri-testbed runs jobs on a live cluster: add --live; muri-table3 simulates the same test bed")]
+    NeedsLive,
     /// A folder of the public data is missing.
     #[error(
         "missing folder {}: this experiment needs the public traces; name their folder with --data DIR or DOVETAIL_SHARED",
@@ -148,6 +151,7 @@ impl ReproduceError {
         matches!(
             self,
             Self::UnknownExperiment { .. }
+                | Self::NeedsLive
                 | Self::MissingData { .. }
                 | Self::ReadTable { .. }
                 | Self::MissingColumn { .. }

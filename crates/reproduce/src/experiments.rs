@@ -31,6 +31,9 @@ impl Experiment {
     }
 }
 
+/// Name of the experiment that runs on a live cluster.
+pub const TESTBED: &str = "muri-testbed";
+
 /// All experiments, sorted by name within each system.
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment::new(
@@ -112,6 +115,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
         "muri-table3",
         "Muri: the test bed, tables 3 and 4, beside our model in rounds of 360 s",
         muri::table_3,
+    ),
+    Experiment::new(
+        TESTBED,
+        "Muri: jobs of the test bed's trace on a live cluster, beside the simulator's forecast; requires --live",
+        |_| Err(ReproduceError::NeedsLive),
     ),
     Experiment::new(
         "synergy-static",

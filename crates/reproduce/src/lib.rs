@@ -17,8 +17,10 @@ use std::path::PathBuf;
 
 use dovetail_console::{self as console, Failure, OrFailure};
 
+pub use data::find_data;
 pub use error::ReproduceError;
-pub use experiments::{EXPERIMENTS, Experiment, find};
+pub use experiments::{EXPERIMENTS, Experiment, TESTBED, find};
+pub use muri::{TestbedRun, testbed_runs};
 pub use report::{Report, Statement};
 
 /// How an experiment is run.
@@ -53,6 +55,14 @@ pub fn run(name: Option<&str>, options: &Options) -> Result<(), Failure> {
     let Some(name) = name else { return list() };
     let experiment = find(name)?;
     let report = experiment.run(options)?;
+    show(experiment, &report, options)
+}
+
+/// Prints and saves the report of an experiment.
+///
+/// # Errors
+/// Fails when it cannot be saved or printed, or a statement does not hold.
+pub fn show(experiment: &Experiment, report: &Report, options: &Options) -> Result<(), Failure> {
     if let Some(dir) = &options.out {
         let title = format!("{}: {}", experiment.name, experiment.summary);
         report.save(dir, &title)?;

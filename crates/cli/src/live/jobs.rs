@@ -4,10 +4,11 @@ use dovetail_client::{Client, block_on, percent_encode};
 use dovetail_cluster::JobId;
 use dovetail_cluster::state::JobExplanation;
 use dovetail_console::{self as console, Failure, OrFailure};
-use dovetail_web::views::{CurrentUser, ExplanationView, JobPage, JobView};
+use dovetail_report::format::counted;
+use dovetail_web::views::{ActionResult, BulkAction, CurrentUser, ExplanationView, JobPage, JobView};
 use serde_json::json;
 
-use crate::live::args::{JobCommand, JobsArgs, LogsArgs, OneJobArgs, Output, SomeJobsArgs};
+use crate::live::args::{JobCommand, JobsArgs, LogsArgs, OneJobArgs, Output, SomeJobsArgs, StopArgs};
 use crate::live::job_text::{age_text, details, explain_details, placement_text, steps_text};
 use crate::live::show::{Listing, clock, now, watch};
 use crate::live::submit::Printer;
@@ -108,7 +109,7 @@ pub fn job(command: &JobCommand) -> Result<(), Failure> {
         JobCommand::Show(args) => show_one(args),
         JobCommand::Explain(args) => explain(args),
         JobCommand::Logs(args) => logs(args),
-        JobCommand::Stop(args) => act(args, "stop"),
+        JobCommand::Stop(args) => stop(args),
         JobCommand::Hold(args) => act(args, "hold"),
         JobCommand::Release(args) => act(args, "release"),
     }
@@ -217,4 +218,84 @@ fn act(args: &SomeJobsArgs, action: &str) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// Number of jobs that the server stops in one request.
+const MAX_BULK: usize = 1_000;
+
+/// Stops the selected jobs, and prints what happened to each.
+fn stop(args: &StopArgs) -> Result<(), Failure> {
+    let client = Client::open(args.client.config.as_deref())?;
+    block_on(async {
+        let mut ids = Vec::new();
+        if args.jobs.is_empty() {
+            ids = select_by_filters(&client, args).await?;
+        }
+        for selector in &args.jobs {
+            ids.extend(select(&client, selector).await?);
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        if args.dry_run {
+            let jobs: Vec<String> = ids.iter().map(ToString::to_string).collect();
+            return console::print(format!(
+                "would stop {}: {}",
+                counted(jobs.len() as u64, "job"),
+                jobs.join(" ")
+            ));
+        }
+        let mut failed = Vec::new();
+        for some in ids.chunks(MAX_BULK) {
+            let action = BulkAction {
+                action: "stop".to_owned(),
+                ids: some.to_vec(),
+            };
+            let results: Vec<ActionResult> = client.post("/api/v1/jobs/actions", &action).await?;
+            for result in results {
+                if result.ok {
+                    let job: JobView = client.get(&format!("/api/v1/jobs/{}", result.id)).await?;
+                    console::print(format!("job {}: {}", result.id, job.state))?;
+                } else {
+                    failed.push(format!("job {}: {}", result.id, result.detail));
+                }
+            }
+        }
+        match failed.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::request(failed.join("; "))),
+        }
+    })
+}
+
+/// Returns the jobs that match all filters.
+async fn select_by_filters(client: &Client, args: &StopArgs) -> Result<Vec<JobId>, Failure> {
+    let state = args.state.as_deref().unwrap_or("unfinished");
+    let mut ids = Vec::new();
+    let mut cursor = None;
+    loop {
+        let filters = [
+            ("state", Some(state)),
+            ("user", args.user.as_deref()),
+            ("tenant", args.tenant.as_deref()),
+            ("name", args.name.as_deref()),
+            ("label", args.label.as_deref()),
+            ("node", args.node.as_deref()),
+            ("cursor", cursor.as_deref()),
+        ];
+        let query = filters.iter().filter_map(|(key, value)| {
+            let value = value.map(percent_encode)?;
+            Some(format!("&{key}={value}"))
+        });
+        let path = format!("/api/v1/jobs?limit=10000{}", query.collect::<String>());
+        let page: JobPage = client.get(&path).await?;
+        ids.extend(page.jobs.iter().filter(|job| !job.has_ended()).map(|job| job.id));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    match ids.is_empty() {
+        true => Err(Failure::request("no unfinished job matches these filters")),
+        false => Ok(ids),
+    }
 }

@@ -14,6 +14,7 @@ pub mod server;
 pub mod show;
 pub mod submit;
 pub mod top;
+pub mod trace_jobs;
 pub mod usage;
 pub mod users;
 
@@ -33,8 +34,8 @@ pub enum LiveCommand {
     Agent(Box<args::AgentArgs>),
     /// Run a command on GPUs and stream its output
     Run(Box<args::RunJobArgs>),
-    /// Submit a job file
-    Submit(args::SubmitArgs),
+    /// Submit a job file, or the jobs of a trace
+    Submit(Box<args::SubmitArgs>),
     /// List jobs
     Jobs(args::JobsArgs),
     /// Show, explain, stop, hold and release jobs; read their logs

@@ -17,6 +17,7 @@ use crate::commands::convert;
 use crate::live::agent::pairs;
 use crate::live::args::{JobArgs, Output, RunJobArgs, SubmitArgs};
 use crate::live::job_text::explanation_text;
+use crate::live::trace_jobs;
 
 /// Creates a job from flags.
 fn request(args: &JobArgs, command: &[String]) -> Result<JobFile, Failure> {
@@ -118,6 +119,9 @@ pub fn submit(args: &SubmitArgs) -> Result<ExitCode, Failure> {
         console::print(SCHEMA.trim_end())?;
         return Ok(ExitCode::SUCCESS);
     }
+    if args.trace.trace.is_some() {
+        return trace_jobs::run(args);
+    }
     let (text, name) = convert::read(&args.file.clone().unwrap_or_default())?;
     let file = JobFile::parse(&text, &name).or_request()?;
     convert::print_remarks(&file.ignored);
@@ -160,12 +164,16 @@ pub fn submit(args: &SubmitArgs) -> Result<ExitCode, Failure> {
     })
 }
 
-fn exit_code(code: i32) -> ExitCode {
+/// Returns the exit code of a command that ends with that of a job.
+pub fn exit_code(code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
 /// Waits until the job has ended.
-async fn wait_for_end(client: &Client, id: JobId) -> Result<JobView, Failure> {
+///
+/// # Errors
+/// If the scheduler is unreachable.
+pub async fn wait_for_end(client: &Client, id: JobId) -> Result<JobView, Failure> {
     let mut events = client
         .lines(&format!("/api/v1/events?since=0&job={id}&follow=true"))
         .await?;

@@ -18,3 +18,5 @@ mod pai;
 mod policies;
 mod portal;
 mod sharing;
+mod testbed;
+mod trace_jobs;

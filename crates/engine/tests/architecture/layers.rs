@@ -20,7 +20,7 @@ const LAYERS: &[&[&str]] = &[
     &["forecast", "testkit", "profiler", "reproduce", "experiment"],
     &["web", "kube"],
     &["client", "kubeweb"],
-    &["bench", "server"],
+    &["bench", "server", "testbed"],
     &["cli"],
 ];
 

@@ -83,6 +83,27 @@ pub(crate) fn table_3(options: &Options) -> Result<Report, ReproduceError> {
     })
 }
 
+/// A published run on the test bed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TestbedRun {
+    /// The policy, as the paper calls it.
+    pub policy: &'static str,
+    /// Average completion time, makespan and 99th percentile of completion times, in seconds.
+    pub metrics_s: [f64; 3],
+}
+
+/// Returns the runs of tables 3 and 4.
+pub fn testbed_runs() -> Vec<TestbedRun> {
+    let run = |bar: bars::Bar| {
+        let published = bar.published;
+        Some(TestbedRun {
+            policy: bar.series,
+            metrics_s: [published.avg_jct_s?, published.makespan_s?, published.p99_jct_s?],
+        })
+    };
+    published("table3").into_iter().filter_map(run).collect()
+}
+
 fn is_slower_by_all_metrics(comparison: &Comparison, series: &[&str]) -> Vec<Statement> {
     Metric::ALL
         .map(|metric| is_slower(comparison, series, metric))

@@ -78,6 +78,54 @@ pub struct SomeJobsArgs {
     pub client: ClientArgs,
 }
 
+/// `dovetail job stop`
+#[derive(Debug, Clone, Args)]
+pub struct StopArgs {
+    /// Job ids, names, `last`, or `@mine` (all your jobs that have not ended)
+    #[arg(value_name = "JOB", required_unless_present_any = ["user", "tenant", "name", "label", "node", "state"])]
+    pub jobs: Vec<String>,
+    /// Stop the unfinished jobs of this user; `@me` for yourself. Filters can be combined: jobs must match all of them
+    #[arg(long, value_name = "NAME", conflicts_with = "jobs", help_heading = "Filters")]
+    pub user: Option<String>,
+    /// Of this virtual cluster
+    #[arg(
+        long,
+        visible_alias = "vc",
+        value_name = "NAME",
+        conflicts_with = "jobs",
+        help_heading = "Filters"
+    )]
+    pub tenant: Option<String>,
+    /// With this name
+    #[arg(long, value_name = "NAME", conflicts_with = "jobs", help_heading = "Filters")]
+    pub name: Option<String>,
+    /// With this label
+    #[arg(
+        long,
+        value_name = "KEY[=VALUE]",
+        conflicts_with = "jobs",
+        help_heading = "Filters"
+    )]
+    pub label: Option<String>,
+    /// On this node
+    #[arg(long, value_name = "NAME", conflicts_with = "jobs", help_heading = "Filters")]
+    pub node: Option<String>,
+    /// In these states: queued,held,starting,running [default: unfinished]
+    #[arg(
+        long,
+        value_name = "STATES",
+        conflicts_with = "jobs",
+        help_heading = "Filters"
+    )]
+    pub state: Option<String>,
+    /// Only list the jobs
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The scheduler.
+    #[command(flatten)]
+    pub client: ClientArgs,
+}
+
 /// Commands on a job.
 #[derive(Debug, Clone, Subcommand)]
 pub enum JobCommand {
@@ -87,8 +135,8 @@ pub enum JobCommand {
     Explain(OneJobArgs),
     /// Print the log of a job
     Logs(LogsArgs),
-    /// Stop jobs
-    Stop(SomeJobsArgs),
+    /// Stop jobs: named ones, or all unfinished jobs of a user, with a label, on a node, ...
+    Stop(StopArgs),
     /// Hold jobs; a running job is stopped, and later resumes from its checkpoint
     Hold(SomeJobsArgs),
     /// Release held jobs

@@ -14,12 +14,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-pub use jobs::{JobCommand, JobCommandArgs, JobsArgs, LogsArgs, OneJobArgs, SomeJobsArgs};
+pub use jobs::{JobCommand, JobCommandArgs, JobsArgs, LogsArgs, OneJobArgs, SomeJobsArgs, StopArgs};
 pub use nodes::{NodeCommand, NodeCommandArgs, NodesArgs};
 pub use notify::{NotifyArgs, NotifyCommand, NotifySetArgs};
 pub use operate::{OperateArgs, OperateCommand};
 pub use server::{AgentArgs, ImagesArg, ServeArgs, ServerArgs, UpArgs};
-pub use submit::{JobArgs, RunJobArgs, SubmitArgs};
+pub use submit::{JobArgs, RunJobArgs, SubmitArgs, TraceJobArgs};
 pub use usage::{EventsArgs, TopArgs, UsageArgs, UsageBy};
 pub use users::{UserArgs, UserCommand};
 pub use vc::VcSetArgs;

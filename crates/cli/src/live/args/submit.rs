@@ -110,7 +110,7 @@ pub struct RunJobArgs {
 #[derive(Debug, Clone, Args)]
 pub struct SubmitArgs {
     /// Job file, - for standard input
-    #[arg(value_name = "JOB.yaml", required_unless_present = "schema")]
+    #[arg(value_name = "JOB.yaml", required_unless_present_any = ["schema", "trace"], conflicts_with = "trace")]
     pub file: Option<PathBuf>,
     /// Only print what would happen
     #[arg(long)]
@@ -121,10 +121,46 @@ pub struct SubmitArgs {
     /// Print the JSON schema of job files, and exit
     #[arg(long)]
     pub schema: bool,
+    /// The jobs of a trace.
+    #[command(flatten)]
+    pub trace: TraceJobArgs,
     /// Output format.
     #[command(flatten)]
     pub output: OutputArgs,
     /// The scheduler.
     #[command(flatten)]
     pub client: ClientArgs,
+}
+
+/// `dovetail submit --trace`
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Trace")]
+pub struct TraceJobArgs {
+    /// Submit the jobs of a trace, at the times of the trace: any format that `simulate --trace` reads
+    #[arg(long, value_name = "FILE", requires = "command")]
+    pub trace: Option<PathBuf>,
+    /// Format of the trace [default: detected]
+    #[arg(long, value_name = "FORMAT", requires = "trace")]
+    pub trace_format: Option<String>,
+    /// Submit only the first jobs of the trace
+    #[arg(long, value_name = "N", requires = "trace")]
+    pub jobs: Option<u32>,
+    /// Factor on submission times, run times and iterations
+    #[arg(long, value_name = "F", default_value_t = 1.0, requires = "trace")]
+    pub scale: f64,
+    /// Submit all jobs at once
+    #[arg(long, requires = "trace")]
+    pub now: bool,
+    /// Maximum number of GPUs of a job; jobs that ask for more get this many
+    #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_gpus: Option<u32>,
+    /// Virtual cluster that the jobs belong to
+    #[arg(long, value_name = "NAME", requires = "trace")]
+    pub vc: Option<String>,
+    /// Working directory of the jobs [default: the current directory]
+    #[arg(long, short = 'C', value_name = "DIR", requires = "trace")]
+    pub workdir: Option<PathBuf>,
+    /// Command of the jobs, with placeholders: {model}, {batch_size}, {iterations}, {gpus}, {duration_s}, {job}, {user}, {tenant} and the other columns of the trace
+    #[arg(last = true, value_name = "COMMAND", requires = "trace")]
+    pub command: Vec<String>,
 }
