@@ -192,7 +192,7 @@ fn runtimes_text(policy: &Policy) -> String {
     if let Some(last) = names.last_mut().filter(|name| *name == KUBERNETES.runtime)
         && let Some(mechanism) = conditional_need(policy)
     {
-        *last = format!("{last} (where it has {mechanism})");
+        *last = format!("{last} (where it supports {mechanism})");
     }
     names.join(", ")
 }
@@ -205,7 +205,7 @@ fn refused_by_plain_cluster(policy: &Policy) -> Option<String> {
 }
 
 /// Returns the mechanism that a policy needs and that only some clusters of Kubernetes have.
-fn conditional_need(policy: &Policy) -> Option<Need> {
+pub fn conditional_need(policy: &Policy) -> Option<Need> {
     check_runtime(policy, &KUBERNETES).ok()?;
     let plain = ClusterFeatures::NONE.capabilities();
     plain
