@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use dovetail::commands::policies::{runtimes, runtimes_of};
+use dovetail::commands::policies::{conditional_need, runtimes, runtimes_of};
 use dovetail_engine::{Capabilities, Need, Support};
 use dovetail_policies::{Overrides, build, presets};
 
@@ -73,7 +73,6 @@ fn kubernetes_refuses_what_it_cannot_carry_out() {
     assert_eq!(
         refused,
         [
-            "synergy",
             "optimus",
             "elastic-fifo",
             "muri-s",
@@ -87,6 +86,8 @@ fn kubernetes_refuses_what_it_cannot_carry_out() {
     );
     for preset in presets() {
         let (policy, _) = build(preset.name, &Overrides::default()).unwrap();
+        let condition = (preset.name == "synergy").then_some(Need::Resize);
+        assert_eq!(conditional_need(&policy), condition, "{}", preset.name);
         assert_eq!(
             &runtimes_of(&policy)[..2],
             ["simulator", "agents"],

@@ -53,6 +53,8 @@ pub struct Capabilities {
     pub stage_gates: Support,
     /// Give a job other CPU and memory than it asks for, and change them while it runs.
     pub resize: Support,
+    /// Measure running jobs with other CPU for some seconds.
+    pub cpu_trials: Support,
     /// Give a job another number of GPUs than it asks for, and change it.
     pub width: Support,
     /// Report how far a running job is, and how fast.
@@ -67,6 +69,7 @@ impl Capabilities {
         sharing: Support::Yes("any"),
         stage_gates: Support::Yes("any"),
         resize: Support::Yes("any"),
+        cpu_trials: Support::Yes("any"),
         width: Support::Yes("any"),
         progress: Support::Yes("any"),
     };

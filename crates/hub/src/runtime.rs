@@ -15,6 +15,7 @@ pub const AGENTS: Capabilities = Capabilities {
     sharing: Support::Yes("stage gates, MPS, else time slices"),
     stage_gates: Support::Yes("trainer SDK"),
     resize: Support::Yes("cgroup, else CPU affinity"),
+    cpu_trials: Support::Yes("trainer SDK"),
     width: Support::Yes("restart from the last checkpoint"),
     progress: Support::Yes("trainer SDK"),
 };

@@ -3,9 +3,11 @@
 
 use dovetail_cluster::{AttemptId, JobId};
 use dovetail_kubeapi::Meta;
+use dovetail_model::Share;
 
 use crate::gang_history::{GangHistory, QueuedAs};
 use crate::identity::{GangKey, SizeLookup};
+use crate::pod_size::NewAmounts;
 
 /// Identifies one pod, also after another pod of the same name was created.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +63,21 @@ pub struct Bind {
     pub annotations: Vec<(&'static str, String)>,
     /// Devices to allocate to the claims of the pod first.
     pub claims: Vec<ClaimDevices>,
+    /// CPU and memory to give the pod first, if they are not those of its manifest.
+    pub resize: Option<ResizePod>,
+}
+
+/// A change of CPU and memory of a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResizePod {
+    /// The pod.
+    pub pod: PodId,
+    /// What the pod gets.
+    pub target: Share,
+    /// New amounts of its container.
+    pub amounts: NewAmounts,
+    /// Annotation with what its manifest requested, if it is not written yet.
+    pub requested: Option<String>,
 }
 
 /// Devices for a ResourceClaim.
@@ -87,6 +104,17 @@ pub enum Action {
         plan: Option<(PodId, String)>,
         /// The bindings.
         binds: Vec<Bind>,
+    },
+    /// Change CPU and memory of a pod in place.
+    Resize(ResizePod),
+    /// Write an event about a pod.
+    Warn {
+        /// The pod.
+        pod: PodId,
+        /// Reason for programs.
+        reason: &'static str,
+        /// Message for people.
+        message: String,
     },
     /// Evict or delete a pod.
     Remove {

@@ -54,6 +54,8 @@ pub(crate) const RESUME_STEP: &str = "dovetail.io/resume-step";
 pub(crate) const QUEUED: &str = "dovetail.io/queued";
 /// Gang of a bound elastic pod: job, attempt and number of the elastic pod, such as `17/4/1`.
 pub(crate) const ELASTIC_OF: &str = "dovetail.io/rides-on";
+/// What the manifest of a pod requested, written before the pod is resized.
+pub(crate) const REQUESTED: &str = "dovetail.io/requested";
 /// Placement of all pods of a gang; written on its first pod before any of them is bound.
 pub const PLAN: &str = "dovetail.io/plan";
 

@@ -6,11 +6,13 @@ use std::time::Duration;
 use dovetail_kubeapi::{
     Binding, Client, DeleteOptions, Error, Event, Meta, Patch, Pod, micro_time, now_micros, seconds_time,
 };
+use dovetail_model::Share;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::action::{Action, Bind, PodId, Removal};
 use crate::annotations;
+use crate::executor_resize::resize_pod;
 use crate::gang_history::{GangHistory, QueuedAs, history_path};
 use crate::identity::{GangKey, SizeError, SizeLookup};
 use crate::lease::Leadership;
@@ -23,6 +25,15 @@ pub(crate) enum ActionResult {
     BindFailed(String),
     /// Number of pods of a gang.
     Size(GangKey, Result<u32, SizeError>),
+    /// A pod was resized, or was not.
+    Resized {
+        /// Uid of the pod.
+        uid: String,
+        /// What it was to get.
+        target: Share,
+        /// Why it was not resized, if it was not.
+        result: Result<(), String>,
+    },
 }
 
 /// Which Kubernetes events the scheduler writes.
@@ -83,59 +94,43 @@ impl Executor {
                     gang,
                     ..
                 } => executor.bind_all(binds, &gang),
-                Action::Launch {
-                    plan: Some((pod, plan)),
-                    binds,
-                    gang,
-                    ..
-                } => {
-                    drop(tokio::spawn(async move {
-                        executor.launch((&pod, &plan), binds, &gang).await
-                    }));
-                }
-                Action::Remove { pod, removal } => {
-                    drop(tokio::spawn(async move { executor.remove(&pod, &removal).await }))
-                }
-                Action::StopOwner { namespace, job } => {
-                    drop(tokio::spawn(
-                        async move { executor.suspend(&namespace, &job).await },
-                    ));
-                }
-                Action::SaveHistory { history, then } => {
-                    drop(tokio::spawn(async move {
-                        executor.save_history(&history).await;
-                        executor.perform(then);
-                    }));
-                }
-                Action::DeleteHistory { gang } => {
-                    drop(tokio::spawn(async move { executor.delete_history(&gang).await }));
-                }
-                Action::Explain {
-                    pod,
-                    reason,
-                    message,
-                    queued,
-                } => {
-                    drop(tokio::spawn(async move {
-                        executor.explain(&pod, reason, &message, queued).await;
-                    }));
-                }
-                Action::GroupStatus {
-                    namespace,
-                    group,
-                    reason,
-                    message,
-                } => drop(tokio::spawn(async move {
-                    executor
-                        .set_group_status(&namespace, &group, reason, &message)
-                        .await;
-                })),
-                Action::LookUpSize { gang, lookup } => {
-                    drop(tokio::spawn(
-                        async move { executor.look_up_size(gang, &lookup).await },
-                    ))
-                }
+                other => drop(tokio::spawn(async move { executor.perform_one(other).await })),
             }
+        }
+    }
+
+    async fn perform_one(self, action: Action) {
+        match action {
+            Action::Launch {
+                plan, binds, gang, ..
+            } => match plan {
+                Some((pod, plan)) => self.launch((&pod, &plan), binds, &gang).await,
+                None => self.bind_all(binds, &gang),
+            },
+            Action::Remove { pod, removal } => self.remove(&pod, &removal).await,
+            Action::Resize(resize) => drop(resize_pod(&self, &resize).await),
+            Action::Warn { pod, reason, message } => self.warn(&pod, reason, &message).await,
+            Action::StopOwner { namespace, job } => self.suspend(&namespace, &job).await,
+            Action::SaveHistory { history, then } => {
+                self.save_history(&history).await;
+                self.perform(then);
+            }
+            Action::DeleteHistory { gang } => self.delete_history(&gang).await,
+            Action::Explain {
+                pod,
+                reason,
+                message,
+                queued,
+            } => self.explain(&pod, reason, &message, queued).await,
+            Action::GroupStatus {
+                namespace,
+                group,
+                reason,
+                message,
+            } => {
+                self.set_group_status(&namespace, &group, reason, &message).await;
+            }
+            Action::LookUpSize { gang, lookup } => self.look_up_size(gang, &lookup).await,
         }
     }
 
@@ -149,7 +144,7 @@ impl Executor {
         }
     }
 
-    fn report(&self, result: ActionResult) {
+    pub(crate) fn report(&self, result: ActionResult) {
         // Without a receiver the scheduler has ended.
         let _ = self.results.send(result);
     }
@@ -185,6 +180,11 @@ impl Executor {
             if !self.allocate_devices(claim, &bind.pod).await {
                 return self.report(ActionResult::BindFailed(bind.pod.uid.clone()));
             }
+        }
+        if let Some(resize) = &bind.resize
+            && !resize_pod(self, resize).await
+        {
+            return self.report(ActionResult::BindFailed(bind.pod.uid.clone()));
         }
         let binding = Binding::new(metadata, &bind.node);
         let mut wait = Duration::from_millis(50);
@@ -421,6 +421,14 @@ impl Executor {
             }
         };
         self.report(ActionResult::Size(gang, pods));
+    }
+
+    /// Writes a warning about a pod, unless the scheduler writes no events.
+    async fn warn(&self, pod: &PodId, reason: &str, message: &str) {
+        tracing::warn!("{message}");
+        if self.events != Events::None {
+            self.event(pod, "Warning", reason, message).await;
+        }
     }
 
     async fn event(&self, pod: &PodId, kind: &str, reason: &str, message: &str) {

@@ -192,7 +192,7 @@ mod tests {
             ..PolicyText::default()
         };
         let mut state = ClusterState::new(policy, Clock::Events).unwrap();
-        let mut reconciler = Reconciler::new(Settings::default());
+        let mut reconciler = Reconciler::new(Settings::default(), crate::features::ClusterFeatures::NONE);
         let amounts = json!({"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "1"});
         let node: Node =
             serde_json::from_value(json!({"metadata": {"name": "n"}, "status": {"capacity": amounts,

@@ -14,7 +14,9 @@ mod convert;
 mod crds;
 mod exec_target;
 mod executor;
+mod executor_resize;
 mod explain;
+mod features;
 mod finished;
 mod forecast;
 mod gang_history;
@@ -27,13 +29,14 @@ mod plan;
 mod pod_groups;
 mod pod_progress;
 mod pod_resources;
+mod pod_size;
 mod reconciler;
 mod runtime;
 mod scheduler;
 mod submit;
 mod watches;
 
-pub use action::{Action, Bind, ClaimDevices, PodId, Removal};
+pub use action::{Action, Bind, ClaimDevices, PodId, Removal, ResizePod};
 pub use annotations::{GROUP, NUMBER, PLAN, SENT_AS, STOPPED_BY};
 pub use convert::{ConvertError, convert_hived};
 pub use crds::{
@@ -42,6 +45,7 @@ pub use crds::{
 };
 pub use exec_target::{ExecTarget, ExecTargetError, InvalidTaskName, TaskName, find_exec_target, pods_in};
 pub use executor::Events;
+pub use features::{ClusterFeatures, KUBERNETES, PodResize};
 pub use finished::{FinishedJob, SubmittedJob, finished_jobs};
 pub use gang_history::{BoundHistory, GangHistory, GangHistorySpec, QueuedAs, Service};
 pub use identity::{
@@ -52,10 +56,11 @@ pub use manifest::{Manifest, ManifestError, ManifestOptions, manifest, object_na
 pub use plan::{Plan, PlannedPod};
 pub use pod_progress::{PodProgress, PodProgressSpec, ProgressReport};
 pub use pod_resources::{PodResources, PodResourcesError};
+pub use pod_size::{NewAmounts, PodSize, ResizeTrouble};
 pub use reconciler::{
     AvoidedNode, BoundAs, ClaimError, ClusterTransaction, ElasticParent, Gang, GangError, Member, PodClaim,
-    PodError, PodPhase, Reconciler, RequestError, Settings, TaskSlot,
+    PodError, PodPhase, Reconciler, RequestError, ResizeRequest, ResizeState, Settings, TaskSlot,
 };
-pub use runtime::{KUBERNETES, KubernetesRuntime, WorkloadSettings};
+pub use runtime::{KubernetesRuntime, WorkloadSettings};
 pub use scheduler::{Scheduler, SchedulerError, SchedulerSettings};
 pub use submit::{create_objects, delete_objects};

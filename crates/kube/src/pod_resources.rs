@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use dovetail_kubeapi::{Container, Pod, cpu_milli, memory_mib, whole};
+use dovetail_model::Share;
 
 use crate::annotations;
+use crate::pod_size::node_amounts;
 
 /// Resources of one pod, or of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -41,7 +43,30 @@ impl PodResources {
     /// # Errors
     /// If an amount cannot be parsed.
     pub fn of(pod: &Pod, gpu_resources: &[String]) -> Result<Self, PodResourcesError> {
-        let of_container = |container: &Container| Self::of_container(container, gpu_resources);
+        Self::sum(pod, gpu_resources, |_, own| own)
+    }
+
+    /// Returns the resources that a pod has on its node, which differ from those that it requests while it is resized.
+    ///
+    /// # Errors
+    /// If an amount cannot be parsed.
+    pub fn held(pod: &Pod, gpu_resources: &[String]) -> Result<Self, PodResourcesError> {
+        Self::sum(pod, gpu_resources, |container, own| {
+            let share = node_amounts(pod, container, own.share());
+            own.with(share)
+        })
+    }
+
+    /// Adds the resources of the containers of a pod; `amounts` returns those of a container that requests these.
+    fn sum(
+        pod: &Pod,
+        gpu_resources: &[String],
+        amounts: impl Fn(&Container, Self) -> Self,
+    ) -> Result<Self, PodResourcesError> {
+        let of_container = |container: &Container| {
+            let own = Self::of_container(container, gpu_resources)?;
+            Ok(amounts(container, own))
+        };
         let mut total = Self::default();
         for container in &pod.spec.containers {
             total = total.plus(of_container(container)?);
@@ -66,7 +91,10 @@ impl PodResources {
         Ok(total)
     }
 
-    fn of_container(container: &Container, gpu_resources: &[String]) -> Result<Self, PodResourcesError> {
+    pub(crate) fn of_container(
+        container: &Container,
+        gpu_resources: &[String],
+    ) -> Result<Self, PodResourcesError> {
         let resources = &container.resources;
         // A limit is the default of a missing request.
         let mut amounts = resources.limits.clone();
@@ -96,6 +124,20 @@ impl PodResources {
             }
         }
         Ok(total)
+    }
+
+    /// Returns CPU and memory.
+    pub fn share(self) -> Share {
+        Share::new(self.cpu_milli, self.memory_mib)
+    }
+
+    /// Returns the same GPUs with other CPU and memory.
+    pub fn with(self, share: Share) -> Self {
+        Self {
+            cpu_milli: share.cpu_milli,
+            memory_mib: share.memory_mib,
+            ..self
+        }
     }
 
     /// Returns the sum of both.

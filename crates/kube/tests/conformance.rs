@@ -7,6 +7,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/resized.rs"]
+mod resized;
 #[path = "support/transaction.rs"]
 mod transaction;
 
@@ -15,13 +17,16 @@ use std::num::NonZeroU64;
 
 use dovetail_cluster::{Clock, ClusterState, Decision, Fact, JobId, PolicyText, RuntimeCommand};
 use dovetail_engine::Knowledge;
-use dovetail_kube::{Action, Bind, ClusterTransaction as _, KUBERNETES, PodProgress, Reconciler, Settings};
-use dovetail_kubeapi::{Node, Pod, seconds_time};
+use dovetail_kube::{
+    Action, Bind, ClusterFeatures, ClusterTransaction as _, PodProgress, Reconciler, ResizePod, Settings,
+};
+use dovetail_kubeapi::{Node, Pod, cpu_milli, seconds_time};
 use dovetail_model::{ClusterSpec, Event, JobKey, Outcome, Time, Work};
 use dovetail_policies::{Overrides, build, check_runtime, presets};
 use dovetail_sim::{Journal, SimConfig, simulate_with};
 use dovetail_testkit::{CommandLine, assert_same_commands, command_line, draws, place_text};
 use dovetail_workload::{JobLabel, TraceJob, Workload};
+use resized::resized;
 use serde_json::json;
 use transaction::TestTransaction;
 
@@ -58,12 +63,12 @@ fn world() -> Workload {
 }
 
 /// Runs the world in the simulator. Returns the events and the commands.
-fn simulate(preset: &str) -> (Vec<(Time, Event)>, Vec<CommandLine>) {
+fn simulate(case: Case) -> (Vec<(Time, Event)>, Vec<CommandLine>) {
     let overrides = Overrides {
         admission: Some("accept-all".to_owned()),
-        ..Overrides::default()
+        ..overrides(case)
     };
-    let (policy, _) = build(preset, &overrides).unwrap();
+    let (policy, _) = build(case.0, &overrides).unwrap();
     let needs = policy.knowledge();
     let mut cluster = ClusterSpec::uniform(NODES, GPUS);
     for node in cluster.nodes.values_mut() {
@@ -79,6 +84,10 @@ fn simulate(preset: &str) -> (Vec<(Time, Event)>, Vec<CommandLine>) {
     (journal.events, commands)
 }
 
+fn cpu_of(pod: &Pod) -> u32 {
+    cpu_milli(&pod.spec.containers[0].resources.limits["cpu"]).unwrap()
+}
+
 /// Objects of an API server, and a scheduler that sees them.
 struct Kubernetes {
     state: ClusterState,
@@ -89,6 +98,8 @@ struct Kubernetes {
     made: u32,
     now: i64,
     commands: Vec<CommandLine>,
+    /// Number of requests to resize a pod.
+    resized: u32,
 }
 
 fn gang_of(job: JobKey) -> String {
@@ -96,20 +107,17 @@ fn gang_of(job: JobKey) -> String {
 }
 
 impl Kubernetes {
-    fn new(preset: &str) -> Self {
-        let policy = PolicyText {
-            policy: preset.to_owned(),
-            parts: BTreeMap::new(),
-        };
-        let state = ClusterState::new(policy, Clock::Events).unwrap();
+    fn new(case: Case, features: ClusterFeatures) -> Self {
+        let state = ClusterState::new(policy_text(case), Clock::Events).unwrap();
         Self {
-            state: state.on(KUBERNETES).unwrap(),
-            reconciler: Reconciler::new(Settings::default()),
+            state: state.on(features.capabilities()).unwrap(),
+            reconciler: Reconciler::new(Settings::default(), features),
             world: world(),
             pods: BTreeMap::new(),
             made: 0,
             now: START,
             commands: Vec::new(),
+            resized: 0,
         }
     }
 
@@ -126,6 +134,9 @@ impl Kubernetes {
                 }
                 Decision::Stop { job, .. } => format!("stop {}", job - 1),
                 Decision::Reject { job, .. } => format!("reject {}", job - 1),
+                Decision::Resize { job, allocation, .. } => {
+                    format!("resize {} to {}", job - 1, place_text(allocation))
+                }
                 other => panic!("unexpected decision {other:?}"),
             };
             self.commands.push((Time(self.now - START), text));
@@ -140,7 +151,10 @@ impl Kubernetes {
                 RuntimeCommand::Stop { job, attempt, .. } => {
                     self.show(&|reconciler, tx| reconciler.stop(job, attempt, tx));
                 }
-                RuntimeCommand::Start(_) | RuntimeCommand::Resize { .. } => {}
+                RuntimeCommand::Start(_) => {}
+                RuntimeCommand::Resize { job, .. } => {
+                    self.show(&|reconciler, tx| reconciler.resize(job, tx));
+                }
             }
         }
         for action in self.reconciler.take_actions() {
@@ -170,15 +184,57 @@ impl Kubernetes {
                 let size = self.world.jobs[number].gpus;
                 self.show(&|reconciler, tx| reconciler.set_size(&gang, Ok(size), tx));
             }
+            Action::Resize(resize) => self.resize(&resize),
             Action::SaveHistory { then, .. } => then.into_iter().for_each(|next| self.carry_out(next)),
             Action::DeleteHistory { .. }
             | Action::StopOwner { .. }
             | Action::Explain { .. }
             | Action::GroupStatus { .. } => {}
+            Action::Warn { message, .. } => panic!("{message}"),
+        }
+    }
+
+    /// Changes a pod, whose node does it at once.
+    fn resize(&mut self, resize: &ResizePod) {
+        self.resized += 1;
+        self.put(resized(&self.pods[&resize.pod.uid], resize));
+        let (uid, target) = (resize.pod.uid.clone(), resize.target);
+        self.show(&|reconciler, tx| reconciler.resized(&uid, target, Ok(()), tx));
+    }
+
+    /// Checks that pods have what their jobs were given, and that no node has pods with more than it has.
+    fn check_amounts(&self) {
+        let mut on_nodes: BTreeMap<&str, u32> = BTreeMap::new();
+        for job in self.state.unfinished_jobs().filter(|job| job.state.holds_gpus()) {
+            let given = &job.attempt().unwrap().allocation;
+            for share in &given.shares {
+                let node = format!("n{}", share.node.0);
+                let pods = self.bound_pods(JobKey(u32::try_from(job.id).unwrap() - 1));
+                let pods: Vec<Pod> = pods.into_iter().filter(|p| p.spec.node_name == node).collect();
+                let cpu: u32 = pods.iter().map(cpu_of).sum();
+                if pods.len() == share.gpus.count() as usize {
+                    let rounding = share.gpus.count();
+                    let expected = share.cpu_milli.saturating_sub(rounding)..=share.cpu_milli;
+                    assert!(expected.contains(&cpu), "job {}: {cpu}m of {expected:?}", job.id);
+                }
+            }
+        }
+        for pod in self
+            .pods
+            .values()
+            .filter(|p| !p.spec.node_name.is_empty() && p.status.phase != "Succeeded")
+        {
+            *on_nodes.entry(&pod.spec.node_name).or_default() += cpu_of(pod);
+        }
+        for (node, cpu) in on_nodes {
+            assert!(cpu <= 16_000, "pods on {node} have {cpu}m");
         }
     }
 
     fn bind(&mut self, bind: Bind) {
+        if let Some(resize) = &bind.resize {
+            self.resize(resize);
+        }
         let mut pod = self.pods[&bind.pod.uid].clone();
         assert!(pod.spec.node_name.is_empty(), "{} is bound twice", bind.pod);
         pod.spec.node_name = bind.node;
@@ -193,10 +249,10 @@ impl Kubernetes {
         self.show(&|reconciler, tx| reconciler.put_pod(&pod, tx));
     }
 
-    /// Creates the pods of a job, as its controller does: one for each GPU.
+    /// Creates the pods of a job, as its controller does: one for each GPU. They name no model, because a live cluster learns from
+    /// reports how fast models are, and the simulator does not.
     fn create_pods(&mut self, job: JobKey) {
         let traced = self.world.jobs[job.0 as usize].clone();
-        let model = &self.world.names.models[traced.model.unwrap()].clone();
         let expected = traced.expected().unwrap().0;
         for _ in 0..traced.gpus {
             self.made += 1;
@@ -207,7 +263,6 @@ impl Kubernetes {
                     "creationTimestamp": seconds_time(self.now),
                     "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": gang, "uid": gang, "controller": true}],
                     "annotations": {
-                        "dovetail.io/model": model,
                         "dovetail.io/expected-seconds": (expected / 1_000_000).to_string(),
                         "dovetail.io/total-steps": (expected / STEP_US).to_string(),
                     },
@@ -303,10 +358,10 @@ impl Kubernetes {
     }
 }
 
-/// Runs a preset on both, and returns the number of commands.
-fn check(preset: &str) -> usize {
-    let (events, simulated) = simulate(preset);
-    let mut kubernetes = Kubernetes::new(preset);
+/// Runs a policy on both, and returns the numbers of commands and of requests to resize a pod.
+fn check(case: Case) -> (usize, u32) {
+    let (events, simulated) = simulate(case);
+    let mut kubernetes = Kubernetes::new(case, ClusterFeatures::ALL);
     kubernetes.show(&|reconciler, tx| {
         reconciler.list_nodes(&[], tx);
         reconciler.list_pods(&[], tx);
@@ -324,32 +379,84 @@ fn check(preset: &str) -> usize {
             next += 1;
         }
         kubernetes.report(*at, event);
+        kubernetes.check_amounts();
     }
-    assert_same_commands(kubernetes.commands, simulated)
+    let resized = kubernetes.resized;
+    (assert_same_commands(kubernetes.commands, simulated), resized)
 }
+
+/// A preset, and the sizing that replaces its own.
+type Case = (&'static str, Option<&'static str>);
+
+fn policy_text((preset, sizing): Case) -> PolicyText {
+    let part = |sizing: &str| ("sizing".to_owned(), sizing.to_owned());
+    PolicyText {
+        policy: preset.to_owned(),
+        parts: sizing.map(part).into_iter().collect(),
+    }
+}
+
+fn overrides((_, sizing): Case) -> Overrides {
+    Overrides {
+        sizing: sizing.map(str::to_owned),
+        ..Overrides::default()
+    }
+}
+
+/// Checks that a cluster refuses a policy as declared; returns whether it does.
+fn is_refused(case: Case, features: ClusterFeatures) -> bool {
+    let (policy, _) = build(case.0, &overrides(case)).unwrap();
+    let state = ClusterState::new(policy_text(case), Clock::Events).unwrap();
+    let capabilities = features.capabilities();
+    match check_runtime(&policy, &capabilities) {
+        Ok(()) => {
+            state.on(capabilities).unwrap();
+            false
+        }
+        Err(unsupported) => {
+            let refusal = state.on(capabilities).unwrap_err().to_string();
+            assert_eq!(refusal, unsupported.to_string());
+            true
+        }
+    }
+}
+
+/// Sizings that give jobs other CPU and memory than they request. Without CPU curves, `greedy`, `tune` and `opt` give them what
+/// they request.
+const RESIZING: [Case; 6] = [
+    ("synergy", None),
+    ("fifo", Some("proportional")),
+    ("las", Some("proportional")),
+    ("fifo", Some("greedy")),
+    ("srsf", Some("tune")),
+    ("fifo", Some("opt")),
+];
 
 #[test]
 fn every_preset_decides_on_kubernetes_as_in_the_simulator_or_is_refused() {
     let (mut failures, mut refused) = (Vec::new(), Vec::new());
-    for preset in presets() {
-        let (policy, _) = build(preset.name, &Overrides::default()).unwrap();
-        let policy_text = PolicyText {
-            policy: preset.name.to_owned(),
-            parts: BTreeMap::new(),
-        };
-        let state = ClusterState::new(policy_text, Clock::Events).unwrap();
-        if let Err(unsupported) = check_runtime(&policy, &KUBERNETES) {
-            let refusal = state.on(KUBERNETES).unwrap_err().to_string();
-            assert_eq!(refusal, unsupported.to_string());
-            refused.push(preset.name);
+    let all = presets().iter().map(|preset| (preset.name, None));
+    for case in all.chain(RESIZING.into_iter().skip(1)) {
+        if is_refused(case, ClusterFeatures::ALL) {
+            refused.push(case.0);
             continue;
         }
-        match std::panic::catch_unwind(|| check(preset.name)) {
-            Ok(commands) => assert!(commands >= 30, "{}: {commands} commands", preset.name),
+        let needs_resize = RESIZING.contains(&case);
+        assert_eq!(is_refused(case, ClusterFeatures::NONE), needs_resize, "{case:?}");
+        match std::panic::catch_unwind(|| check(case)) {
+            Ok((commands, resized)) => {
+                assert!(commands >= 30, "{case:?}: {commands} commands");
+                let gives_others = case.1 == Some("proportional");
+                assert_eq!(
+                    resized > 30,
+                    gives_others,
+                    "{case:?}: {resized} pods were resized"
+                );
+            }
             Err(error) => {
                 let text = error.downcast_ref::<String>().cloned();
                 let text = text.or_else(|| error.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-                failures.push(format!("{}: {}", preset.name, text.unwrap_or_default()));
+                failures.push(format!("{case:?}: {}", text.unwrap_or_default()));
             }
         }
     }

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use dovetail_kube::{
-    ClusterTopology, Elector, GangHistorySpec, LeaseSettings, PodProgressSpec, Scheduler, SchedulerSettings,
-    SchedulingPolicy, SchedulingPolicySpec, Service, VirtualCluster, VirtualClusterSpec,
+    ClusterFeatures, ClusterTopology, Elector, GangHistorySpec, LeaseSettings, PodProgressSpec, Scheduler,
+    SchedulerSettings, SchedulingPolicy, SchedulingPolicySpec, Service, VirtualCluster, VirtualClusterSpec,
 };
 use dovetail_kubeapi::Client;
 use dovetail_kubelab::{Identity, Lab, LabError, NodeShape, Settings, binary_or_skip, helm};
@@ -781,6 +781,7 @@ fn the_account_has_exactly_these_permissions() {
         (" pods", "get list watch patch delete"),
         (" pods/binding", "create"),
         (" pods/eviction", "create"),
+        (" pods/resize", "patch"),
         (" pods/status", "patch"),
         (" events", "create"),
         ("resource.k8s.io resourceslices", "list watch"),
@@ -1077,7 +1078,9 @@ fn a_pytorch_job_starts_together_after_kubectl_apply() {
             explain_every: Duration::from_millis(200),
             ..SchedulerSettings::default()
         };
-        let scheduler = Scheduler::new(client, settings).unwrap();
+        let features = ClusterFeatures::discover(&client).await.unwrap();
+        assert_eq!(features, ClusterFeatures::ALL, "the account may resize pods");
+        let scheduler = Scheduler::new(client, settings, features).unwrap();
         elector.win().await;
         let leadership = elector.leadership();
         tokio::select! {

@@ -9,39 +9,15 @@ use dovetail_kubelab::Settings;
 use serde_json::{Value, json};
 use support::{API, Cluster};
 
-/// Kind of a part, and the part.
-type Part = (&'static str, &'static str);
-
-/// Policies, parts that replace theirs, and what the message says.
-const REFUSED: [(&str, Option<Part>, &str); 12] = [
-    ("sjf-ffs", None, "needs GPU sharing"),
-    ("sjf-bsbf", None, "needs GPU sharing"),
-    ("antman", None, "needs GPU sharing"),
-    ("muri-s", None, "needs GPU sharing"),
-    ("muri-l", None, "needs GPU sharing"),
-    ("synergy", None, "needs resizing of CPU and memory"),
-    (
-        "fifo",
-        Some(("sizing", "proportional")),
-        "needs resizing of CPU and memory",
-    ),
-    (
-        "fifo",
-        Some(("sizing", "greedy")),
-        "needs resizing of CPU and memory",
-    ),
-    (
-        "fifo",
-        Some(("sizing", "tune")),
-        "needs resizing of CPU and memory",
-    ),
-    (
-        "fifo",
-        Some(("sizing", "opt")),
-        "needs resizing of CPU and memory",
-    ),
-    ("elastic-fifo", None, "needs change of width"),
-    ("optimus", None, "needs change of width"),
+/// Policies, and what the message says.
+const REFUSED: [(&str, &str); 7] = [
+    ("sjf-ffs", "needs GPU sharing"),
+    ("sjf-bsbf", "needs GPU sharing"),
+    ("antman", "needs GPU sharing"),
+    ("muri-s", "needs GPU sharing"),
+    ("muri-l", "needs GPU sharing"),
+    ("elastic-fifo", "needs change of width"),
+    ("optimus", "needs change of width"),
 ];
 
 #[test]
@@ -56,12 +32,9 @@ fn policies_that_kubernetes_cannot_carry_out_are_refused() {
         .as_ref()
         .unwrap()
         .read(|state| state.policy().clone());
-    for (index, (policy, part, message)) in REFUSED.into_iter().enumerate() {
+    for (index, (policy, message)) in REFUSED.into_iter().enumerate() {
         let name = format!("p{index}");
-        let mut spec = json!({"policy": policy});
-        if let Some((kind, part)) = part {
-            spec["parts"] = json!({kind: part});
-        }
+        let spec = json!({"policy": policy});
         let object = json!({"apiVersion": "dovetail.io/v1alpha1", "kind": "SchedulingPolicy",
             "metadata": {"name": name}, "spec": spec});
         let path = format!("{API}/schedulingpolicies");

@@ -13,7 +13,8 @@ use dovetail_cluster::{
     Actor, Clock, ClusterState, Fact, Hold, JobId, JobRequest, JobState, PolicyText, RuntimeCommand,
 };
 use dovetail_kube::{
-    Action, ClusterTransaction, Gang, GangHistory, PodProgress, QueuedAs, Reconciler, Service, Settings,
+    Action, ClusterFeatures, ClusterTransaction, Gang, GangHistory, PodProgress, QueuedAs, Reconciler,
+    Service, Settings,
 };
 use dovetail_kubeapi::{Node, Pod};
 use dovetail_model::Time;
@@ -112,7 +113,7 @@ impl World {
                 match command {
                     RuntimeCommand::Start(task) => self.reconciler.start(task.job, task.attempt, &mut tx),
                     RuntimeCommand::Stop { job, attempt, .. } => self.reconciler.stop(job, attempt, &mut tx),
-                    RuntimeCommand::Resize { .. } => {}
+                    RuntimeCommand::Resize { job, .. } => self.reconciler.resize(job, &mut tx),
                 }
             }
         }
@@ -252,7 +253,11 @@ impl World {
                 self.pending.extend(then);
             }
             Action::DeleteHistory { gang } => self.histories.retain(|_, history| history.key() != gang),
-            Action::StopOwner { .. } | Action::Explain { .. } | Action::GroupStatus { .. } => {}
+            Action::StopOwner { .. }
+            | Action::Explain { .. }
+            | Action::GroupStatus { .. }
+            | Action::Resize(_)
+            | Action::Warn { .. } => {}
         }
     }
 
@@ -374,7 +379,7 @@ fn scheduler(policy: &str) -> (ClusterState, Reconciler) {
     };
     (
         ClusterState::new(text, Clock::Events).unwrap(),
-        Reconciler::new(Settings::default()),
+        Reconciler::new(Settings::default(), ClusterFeatures::NONE),
     )
 }
 

@@ -62,6 +62,11 @@ impl Error {
         self.code() == Some(404)
     }
 
+    /// Whether the account may not do this.
+    pub fn is_forbidden(&self) -> bool {
+        self.code() == Some(403)
+    }
+
     /// Whether the object was changed concurrently.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)

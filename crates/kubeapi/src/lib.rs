@@ -6,6 +6,7 @@
 mod client;
 mod config;
 mod devices;
+mod discovery;
 mod error;
 mod event;
 mod exec;
@@ -23,13 +24,14 @@ pub use devices::{
     ClaimSpec, ClaimStatus, ClaimUser, ClaimedDevices, Device, DeviceRequest, ExactRequest, Pool,
     ResourceClaim, ResourceSlice, SliceSpec,
 };
+pub use discovery::{ApiResource, ApiResources, may, resources};
 pub use error::{ConfigError, Error, KubeconfigError, Status};
 pub use event::{Event, EventSource};
 pub use exec::{Channel, Ended, Exec, ExecRequest, Input, Output};
 pub use objects::{
     Binding, Condition, Container, ContainerState, ContainerStatus, Lease, LeaseSpec, List, Meta, Namespace,
     Node, NodeAddress, NodeSelectorTerm, NodeSpec, NodeStatus, Object, ObjectRef, Owner, Pod, PodSpec,
-    PodStatus, Requirement, Resources, Taint, Target, Terminated, Toleration,
+    PodStatus, Requirement, ResizePolicy, Resources, Taint, Target, Terminated, Toleration,
 };
 pub use quantity::{cpu_milli, memory_mib, whole};
 pub use stream::Lines;

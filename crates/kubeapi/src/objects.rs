@@ -306,6 +306,19 @@ pub struct Container {
     pub resources: Resources,
     /// `Always` on an init container that keeps running beside the others.
     pub restart_policy: Option<String>,
+    /// What a change of its resources does to it.
+    #[serde(deserialize_with = "null_as_default")]
+    pub resize_policy: Vec<ResizePolicy>,
+}
+
+/// What a change of a resource does to a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResizePolicy {
+    /// `cpu` or `memory`.
+    pub resource_name: String,
+    /// `NotRequired` or `RestartContainer`.
+    pub restart_policy: String,
 }
 
 /// Resources of a container.
@@ -368,12 +381,17 @@ pub struct Condition {
 
 /// Status of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
     /// Its name.
     pub name: String,
     /// Its state.
     pub state: ContainerState,
+    /// What the node has accepted to give it.
+    #[serde(deserialize_with = "null_as_default")]
+    pub allocated_resources: BTreeMap<String, String>,
+    /// What it has now.
+    pub resources: Option<Resources>,
 }
 
 /// State of a container.

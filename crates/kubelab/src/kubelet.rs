@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dovetail_kubeapi::{
-    Change, Client, DeleteOptions, Error, List, Node, Patch, Pod, Watcher, micro_time, now_micros,
+    Change, Client, Container, DeleteOptions, Error, List, Node, Patch, Pod, Watcher, micro_time, now_micros,
     seconds_time,
 };
 use serde::de::IgnoredAny;
@@ -20,12 +20,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::nodes::set_ready;
-use crate::pods::{Behaviour, PodAction, PodView, Pods, Stage, Uid};
+use crate::pods::{Behaviour, ContainerView, PodAction, PodView, Pods, ResizeRefusal, Stage, Uid};
 
 /// Annotation with the run time of a pod, in seconds.
 pub const RUN_SECONDS: &str = "kubelab/run-seconds";
 /// Annotation with the exit code of its containers.
 pub const EXIT_CODE: &str = "kubelab/exit-code";
+/// Annotation with why its node does not resize it: `infeasible` or `deferred`.
+pub const RESIZE: &str = "kubelab/resize";
 
 /// The simulated kubelet. It ends when the value is dropped; pods keep their state.
 #[derive(Debug)]
@@ -42,6 +44,8 @@ pub struct Counts {
     pub started: u64,
     /// Pods whose containers ended.
     pub ended: u64,
+    /// Changes of CPU and memory of running pods.
+    pub resized: u64,
     /// Pods that were removed from their node.
     pub removed: u64,
 }
@@ -50,6 +54,7 @@ pub struct Counts {
 struct Shared {
     started: AtomicU64,
     ended: AtomicU64,
+    resized: AtomicU64,
     removed: AtomicU64,
     /// Requests that the API server rejected, with the reason.
     rejected: Mutex<Vec<String>>,
@@ -105,6 +110,7 @@ impl Kubelet {
         Counts {
             started: of(&self.shared.started),
             ended: of(&self.shared.ended),
+            resized: of(&self.shared.resized),
             removed: of(&self.shared.removed),
         }
     }
@@ -136,6 +142,7 @@ impl Shared {
                 let count = match action {
                     PodAction::Run => &self.started,
                     PodAction::End { .. } => &self.ended,
+                    PodAction::Resize => &self.resized,
                     PodAction::Remove => &self.removed,
                 };
                 count.fetch_add(1, Ordering::Relaxed);
@@ -240,7 +247,7 @@ fn view(pod: &Pod) -> PodView {
         namespace: pod.metadata.namespace.clone(),
         name: pod.metadata.name.clone(),
         node: pod.spec.node_name.clone(),
-        containers: pod.spec.containers.iter().map(|c| c.name.clone()).collect(),
+        containers: pod.spec.containers.iter().map(container).collect(),
         stage: match pod.status.phase.as_str() {
             "" | "Pending" => Stage::Pending,
             "Succeeded" | "Failed" => Stage::Ended,
@@ -249,6 +256,24 @@ fn view(pod: &Pod) -> PodView {
         deletion_grace: pod.metadata.deletion_timestamp.as_ref().map(|_| grace),
         run_time: run_time.or(exit_code.map(|_: i32| Duration::ZERO)),
         exit_code: exit_code.unwrap_or(0),
+        started_at: started_at(pod),
+        resize_refusal: match annotation(RESIZE).map(String::as_str) {
+            Some("infeasible") => Some(ResizeRefusal::Infeasible),
+            Some("deferred") => Some(ResizeRefusal::Deferred),
+            _ => None,
+        },
+    }
+}
+
+fn started_at(pod: &Pod) -> Option<String> {
+    let status = pod.status.container_statuses.first()?;
+    status.state.running.as_ref()?.started_at.clone()
+}
+
+fn container(container: &Container) -> ContainerView {
+    ContainerView {
+        name: container.name.clone(),
+        resources: container.resources.clone(),
     }
 }
 
@@ -263,6 +288,7 @@ async fn perform(
     let status = match action {
         PodAction::Run => running_status(pod, address),
         PodAction::End { code } => ended_status(pod, code),
+        PodAction::Resize => resized_status(pod),
         PodAction::Remove => {
             let options = DeleteOptions {
                 grace_period_seconds: Some(0),
@@ -299,16 +325,35 @@ fn running_status(pod: &PodView, address: u32) -> Value {
     let now = seconds_time(now_micros());
     let [_, a, b, c] = address.to_be_bytes();
     let ip = format!("10.{a}.{b}.{c}");
-    let containers: Vec<Value> = pod
-        .containers
-        .iter()
-        .map(|name| {
-            json!({"name": name, "image": "kubelab", "imageID": "", "ready": true, "started": true,
-                "restartCount": 0, "state": {"running": {"startedAt": now}}})
-        })
-        .collect();
+    let containers = running_containers(pod, &now);
     json!({"phase": "Running", "startTime": now, "hostIP": "127.0.0.1", "podIP": ip, "podIPs": [{"ip": ip}],
         "conditions": conditions(true, "", &now), "containerStatuses": containers})
+}
+
+/// Returns the statuses of containers that run since then, with what they have.
+fn running_containers(pod: &PodView, since: &str) -> Vec<Value> {
+    let status = |container: &ContainerView| {
+        let ContainerView { name, resources } = container;
+        json!({"name": name, "image": "kubelab", "imageID": "", "ready": true, "started": true, "restartCount": 0,
+            "state": {"running": {"startedAt": since}}, "allocatedResources": resources.requests,
+            "resources": {"requests": resources.requests, "limits": resources.limits}})
+    };
+    pod.containers.iter().map(status).collect()
+}
+
+/// Returns the status of a pod whose CPU and memory were changed: it has them, or its node does not give them.
+fn resized_status(pod: &PodView) -> Value {
+    let now = seconds_time(now_micros());
+    let pending = |reason: &str| {
+        json!({"conditions": [{"type": "PodResizePending", "status": "True", "reason": reason,
+            "message": "the node was told to refuse", "lastTransitionTime": now}]})
+    };
+    match pod.resize_refusal {
+        Some(ResizeRefusal::Infeasible) => return pending("Infeasible"),
+        Some(ResizeRefusal::Deferred) => return pending("Deferred"),
+        None => {}
+    }
+    json!({"containerStatuses": running_containers(pod, pod.started_at.as_ref().unwrap_or(&now))})
 }
 
 fn ended_status(pod: &PodView, code: i32) -> Value {
@@ -322,9 +367,9 @@ fn ended_status(pod: &PodView, code: i32) -> Value {
     let containers: Vec<Value> = pod
         .containers
         .iter()
-        .map(|name| {
+        .map(|container| {
             let end = json!({"exitCode": code, "reason": reason, "finishedAt": now});
-            json!({"name": name, "image": "kubelab", "imageID": "", "ready": false, "started": false,
+            json!({"name": container.name, "image": "kubelab", "imageID": "", "ready": false, "started": false,
                 "restartCount": 0, "state": {"terminated": end}})
         })
         .collect();

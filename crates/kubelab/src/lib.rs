@@ -34,7 +34,7 @@ pub use component::{Component, cpu_of};
 pub use error::LabError;
 pub use http::Response;
 pub use identity::{Authority, Identity};
-pub use kubelet::{Counts, EXIT_CODE, Kubelet, RUN_SECONDS};
+pub use kubelet::{Counts, EXIT_CODE, Kubelet, RESIZE, RUN_SECONDS};
 pub use lab::{Lab, shared};
 pub use machine::{BUSYBOX, Machine};
 pub use node_api::NodeApi;

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use dovetail_kubeapi::Resources;
+
 /// Timing of pods on simulated nodes.
 #[derive(Debug, Clone)]
 pub struct Behaviour {
@@ -10,6 +12,8 @@ pub struct Behaviour {
     pub start_delay: Duration,
     /// Time from the deletion of a running pod until its containers have ended, at most its grace period.
     pub stop_delay: Duration,
+    /// Time from a change of its CPU and memory until a running pod has them.
+    pub resize_delay: Duration,
     /// Maximum number of concurrent requests.
     pub requests: usize,
     /// Interval of the nodes' heartbeats. Only the node lifecycle controller needs them; `None` sends none.
@@ -21,6 +25,7 @@ impl Default for Behaviour {
         Self {
             start_delay: Duration::ZERO,
             stop_delay: Duration::from_millis(100),
+            resize_delay: Duration::ZERO,
             requests: 32,
             heartbeat: None,
         }
@@ -44,13 +49,31 @@ pub(crate) struct PodView {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) node: String,
-    pub(crate) containers: Vec<String>,
+    pub(crate) containers: Vec<ContainerView>,
     pub(crate) stage: Stage,
     /// Grace period, if the pod is being deleted.
     pub(crate) deletion_grace: Option<Duration>,
     /// Run time; `None` runs until it is deleted.
     pub(crate) run_time: Option<Duration>,
     pub(crate) exit_code: i32,
+    /// When its containers started.
+    pub(crate) started_at: Option<String>,
+    /// Why its node does not resize it, if it does not.
+    pub(crate) resize_refusal: Option<ResizeRefusal>,
+}
+
+/// A container, and what it requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ContainerView {
+    pub(crate) name: String,
+    pub(crate) resources: Resources,
+}
+
+/// Why a node does not resize a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResizeRefusal {
+    Infeasible,
+    Deferred,
 }
 
 /// Next action for a pod.
@@ -63,6 +86,8 @@ pub(crate) enum PodAction {
         /// Exit code.
         code: i32,
     },
+    /// Report that its containers have other CPU and memory, or why they have not.
+    Resize,
     /// Delete the pod object.
     Remove,
 }
@@ -81,6 +106,12 @@ struct Pod {
     deleted_at: Option<Duration>,
     /// Whether an action is being performed.
     busy: bool,
+    /// Its containers when the action was taken.
+    acted_on: Vec<ContainerView>,
+    /// The containers that were reported last; none before they run.
+    reported: Option<Vec<ContainerView>>,
+    /// When its CPU and memory were changed last.
+    changed: Duration,
     /// Earliest time of the next action, after one failed.
     not_before: Duration,
     due: Option<Duration>,
@@ -112,6 +143,9 @@ impl Pods {
                     since: now,
                     deleted_at: view.deletion_grace.map(|_| now),
                     busy: false,
+                    acted_on: Vec::new(),
+                    reported: (view.stage == Stage::Running).then(|| view.containers.clone()),
+                    changed: now,
                     not_before: now,
                     due: None,
                     view,
@@ -122,6 +156,9 @@ impl Pods {
                 pod.deleted_at = pod.deleted_at.or(view.deletion_grace.map(|_| now));
                 if view.stage > pod.view.stage {
                     pod.since = now;
+                }
+                if view.containers != pod.view.containers {
+                    pod.changed = now;
                 }
                 let stage = view.stage.max(pod.view.stage);
                 pod.view = PodView { stage, ..view };
@@ -179,6 +216,7 @@ impl Pods {
         let pod = self.pods.get_mut(&uid)?;
         pod.due = None;
         pod.busy = true;
+        pod.acted_on.clone_from(&pod.view.containers);
         let action = next_action(pod, &self.behaviour)?.1;
         Some((uid, pod.view.clone(), action))
     }
@@ -192,8 +230,11 @@ impl Pods {
         let stage = match action {
             PodAction::Run => Stage::Running,
             PodAction::End { .. } => Stage::Ended,
-            PodAction::Remove => pod.view.stage,
+            PodAction::Remove | PodAction::Resize => pod.view.stage,
         };
+        if is_complete && matches!(action, PodAction::Run | PodAction::Resize) {
+            pod.reported = Some(std::mem::take(&mut pod.acted_on));
+        }
         match (is_complete, action) {
             (false, _) => pod.not_before = now + PAUSE,
             // The pod is removed here when the API server reports it deleted; a finalizer may delay that.
@@ -241,8 +282,12 @@ fn next_action(pod: &Pod, behaviour: &Behaviour) -> Option<(Duration, PodAction)
         Stage::Pending => Some((pod.since + behaviour.start_delay, PodAction::Run)),
         Stage::Running => {
             let code = view.exit_code;
-            view.run_time
-                .map(|run_time| (pod.since + run_time, PodAction::End { code }))
+            let end = view
+                .run_time
+                .map(|run_time| (pod.since + run_time, PodAction::End { code }));
+            let is_resized = pod.reported.as_ref().is_some_and(|last| *last != view.containers);
+            let resize = is_resized.then(|| (pod.changed + behaviour.resize_delay, PodAction::Resize));
+            end.into_iter().chain(resize).min_by_key(|(due, _)| *due)
         }
         Stage::Ended => None,
     }
@@ -259,11 +304,24 @@ mod tests {
             namespace: "space".to_owned(),
             name: "a".to_owned(),
             node: "n1".to_owned(),
-            containers: vec!["main".to_owned()],
+            containers: vec![container("1")],
             stage,
             deletion_grace: None,
             run_time: None,
             exit_code: 0,
+            started_at: None,
+            resize_refusal: None,
+        }
+    }
+
+    fn container(cpu: &str) -> ContainerView {
+        let requests = [("cpu".to_owned(), cpu.to_owned())].into();
+        ContainerView {
+            name: "main".to_owned(),
+            resources: Resources {
+                requests,
+                ..Resources::default()
+            },
         }
     }
 
@@ -297,6 +355,25 @@ mod tests {
         // A late update does not set the pod back.
         pods.update(4 * S, "u", job);
         assert_eq!(act(&mut pods, true), Some((13 * S, PodAction::End { code: 3 })));
+        assert_eq!(act(&mut pods, true), None);
+    }
+
+    #[test]
+    fn a_running_pod_is_resized_after_a_while() {
+        let mut pods = Pods::new(Behaviour {
+            resize_delay: 3 * S,
+            ..Behaviour::default()
+        });
+        pods.update(S, "u", view(Stage::Pending));
+        let with = |cpu, stage| PodView {
+            containers: vec![container(cpu)],
+            ..view(stage)
+        };
+        pods.update(2 * S, "u", with("2", Stage::Pending));
+        assert_eq!(act(&mut pods, true), Some((S, PodAction::Run)));
+        assert_eq!(act(&mut pods, true), None, "it was started with the new amounts");
+        pods.update(4 * S, "u", with("4", Stage::Running));
+        assert_eq!(act(&mut pods, true), Some((7 * S, PodAction::Resize)));
         assert_eq!(act(&mut pods, true), None);
     }
 

@@ -9,6 +9,7 @@ pub const SIMULATOR: Capabilities = Capabilities {
     sharing: Support::Yes("jobs slow one another down as measured or modelled"),
     stage_gates: Support::No("how stages interleave is modelled"),
     resize: Support::Yes("at once"),
+    cpu_trials: Support::No("jobs come with their CPU curves"),
     width: Support::Yes("restart"),
     progress: Support::Yes("exact"),
 };

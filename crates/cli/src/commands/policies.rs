@@ -3,7 +3,7 @@
 use dovetail_console::{self as console, Failure, OrFailure};
 use dovetail_engine::{Capabilities, Knowledge, Need, NeedSet, Policy, Support};
 use dovetail_hub::AGENTS;
-use dovetail_kube::KUBERNETES;
+use dovetail_kube::{ClusterFeatures, KUBERNETES};
 use dovetail_model::suggest::nearest;
 use dovetail_policies::registry::{self, Kind, Listing};
 use dovetail_policies::{Overrides, Preset, build, check_runtime, presets};
@@ -42,7 +42,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
             preset.what,
             &parts.join(" "),
             &policy.needs().union().to_string(),
-            &runtimes_of(&policy).join(", "),
+            &runtimes_text(&policy),
         ]);
     }
     console::print(table)?;
@@ -134,7 +134,10 @@ fn show_preset(preset: &Preset) -> Result<(), Failure> {
     if !policy.hints().is_empty() {
         console::print(format!("  uses        {} where known", policy.hints()))?;
     }
-    console::print(format!("  runs on     {}", runtimes_of(&policy).join(", ")))?;
+    console::print(format!("  runs on     {}", runtimes_text(&policy)))?;
+    if let Some(reason) = refused_by_plain_cluster(&policy) {
+        console::print(format!("  refused     where a cluster lacks that: {reason}"))?;
+    }
     for runtime in runtimes() {
         if let Err(error) = check_runtime(&policy, &runtime) {
             console::print(format!("  not on      {}: {error}", short_name(&runtime)))?;
@@ -183,6 +186,33 @@ pub fn runtimes_of(policy: &Policy) -> Vec<&'static str> {
     able.map(|runtime| short_name(&runtime)).collect()
 }
 
+/// Returns the names of these runtimes as text. A cluster of Kubernetes may lack a mechanism.
+fn runtimes_text(policy: &Policy) -> String {
+    let mut names: Vec<String> = runtimes_of(policy).into_iter().map(str::to_owned).collect();
+    if let Some(last) = names.last_mut().filter(|name| *name == KUBERNETES.runtime)
+        && let Some(mechanism) = conditional_need(policy)
+    {
+        *last = format!("{last} (where it supports {mechanism})");
+    }
+    names.join(", ")
+}
+
+/// Returns why a cluster of Kubernetes without optional mechanisms refuses a policy that others carry out.
+fn refused_by_plain_cluster(policy: &Policy) -> Option<String> {
+    check_runtime(policy, &KUBERNETES).ok()?;
+    let refusal = check_runtime(policy, &ClusterFeatures::NONE.capabilities()).err()?;
+    Some(refusal.to_string())
+}
+
+/// Returns the mechanism that a policy needs and that only some clusters of Kubernetes have.
+pub fn conditional_need(policy: &Policy) -> Option<Need> {
+    check_runtime(policy, &KUBERNETES).ok()?;
+    let plain = ClusterFeatures::NONE.capabilities();
+    plain
+        .first_unsupported(&policy.needs())
+        .map(|unsupported| unsupported.need.need)
+}
+
 /// Returns the name of a runtime without an article.
 fn short_name(runtime: &Capabilities) -> &'static str {
     runtime.runtime.trim_start_matches("the ")
@@ -203,7 +233,7 @@ fn preset_json(preset: &Preset) -> Result<Value, Failure> {
         "name": preset.name, "what": preset.what, "order": preset.order, "discipline": preset.discipline,
         "sizing": preset.sizing, "grouping": preset.grouping, "knowledge": knowledge_name(knowledge),
         "needs": codes(needs.union()), "needs_by_part": by_part.collect::<Vec<_>>(), "uses": codes(policy.hints()),
-        "runs_on": runtimes_of(&policy),
+        "runs_on": runtimes_of(&policy), "kubernetes_needs": conditional_need(&policy).map(Need::code),
     }))
 }
 

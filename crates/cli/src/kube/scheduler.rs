@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use dovetail_cluster::{Handle, JobState};
+use dovetail_cluster::{Handle, JobState, Support};
 use dovetail_console::{self as console, Failure, OrFailure};
-use dovetail_kube::{Elector, Leadership, Reconciler, Scheduler, SchedulerError};
+use dovetail_kube::{ClusterFeatures, Elector, Leadership, Reconciler, Scheduler, SchedulerError};
 use dovetail_kubeapi::{Client, Config};
 use dovetail_kubeweb::Page;
 use tokio::net::TcpListener;
@@ -125,8 +126,44 @@ async fn serve_health(address: SocketAddr, state: State) -> Result<(), Failure> 
     Ok(())
 }
 
+/// How long the start waits for an API server that cannot be reached.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Finds out what the cluster lets the scheduler do with pods, and writes that to the log.
+async fn discover(client: &Client) -> Result<ClusterFeatures, Failure> {
+    let started = Instant::now();
+    let features = loop {
+        match ClusterFeatures::discover(client).await {
+            Ok(features) => break features,
+            Err(error) if error.is_transient() && started.elapsed() < DISCOVERY_TIMEOUT => {
+                tracing::warn!("{error}");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            Err(error) => {
+                return Err(error)
+                    .context("cannot find out what the cluster supports")
+                    .or_work();
+            }
+        }
+    };
+    let capabilities = features.capabilities();
+    let mechanisms = [
+        ("GPU sharing", capabilities.sharing),
+        ("resizing of CPU and memory", capabilities.resize),
+        ("change of width", capabilities.width),
+    ];
+    for (mechanism, support) in mechanisms {
+        match support {
+            Support::Yes(how) => tracing::info!("{mechanism}: {how}"),
+            Support::No(reason) => tracing::info!("{mechanism}: not supported: {reason}"),
+        }
+    }
+    Ok(features)
+}
+
 async fn lead(client: Client, settings: KubeSettings) -> Result<(), Failure> {
-    let scheduler = Scheduler::new(client.clone(), settings.scheduler).or_request()?;
+    let features = discover(&client).await?;
+    let scheduler = Scheduler::new(client.clone(), settings.scheduler, features).or_request()?;
     let mut elector = settings.lease.map(|lease| Elector::new(client.clone(), lease));
     let leadership = elector
         .as_ref()

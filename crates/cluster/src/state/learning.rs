@@ -178,12 +178,12 @@ impl Learning {
         job: &JobRecord,
         nodes: &NodeTable,
         beside: Option<String>,
-        now: Time,
+        (now, knows_of_changes): (Time, bool),
     ) -> bool {
         let (Some(attempt), Ok(step_us)) = (job.attempt(), u32::try_from(job.progress.step_time.0)) else {
             return false;
         };
-        if step_us == 0 || !attempt.has_settled(now, job.progress.step) {
+        if step_us == 0 || !attempt.has_settled(now, job.progress.step, knows_of_changes) {
             return false;
         }
         let allocation = &attempt.allocation;

@@ -121,7 +121,7 @@ impl Scheduler {
     }
 
     /// Returns what the runtime can do.
-    pub(super) fn runtime(&self) -> &Capabilities {
+    pub(in crate::state) fn runtime(&self) -> &Capabilities {
         &self.runtime
     }
 

@@ -119,11 +119,12 @@ fn next_step(state: &ClusterState, id: JobId) -> Option<(AttemptId, Option<u32>)
     Some((attempt.id, Some(next)))
 }
 
-/// Returns whether the policy uses CPU curves, and the runtime can change CPU.
+/// Returns whether the policy uses CPU curves, and the runtime can change CPU and measure jobs with it.
 fn is_wanted(state: &ClusterState) -> bool {
     let policy = state.scheduler.engine().policy();
     policy.sizing.needs().contains(Need::CpuCurve)
         && state.scheduler.runtime().resize.is_available()
+        && state.scheduler.runtime().cpu_trials.is_available()
         && !state.scheduler.shares_gpus()
 }
 

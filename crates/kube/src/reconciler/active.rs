@@ -7,8 +7,8 @@ use super::error::GangError;
 use super::gang::{AvoidedNode, Gang, PodPhase, TaskSlot};
 use super::slots::SlotPod;
 use super::{
-    ClusterTransaction, Reconciler, bind, completion, elastic, ends, machine, progress, recreation, slots,
-    stopping,
+    ClusterTransaction, Reconciler, bind, completion, elastic, ends, machine, progress, recreation, resize,
+    slots, stopping,
 };
 use crate::action::{PodId, Removal};
 use crate::identity::GangKey;
@@ -41,6 +41,8 @@ pub(super) fn start(r: &mut Reconciler, job: JobId, attempt: AttemptId, tx: &mut
     };
     let gang = r.gangs.entry(&key);
     gang.begin_attempt(attempt, assigned);
+    resize::grant(r, &key, job, tx);
+    let gang = r.gangs.entry(&key);
     if awaits_pods {
         recreation::wait_from(gang, tx.state().now());
         return machine::visit(r, &key, tx);
@@ -91,14 +93,16 @@ pub(super) fn step(r: &mut Reconciler, key: &GangKey, job: JobId, tx: &mut impl 
         return stopping::abort(r, key, (job, attempt), removal, tx);
     }
     filled.retain(|(index, _)| closed_node(r, &r.gangs[key].slots[*index]).is_none());
-    if !filled.is_empty() {
-        let gang = r.gangs.entry(key);
-        for (index, pod) in &filled {
-            gang.slots[*index].pod = Some(pod.uid.clone());
-        }
-        let indexes: Vec<usize> = filled.iter().map(|(index, _)| *index).collect();
-        bind::bind_slots(r, key, (job, attempt), &indexes, tx);
+    let gang = r.gangs.entry(key);
+    let mut unbound = resize::slots_that_await_room(gang);
+    for (index, pod) in &filled {
+        gang.slots[*index].pod = Some(pod.uid.clone());
     }
+    unbound.extend(filled.iter().map(|(index, _)| *index));
+    if !unbound.is_empty() {
+        bind::bind_slots(r, key, (job, attempt), &unbound, tx);
+    }
+    resize::request(r, key);
     elastic::submit_elastic_pods(r, key, tx);
     report(r, key, (job, attempt), tx);
     completion::stop_remaining(r, key);

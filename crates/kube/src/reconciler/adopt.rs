@@ -7,7 +7,7 @@ use dovetail_model::{Allocation, NodeId};
 
 use super::gang::{BoundAs, Gang, Member, PodPhase, TaskSlot};
 use super::slots::{allocation, overlap};
-use super::{ClusterTransaction, Reconciler, active, bind, memory, request, submitted};
+use super::{ClusterTransaction, Reconciler, active, bind, memory, request, resize, submitted};
 use crate::identity::{GangKey, SizeSource};
 use crate::plan::{Plan, PlannedPod, parse_gpus};
 use crate::pod_resources::PodResources;
@@ -143,6 +143,7 @@ fn find_slots(r: &Reconciler, gang: &Gang, (job, attempt): (JobId, AttemptId)) -
 fn bound_slot(r: &Reconciler, member: &Member, stray: bool) -> Option<TaskSlot> {
     Some(TaskSlot {
         resources: member.identity.resources,
+        granted: resize::found(r, member),
         node: r.nodes.id(member.node.as_ref()?)?,
         gpus: member.bound_as.as_ref()?.gpus.clone(),
         pod: Some(member.id.uid.clone()),
@@ -186,11 +187,13 @@ fn planned_slots(r: &Reconciler, gang: &Gang, plan: &Plan) -> Vec<TaskSlot> {
                 .find(|m| m.id.name == *pod && m.is_waiting())
         };
         let member = bound.iter().find(is_here).map(|(m, _)| *m).or_else(planned);
+        let resources = PodResources {
+            gpus: gpus.len() as u32,
+            ..member.map_or(largest, |m| m.identity.resources)
+        };
         Some(TaskSlot {
-            resources: PodResources {
-                gpus: gpus.len() as u32,
-                ..member.map_or(largest, |m| m.identity.resources)
-            },
+            resources,
+            granted: member.map_or(resources.share(), |m| resize::found(r, m)),
             node: r.nodes.id(node)?,
             gpus,
             pod: member.map(|m| m.id.uid.clone()),

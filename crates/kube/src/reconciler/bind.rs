@@ -3,7 +3,7 @@
 use dovetail_cluster::{AttemptId, JobId};
 
 use super::gang::{Gang, TaskSlot};
-use super::{ClusterTransaction, Reconciler, elastic};
+use super::{ClusterTransaction, Reconciler, elastic, resize};
 use crate::action::{Action, Bind};
 use crate::annotations;
 use crate::gang_history::BoundHistory;
@@ -18,6 +18,12 @@ pub(super) fn bind_slots(
     slots: &[usize],
     tx: &impl ClusterTransaction,
 ) {
+    if !resize::has_room(r, key, slots) {
+        let now = tx.state().now();
+        r.gangs.entry(key).awaits_room.get_or_insert(now);
+        return;
+    }
+    r.gangs.entry(key).awaits_room = None;
     let gang = &r.gangs[key];
     let history = history(job, tx);
     let binds: Vec<Bind> = slots
@@ -33,6 +39,7 @@ pub(super) fn bind_slots(
     for bind in &binds {
         if let Some(member) = gang.members.get_mut(&bind.pod.uid) {
             member.in_flight = Some(bind.node.clone());
+            resize::sent(member, bind.resize.as_ref());
         }
     }
     r.actions.push(Action::Launch {
@@ -84,10 +91,12 @@ fn bind(
     let claims = r
         .devices
         .allocate(&member.id.namespace, &member.claims, &node, slot)?;
+    let resize = resize::at_binding(r, member, slot);
     Some(Bind {
         pod: member.id.clone(),
         node,
         annotations,
         claims,
+        resize,
     })
 }

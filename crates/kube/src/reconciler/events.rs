@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use dovetail_cluster::{AttemptId, JobId};
 use dovetail_kubeapi::{Node, Pod, ResourceClaim, ResourceSlice};
-use dovetail_model::Time;
+use dovetail_model::{Share, Time};
 
 use super::{
     ClusterTransaction, Reconciler, active, machine, memory, node_events, pods, progress, queued, recreation,
-    stopping,
+    resize, stopping,
 };
 use crate::finished::FinishedJob;
 use crate::gang_history::GangHistory;
@@ -141,6 +141,22 @@ impl Reconciler {
         stopping::stop(self, job, attempt, tx);
     }
 
+    /// Handles the command to give an attempt other CPU and memory: all of it follows from the state.
+    pub fn resize(&mut self, job: JobId, tx: &mut impl ClusterTransaction) {
+        resize::resize(self, job, tx);
+    }
+
+    /// Handles the answer to a request that changes a pod to this size.
+    pub fn resized(
+        &mut self,
+        uid: &str,
+        target: Share,
+        result: Result<(), String>,
+        tx: &mut impl ClusterTransaction,
+    ) {
+        resize::finish(self, uid, (target, result), tx);
+    }
+
     /// Handles the number of pods that was looked up for a gang.
     pub fn set_size(
         &mut self,
@@ -192,6 +208,7 @@ impl Reconciler {
         }
         self.constraints.expire_avoided(now, &self.nodes, tx);
         recreation::expire(self, now, tx);
+        resize::expire(self, now, tx);
         queued::cancel_missing(self, now, missing_timeout, tx);
         progress::record_late(self, tx);
     }

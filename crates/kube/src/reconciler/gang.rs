@@ -4,18 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dovetail_cluster::{AttemptId, JobId};
 use dovetail_kubeapi::Owner;
-use dovetail_model::{NodeConstraintId, NodeId, Time};
+use dovetail_model::{NodeConstraintId, NodeId, Share, Time};
 
 use super::devices::PodClaim;
 use super::elastic::ElasticParent;
 use super::error::GangError;
 use super::recreation::Recreation;
+use super::resize::ResizeRequest;
 use crate::action::{PodId, Removal};
 use crate::gang_history::{BoundHistory, QueuedAs};
 use crate::identity::{GangKey, GangSize, Identity};
 use crate::node_fit::NodeRequirements;
 use crate::pod_progress::ProgressReport;
 use crate::pod_resources::PodResources;
+use crate::pod_size::PodSize;
 
 /// Phase of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +66,10 @@ pub struct Member {
     pub identity: Identity,
     /// What the pod requires of its node.
     pub requirements: NodeRequirements,
+    /// CPU and memory of the pod now.
+    pub size: PodSize,
+    /// The last request to change them.
+    pub resize: Option<ResizeRequest>,
     /// ResourceClaims of the pod.
     pub claims: Vec<PodClaim>,
     /// Node that the pod is bound to.
@@ -115,8 +121,10 @@ impl Member {
 /// The GPU slots of one pod of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskSlot {
-    /// Resources of the pod.
+    /// Resources that the manifest of the pod requests.
     pub resources: PodResources,
+    /// CPU and memory that the scheduler gives the pod.
+    pub granted: Share,
     /// Node of the slot.
     pub node: NodeId,
     /// GPUs of the slot.
@@ -159,6 +167,10 @@ pub struct Gang {
     pub running_on: BTreeSet<NodeId>,
     /// Pods that its controller is expected to recreate after the policy has stopped it.
     pub recreation: Option<Recreation>,
+    /// Since when its pods wait for CPU and memory that other pods are to give back.
+    pub awaits_room: Option<Time>,
+    /// Events about resizing that were written, by node and reason.
+    pub resize_warnings: BTreeSet<(String, &'static str)>,
     /// Why the attempt is being aborted.
     pub abort: Option<Removal>,
     /// Nodes to avoid.
@@ -200,6 +212,8 @@ impl Gang {
             slots: Vec::new(),
             running_on: BTreeSet::new(),
             recreation: None,
+            awaits_room: None,
+            resize_warnings: BTreeSet::new(),
             abort: None,
             avoided: BTreeMap::new(),
             refused: None,
@@ -229,6 +243,8 @@ impl Gang {
         self.attempt = None;
         self.slots.clear();
         self.running_on.clear();
+        self.awaits_room = None;
+        self.resize_warnings.clear();
         self.abort = None;
         self.remaining_stopped = false;
     }

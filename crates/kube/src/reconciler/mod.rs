@@ -26,6 +26,7 @@ mod progress;
 mod queued;
 mod recreation;
 mod request;
+mod resize;
 mod slots;
 mod stopping;
 mod submitted;
@@ -36,6 +37,7 @@ use dovetail_cluster::{AttemptId, ClusterState, Fact, GangRequest, JobId, Refusa
 use dovetail_model::NodeId;
 
 use crate::action::Action;
+use crate::features::ClusterFeatures;
 use crate::finished::FinishedJob;
 use crate::identity::GangKey;
 
@@ -44,6 +46,7 @@ pub use elastic::ElasticParent;
 pub use error::GangError;
 pub use gang::{AvoidedNode, BoundAs, Gang, Member, PodPhase, TaskSlot};
 pub use pods::PodError;
+pub use resize::{ResizeRequest, ResizeState};
 
 /// A transaction on the cluster state: it reads the state and records facts.
 pub trait ClusterTransaction {
@@ -80,9 +83,10 @@ impl Default for Settings {
 }
 
 /// Compares the objects of the API server with the cluster state, and derives facts and actions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reconciler {
     settings: Settings,
+    features: ClusterFeatures,
     nodes: nodes::NodeTable,
     devices: devices::DeviceTable,
     pub(crate) gangs: gang_table::GangTable,
@@ -94,6 +98,8 @@ pub struct Reconciler {
     /// What earlier leaders wrote about gangs that they stopped.
     histories: memory::Histories,
     progress: progress::ProgressTable,
+    /// Pods that have more CPU and memory than they were granted.
+    over: resize::OverTable,
     /// Gangs to visit; the first one is being visited.
     visits: VecDeque<GangKey>,
     actions: Vec<Action>,
@@ -105,11 +111,23 @@ pub struct Reconciler {
 
 impl Reconciler {
     /// Creates a reconciler that knows no objects.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings, features: ClusterFeatures) -> Self {
         Self {
             devices: devices::DeviceTable::new(settings.device_classes.clone()),
             settings,
-            ..Self::default()
+            features,
+            nodes: nodes::NodeTable::default(),
+            gangs: gang_table::GangTable::default(),
+            constraints: constraints::ConstraintTable::default(),
+            invalid_pods: BTreeMap::new(),
+            finished: BTreeMap::new(),
+            histories: memory::Histories::default(),
+            progress: progress::ProgressTable::default(),
+            over: resize::OverTable::default(),
+            visits: VecDeque::new(),
+            actions: Vec::new(),
+            listed: false,
+            last_explained: None,
         }
     }
 

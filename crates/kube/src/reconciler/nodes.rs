@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dovetail_cluster::{ClusterState, Fact};
 use dovetail_kubeapi::{Node, Taint, cpu_milli, memory_mib, whole};
 use dovetail_model::ids::Id;
-use dovetail_model::{NodeId, NodeSpec};
+use dovetail_model::{NodeId, NodeSpec, Share};
 
 use super::ClusterTransaction;
 use super::devices::DeviceTable;
@@ -46,6 +46,8 @@ pub(crate) struct NodeTable {
     /// Nodes that were lost and are back, while pods of before are still there.
     returning: BTreeMap<String, Node>,
     foreign: ForeignPods,
+    /// CPU and memory that pods keep although they were granted less, by node.
+    kept: BTreeMap<String, Share>,
     /// Nodes whose use by foreign pods has changed.
     changed: BTreeSet<String>,
 }
@@ -182,6 +184,24 @@ impl NodeTable {
         self.foreign.uids()
     }
 
+    /// Records what pods of a node keep although they were granted less, and reports it.
+    pub(super) fn set_kept(&mut self, name: &str, kept: Share, tx: &mut impl ClusterTransaction) {
+        match kept == Share::default() {
+            true => drop(self.kept.remove(name)),
+            false => drop(self.kept.insert(name.to_owned(), kept)),
+        }
+        self.report_unavailable(name, tx);
+    }
+
+    /// Returns CPU and memory of a node that pods of other schedulers do not use.
+    pub(super) fn usable(&self, name: &str) -> Share {
+        let all = self
+            .nodes
+            .get(name)
+            .map_or(Share::default(), |node| node.allocatable.share());
+        all.minus(self.foreign.used_on(name).share())
+    }
+
     /// Reports what is unavailable on the nodes whose use by foreign pods has changed.
     pub(super) fn report_changed(&mut self, tx: &mut impl ClusterTransaction) {
         for name in std::mem::take(&mut self.changed) {
@@ -189,9 +209,11 @@ impl NodeTable {
         }
     }
 
-    /// Reports what jobs cannot use of a node: the part of foreign pods, and lost GPUs.
+    /// Reports what jobs cannot use of a node: the part of foreign pods, what pods keep that were granted less, and lost GPUs.
     pub(super) fn report_unavailable(&mut self, name: &str, tx: &mut impl ClusterTransaction) {
-        let mut used = self.foreign.used_on(name);
+        let used = self.foreign.used_on(name);
+        let kept = self.kept.get(name).copied().unwrap_or_default();
+        let mut used = used.with(used.share().plus(kept));
         let Some(node) = self.nodes.get_mut(name) else {
             return;
         };

@@ -8,7 +8,7 @@ use super::devices::{ClaimError, PodClaim};
 use super::elastic::{self, ElasticParent};
 use super::foreign::ForeignPod;
 use super::gang::{BoundAs, Member, PodPhase};
-use super::{ClusterTransaction, Reconciler, adopt, machine, node_events, progress};
+use super::{ClusterTransaction, Reconciler, adopt, machine, node_events, progress, resize};
 use crate::action::{Action, PodId};
 use crate::annotations;
 use crate::gang_history::{BoundHistory, QueuedAs};
@@ -16,6 +16,7 @@ use crate::identity::{GangKey, GangSize, Identity, IdentityError, SizeSource};
 use crate::node_fit::NodeRequirements;
 use crate::plan::parse_gpus;
 use crate::pod_resources::PodResources;
+use crate::pod_size::PodSize;
 
 /// Why a pod is not scheduled. The message is written on the pod.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +43,7 @@ pub(super) fn put_pod(r: &mut Reconciler, pod: &Pod, tx: &mut impl ClusterTransa
     if let Some(key) = update_tables(r, pod) {
         machine::visit(r, &key, tx);
     }
+    resize::note(r, &pod.metadata.uid, tx);
     if r.listed {
         r.nodes.report_changed(tx);
         node_events::return_nodes(r, tx);
@@ -84,6 +86,9 @@ pub(super) fn list_pods(r: &mut Reconciler, pods: &[Pod], tx: &mut impl ClusterT
     for key in keys {
         machine::visit(r, &key, tx);
     }
+    for pod in pods {
+        resize::note(r, &pod.metadata.uid, tx);
+    }
 }
 
 fn forget_pod(r: &mut Reconciler, uid: &str, tx: &mut impl ClusterTransaction) {
@@ -94,6 +99,7 @@ fn forget_pod(r: &mut Reconciler, uid: &str, tx: &mut impl ClusterTransaction) {
     if let Some(key) = r.gangs.remove_pod(uid) {
         machine::visit(r, &key, tx);
     }
+    resize::note(r, uid, tx);
 }
 
 /// Updates the tables and returns the gang of the pod, if Dovetail schedules it.
@@ -122,6 +128,7 @@ fn update_tables(r: &mut Reconciler, pod: &Pod) -> Option<GangKey> {
     let member = Member {
         removal_requested: before.is_some_and(|m| m.removal_requested),
         in_flight: in_flight.filter(|_| member.node.is_none()),
+        resize: before.and_then(|m| m.resize.clone()),
         ..member
     };
     match bound_by_others && !member.phase.has_ended() {
@@ -139,12 +146,17 @@ fn read_member(r: &Reconciler, pod: &Pod) -> Result<Member, PodError> {
     let awaits_claims = claims.is_none();
     let claims = claims.unwrap_or_default();
     identity.resources.gpus += claims.iter().map(PodClaim::devices).sum::<u32>();
+    let size = PodSize::of(pod, &r.settings.gpu_resources).map_err(IdentityError::from)?;
+    if let Some(requested) = size.requested.filter(|_| r.features.can_resize()) {
+        identity.resources = identity.resources.with(requested);
+    }
     let is_alone = identity.size == SizeSource::Known(GangSize::ONE);
     if identity.resources.gpus == 0 && !awaits_claims && is_alone {
         return Err(PodError::NoGpu(r.settings.gpu_resources.clone()));
     }
     let mut member = member(pod, identity);
     member.claims = claims;
+    member.size = size;
     member.gated |= awaits_claims;
     Ok(member)
 }
@@ -165,6 +177,8 @@ fn member(pod: &Pod, identity: Identity) -> Member {
         id: PodId::of(meta),
         identity,
         requirements: NodeRequirements::of(&pod.spec),
+        size: PodSize::default(),
+        resize: None,
         claims: Vec::new(),
         node: Some(pod.spec.node_name.clone()).filter(|n| !n.is_empty()),
         bound_as: bound_as(),
@@ -223,7 +237,7 @@ fn note_foreign(r: &mut Reconciler, pod: &Pod) {
     let node = Some(&pod.spec.node_name).filter(|node| !node.is_empty() && !has_ended);
     let used = node.map(|node| ForeignPod {
         node: node.clone(),
-        resources: PodResources::of(pod, &r.settings.gpu_resources).unwrap_or_default(),
+        resources: PodResources::held(pod, &r.settings.gpu_resources).unwrap_or_default(),
     });
     r.nodes.set_foreign(&pod.metadata.uid, used);
 }

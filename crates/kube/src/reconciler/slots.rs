@@ -20,6 +20,7 @@ pub(super) fn assign_slots(mut pods: Vec<SlotPod>, allocation: &Allocation) -> O
     let places = place_tasks(gpus, allocation)?;
     let slot = |((resources, pod), (share, gpus)): (SlotPod, (usize, Vec<u32>))| TaskSlot {
         resources,
+        granted: resources.share(),
         node: allocation.shares[share].node,
         gpus,
         pod,
@@ -47,14 +48,14 @@ pub(super) fn overlap(a: &TaskSlot, b: &TaskSlot) -> bool {
     a.node == b.node && a.gpus.iter().any(|gpu| b.gpus.contains(gpu))
 }
 
-/// Returns the resources of all slots, node by node.
+/// Returns what all slots have, node by node.
 pub(super) fn allocation(slots: &[TaskSlot]) -> Allocation {
     let mut nodes: BTreeMap<NodeId, (Vec<u32>, u32, u64)> = BTreeMap::new();
     for slot in slots {
         let (gpus, cpu_milli, memory_mib) = nodes.entry(slot.node).or_default();
         gpus.extend(&slot.gpus);
-        *cpu_milli += slot.resources.cpu_milli;
-        *memory_mib += slot.resources.memory_mib;
+        *cpu_milli += slot.granted.cpu_milli;
+        *memory_mib += slot.granted.memory_mib;
     }
     let share = |(node, (gpus, cpu_milli, memory_mib)): (NodeId, (Vec<u32>, u32, u64))| {
         let mut set = GpuSet::empty(gpus.iter().max().map_or(0, |last| last + 1));

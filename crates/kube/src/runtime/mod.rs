@@ -7,33 +7,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dovetail_cluster::{
     ArrayIndices, Capabilities, Handle, JobId, JobRequest, LiveRuntime, LogError, LogPiece, LogRequest,
-    NodeCommand, NodeState, Runtime, Support, WorkloadError, WorkloadFuture,
+    NodeCommand, NodeState, Runtime, WorkloadError, WorkloadFuture,
 };
 use dovetail_kubeapi::Client;
 use dovetail_model::NodeId;
 use tokio::sync::mpsc;
 
+use crate::features::ClusterFeatures;
 use crate::reconciler::Reconciler;
 use logs::LogReader;
 pub use workloads::WorkloadSettings;
 use workloads::Workloads;
 
-/// What Kubernetes can do with jobs. A pod is bound to a node as its manifest says: its GPUs are its own, and its requests do
-/// not change. A gang grows by elastic pods, each of which is a job of its own, so that no policy chooses the width of a job.
-pub const KUBERNETES: Capabilities = Capabilities {
-    runtime: "Kubernetes",
-    gpu_choice: Support::Yes("DRA claims, or the annotation with the GPU indices"),
-    sharing: Support::No("each pod has GPUs of its own"),
-    stage_gates: Support::No("each pod has GPUs of its own"),
-    resize: Support::No("a pod keeps the CPU and memory of its manifest"),
-    width: Support::No("gangs grow by elastic pods under every policy, `gang-min` to `gang-size`"),
-    progress: Support::Yes("the trainer SDK in the pod, by PodProgress objects"),
-};
-
 /// The pods of a cluster as a runtime; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct KubernetesRuntime {
     pub(crate) client: Client,
+    pub(crate) features: ClusterFeatures,
     pub(crate) handle: Handle,
     pub(crate) reconciler: Arc<Mutex<Reconciler>>,
     /// Commands go to the loop of the scheduler, which turns them into bindings and removals.
@@ -60,7 +50,7 @@ impl Runtime for KubernetesRuntime {
     type Command = NodeCommand;
 
     fn capabilities(&self) -> Capabilities {
-        KUBERNETES
+        self.features.capabilities()
     }
 
     fn execute(&mut self, commands: &mut dyn Iterator<Item = NodeCommand>) {

@@ -16,12 +16,13 @@ use tokio::sync::{mpsc, watch};
 use crate::annotations;
 use crate::crds;
 use crate::executor::Events;
+use crate::features::ClusterFeatures;
 use crate::finished::{SubmittedJob, finished_jobs};
 use crate::forecast::StartForecasts;
 use crate::gang_history::GangHistory;
 use crate::lease::Leadership;
 use crate::reconciler::{ClusterTransaction, Reconciler, Settings};
-use crate::runtime::{KUBERNETES, KubernetesRuntime};
+use crate::runtime::KubernetesRuntime;
 use session::Session;
 
 /// Settings of the scheduler.
@@ -116,17 +117,24 @@ fn lock(reconciler: &Mutex<Reconciler>) -> MutexGuard<'_, Reconciler> {
 }
 
 impl Scheduler {
-    /// Creates a scheduler that does not watch yet.
+    /// Creates a scheduler that does not watch yet, for a cluster with these features.
     ///
     /// # Errors
-    /// If the policy is not valid.
-    pub fn new(client: Client, settings: SchedulerSettings) -> Result<Self, SchedulerError> {
+    /// If the policy is not valid, or the cluster cannot carry it out.
+    pub fn new(
+        client: Client,
+        settings: SchedulerSettings,
+        features: ClusterFeatures,
+    ) -> Result<Self, SchedulerError> {
         let clock = dovetail_cluster::Clock::Events;
-        let (driver, handle) = Driver::without_journal(settings.policy.clone(), clock, KUBERNETES)?;
+        let capabilities = features.capabilities();
+        let (driver, handle) = Driver::without_journal(settings.policy.clone(), clock, capabilities)?;
         let (sender, commands) = mpsc::unbounded_channel();
-        let reconciler = Arc::new(Mutex::new(Reconciler::new(settings.reconciler.clone())));
+        let reconciler = Reconciler::new(settings.reconciler.clone(), features);
+        let reconciler = Arc::new(Mutex::new(reconciler));
         let runtime = KubernetesRuntime {
             client: client.clone(),
+            features,
             handle: handle.clone(),
             reconciler: Arc::clone(&reconciler),
             commands: sender,

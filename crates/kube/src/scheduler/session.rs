@@ -1,6 +1,6 @@
 //! The loop of a scheduler that leads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -184,15 +184,19 @@ impl Session {
     async fn execute(&self, commands: Vec<NodeCommand>) -> Result<(), SchedulerError> {
         let mut starts: BTreeMap<JobId, AttemptId> = BTreeMap::new();
         let mut stops: BTreeMap<JobId, AttemptId> = BTreeMap::new();
+        // In the order of the decision: jobs that get less come first.
+        let (mut resizes, mut resized): (Vec<JobId>, BTreeSet<JobId>) = Default::default();
         for (_, command) in commands {
             match command {
                 RuntimeCommand::Start(task) => drop(starts.insert(task.job, task.attempt)),
                 RuntimeCommand::Stop { job, attempt, .. } => drop(stops.insert(job, attempt)),
-                // CPU and memory of a pod do not change.
-                RuntimeCommand::Resize { .. } => {}
+                RuntimeCommand::Resize { job, .. } => resizes.extend(resized.insert(job).then_some(job)),
             }
         }
         self.in_transaction(move |reconciler, tx| {
+            for job in resizes {
+                reconciler.resize(job, tx);
+            }
             for (job, attempt) in starts {
                 reconciler.start(job, attempt, tx);
             }
@@ -207,6 +211,7 @@ impl Session {
         self.in_transaction(move |reconciler, tx| match result {
             ActionResult::BindFailed(uid) => reconciler.bind_failed(&uid, tx),
             ActionResult::Size(gang, pods) => reconciler.set_size(&gang, pods, tx),
+            ActionResult::Resized { uid, target, result } => reconciler.resized(&uid, target, result, tx),
         })
         .await
     }

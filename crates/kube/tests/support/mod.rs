@@ -7,7 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dovetail_cluster::Handle;
-use dovetail_kube::{Elector, Events, Leadership, LeaseSettings, Scheduler, SchedulerSettings};
+use dovetail_kube::{
+    ClusterFeatures, Elector, Events, Leadership, LeaseSettings, Scheduler, SchedulerSettings,
+};
 use dovetail_kubeapi::Client;
 use dovetail_kubelab::{Behaviour, Kubelet, Lab, NodeShape, Proxy, RUN_SECONDS, Settings};
 use serde_json::{Value, json};
@@ -72,7 +74,8 @@ impl Cluster {
             .unwrap();
         let client = self.proxy.as_ref().map(|(_, client)| client.clone());
         let client = client.unwrap_or_else(|| self.lab.client());
-        let scheduler = Scheduler::new(client, self.settings.clone()).unwrap();
+        let features = runtime.block_on(ClusterFeatures::discover(&client)).unwrap();
+        let scheduler = Scheduler::new(client, self.settings.clone(), features).unwrap();
         self.handle = Some(scheduler.handle());
         runtime.spawn(async move {
             scheduler.run(Leadership::alone()).await.unwrap();
@@ -94,7 +97,8 @@ impl Cluster {
         runtime.spawn(async move {
             let mut elector = Elector::new(client.clone(), lease);
             elector.win().await;
-            let scheduler = Scheduler::new(client, settings).unwrap();
+            let features = ClusterFeatures::discover(&client).await.unwrap();
+            let scheduler = Scheduler::new(client, settings, features).unwrap();
             tokio::select! {
                 ended = scheduler.run(elector.leadership()) => ended.unwrap(),
                 _ = elector.keep() => {}

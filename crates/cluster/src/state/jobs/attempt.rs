@@ -110,6 +110,10 @@ pub enum Verdict {
 /// Time and steps after a change of CPU until measured steps count.
 const SETTLING_TIME: Time = Time::from_secs(1);
 const SETTLING_STEPS: u64 = 4;
+/// The same where trainers do not know of the change: they report averages of about eight steps, and the new CPU may come some
+/// seconds after the command.
+const LONG_SETTLING_TIME: Time = Time::from_secs(30);
+const LONG_SETTLING_STEPS: u64 = 40;
 
 impl Attempt {
     /// Returns how long it counts as service of its job: as in the engine, up to when the scheduler told it to stop.
@@ -173,11 +177,15 @@ impl Attempt {
         })
     }
 
-    /// Returns whether steps reported now were all made with the CPU that it has: its trainers measure from the change on.
-    pub(in crate::state) fn has_settled(&self, now: Time, step: u64) -> bool {
-        self.limits_changed.is_none_or(|(at, before)| {
-            now.since(at) >= SETTLING_TIME && step >= before.saturating_add(SETTLING_STEPS)
-        })
+    /// Returns whether steps reported now were all made with the CPU that it has. Trainers that know of changes measure from
+    /// the last one on.
+    pub(in crate::state) fn has_settled(&self, now: Time, step: u64, knows_of_changes: bool) -> bool {
+        let (time, steps) = match knows_of_changes {
+            true => (SETTLING_TIME, SETTLING_STEPS),
+            false => (LONG_SETTLING_TIME, LONG_SETTLING_STEPS),
+        };
+        self.limits_changed
+            .is_none_or(|(at, before)| now.since(at) >= time && step >= before.saturating_add(steps))
     }
 
     /// Returns how stage gates interleave its stages with those of others, if they did when it last reported.

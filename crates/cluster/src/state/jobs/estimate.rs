@@ -213,7 +213,10 @@ fn learn_steps(jobs: &mut JobLifecycle<'_>, id: JobId) {
         false => None,
     };
     let is_shared = beside.is_some();
-    let is_measured = jobs.learning.learn_steps(record, jobs.nodes, beside, jobs.now);
+    let knows_of_changes = jobs.scheduler.runtime().cpu_trials.is_available();
+    let is_measured = jobs
+        .learning
+        .learn_steps(record, jobs.nodes, beside, (jobs.now, knows_of_changes));
     let record = jobs.jobs.known_mut(id);
     let trial = record
         .attempts
