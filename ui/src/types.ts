@@ -42,8 +42,30 @@ export interface Attempt {
   end: string | null;
   sharing: string;
   shared_with?: number[];
-  gates?: { planned_period: Time; measured_period: Time | null; wait_per_step: Time };
+  gates?: Gates;
   last_output?: string;
+}
+
+/** How jobs on the same GPUs take turns; times in microseconds. */
+export interface Gates {
+  planned_period: Time;
+  measured_period: Time | null;
+  wait_per_step: Time;
+  group?: {
+    in_turn_period: Time;
+    planned_efficiency: number;
+    measured_efficiency: number | null;
+    in_turn_efficiency: number;
+    members: { job: number; name: string; stages: GatedStage[] }[];
+  };
+}
+
+export interface GatedStage {
+  stage: "data" | "gpu" | "net";
+  planned_begin: Time;
+  planned: Time;
+  measured_begin: Time | null;
+  measured: Time | null;
 }
 
 export interface Steps {

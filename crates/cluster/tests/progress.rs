@@ -146,6 +146,69 @@ fn a_stopped_job_resumes_from_its_checkpoint_and_is_ordered_by_what_is_left() {
 }
 
 #[test]
+fn what_a_restart_costs_is_measured_from_the_stop_to_the_first_new_step() {
+    let mut world = World::new("srtf", 1);
+    let a = world.submit(0, Some(30), Some(300));
+    world.report(19, a, (190, 300), 100);
+    let b = world.submit(20, Some(5), None);
+    // It takes 3 s to stop, and 40 steps of 0.1 s are done again. The 5 s of B do not count.
+    world.end(23, a, Some(150));
+    assert_eq!(world.word(b), "running");
+    world.end(28, b, None);
+    let cost = |world: &World| world.state.profiles().get("~ann/").unwrap().restarts.cost();
+    assert_eq!(cost(&world), None);
+    world.report(30, a, (150, 300), 100);
+    assert_eq!(cost(&world), None, "no new step");
+    // Ten new steps by now: the first ended 6.1 s after the launch.
+    world.report(35, a, (160, 300), 100);
+    assert_eq!(cost(&world), Some(Time(13_100_000)));
+    world.report(36, a, (170, 300), 100);
+    let profile = world.state.profiles().get("~ann/").unwrap();
+    assert_eq!(profile.restarts.count(), 1);
+}
+
+#[test]
+fn a_job_keeps_its_width_as_long_as_its_measured_restart_demands() {
+    let mut world = World::new("elastic-fifo:interval=0", 4);
+    let elastic = JobRequest {
+        gpus: 2,
+        max_gpus: Some(4),
+        expected: Some(Time::from_secs(1_000)),
+        total_steps: Some(10_000),
+        ..named("elastic")
+    };
+    let a = submit_request(&mut world, 0, elastic);
+    world.report(10, a, (200, 10_000), 50);
+    let rigid = JobRequest {
+        gpus: 2,
+        expected: Some(Time::from_secs(20)),
+        ..named("rigid")
+    };
+    let b = submit_request(&mut world, 12, rigid);
+    // No restart was measured: it shrinks at once.
+    assert_eq!((world.word(a), world.word(b)), ("stopping", "queued"));
+    world.end(14, a, Some(240));
+    assert_eq!((world.word(a), world.word(b)), ("running", "running"));
+    // 2 s to stop, and 0.1 s to the first of 60 steps: 2.1 s are a twentieth of 42 s.
+    world.report(20, a, (300, 10_000), 100);
+    let profile = world.state.profiles().get("~ann/elastic").unwrap();
+    assert_eq!(profile.restarts.cost(), Some(Time(2_100_000)));
+    world.end(34, b, None);
+    assert_eq!(world.word(a), "running", "its width changed 20 s ago");
+    let saved = world.state.save().unwrap();
+    world.apply(55, Fact::Woke);
+    assert_eq!(world.word(a), "running");
+    world.apply(56, Fact::Woke);
+    assert_eq!(world.word(a), "stopping");
+    // A restart of the server keeps what was learned; the time counts from there.
+    world.state = ClusterState::load(&saved).unwrap();
+    world.apply(75, Fact::Woke);
+    assert_eq!(world.word(a), "running");
+    world.apply(76, Fact::Woke);
+    assert_eq!(world.word(a), "stopping");
+}
+
+#[test]
 fn a_job_that_is_nearly_done_is_not_preempted_for_a_long_one() {
     let mut world = World::new("srsf", 1);
     let first = world.submit(0, Some(60), Some(60));

@@ -5,10 +5,12 @@
 
 mod groups;
 mod profiles;
+mod restarts;
 mod run_times;
 
 pub use groups::LearnedGroups;
 pub use profiles::{
     Conditions, LearnedProfile, LearnedProfiles, Measurement, StepSample, UNNAMED, model_key, owner_of,
 };
+pub use restarts::LearnedRestarts;
 pub use run_times::{Basis, JobTraits, Prediction, RunTimePredictor};

@@ -6,6 +6,8 @@ use dovetail_model::sensitivity::Points;
 use dovetail_model::{Rate, SpeedTable, Stages, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::restarts::LearnedRestarts;
+
 /// Number of profiles; when it is reached, the one that was not updated for longest is forgotten.
 const MAX_PROFILES: usize = 1_000;
 /// Number of different conditions of a profile; when it is reached, the oldest are forgotten.
@@ -131,7 +133,7 @@ impl Measurement {
 }
 
 /// What is known about one model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LearnedProfile {
     /// Number of jobs that were measured.
     pub jobs: u64,
@@ -139,6 +141,9 @@ pub struct LearnedProfile {
     pub updated: Time,
     /// Measurements, by conditions.
     pub measurements: Vec<Measurement>,
+    /// What restarts cost.
+    #[serde(default, skip_serializing_if = "LearnedRestarts::is_empty")]
+    pub restarts: LearnedRestarts,
 }
 
 impl LearnedProfile {
@@ -309,22 +314,27 @@ impl LearnedProfiles {
         sample: StepSample,
         is_first: bool,
     ) -> bool {
+        let profile = self.profile(key);
+        profile.jobs += u64::from(is_first);
+        profile.add(now, conditions, sample)
+    }
+
+    /// Adds what a restart of a job cost. Returns whether jobs of this model have to be told.
+    pub fn record_restart(&mut self, now: Time, key: &str, cost: Time) -> bool {
+        let profile = self.profile(key);
+        profile.updated = now;
+        profile.restarts.add(cost)
+    }
+
+    /// Returns the profile of a model, a new one if there is none.
+    fn profile(&mut self, key: &str) -> &mut LearnedProfile {
         if !self.profiles.contains_key(key) && self.profiles.len() >= MAX_PROFILES {
             let oldest = self.profiles.iter().min_by_key(|(_, profile)| profile.updated);
             if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
                 self.profiles.remove(&oldest);
             }
         }
-        let profile = self
-            .profiles
-            .entry(key.to_owned())
-            .or_insert_with(|| LearnedProfile {
-                jobs: 0,
-                updated: now,
-                measurements: Vec::new(),
-            });
-        profile.jobs += u64::from(is_first);
-        profile.add(now, conditions, sample)
+        self.profiles.entry(key.to_owned()).or_default()
     }
 
     /// Returns the profile of a model.

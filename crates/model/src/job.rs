@@ -149,6 +149,9 @@ pub struct JobProfile {
     pub sensitivity: Option<Arc<Sensitivity>>,
     /// Speed as a function of the number of GPUs.
     pub scaling: Scaling,
+    /// What a restart costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_cost: Option<Time>,
 }
 
 /// What a scheduler knows about a job. What is true but unknown, such as the real run time, is not in here.
@@ -202,6 +205,10 @@ pub struct JobSpec {
     pub sensitivity: Option<Arc<Sensitivity>>,
     /// Speed as a function of the number of GPUs.
     pub scaling: Scaling,
+    /// What it costs to stop it and to start it again from its last checkpoint, if that is known: the time from the stop to
+    /// the first new step, without the wait for GPUs, and the time of the steps that are done again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_cost: Option<Time>,
     /// When it was submitted.
     pub submit: Time,
     /// Work that the scheduler assumes: the truth, an estimate or nothing, depending on the knowledge of the run.
@@ -242,6 +249,7 @@ impl JobSpec {
             stages: None,
             sensitivity: None,
             scaling: Scaling::Linear,
+            restart_cost: None,
             submit: Time::ZERO,
             expected: None,
             deadline: None,
@@ -256,6 +264,7 @@ impl JobSpec {
             stages: self.stages,
             sensitivity: self.sensitivity.clone(),
             scaling: self.scaling.clone(),
+            restart_cost: self.restart_cost,
         }
     }
 
@@ -267,9 +276,10 @@ impl JobSpec {
             stages,
             sensitivity,
             scaling,
+            restart_cost,
         } = profile;
         (self.expected, self.model, self.stages) = (expected, model, stages);
-        (self.sensitivity, self.scaling) = (sensitivity, scaling);
+        (self.sensitivity, self.scaling, self.restart_cost) = (sensitivity, scaling, restart_cost);
     }
 
     /// Returns the CPU and memory per GPU with which it is fastest; what it asks for if that was not measured.

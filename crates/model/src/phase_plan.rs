@@ -52,6 +52,8 @@ pub struct PlannedMember {
     windows: Vec<StageWindow>,
     /// Planned time from the beginning to the end of the window of each stage, in microseconds.
     spans_us: Vec<f64>,
+    /// Planned beginning of each stage since that of a cycle, in microseconds.
+    begins_us: Vec<f64>,
     stages: Stages,
 }
 
@@ -72,6 +74,21 @@ impl PlannedMember {
             true => self.spans_us[from],
             false => self.spans_us[from] + self.spans_us[to],
         }
+    }
+
+    /// Returns when a stage begins after the beginning of a cycle, in microseconds; more than a period if the step extends into
+    /// the next cycle.
+    pub fn begin_us(&self, stage: StepStage) -> f64 {
+        self.begins_us[self.parts(stage).0]
+    }
+
+    /// Returns how long a stage takes, in microseconds.
+    pub fn time_us(&self, stage: StepStage) -> f64 {
+        let (from, to) = self.parts(stage);
+        self.stages.times_us[from..=to]
+            .iter()
+            .map(|t| f64::from(*t))
+            .sum()
     }
 
     /// Returns the first and the last of [`Stages`] that a stage of a step consists of.
@@ -123,6 +140,7 @@ impl PhasePlan {
             Some(PlannedMember {
                 id,
                 spans_us: vec![0.0; windows.len()],
+                begins_us: vec![0.0; windows.len()],
                 windows,
                 stages,
             })
@@ -137,6 +155,24 @@ impl PhasePlan {
         };
         plan.measure();
         Some(plan)
+    }
+
+    /// Returns the same order and the same windows with other durations of the stages of a step, in microseconds, for the
+    /// members for which `times_us` has some.
+    #[must_use]
+    pub fn retimed(&self, times_us: impl Fn(u64) -> Option<[u32; 3]>) -> Self {
+        let mut plan = self.clone();
+        for member in &mut plan.members {
+            let Some(times_us) = times_us(member.id) else {
+                continue;
+            };
+            member.stages.times_us = [0; 4];
+            for (stage, time_us) in StepStage::ALL.into_iter().zip(times_us) {
+                member.stages.times_us[member.parts(stage).0] = time_us;
+            }
+        }
+        plan.measure();
+        plan
     }
 
     /// Returns the number of phases of a cycle.
@@ -162,12 +198,14 @@ impl PhasePlan {
         let until = settled + MEASURED_CYCLES * phases;
         self.period_us = (ends[until] - ends[settled]) / MEASURED_CYCLES as f64;
         for member in &mut self.members {
-            for (window, span_us) in member.windows.iter().zip(&mut member.spans_us) {
+            for (stage, window) in member.windows.iter().enumerate() {
                 let (begin, end) = (
                     settled + window.first as usize,
                     settled + window.last as usize + 1,
                 );
-                *span_us = (ends[end] - ends[begin]).max(0.0);
+                let before_us = member.work_us(stage) - f64::from(member.stages.times_us[stage]);
+                member.begins_us[stage] = (ends[begin] - ends[settled]).max(0.0) + before_us;
+                member.spans_us[stage] = (ends[end] - ends[begin]).max(0.0);
             }
         }
     }
@@ -238,6 +276,22 @@ mod tests {
         assert_eq!((plan.phases(), plan.period_us()), (2, 115.0));
         assert_eq!(windows_of(&plan, 1), [(0, 0), (1, 1), (1, 1)]);
         assert_eq!(windows_of(&plan, 2), [(1, 1), (2, 2), (2, 2)]);
+    }
+
+    #[test]
+    fn stages_begin_when_their_phase_does_or_the_stage_before_them_ends() {
+        let plan = PhasePlan::new(&numbered(&[three(80, 20, 5), three(10, 90, 0)]), Ordering::Best).unwrap();
+        let begins = |plan: &PhasePlan, id| {
+            let member = plan.members().iter().find(|m| m.id == id).unwrap();
+            StepStage::ALL.map(|stage| (member.begin_us(stage), member.time_us(stage)))
+        };
+        assert_eq!(begins(&plan, 1), [(0.0, 80.0), (90.0, 20.0), (110.0, 5.0)]);
+        assert_eq!(begins(&plan, 2), [(90.0, 10.0), (115.0, 90.0), (205.0, 0.0)]);
+        let slower = plan.retimed(|id| (id == 1).then_some([80, 40, 10]));
+        assert_eq!(slower.period_us(), 140.0);
+        assert_eq!(begins(&slower, 1), [(0.0, 80.0), (90.0, 40.0), (130.0, 10.0)]);
+        assert_eq!(begins(&slower, 2)[0], (90.0, 10.0));
+        assert_eq!(windows_of(&slower, 2), windows_of(&plan, 2));
     }
 
     #[test]

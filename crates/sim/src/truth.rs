@@ -115,6 +115,8 @@ pub(crate) struct KnowledgeFilter {
     predictor: Option<Box<TracePredictor>>,
     /// Whether the trace states run times.
     has_estimates: bool,
+    /// What a restart costs, if it costs anything.
+    restart_cost: Option<Time>,
 }
 
 impl KnowledgeFilter {
@@ -136,6 +138,7 @@ impl KnowledgeFilter {
             gpu_memory: config.gpu_memory.clone(),
             stages_of_model: config.stages.clone(),
             predictor: (knowledge == Knowledge::Predicted).then(|| Box::new(TracePredictor::new(workload))),
+            restart_cost: (config.restart_cost > Time::ZERO).then_some(config.restart_cost),
             has_estimates: workload.jobs.iter().any(|job| job.expected_us.is_some()),
         }
     }
@@ -196,6 +199,7 @@ impl KnowledgeFilter {
             stages: self.stages(job),
             sensitivity: job.sensitivity.clone(),
             scaling: job.scaling.clone(),
+            restart_cost: self.restart_cost,
             submit: job.submit,
             expected,
             deadline: job.deadline,

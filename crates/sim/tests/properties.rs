@@ -102,6 +102,14 @@ fn scenarios(most: usize) -> impl Strategy<Value = Scenario> {
     plain(clusters(), policy, most, true)
 }
 
+/// Policies that change the widths of running jobs, as soon as the cost of restarts allows.
+fn resizing_policies() -> impl Strategy<Value = PolicyText> {
+    select(&["optimus:interval=0", "elastic-fifo:interval=0"][..]).prop_map(|preset| PolicyText {
+        preset: preset.to_owned(),
+        overrides: Overrides::default(),
+    })
+}
+
 fn outages(nodes: usize) -> impl Strategy<Value = Vec<Outage>> {
     let outage = (0..nodes as u32, 0..600i64, 1..200i64).prop_map(|(node, down, span)| Outage {
         node: dovetail_model::NodeId(node),
@@ -171,6 +179,28 @@ proptest! {
         for row in &record.rows {
             prop_assert!(row.finish.is_some() && accounts[&row.job].done >= row.work, "job {} never ends", row.job);
         }
+    }
+
+    #[test]
+    fn the_width_of_a_job_does_not_change_before_a_restart_costs_a_small_part_of_its_time(
+        mut scenario in plain(clusters(), resizing_policies(), 25, true),
+        restart in 1..=5i64,
+    ) {
+        // Jobs of higher priority do not wait for that.
+        scenario.jobs.iter_mut().for_each(|story| story.job.priority = 0);
+        let (record, journal) = run(&scenario, |config| config.restart_cost = Time::from_secs(restart));
+        let mut launched: BTreeMap<(JobKey, AttemptKey), Time> = BTreeMap::new();
+        for (now, command) in &journal.commands {
+            match command {
+                Command::Launch { job, attempt, .. } => drop(launched.insert((*job, *attempt), *now)),
+                Command::Stop { job, attempt, reason: StopReason::Resized } => {
+                    let held = now.since(launched[&(*job, *attempt)]);
+                    prop_assert!(held >= Time::from_secs(restart * 20), "job {} was resized after {:?}", job, held);
+                }
+                _ => {}
+            }
+        }
+        prop_assert!(record.rows.iter().all(|row| row.finish.is_some()));
     }
 
     #[test]

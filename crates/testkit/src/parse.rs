@@ -167,7 +167,8 @@ fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, 
     }
     let label = JobLabel::from_text(name);
     let mut job = TraceJob::new(label, at, Work(100_000_000), 1);
-    let (mut min_gpus, mut max_gpus, mut expected, mut job_stages) = (None, None, None, None);
+    let (mut min_gpus, mut max_gpus, mut expected) = (None, None, None);
+    let (mut job_stages, mut restart_cost) = (None, None);
     for field in fields {
         let (key, value) = pair(field)?;
         match key {
@@ -189,6 +190,7 @@ fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, 
             "expect" if value == "none" => expected = Some(None),
             "expect" => expected = Some(Some(work(value)?)),
             "stages" => job_stages = Some(stages(value)?),
+            "restart" => restart_cost = Some(span(value)?),
             "amdahl" => {
                 job.scaling = Scaling::Amdahl {
                     parallel_ppm: (number::<f64>(value)? * 1e6).round() as u32,
@@ -204,6 +206,7 @@ fn story_job(scenario: &mut Scenario, at: Time, text: &str) -> Result<StoryJob, 
         job,
         expected,
         stages: job_stages,
+        restart_cost,
     })
 }
 

@@ -104,6 +104,9 @@ impl Scenario {
             let [data, gpu, network, _] = stages.times_us.map(|t| t / 1000);
             add(true, "stages", format!("{data}/{gpu}/{network}"));
         }
+        if let Some(cost) = story.restart_cost {
+            add(true, "restart", format!("{}s", seconds(cost)));
+        }
         if let Scaling::Amdahl { parallel_ppm } = &job.scaling {
             add(true, "amdahl", (f64::from(*parallel_ppm) / 1e6).to_string());
         }

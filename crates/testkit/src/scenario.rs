@@ -62,6 +62,8 @@ pub struct StoryJob {
     pub expected: Option<Work>,
     /// The stages of an iteration; jobs with stages can share GPUs.
     pub stages: Option<Stages>,
+    /// What the scheduler knows a restart to cost. In a story it takes no time.
+    pub restart_cost: Option<Time>,
 }
 
 impl StoryJob {
@@ -84,6 +86,7 @@ impl StoryJob {
             expected: self.expected,
             stages: self.stages,
             sensitivity: job.sensitivity.clone(),
+            restart_cost: self.restart_cost,
             ..JobSpec::new(id, job.gpus)
         }
     }
@@ -196,6 +199,7 @@ impl Scenario {
             job,
             expected,
             stages: None,
+            restart_cost: None,
         });
     }
 

@@ -8,17 +8,20 @@ import { LineChart } from "../parts/chart";
 import { Timeline } from "../parts/timeline";
 import type { Attempt, Estimate, Eta, GpuUtilization, Job, Node, ProgressPoint, VcList, Explanation } from "../types";
 import { JobLink } from "./home";
+import { GatesPanel } from "./job-gates";
 
 const WAITING = ["queued", "held"];
 
 export function JobOverview({ job }: { job: Job }) {
   const isWaiting = WAITING.includes(job.state);
   const attempts = job.attempts ?? [];
+  const last = attempts.at(-1);
   return (
     <div class="stack">
       {isWaiting && <WaitingPanel job={job} />}
       {job.ended !== null && <ResultPanel job={job} />}
       {!isWaiting && job.ended === null && <PlacementPanel job={job} />}
+      {last?.gates && <GatesPanel job={job.id} gates={last.gates} />}
       <Panel title="Timeline">
         <Timeline job={job} />
         {job.estimate && <p class="muted small">{estimateText(job.estimate)}</p>}
@@ -148,20 +151,14 @@ function PlacementPanel({ job }: { job: Job }) {
             <ServerText text={before ? `The previous attempt ended: ${sentence(before)}` : `It waited ${between(job.submitted, job.started ?? nowTime())} in the queue.`} />
           </li>
         )}
-        {last?.sharing && <li>{sentence(sharing(last))}</li>}
+        {last?.sharing && (
+          <li>
+            <ServerText text={`The GPUs are shared with ${last.shared_with?.map((id) => `job ${id}`).join(", ") || "other jobs"} by ${last.sharing}.`} />
+          </li>
+        )}
       </ul>
     </Panel>
   );
-}
-
-/** How the GPUs of the job are shared, and with which jobs. */
-function sharing(attempt: Attempt): string {
-  const jobs = attempt.shared_with?.map((id) => `job ${id}`).join(", ") || "other jobs";
-  const text = `The GPUs are shared with ${jobs} by ${attempt.sharing}`;
-  if (!attempt.gates) return text;
-  const ms = (time: number) => `${(time / 1e3).toFixed(1)} ms`;
-  const { planned_period: planned, measured_period: measured } = attempt.gates;
-  return measured ? `${text}: a step of each in ${ms(measured)}, planned ${ms(planned)}` : `${text}: a step of each in ${ms(planned)}, as planned`;
 }
 
 /** Whether the GPUs of the job are guaranteed. */

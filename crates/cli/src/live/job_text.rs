@@ -256,13 +256,19 @@ fn sharing_text(attempt: &AttemptView) -> String {
     if attempt.sharing.is_empty() {
         return String::new();
     }
-    let jobs: Vec<String> = attempt.shared_with.iter().map(|id| format!("job {id}")).collect();
+    let group = attempt.gates.as_ref().and_then(|gates| gates.group.as_ref());
+    let members = group.map_or(&[][..], |group| &group.members);
+    let named = |id: &JobId| match members.iter().find(|member| member.job == *id) {
+        Some(member) if !member.name.is_empty() => format!("job {id} ({})", member.name),
+        _ => format!("job {id}"),
+    };
+    let jobs: Vec<String> = attempt.shared_with.iter().map(named).collect();
     let with = match jobs.is_empty() {
         true => String::new(),
         false => format!(" with {}", jobs.join(", ")),
     };
     let ms = |time: Time| time.0 as f64 / 1e3;
-    let period = attempt.gates.map_or_else(String::new, |gates| {
+    let period = attempt.gates.as_ref().map_or_else(String::new, |gates| {
         let planned = ms(gates.planned_period);
         match gates.measured_period {
             Some(measured) => format!(
@@ -273,6 +279,23 @@ fn sharing_text(attempt: &AttemptView) -> String {
         }
     });
     format!(", GPUs shared by {}{with}{period}", attempt.sharing)
+}
+
+/// Compares the group of an attempt with its jobs one after the other; empty unless stage gates are in force.
+fn efficiency_text(attempt: &AttemptView) -> String {
+    let group = attempt.gates.as_ref().and_then(|gates| gates.group.as_ref());
+    let Some(group) = group else {
+        return String::new();
+    };
+    let measured = match group.measured_efficiency {
+        Some(measured) => format!("{measured:.3} (planned {:.3})", group.planned_efficiency),
+        None => format!("{:.3} as planned", group.planned_efficiency),
+    };
+    format!(
+        "{measured}; one after the other {:.3}, a step of each in {:.1} ms",
+        group.in_turn_efficiency,
+        group.in_turn_period.0 as f64 / 1e3
+    )
 }
 
 fn add_attempt(lines: &mut Lines, attempt: &AttemptView, now: Time) {
@@ -288,6 +311,7 @@ fn add_attempt(lines: &mut Lines, attempt: &AttemptView, now: Time) {
             span(took)
         ),
     );
+    lines.add("  efficiency", efficiency_text(attempt));
     lines.add("  limits", limits_text(attempt));
     for remark in &attempt.remarks {
         lines.add("  note", remark.clone());

@@ -102,6 +102,12 @@ fn describe(profile: &ProfileView) -> Result<(), Failure> {
         clock(profile.updated)
     ))?;
     console::print(table)?;
+    if let Some(cost) = profile.restart_s {
+        console::print(format!(
+            "A restart costs {cost:.1} s, by {}: from the stop to the first new step, without the wait for GPUs.",
+            counted(profile.restarts, "restart")
+        ))?;
+    }
     if profile.scaling.is_empty() {
         return Ok(());
     }

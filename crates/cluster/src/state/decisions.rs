@@ -7,7 +7,7 @@ use dovetail_model::{AttemptKey, Command, Event, JobKey};
 use super::ClusterState;
 use super::error::VirtualClusterChangeError;
 use super::events::EventKind;
-use super::jobs::{Attempt, End};
+use super::jobs::{Attempt, End, Restart};
 use super::trials;
 use super::virtual_clusters::check_owners;
 use crate::actor::Actor;
@@ -140,6 +140,7 @@ pub(super) fn apply(state: &mut ClusterState, decision: &Decision) {
         } => {
             let attempt = Attempt {
                 interleaving: *interleaving,
+                restart: Restart::of(state.jobs.known(*job)),
                 ..Attempt::new(*attempt, *key, state.now, allocation.clone())
             };
             state.attempt_lifecycle().launch(*job, attempt);

@@ -53,6 +53,9 @@ pub struct LearnedTraits {
     /// Speed by CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_curve: Option<Points>,
+    /// What a restart costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_cost: Option<Time>,
 }
 
 impl LearnedTraits {
@@ -60,6 +63,7 @@ impl LearnedTraits {
     pub(super) fn fill(&self, spec: &mut JobSpec) {
         spec.expected = spec.expected.or(self.estimate.map(|estimate| estimate.expected));
         spec.stages = spec.stages.or(self.stages);
+        spec.restart_cost = self.restart_cost;
         if let (Scaling::Linear, Some(speeds)) = (&spec.scaling, &self.speeds) {
             spec.scaling = Scaling::Measured(speeds.clone().into());
         }
@@ -136,6 +140,7 @@ impl Learning {
                 let cpu_milli = request.cpus_per_gpu.milli();
                 profile.cpu_curve(request.gpus, cpu_milli, memory_mib_per_gpu(job, nodes))
             }),
+            restart_cost: profile.and_then(|profile| profile.restarts.cost()),
         }
     }
 
@@ -166,10 +171,22 @@ impl Learning {
     /// Replaces what a job was told about its model by what its profile says now. Returns whether that differs.
     pub(super) fn renew(&self, job: &JobRecord, nodes: &NodeTable, traits: &mut LearnedTraits) -> bool {
         let now = self.about(job, nodes);
-        let is_same =
-            (&now.stages, &now.speeds, &now.cpu_curve) == (&traits.stages, &traits.speeds, &traits.cpu_curve);
-        (traits.stages, traits.speeds, traits.cpu_curve) = (now.stages, now.speeds, now.cpu_curve);
+        let renewed = LearnedTraits {
+            estimate: traits.estimate,
+            prediction: traits.prediction,
+            ..now
+        };
+        let is_same = renewed == *traits;
+        *traits = renewed;
         !is_same
+    }
+
+    /// Learns what it cost to stop a job and to start it again.
+    pub(super) fn learn_restart(&mut self, now: Time, job: &JobRecord, cost: Time) {
+        let key = key_of(job);
+        if self.profiles.record_restart(now, &key, cost) {
+            self.changed.insert(key);
+        }
     }
 
     /// Learns from the steps that a job has reported last. Returns whether they were measured under steady conditions.

@@ -5,6 +5,7 @@ mod greedy;
 pub mod opt;
 mod optimus;
 mod proportional;
+mod resizing;
 mod rigid;
 mod share;
 mod tune;

@@ -3,12 +3,13 @@
 //! Every job first gets its minimum, in queue order. Then, while GPUs are left, the next one goes to the job with the
 //! largest decrease in remaining time by its speed-up curve: left(w) − left(w + 1).
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use dovetail_engine::{Feature, Job, Need, NeedSet, Part, Sizing, Widths};
 use dovetail_model::{JobSpec, Time, Work};
 
-use super::elastic::{floor, is_settled, settled_until};
+use super::resizing::{OVERHEAD, Resizing, SizedQueue};
 use crate::knobs::Knob;
 use crate::registry::{Entry, Kind};
 
@@ -18,14 +19,17 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
     source: "Optimus (EuroSys'18)",
     key: "largest left(w) − left(w+1) first",
     companions: &[(Kind::Discipline, "replan")],
-    knobs: &[Knob {
-        name: "interval",
-        default: "10m",
-        what: "how long a running job keeps its size after each change; a span",
-    }],
+    knobs: &[
+        Knob {
+            name: "interval",
+            default: "10m",
+            what: "how long a running job keeps its size after each change, at least; a span",
+        },
+        OVERHEAD,
+    ],
     build: |knobs| {
         Ok(Box::new(Optimus {
-            interval: knobs.span("interval")?,
+            resizing: Resizing::of(knobs, true)?,
             name: knobs.name(),
         }))
     },
@@ -34,7 +38,7 @@ pub(super) const ENTRY: Entry<dyn Sizing> = Entry {
 /// Sizes by marginal gains.
 #[derive(Debug, Clone)]
 struct Optimus {
-    interval: Time,
+    resizing: Resizing,
     name: String,
 }
 
@@ -65,28 +69,26 @@ impl Sizing for Optimus {
     }
 
     fn widths(&mut self, queue: &[&Job], gpus: u32, now: Time) -> Option<Widths> {
-        let mut left = gpus;
-        let mut widths = floor(queue, &mut left, now, self.interval);
-        let mut gains: BinaryHeap<(i64, std::cmp::Reverse<usize>)> = queue
-            .iter()
-            .enumerate()
-            .filter(|(i, job)| widths[*i] > 0 && !is_settled(job, now, self.interval))
-            .filter_map(|(i, job)| Some((gain(job, widths[i], now)?, std::cmp::Reverse(i))))
-            .collect();
-        while left > 0 {
-            let Some((_, std::cmp::Reverse(i))) = gains.pop() else {
-                break;
-            };
-            widths[i] += 1;
-            left -= 1;
-            if let Some(next) = gain(queue[i], widths[i], now) {
-                gains.push((next, std::cmp::Reverse(i)));
+        let distribute = |queue: &SizedQueue<'_>, widths: &mut [u32], left: &mut u32| {
+            let mut gains: BinaryHeap<(i64, Reverse<usize>)> = queue
+                .jobs
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| widths[*i] > 0 && queue.may_change(*i))
+                .filter_map(|(i, job)| Some((gain(job, widths[i], queue.now)?, Reverse(i))))
+                .collect();
+            while *left > 0 {
+                let Some((_, Reverse(i))) = gains.pop() else {
+                    break;
+                };
+                widths[i] += 1;
+                *left -= 1;
+                if let Some(next) = gain(queue.jobs[i], widths[i], queue.now) {
+                    gains.push((next, Reverse(i)));
+                }
             }
-        }
-        Some(Widths {
-            gpus: widths,
-            valid_until: settled_until(queue, now, self.interval),
-        })
+        };
+        Some(self.resizing.widths(queue, gpus, now, distribute))
     }
 }
 

@@ -12,6 +12,7 @@ use dovetail_model::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::gates::GatesView;
 use super::profiles::EstimateView;
 use super::roles::{RoleView, role_views};
 use crate::accounts::User;
@@ -60,7 +61,7 @@ pub struct SubmitResponse {
 }
 
 /// An attempt to run a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptView {
     /// Number of the attempt, from 1.
     pub attempt: u64,
@@ -102,20 +103,6 @@ pub struct AttemptView {
     /// Last output of the first task that failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_output: String,
-}
-
-/// How jobs on the same GPUs take turns, stage by stage. In each period, each of them does one step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct GatesView {
-    /// The period according to the plan, in microseconds.
-    #[schemars(with = "i64")]
-    pub planned_period: Time,
-    /// The measured period, in microseconds.
-    #[schemars(with = "Option<i64>")]
-    pub measured_period: Option<Time>,
-    /// How long the job waits at gates in each step, in microseconds.
-    #[schemars(with = "i64")]
-    pub wait_per_step: Time,
 }
 
 /// Progress that a job reports.
@@ -313,16 +300,6 @@ fn shared_with(state: &ClusterState, job: &JobRecord, attempt: &Attempt) -> Vec<
     }
 }
 
-/// Returns how the stages of an attempt take turns with those of others, if they do.
-fn gates(attempt: &Attempt) -> Option<GatesView> {
-    let gates = attempt.gates()?;
-    Some(GatesView {
-        planned_period: gates.planned_period,
-        measured_period: (gates.measured_period > Time::ZERO).then_some(gates.measured_period),
-        wait_per_step: attempt.stages.as_ref()?.gate_time,
-    })
-}
-
 impl AttemptView {
     fn new(state: &ClusterState, job: &JobRecord, attempt: &Attempt) -> Self {
         let task = |state: &TaskState| match state {
@@ -345,7 +322,7 @@ impl AttemptView {
         });
         let shares = &attempt.allocation.shares;
         let shared_with = shared_with(state, job, attempt);
-        let gates = gates(attempt).filter(|_| !shared_with.is_empty());
+        let gates = GatesView::new(state, job, attempt).filter(|_| !shared_with.is_empty());
         Self {
             attempt: attempt.id,
             since: attempt.since,

@@ -3,6 +3,7 @@
 mod accounts;
 mod cluster;
 mod events;
+mod gates;
 mod jobs;
 mod logs;
 mod nodes;
@@ -20,6 +21,7 @@ pub use accounts::{
 pub use cluster::{ClusterView, Operation, PolicyView, PolicyWarning};
 pub use dovetail_jobfile::ArrayRequest;
 pub use events::EventView;
+pub use gates::{GatedGroupView, GatedJobView, GatedStageView, GatesView};
 pub(crate) use jobs::state_of;
 pub use jobs::{
     ActionResult, AttemptView, BulkAction, FileCheck, JobPage, JobView, NewPriority, ProgressPoint,

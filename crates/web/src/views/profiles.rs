@@ -22,6 +22,12 @@ pub struct ProfileView {
     pub measurements: Vec<MeasurementView>,
     /// Speed by number of GPUs, relative to the fewest; empty unless at least two numbers were measured.
     pub scaling: BTreeMap<u32, f64>,
+    /// What it costs to stop a job and to start it again from its last checkpoint, in seconds; none before the first restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_s: Option<f64>,
+    /// Number of latest restarts from which that is known.
+    #[serde(default)]
+    pub restarts: u64,
 }
 
 /// Steps that were measured under the same conditions.
@@ -65,6 +71,8 @@ impl ProfileView {
                 .map(|m| MeasurementView::new(profile, m))
                 .collect(),
             scaling: points.map(|(gpus, speed)| (*gpus, *speed as f64 / 1e6)).collect(),
+            restart_s: profile.restarts.cost().map(Time::as_secs_f64),
+            restarts: profile.restarts.count() as u64,
         }
     }
 }

@@ -4,6 +4,7 @@ use dovetail_model::{Allocation, AttemptKey, InterleavingTerms, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 use super::Cause;
+use super::restart_cost::Restart;
 use crate::AttemptId;
 use crate::fact::{InstanceEnd, TaskEnd};
 use crate::stage_report::{GateReport, StageReport};
@@ -84,6 +85,9 @@ pub struct Attempt {
     /// CPU per GPU that it was measured with, in milli-cores.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(in crate::state) tried: Vec<u32>,
+    /// The restart that began it, until its first new step is reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::state) restart: Option<Restart>,
     /// Instances of its roles that have ended, in the order in which they did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<InstanceEnd>,
@@ -155,6 +159,7 @@ impl Attempt {
             limits_changed: None,
             trial: None,
             tried: Vec::new(),
+            restart: None,
             ends: Vec::new(),
             verdict: None,
             remarks: Vec::new(),

@@ -183,8 +183,18 @@ pub(in crate::state) fn record_progress(
         return;
     };
     attempt.stages = stages.cloned().map(Box::new);
-    let (attempt, made) = (attempt.key, made.clamp(attempt.since.min(now), now));
+    let made = made.clamp(attempt.since.min(now), now);
+    let restart_cost = attempt
+        .restart
+        .and_then(|restart| restart.cost(attempt, made, reported));
+    if restart_cost.is_some() {
+        attempt.restart = None;
+    }
+    let attempt = attempt.key;
     record.record_progress(made, reported);
+    if let Some(cost) = restart_cost {
+        jobs.learning.learn_restart(now, jobs.jobs.known(id), cost);
+    }
     learn_steps(jobs, id);
     learn_period(jobs, id);
     let record = jobs.jobs.known_mut(id);

@@ -6,6 +6,7 @@ mod estimate;
 mod external;
 mod lifecycle;
 mod record;
+mod restart_cost;
 mod table;
 
 use dovetail_model::NodeId;
@@ -21,6 +22,7 @@ pub use estimate::{Estimate, EstimateSource};
 pub(super) use estimate::{record_progress, set_running_since};
 pub(super) use lifecycle::{JobLifecycle, gpus_in_use_beside};
 pub use record::{EarlierService, Failures, JobRecord, Progress, ProgressSample};
+pub(super) use restart_cost::Restart;
 pub(super) use table::JobTable;
 
 /// Why a job waits outside the queue.
