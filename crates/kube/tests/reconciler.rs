@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/resized.rs"]
+mod resized;
 #[path = "support/transaction.rs"]
 mod transaction;
 
@@ -14,11 +16,12 @@ use dovetail_cluster::{
 };
 use dovetail_kube::{
     Action, ClusterFeatures, ClusterTransaction, Gang, GangHistory, PodProgress, QueuedAs, Reconciler,
-    Service, Settings,
+    ResizePod, Service, Settings,
 };
-use dovetail_kubeapi::{Node, Pod};
+use dovetail_kubeapi::{Node, Pod, cpu_milli};
 use dovetail_model::Time;
 use proptest::prelude::*;
+use resized::resized;
 use serde_json::json;
 use transaction::TestTransaction;
 
@@ -26,6 +29,7 @@ use transaction::TestTransaction;
 const CREATED: i64 = 1_794_873_600_000_000;
 const NODES: u32 = 3;
 const GPUS: u32 = 4;
+const CORES: u32 = 64;
 
 /// An API server, nodes, and a scheduler.
 struct World {
@@ -46,7 +50,7 @@ struct World {
 }
 
 fn node(i: u32) -> Node {
-    let amounts = json!({"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": GPUS.to_string()});
+    let amounts = json!({"cpu": CORES.to_string(), "memory": "256Gi", "nvidia.com/gpu": GPUS.to_string()});
     serde_json::from_value(json!({"metadata": {"name": format!("n{i}"), "labels": {"zone": i.to_string()}},
         "status": {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}}))
     .unwrap()
@@ -123,14 +127,22 @@ impl World {
         self.check();
     }
 
-    /// Checks that no GPU has two pods.
+    /// Checks that no GPU has two pods, and that the pods of a node have no more CPU than it has.
     fn check(&self) {
-        let mut used = BTreeSet::new();
+        let (mut used, mut cpu) = (BTreeSet::new(), BTreeMap::new());
         for pod in self
             .pods
             .values()
             .filter(|p| !p.spec.node_name.is_empty() && !has_ended(p))
         {
+            let on_node: &mut u32 = cpu.entry(&pod.spec.node_name).or_default();
+            let limits = &pod.spec.containers[0].resources.limits;
+            *on_node += limits.get("cpu").map_or(0, |cpu| cpu_milli(cpu).unwrap());
+            assert!(
+                *on_node <= CORES * 1000,
+                "pods on {} have {on_node}m",
+                pod.spec.node_name
+            );
             for gpu in pod.metadata.annotations["dovetail.io/gpus"].split(',') {
                 assert!(
                     used.insert((pod.spec.node_name.clone(), gpu.to_owned())),
@@ -256,8 +268,8 @@ impl World {
             Action::StopOwner { .. }
             | Action::Explain { .. }
             | Action::GroupStatus { .. }
-            | Action::Resize(_)
             | Action::Warn { .. } => {}
+            Action::Resize(resize) => self.resize(&resize),
         }
     }
 
@@ -265,7 +277,10 @@ impl World {
         let Action::Launch { binds, .. } = action else {
             return;
         };
-        for bind in binds {
+        for mut bind in binds {
+            if let Some(resize) = bind.resize.take() {
+                self.resize(&resize);
+            }
             let is_unbound =
                 |p: &&Pod| p.spec.node_name.is_empty() && p.metadata.deletion_timestamp.is_none();
             match self.pods.get(&bind.pod.uid).filter(is_unbound).cloned() {
@@ -286,6 +301,16 @@ impl World {
                 None => self.with(|reconciler, tx| reconciler.bind_failed(&bind.pod.uid, tx)),
             }
         }
+    }
+
+    /// Changes a pod, if it still exists.
+    fn resize(&mut self, resize: &ResizePod) {
+        let uid = &resize.pod.uid;
+        let Some(pod) = self.pods.get(uid).cloned() else {
+            return;
+        };
+        self.put(resized(&pod, resize));
+        self.with(|reconciler, tx| reconciler.resized(uid, resize.target, Ok(()), tx));
     }
 
     fn some_pod(&self, pick: usize, like: impl Fn(&&Pod) -> bool) -> Option<Pod> {
@@ -372,15 +397,23 @@ impl World {
     }
 }
 
+/// Returns a scheduler with a policy, and with a sizing that follows after a slash.
 fn scheduler(policy: &str) -> (ClusterState, Reconciler) {
+    let (policy, sizing) = policy
+        .split_once('/')
+        .map_or((policy, None), |(p, s)| (p, Some(s)));
+    let part = |sizing: &str| ("sizing".to_owned(), sizing.to_owned());
     let text = PolicyText {
         policy: policy.to_owned(),
-        parts: BTreeMap::new(),
+        parts: sizing.map(part).into_iter().collect(),
     };
-    (
-        ClusterState::new(text, Clock::Events).unwrap(),
-        Reconciler::new(Settings::default(), ClusterFeatures::NONE),
-    )
+    let features = match sizing {
+        Some(_) => ClusterFeatures::ALL,
+        None => ClusterFeatures::NONE,
+    };
+    let state = ClusterState::new(text, Clock::Events).unwrap();
+    let state = state.on(features.capabilities()).unwrap();
+    (state, Reconciler::new(Settings::default(), features))
 }
 
 /// Some gangs may run on one node only; nodes are labelled with their numbers.
@@ -404,7 +437,8 @@ proptest! {
 
     #[test]
     fn no_gpu_has_two_pods_and_gangs_are_complete(
-        policy in prop::sample::select(vec!["fifo-backfill:priority=true", "drf", "tiresias", "las", "themis"]),
+        policy in prop::sample::select(vec!["fifo-backfill:priority=true", "drf", "tiresias", "las", "themis",
+            "las/proportional", "fifo-backfill:priority=true/proportional"]),
         steps in prop::collection::vec((0_u8..15, any::<usize>()), 1..120),
     ) {
         let mut world = World::new(policy);

@@ -63,6 +63,7 @@ impl NodeShape {
     pub fn node(&self, name: &str) -> Value {
         let mut labels = self.labels.clone();
         labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
+        labels.insert("kubernetes.io/os".to_owned(), "linux".to_owned());
         let mut has = json!({"cpu": self.cpu.to_string(), "memory": format!("{}Gi", self.memory_gib),
             "pods": self.pods.to_string()});
         if self.gpus > 0 {

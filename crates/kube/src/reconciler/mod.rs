@@ -21,6 +21,7 @@ mod machine;
 pub(crate) mod memory;
 mod node_events;
 mod nodes;
+mod over;
 mod pods;
 mod progress;
 mod queued;
@@ -99,7 +100,7 @@ pub struct Reconciler {
     histories: memory::Histories,
     progress: progress::ProgressTable,
     /// Pods that have more CPU and memory than they were granted.
-    over: resize::OverTable,
+    over: over::OverTable,
     /// Gangs to visit; the first one is being visited.
     visits: VecDeque<GangKey>,
     actions: Vec<Action>,
@@ -123,7 +124,7 @@ impl Reconciler {
             finished: BTreeMap::new(),
             histories: memory::Histories::default(),
             progress: progress::ProgressTable::default(),
-            over: resize::OverTable::default(),
+            over: over::OverTable::default(),
             visits: VecDeque::new(),
             actions: Vec::new(),
             listed: false,

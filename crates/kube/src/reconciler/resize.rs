@@ -11,6 +11,7 @@ use dovetail_cluster::{JobId, Need};
 use dovetail_model::{NodeShare, Share, Time};
 
 use super::gang::{Gang, Member, TaskSlot};
+use super::over::Over;
 use super::{ClusterTransaction, Reconciler, machine, stopping};
 use crate::action::{Action, Removal, ResizePod};
 use crate::identity::GangKey;
@@ -39,57 +40,6 @@ pub enum ResizeState {
     Accepted,
     /// The API server has refused it, for this reason.
     Refused(String),
-}
-
-/// Pods that have more CPU and memory on their node than they were granted.
-#[derive(Debug, Default)]
-pub(super) struct OverTable {
-    /// By node and uid.
-    nodes: BTreeMap<String, BTreeMap<String, Over>>,
-    /// Node of each of them.
-    pods: BTreeMap<String, String>,
-}
-
-/// What a pod has too much.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Over {
-    share: Share,
-    since: Time,
-    /// Whether it counts as unavailable: the pod does not give it back.
-    is_kept: bool,
-}
-
-impl OverTable {
-    fn on(&self, node: &str) -> impl Iterator<Item = &Over> {
-        self.nodes.get(node).into_iter().flat_map(BTreeMap::values)
-    }
-
-    fn of(&self, uid: &str) -> Option<Over> {
-        self.nodes.get(self.pods.get(uid)?)?.get(uid).copied()
-    }
-
-    fn remove(&mut self, uid: &str) -> Option<String> {
-        let node = self.pods.remove(uid)?;
-        if let Some(pods) = self.nodes.get_mut(&node) {
-            pods.remove(uid);
-            if pods.is_empty() {
-                self.nodes.remove(&node);
-            }
-        }
-        Some(node)
-    }
-
-    fn insert(&mut self, node: &str, uid: &str, over: Over) {
-        self.pods.insert(uid.to_owned(), node.to_owned());
-        let pods = self.nodes.entry(node.to_owned()).or_default();
-        pods.insert(uid.to_owned(), over);
-    }
-
-    /// Returns what pods of a node keep.
-    fn kept_on(&self, node: &str) -> Share {
-        let kept = self.on(node).filter(|over| over.is_kept);
-        kept.fold(Share::default(), |sum, over| sum.plus(over.share))
-    }
 }
 
 /// Returns what a pod was granted that is found when the scheduler starts: what it requests.
@@ -176,11 +126,16 @@ pub(super) fn resize(r: &mut Reconciler, job: JobId, tx: &mut impl ClusterTransa
     let Some(key) = r.gangs.key_of_job(job).cloned() else {
         return;
     };
+    if !r.features.can_resize() {
+        return;
+    }
     grant(r, &key, job, tx);
     let slots = r.gangs[&key].slots.iter();
     let pods: Vec<String> = slots.filter_map(|slot| slot.pod.clone()).collect();
+    let now = tx.state().now();
     for uid in pods {
-        note(r, &uid, tx);
+        // Before other pods get what this one is to give back.
+        note_at(r, &uid, now, tx);
     }
     machine::visit(r, &key, tx);
 }
@@ -337,14 +292,27 @@ fn has_unused(r: &Reconciler, node: &str, more: Share) -> bool {
 
 /// Compares what a pod has with what it was granted, and reports what it keeps.
 pub(super) fn note(r: &mut Reconciler, uid: &str, tx: &mut impl ClusterTransaction) {
-    let now = tx.state().now();
-    note_at(r, uid, now, tx);
+    if r.features.can_resize() && !was_never_resized(r, uid) {
+        let now = tx.state().now();
+        note_at(r, uid, now, tx);
+    }
+}
+
+/// Checks whether a pod has had what its manifest requests from its creation on, as most pods.
+fn was_never_resized(r: &Reconciler, uid: &str) -> bool {
+    let gang = r.gangs.key_of_pod(uid).and_then(|key| r.gangs.get(key));
+    let Some(member) = gang.and_then(|gang| gang.members.get(uid)) else {
+        return r.over.of(uid).is_none();
+    };
+    let size = &member.size;
+    member.resize.is_none()
+        && size.requested.is_none()
+        && size.trouble.is_none()
+        && size.held == size.desired
+        && r.over.of(uid).is_none()
 }
 
 fn note_at(r: &mut Reconciler, uid: &str, now: Time, tx: &mut impl ClusterTransaction) {
-    if !r.features.can_resize() {
-        return;
-    }
     warn(r, uid);
     let before = r.over.of(uid);
     let over = match over(r, uid) {
@@ -470,7 +438,7 @@ fn warn(r: &mut Reconciler, uid: &str) {
 /// Lets what pods have not given back in time count as unavailable, and queues gangs again that wait for it for too long.
 pub(super) fn expire(r: &mut Reconciler, now: Time, tx: &mut impl ClusterTransaction) {
     let late = |over: &Over| !over.is_kept && now.since(over.since) >= GIVE_BACK_WITHIN;
-    let pods = r.over.nodes.values().flatten();
+    let pods = r.over.iter();
     let late: Vec<String> = pods
         .filter(|(_, over)| late(over))
         .map(|(uid, _)| uid.clone())

@@ -45,8 +45,15 @@ impl Sizing for Proportional {
 }
 
 impl NodeFilling for Proportional {
-    fn fill(&mut self, node: &NodeState, _left: Share, jobs: &[NodeJob<'_>]) -> Vec<Share> {
-        let fair = node.spec.proportional();
-        jobs.iter().map(|job| fair.times(job.gpus)).collect()
+    fn fill(&mut self, node: &NodeState, left: Share, jobs: &[NodeJob<'_>]) -> Vec<Share> {
+        let (fair, mut left) = (node.spec.proportional(), left);
+        let mut share = |job: &NodeJob<'_>| {
+            // A job that was placed by another sizing may have been promised more or less, and part of the node may be
+            // unavailable.
+            let more = fair.times(job.gpus).minus(job.promised).at_most(left);
+            left = left.minus(more);
+            job.promised.plus(more)
+        };
+        jobs.iter().map(&mut share).collect()
     }
 }
