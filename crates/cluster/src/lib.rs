@@ -54,7 +54,8 @@ pub use request::{
     RequestError, Retries, Role, RoleError, Speeds, StageTimes, has_resources_of, place_tasks,
 };
 pub use runtime::{
-    ArrayIndices, IdleRuntime, LiveRuntime, LogError, NodeCommand, WorkloadError, WorkloadFuture,
+    ArrayIndices, IdleRuntime, LiveRuntime, LogError, NodeActionError, NodeActionFuture, NodeCommand,
+    WorkloadError, WorkloadFuture,
 };
 pub use stage_report::{GateReport, StageReport};
 pub use state::{Cause, ClusterEvent, ClusterState, Hold, JobState, NodeState, RuntimeCommand, StartTask};

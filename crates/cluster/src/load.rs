@@ -15,4 +15,19 @@ pub struct LoadPoint {
     pub cpu_busy: u8,
     /// Memory in use, in MiB.
     pub memory_mib: u64,
+    /// Share of each GPU's streaming multiprocessors that had work, in percent; empty if unknown.
+    pub sm_active: Vec<u8>,
+    /// Bytes that disks read in the interval.
+    pub disk_read_bytes: u64,
+    /// Bytes that disks wrote.
+    pub disk_written_bytes: u64,
+    /// Bytes that network interfaces received.
+    pub network_received_bytes: u64,
+    /// Bytes that they sent.
+    pub network_sent_bytes: u64,
+}
+
+impl LoadPoint {
+    /// Length of the interval.
+    pub const INTERVAL: Time = Time::from_secs(30);
 }

@@ -33,6 +33,12 @@ pub trait LiveRuntime: Runtime<Command = NodeCommand> + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Starts or stops MPS on a node.
+    fn set_mps(&self, _node: NodeId, _is_on: bool) -> NodeActionFuture {
+        let reason = "MPS is only started and stopped by agents".to_owned();
+        Box::pin(std::future::ready(Err(NodeActionError(reason))))
+    }
+
     /// Whether each job is an object of the runtime, such as a Job of Kubernetes, that is created when it is submitted.
     fn has_workloads(&self) -> bool {
         false
@@ -95,6 +101,14 @@ pub struct ArrayIndices<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct LogError(pub String);
+
+/// What a node was asked for and did not do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NodeActionError(pub String);
+
+/// The pending result of what a node was asked for.
+pub type NodeActionFuture = Pin<Box<dyn Future<Output = Result<(), NodeActionError>> + Send>>;
 
 /// A workload that could not be created or deleted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

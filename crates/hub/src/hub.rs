@@ -9,10 +9,12 @@ use dovetail_model::{NodeId, Time};
 use dovetail_proto::v1::{self, server_message::Body};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
+use tokio::sync::oneshot;
 
 use crate::convert;
 use crate::loads::Loads;
 use crate::logs::Readers;
+use crate::mps::{MpsAnswer, MpsRequests};
 use crate::stops::Stops;
 
 /// Configuration of the hub.
@@ -46,7 +48,7 @@ pub enum HubError {
     #[error("another agent of the same name is connected; every node must have a unique name")]
     DuplicateName,
     /// The agent of the node is not connected.
-    #[error("the agent of the node is not connected; its logs are available when it reconnects")]
+    #[error("the agent of the node is not connected; try again when it reconnects")]
     NotConnected,
 }
 
@@ -71,6 +73,7 @@ struct Connections {
     readers: Readers,
     stops: Stops,
     loads: Loads,
+    mps: MpsRequests,
 }
 
 /// Sessions of all agents; cheap to clone.
@@ -164,6 +167,7 @@ impl Hub {
         if connections.sessions.get(&node).is_some_and(|s| s.epoch == epoch) {
             connections.sessions.remove(&node);
             connections.readers.end_for_node(node);
+            connections.mps.end_for_node(node);
         }
     }
 
@@ -250,6 +254,29 @@ impl Hub {
         if let Some(message) = cancel {
             self.send(node, Body::ReadLog(message));
         }
+    }
+
+    /// Asks an agent to start or stop MPS. Returns the channel on which its answer arrives.
+    ///
+    /// # Errors
+    /// If the agent is not connected.
+    pub(crate) fn set_mps(
+        &self,
+        node: NodeId,
+        is_on: bool,
+    ) -> Result<oneshot::Receiver<MpsAnswer>, HubError> {
+        let mut connections = self.connections();
+        let out = connections.sessions.get(&node).map(|s| s.out.clone());
+        let out = out.ok_or(HubError::NotConnected)?;
+        let (message, answer) = connections.mps.open(node, is_on);
+        let body = Some(Body::SetMps(message));
+        out.send(v1::ServerMessage { body })
+            .map_err(|_| HubError::NotConnected)?;
+        Ok(answer)
+    }
+
+    pub(crate) fn pass_on_mps(&self, node: NodeId, report: v1::MpsReport) {
+        self.connections().mps.pass_on(node, report);
     }
 
     /// Returns the nodes that have been silent for longer than the lease and the margin.

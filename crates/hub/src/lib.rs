@@ -9,6 +9,7 @@ mod convert;
 mod hub;
 mod loads;
 mod logs;
+mod mps;
 mod runtime;
 mod service;
 mod stops;

@@ -7,7 +7,7 @@ use dovetail_model::{NodeId, Time};
 use dovetail_proto::v1;
 
 /// Length of an interval in microseconds.
-const STEP_US: i64 = 30_000_000;
+const STEP_US: i64 = LoadPoint::INTERVAL.0;
 /// Number of intervals that are kept: half a day.
 const MAX_POINTS: usize = 1_440;
 
@@ -20,6 +20,11 @@ struct OpenInterval {
     gpu_memory_mib: Vec<u32>,
     cpu_busy: u32,
     memory_mib: u64,
+    /// Sum over the heartbeats that had it; it counts only if all had it.
+    sm_active: Vec<u32>,
+    sm_beats: u32,
+    disk_bytes: [u64; 2],
+    network_bytes: [u64; 2],
 }
 
 impl OpenInterval {
@@ -36,6 +41,19 @@ impl OpenInterval {
         }
         self.cpu_busy += beat.cpu_utilization.min(100);
         self.memory_mib = self.memory_mib.max(beat.memory_used_mib);
+        if !beat.sm_activity.is_empty() {
+            self.sm_beats += 1;
+            self.sm_active.resize(beat.sm_activity.len(), 0);
+            for (sum, active) in self.sm_active.iter_mut().zip(&beat.sm_activity) {
+                *sum += (*active).min(100);
+            }
+        }
+        add(
+            &mut self.disk_bytes,
+            [beat.disk_read_bytes, beat.disk_written_bytes],
+        );
+        let network = [beat.network_received_bytes, beat.network_sent_bytes];
+        add(&mut self.network_bytes, network);
     }
 
     fn point(self) -> Option<LoadPoint> {
@@ -46,7 +64,21 @@ impl OpenInterval {
             gpu_memory_mib: self.gpu_memory_mib,
             cpu_busy: u8::try_from(self.cpu_busy.checked_div(self.beats)?).ok()?,
             memory_mib: self.memory_mib,
+            sm_active: match self.sm_beats == self.beats {
+                true => self.sm_active.iter().map(mean).collect::<Option<_>>()?,
+                false => Vec::new(),
+            },
+            disk_read_bytes: self.disk_bytes[0],
+            disk_written_bytes: self.disk_bytes[1],
+            network_received_bytes: self.network_bytes[0],
+            network_sent_bytes: self.network_bytes[1],
         })
+    }
+}
+
+fn add(sums: &mut [u64; 2], bytes: [u64; 2]) {
+    for (sum, bytes) in sums.iter_mut().zip(bytes) {
+        *sum = sum.saturating_add(bytes);
     }
 }
 
@@ -95,6 +127,9 @@ mod tests {
             gpu_utilization: vec![busy, 0],
             gpu_memory_used_mib: vec![memory, 0],
             cpu_utilization: 50,
+            sm_activity: vec![busy / 2, 0],
+            disk_read_bytes: 1000,
+            network_sent_bytes: 7,
             ..Default::default()
         };
         let node = NodeId(3);
@@ -108,6 +143,11 @@ mod tests {
             (Time::from_secs(30), &[30, 0][..])
         );
         assert_eq!((points[0].gpu_memory_mib[0], points[0].cpu_busy), (7, 50));
+        assert_eq!(points[0].sm_active, [15, 0]);
+        assert_eq!(
+            (points[0].disk_read_bytes, points[0].network_sent_bytes),
+            (3000, 21)
+        );
         assert_eq!(loads.since(node, Time::from_secs(30)).len(), 1);
         assert!(loads.since(NodeId(4), Time::ZERO).is_empty());
         for i in 0..2_000 {

@@ -382,6 +382,7 @@ impl MessageReceiver<'_> {
                 hub.record_step(handle, numbers(report.task), &report)
             }
             Some(agent_message::Body::LogChunk(chunk)) => hub.pass_on_log(node, chunk),
+            Some(agent_message::Body::MpsReport(report)) => hub.pass_on_mps(node, report),
             // Only the first Hello counts; unknown messages are ignored.
             Some(agent_message::Body::Hello(_)) | None => {}
         }

@@ -33,6 +33,7 @@ mod setting_error;
 mod submit;
 mod templates;
 mod usage;
+mod utilization;
 pub mod views;
 mod virtual_clusters;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use dovetail_cluster::state::{ClusterState, NodeState};
+use dovetail_cluster::state::{ClusterState, JobRecord, NodeState};
 use dovetail_cluster::{Actor, JobId};
 use dovetail_model::NodeId;
 
@@ -80,6 +80,10 @@ pub(crate) async fn act(
 ) -> Result<Json<NodeView>, Problem> {
     user.require_admin()?;
     api.require_agents("use `kubectl cordon` and `kubectl uncordon`")?;
+    if let Some(is_on) = mps_action(&action) {
+        switch_mps(&api, &user, &name, is_on).await?;
+        return show(&api, &user, &name);
+    }
     let reason = body.map(|Json(request)| request.reason).unwrap_or_default();
     let call = match action.as_str() {
         "drain" => api
@@ -88,14 +92,60 @@ pub(crate) async fn act(
         "resume" => api.handle.set_draining(&name, None, Actor::user(&user.name)),
         _ => {
             return Err(Problem::not_found(format!(
-                "unknown action {action:?}: expected drain or resume"
+                "unknown action {action:?}: expected drain, resume, mps-start or mps-stop"
             )));
         }
     };
     api.call(call).await?;
     api.audit
         .record(&user.name, &format!("node-{action}"), &name, None, None);
-    let views = api.handle.read(|state| views(&api, &user, state));
+    show(&api, &user, &name)
+}
+
+/// Returns whether an action starts or stops MPS.
+fn mps_action(action: &str) -> Option<bool> {
+    match action {
+        "mps-start" => Some(true),
+        "mps-stop" => Some(false),
+        _ => None,
+    }
+}
+
+/// Starts or stops MPS on a node that is drained: it changes the mode of the GPUs, and no job may start meanwhile.
+async fn switch_mps(api: &Api, user: &User, name: &str, is_on: bool) -> Result<(), Problem> {
+    let node = api.handle.read(|state| {
+        let id = state
+            .node_named(name)
+            .ok_or_else(|| Problem::not_found(format!("unknown node {name:?}")))?;
+        let holds = |job: &&JobRecord| {
+            let shares = job.attempt().into_iter().flat_map(|a| &a.allocation.shares);
+            shares
+                .into_iter()
+                .any(|s| s.node == id && s.gpus.iter().next().is_some())
+        };
+        if let Some(job) = state.active_jobs().find(holds) {
+            return Err(Problem::conflict(format!(
+                "job {} holds GPUs of {name}: drain the node and wait for its jobs, or stop them",
+                job.id
+            )));
+        }
+        let state = state.node(id).map(|node| &node.state);
+        match state {
+            Some(NodeState::Draining { .. }) => Ok(id),
+            _ => Err(Problem::conflict(format!(
+                "{name} must be drained first, so that no job starts meanwhile: `dovetail node drain {name}`"
+            ))),
+        }
+    })?;
+    let switched = api.runtime.set_mps(node, is_on).await;
+    switched.map_err(|error| Problem::conflict(format!("{name}: {error}")))?;
+    let action = if is_on { "node-mps-start" } else { "node-mps-stop" };
+    api.audit.record(&user.name, action, name, None, None);
+    Ok(())
+}
+
+fn show(api: &Api, user: &User, name: &str) -> Result<Json<NodeView>, Problem> {
+    let views = api.handle.read(|state| views(api, user, state));
     let view = views.into_iter().find(|node| node.name == name);
     view.map(Json)
         .ok_or_else(|| Problem::not_found(format!("unknown node {name:?}")))

@@ -10,13 +10,14 @@ use crate::query::DryRunQuery;
 use crate::views::{
     AccountChange, AccountView, ActionResult, BulkAction, ClusterView, CreatedToken, CurrentUser,
     DrainRequest, ExplanationView, FileCheck, GpuUtilization, JobPage, JobView, LogMatch, NewPassword,
-    NewPriority, NewToken, NewUser, NewUserSecrets, NodeView, NotifyTest, Operation, PolicyView, ProfileView,
-    ProgressPoint, QueueEntry, RenderedTemplate, ServerInfo, SessionView, SignIn, SignInOptions, Submission,
-    SubmitResponse, TemplateValues, TemplateView, TokenView, UsageRow, VcDiff, VcEdit, VcFile, VcList,
+    NewPriority, NewToken, NewUser, NewUserSecrets, NodeUtilization, NodeView, NotifyTest, Operation,
+    PolicyView, ProfileView, ProgressPoint, QueueEntry, RenderedTemplate, ServerInfo, SessionView, SignIn,
+    SignInOptions, Submission, SubmitResponse, TemplateValues, TemplateView, TokenView, UsageRow, VcDiff,
+    VcEdit, VcFile, VcList,
 };
 use crate::{
     cluster, events, explain, gpu_utilization, job_list, jobs, log_search, logs, nodes, oidc, profiles,
-    submit, templates, usage, virtual_clusters,
+    submit, templates, usage, utilization, virtual_clusters,
 };
 
 /// Returns the OpenAPI 3.1 document of the API.
@@ -274,6 +275,16 @@ fn queue_routes(router: ApiRouter) -> ApiRouter {
                 .response::<Vec<UsageRow>>(),
         )
         .add(
+            "/utilization",
+            get(utilization::utilization),
+            RouteDoc::get(
+                "utilization",
+                "Return the utilization of nodes in intervals of 30 seconds",
+            )
+            .query::<utilization::UtilizationQuery>()
+            .response::<Vec<NodeUtilization>>(),
+        )
+        .add(
             "/events",
             get(events::stream),
             RouteDoc::get("events", "Stream events, as server-sent events")
@@ -321,7 +332,7 @@ fn cluster_routes(router: ApiRouter) -> ApiRouter {
         .add(
             "/nodes/{name}/{action}",
             post(nodes::act),
-            RouteDoc::post("nodeAction", "Drain or resume a node")
+            RouteDoc::post("nodeAction", "Drain or resume a node, or start or stop MPS on it")
                 .body::<DrainRequest>()
                 .response::<NodeView>(),
         )

@@ -4,6 +4,7 @@ mod commands;
 mod gates;
 mod launch;
 mod logs;
+mod mps;
 mod node;
 pub(crate) mod progress;
 mod server;
@@ -22,6 +23,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::agent::gates::NodeGates;
 use crate::agent::logs::LogReaders;
+use crate::agent::mps::MpsResult;
 use crate::agent::node::NodeResources;
 use crate::agent::server::ServerLink;
 use crate::agent::task::TaskEvent;
@@ -45,7 +47,9 @@ pub async fn run(config: AgentConfig, shutdown: impl Future<Output = ()>) -> Res
     let (task_sender, mut task_events) = unbounded_channel::<(TaskId, TaskEvent)>();
     let (trainer_sender, mut trainer_events) = unbounded_channel();
     let (link_sender, mut link_events) = unbounded_channel();
+    let (mps_sender, mut mps_results) = unbounded_channel();
     let mut agent = Agent::new(config.clone(), task_sender)?;
+    agent.mps = Some(mps_sender);
     trainer_socket::listen(&agent.socket, trainer_sender)?;
     agent.tasks.recover(&mut agent.node.cpus, &mut agent.server)?;
     let link = tokio::spawn(link::keep_connected(config, link_sender));
@@ -68,6 +72,7 @@ pub async fn run(config: AgentConfig, shutdown: impl Future<Output = ()>) -> Res
                 agent.update_gates();
             }
             Some(event) = trainer_events.recv() => agent.trainer_event(event),
+            Some(result) = mps_results.recv() => agent.mps_switched(result),
             () = tokio::time::sleep_until(agent.next_gate_deadline()) => agent.tick_gates(),
             () = tokio::time::sleep_until(agent.server.next_heartbeat()) => agent.heartbeat(),
             _ = housekeeping.tick() => agent.tasks.delete_old(&agent.config),
@@ -95,6 +100,8 @@ struct Agent {
     server: ServerLink,
     log_readers: LogReaders,
     gates: NodeGates,
+    /// Where the results of starting and stopping MPS go.
+    mps: Option<UnboundedSender<MpsResult>>,
     /// Locks the folder while it is open.
     _lock: File,
 }
@@ -124,6 +131,7 @@ impl Agent {
             server: ServerLink::default(),
             log_readers: LogReaders::default(),
             gates: NodeGates::default(),
+            mps: None,
             identity,
             node,
             config,
@@ -167,6 +175,7 @@ impl Agent {
                 let folder = self.tasks.folder_of(command.task.unwrap_or_default().into());
                 self.log_readers.read(command, folder, self.server.log_queue());
             }
+            Some(Body::SetMps(command)) => self.set_mps(&command),
             // The link handles rejections. An empty body is a message that only newer versions know.
             Some(Body::Rejection(_)) | None => {}
         }

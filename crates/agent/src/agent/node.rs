@@ -6,7 +6,8 @@ use dovetail_proto::v1::{Gpu, Hardware, Heartbeat, NumaDomain};
 
 use crate::config::AgentConfig;
 use crate::hardware::gpus::{self, GpuDriver};
-use crate::hardware::system::System;
+use crate::hardware::mps;
+use crate::hardware::system::{IoBytes, System};
 use crate::task::cgroup::Cgroups;
 use crate::task::container;
 use crate::task::cpus::CpuAllocator;
@@ -21,6 +22,8 @@ pub(crate) struct NodeResources {
     pub(crate) cpus: CpuAllocator,
     /// Busy and total CPU ticks at the last heartbeat.
     cpu_ticks: (u64, u64),
+    /// Bytes of disks and network at the last heartbeat.
+    io: IoBytes,
     /// Parent of the tasks' cgroups; `None` where tasks are bound to CPUs instead.
     pub(crate) cgroups: Option<Cgroups>,
     /// Folder of the MPS daemon, if it runs.
@@ -45,13 +48,14 @@ impl NodeResources {
         };
         Self {
             cpu_ticks: system.cpu_ticks(),
+            io: system.io_bytes(),
             system,
             gpus: gpu_driver.gpus(),
             gpu_driver,
             cpus: CpuAllocator::new(domains.clone()),
             domains,
             cgroups,
-            mps: gpus::mps_pipe(),
+            mps: mps::pipe(),
             container_runtime: match &config.container_runtime {
                 None => container::runtime(),
                 Some(program) if program.as_os_str() == "none" => None,
@@ -103,12 +107,18 @@ impl NodeResources {
         let busy = ticks.0.saturating_sub(self.cpu_ticks.0);
         let total = ticks.1.saturating_sub(self.cpu_ticks.1);
         self.cpu_ticks = ticks;
+        let io = self.io.replace_by(self.system.io_bytes());
         Heartbeat {
             gpus: changed,
             gpu_utilization: self.gpu_driver.utilization(),
             cpu_utilization: u32::try_from(busy * 100 / total.max(1)).unwrap_or(100),
             memory_used_mib: self.system.memory_mib().1,
             gpu_memory_used_mib: self.gpu_driver.memory_used(),
+            sm_activity: self.gpu_driver.sm_activity(),
+            disk_read_bytes: io.disk_read,
+            disk_written_bytes: io.disk_written,
+            network_received_bytes: io.network_received,
+            network_sent_bytes: io.network_sent,
         }
     }
 }

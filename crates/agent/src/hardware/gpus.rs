@@ -1,7 +1,5 @@
 //! Detection of GPUs.
 
-use std::path::Path;
-
 use dovetail_proto::v1::Gpu;
 
 /// Source of information about the GPUs of a machine.
@@ -12,6 +10,10 @@ pub(crate) trait GpuDriver: Send {
     fn utilization(&mut self) -> Vec<u32>;
     /// Returns the memory in use on each GPU in MiB; empty if unknown.
     fn memory_used(&mut self) -> Vec<u32> {
+        Vec::new()
+    }
+    /// Returns the share of each GPU's streaming multiprocessors that had work, in percent; empty if unknown.
+    fn sm_activity(&mut self) -> Vec<u32> {
         Vec::new()
     }
 }
@@ -32,12 +34,6 @@ pub(crate) fn driver(node: &str, virtual_gpus: Option<u32>) -> Box<dyn GpuDriver
 /// Returns the number of GPUs that the driver of this machine finds.
 pub fn gpu_count() -> usize {
     driver("", None).gpus().len()
-}
-
-/// Returns the folder of the MPS control daemon, if it runs.
-pub(crate) fn mps_pipe() -> Option<String> {
-    let pipe = std::env::var("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|_| "/tmp/nvidia-mps".to_owned());
-    Path::new(&pipe).join("control").exists().then_some(pipe)
 }
 
 /// GPU slots without GPUs, for tests, demonstrations and CPU clusters.

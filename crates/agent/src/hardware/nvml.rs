@@ -5,12 +5,15 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError};
 use nvml_wrapper::error::NvmlError;
 
+use crate::hardware::dcgm::DcgmMonitor;
 use crate::hardware::gpus::GpuDriver;
 
 /// The loaded library.
 pub(super) struct NvmlGpus {
     nvml: Nvml,
     count: u32,
+    /// Measures SM activity; `None` where DCGM is not installed.
+    dcgm: Option<DcgmMonitor>,
 }
 
 impl NvmlGpus {
@@ -18,7 +21,8 @@ impl NvmlGpus {
     pub(super) fn open() -> Result<Self, NvmlError> {
         let nvml = Nvml::init()?;
         let count = nvml.device_count()?;
-        Ok(Self { nvml, count })
+        let dcgm = DcgmMonitor::start();
+        Ok(Self { nvml, count, dcgm })
     }
 
     fn gpu(&self, index: u32) -> Gpu {
@@ -84,5 +88,10 @@ impl GpuDriver for NvmlGpus {
             u32::try_from(device.memory_info().ok()?.used >> 20).ok()
         };
         (0..self.count).map(|i| used(i).unwrap_or(0)).collect()
+    }
+
+    fn sm_activity(&mut self) -> Vec<u32> {
+        let dcgm = self.dcgm.as_ref();
+        dcgm.map_or_else(Vec::new, |dcgm| dcgm.sm_activity(self.count))
     }
 }

@@ -3,6 +3,33 @@
 use std::fs;
 use std::path::PathBuf;
 
+/// Bytes since the machine started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct IoBytes {
+    pub(crate) disk_read: u64,
+    pub(crate) disk_written: u64,
+    pub(crate) network_received: u64,
+    pub(crate) network_sent: u64,
+}
+
+impl IoBytes {
+    /// Replaces the counters and returns by how much they have grown. A counter that was reset counts as unchanged.
+    pub(crate) fn replace_by(&mut self, now: IoBytes) -> IoBytes {
+        let before = std::mem::replace(self, now);
+        IoBytes {
+            disk_read: now.disk_read.saturating_sub(before.disk_read),
+            disk_written: now.disk_written.saturating_sub(before.disk_written),
+            network_received: now.network_received.saturating_sub(before.network_received),
+            network_sent: now.network_sent.saturating_sub(before.network_sent),
+        }
+    }
+}
+
+/// Bytes of a sector in `/proc/diskstats`, whatever the disk has.
+const SECTOR: u64 = 512;
+/// Prefixes of block devices that are not disks, or are made of disks that are counted themselves.
+const NO_DISKS: [&str; 5] = ["loop", "ram", "zram", "dm-", "md"];
+
 /// Root of the file system to read from; a temporary folder in tests.
 #[derive(Clone, Debug)]
 pub(crate) struct System {
@@ -59,6 +86,32 @@ impl System {
         let total = kib("MemTotal").unwrap_or(0);
         let available = kib("MemAvailable").unwrap_or(0);
         (total >> 10, total.saturating_sub(available) >> 10)
+    }
+
+    /// Returns the bytes that all disks and network interfaces have moved.
+    pub(crate) fn io_bytes(&self) -> IoBytes {
+        let mut sum = IoBytes::default();
+        let number = |field: Option<&&str>| field.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        let disks = fs::read_to_string(self.root.join("proc/diskstats")).unwrap_or_default();
+        for line in disks.lines() {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            let name = fields.get(2).copied().unwrap_or_default();
+            // Partitions are not in this folder.
+            let is_whole = !name.is_empty() && self.root.join("sys/block").join(name).exists();
+            if is_whole && !NO_DISKS.iter().any(|prefix| name.starts_with(prefix)) {
+                sum.disk_read += number(fields.get(5)).saturating_mul(SECTOR);
+                sum.disk_written += number(fields.get(9)).saturating_mul(SECTOR);
+            }
+        }
+        let interfaces = fs::read_to_string(self.root.join("proc/net/dev")).unwrap_or_default();
+        for (name, rest) in interfaces.lines().filter_map(|line| line.split_once(':')) {
+            let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+            if name.trim() != "lo" {
+                sum.network_received += number(fields.first());
+                sum.network_sent += number(fields.get(8));
+            }
+        }
+        sum
     }
 
     /// Returns busy ticks and all ticks of all CPUs since the machine started.
@@ -121,6 +174,43 @@ mod tests {
         assert_eq!(system.domains(), [vec![1, 2, 3], vec![4, 5]]);
         assert_eq!(system.memory_mib(), (2000, 1000));
         assert_eq!(system.cpu_ticks(), (20, 140));
+    }
+
+    #[test]
+    fn bytes_of_disks_and_interfaces_are_summed() {
+        let (dir, system) = machine(&[
+            (
+                "proc/diskstats",
+                " 8 0 sda 1 0 10 0 1 0 20 0 0 0 0\n 8 1 sda1 1 0 10 0 1 0 20 0 0 0 0\n 7 0 loop0 1 0 99 0 1 0 99 0\n",
+            ),
+            (
+                "proc/net/dev",
+                "Inter-| Receive | Transmit\n face |bytes packets\n    lo: 7 1 0 0 0 0 0 0 7 1\n  eth0: 300 3 0 0 0 0 0 0 40 1\n",
+            ),
+            ("sys/block/sda/size", ""),
+            ("sys/block/loop0/size", ""),
+        ]);
+        let bytes = system.io_bytes();
+        let expected = IoBytes {
+            disk_read: 5120,
+            disk_written: 10240,
+            network_received: 300,
+            network_sent: 40,
+        };
+        assert_eq!(bytes, expected);
+        let mut last = IoBytes {
+            disk_read: 5000,
+            network_sent: 50,
+            ..expected
+        };
+        let change = last.replace_by(bytes);
+        assert_eq!(
+            (change.disk_read, change.disk_written, change.network_sent),
+            (120, 0, 0)
+        );
+        assert_eq!(last, bytes);
+        std::fs::remove_dir_all(dir.path().join("proc")).unwrap();
+        assert_eq!(system.io_bytes(), IoBytes::default());
     }
 
     #[test]

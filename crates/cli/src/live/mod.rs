@@ -17,6 +17,7 @@ pub mod top;
 pub mod trace_jobs;
 pub mod usage;
 pub mod users;
+pub mod utilization;
 
 use std::process::ExitCode;
 
@@ -42,11 +43,11 @@ pub enum LiveCommand {
     Job(args::JobCommandArgs),
     /// List nodes
     Nodes(args::NodesArgs),
-    /// Drain or resume a node
+    /// Drain or resume a node; start and stop MPS
     Node(args::NodeCommandArgs),
     /// List and follow events
     Events(args::EventsArgs),
-    /// Show GPU-hours by user, tenant and day
+    /// Show GPU-hours by user, tenant and day, or the utilization of nodes
     Usage(args::UsageArgs),
     /// Show the cluster on one screen, live
     Top(args::TopArgs),

@@ -4,7 +4,7 @@ use dovetail_client::{Client, block_on, percent_encode};
 use dovetail_console::{self as console, Failure};
 use dovetail_web::views::{DrainRequest, NodeView};
 
-use crate::live::args::{NodeCommand, NodesArgs};
+use crate::live::args::{MpsCommand, NodeCommand, NodesArgs};
 use crate::live::show::{Listing, now, span, watch};
 
 /// Returns a table of nodes.
@@ -70,6 +70,7 @@ pub fn list(args: &NodesArgs) -> Result<(), Failure> {
 /// If the scheduler is unreachable or rejects the request.
 pub fn act(command: &NodeCommand) -> Result<(), Failure> {
     let (client, name, action, why) = match command {
+        NodeCommand::Mps(command) => return switch_mps(command),
         NodeCommand::Drain { name, why, client } => (client, name, "drain", why.clone()),
         NodeCommand::Resume { name, client } => (client, name, "resume", String::new()),
     };
@@ -84,5 +85,22 @@ pub fn act(command: &NodeCommand) -> Result<(), Failure> {
             _ => String::new(),
         };
         console::print(format!("{} is {}{rest}", node.name, node.state))
+    })
+}
+
+fn switch_mps(command: &MpsCommand) -> Result<(), Failure> {
+    let (args, action, done) = match command {
+        MpsCommand::Start(args) => (args, "mps-start", "MPS runs"),
+        MpsCommand::Stop(args) => (args, "mps-stop", "MPS does not run"),
+    };
+    let client = Client::open(args.client.config.as_deref())?;
+    block_on(async {
+        let path = format!("/api/v1/nodes/{}/{action}", percent_encode(&args.name));
+        let node: NodeView = client.post(&path, &DrainRequest::default()).await?;
+        let rest = match node.state.as_str() {
+            "draining" => format!("; `dovetail node resume {}` starts jobs again", node.name),
+            _ => String::new(),
+        };
+        console::print(format!("{done} on {}{rest}", node.name))
     })
 }

@@ -8,12 +8,16 @@ use dovetail_web::views::UsageRow;
 
 use crate::live::args::{UsageArgs, UsageBy};
 use crate::live::show::Listing;
+use crate::live::utilization;
 
 /// Runs `dovetail usage`.
 ///
 /// # Errors
 /// If the scheduler is unreachable or rejects the request.
 pub fn run(args: &UsageArgs) -> Result<(), Failure> {
+    if let Some(interval) = &args.interval {
+        return utilization::run(args, interval);
+    }
     let client = Client::open(args.client.config.as_deref())?;
     block_on(async {
         let mut query = Vec::new();

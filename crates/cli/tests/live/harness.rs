@@ -23,6 +23,8 @@ pub(crate) struct Cluster {
     pub(crate) gpus: u32,
     /// Further arguments of the agents.
     pub(crate) agent_args: Vec<String>,
+    /// Environment of the agents that are started from now on.
+    pub(crate) agent_env: Vec<(&'static str, PathBuf)>,
     server: Option<Subprocess>,
     agents: Vec<Option<Subprocess>>,
 }
@@ -89,6 +91,7 @@ impl Cluster {
             agents_connect_to: grpc,
             gpus,
             agent_args: Vec::new(),
+            agent_env: Vec::new(),
             server: None,
             agents: Vec::new(),
             dir,
@@ -169,6 +172,7 @@ impl Cluster {
             .args(["--name", &format!("n{i}")])
             .args(["--virtual-gpus", &self.gpus.to_string()])
             .args(&self.agent_args)
+            .envs(self.agent_env.iter().map(|(name, value)| (name, value)))
             .arg("--data")
             .arg(self.path(&format!("agent-{i}")))
             .stdout(Stdio::null())

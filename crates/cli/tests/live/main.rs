@@ -12,6 +12,7 @@ mod faults;
 mod fidelity;
 mod harness;
 mod jobs;
+mod mps;
 mod nodes;
 mod orphans;
 mod pai;

@@ -35,5 +35,5 @@ pub use queue::{ExplanationView, JobAhead, QueueEntry};
 pub(crate) use roles::role_views_at;
 pub use roles::{InstanceView, RoleView};
 pub use templates::{Parameter, ParameterKind, RenderedTemplate, TemplateValues, TemplateView};
-pub use usage::{GpuPoint, GpuSeries, GpuUtilization, UsageRow};
+pub use usage::{GpuPoint, GpuSeries, GpuUtilization, NodeUtilization, UsageRow};
 pub use virtual_clusters::{CellView, FieldChange, VcDiff, VcEdit, VcFile, VcList, VcView};

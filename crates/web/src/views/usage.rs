@@ -19,6 +19,36 @@ pub struct UsageRow {
     pub jobs: u64,
 }
 
+/// Utilization of a node over an interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeUtilization {
+    /// Node.
+    pub node: String,
+    /// End of the interval.
+    #[schemars(with = "i64")]
+    pub at: Time,
+    /// Length of the interval, in seconds.
+    pub interval_s: u32,
+    /// Utilization of all CPUs together, in percent.
+    pub cpu: f64,
+    /// Largest amount of memory in use, in MiB.
+    pub memory_mib: u64,
+    /// Share of the time in which each GPU was busy, in percent; empty if unknown, as for virtual GPUs.
+    pub gpu: Vec<f64>,
+    /// Share of each GPU's streaming multiprocessors that had work, in percent; empty where DCGM does not measure it.
+    pub sm: Vec<f64>,
+    /// Largest amount of memory in use on each GPU, in MiB; empty if unknown.
+    pub gpu_memory_mib: Vec<u32>,
+    /// Bytes that disks read.
+    pub disk_read_bytes: u64,
+    /// Bytes that disks wrote.
+    pub disk_written_bytes: u64,
+    /// Bytes that network interfaces received.
+    pub network_received_bytes: u64,
+    /// Bytes that they sent.
+    pub network_sent_bytes: u64,
+}
+
 /// GPU utilization of a job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuUtilization {

@@ -76,6 +76,7 @@ fn table() -> Vec<(&'static str, &'static str, Allowed, Value)> {
         ("POST", "/templates/{name}/render", Users, json!({})),
         ("GET", "/queue", Users, no.clone()),
         ("GET", "/usage", Users, no.clone()),
+        ("GET", "/utilization", Users, no.clone()),
         ("GET", "/events", Users, no.clone()),
         ("GET", "/cluster", Users, no.clone()),
         ("GET", "/policies", Users, no.clone()),

@@ -363,6 +363,22 @@ fn low_gpu_utilization_is_reported() {
         "{known}"
     );
     assert_eq!(known["gpus"][1]["points"][0]["memory_mib"], 200);
+    let all = server.get(&ann, "/utilization").json();
+    let one = &all[0];
+    assert_eq!(
+        (&one["node"], &one["interval_s"]),
+        (&json!("node-0"), &json!(30)),
+        "{all}"
+    );
+    assert_eq!(
+        (&one["gpu"], &one["sm"]),
+        (&json!([4.0, 8.0, 90.0, 90.0]), &json!([]))
+    );
+    let later = server
+        .get(&ann, &format!("/utilization?node=node-0&from={}", i64::MAX))
+        .json();
+    assert_eq!(later, json!([]));
+    assert_eq!(server.get(&ann, "/utilization?node=x").status, 404);
     assert_eq!(known["mean"][0]["busy"], 6.0);
 }
 

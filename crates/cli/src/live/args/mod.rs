@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 pub use jobs::{JobCommand, JobCommandArgs, JobsArgs, LogsArgs, OneJobArgs, SomeJobsArgs, StopArgs};
-pub use nodes::{NodeCommand, NodeCommandArgs, NodesArgs};
+pub use nodes::{MpsCommand, NodeCommand, NodeCommandArgs, NodesArgs};
 pub use notify::{NotifyArgs, NotifyCommand, NotifySetArgs};
 pub use operate::{OperateArgs, OperateCommand};
 pub use server::{AgentArgs, ImagesArg, ServeArgs, ServerArgs, UpArgs};

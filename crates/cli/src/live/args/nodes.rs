@@ -40,6 +40,9 @@ pub enum NodeCommand {
         #[command(flatten)]
         client: ClientArgs,
     },
+    /// Start or stop NVIDIA's Multi-Process Service on a drained node
+    #[command(subcommand)]
+    Mps(MpsCommand),
     /// Start jobs on a drained node again
     Resume {
         /// The node
@@ -48,4 +51,23 @@ pub enum NodeCommand {
         #[command(flatten)]
         client: ClientArgs,
     },
+}
+
+/// Starting and stopping MPS.
+#[derive(Debug, Clone, Subcommand)]
+pub enum MpsCommand {
+    /// Give the GPUs the mode EXCLUSIVE_PROCESS and start the MPS daemon; jobs that share GPUs then run on them at the same time
+    Start(MpsArgs),
+    /// Stop the MPS daemon and give the GPUs their default mode
+    Stop(MpsArgs),
+}
+
+/// `dovetail node mps start|stop`
+#[derive(Debug, Clone, Args)]
+pub struct MpsArgs {
+    /// The node
+    pub name: String,
+    /// The scheduler.
+    #[command(flatten)]
+    pub client: ClientArgs,
 }

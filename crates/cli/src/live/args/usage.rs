@@ -49,6 +49,29 @@ pub struct UsageArgs {
     /// Last day in UTC
     #[arg(long, value_name = "DAY")]
     pub to: Option<String>,
+    /// Show the utilization of nodes instead, per interval: GPU, SM activity, CPU, memory, disk, network. A multiple of 30s
+    #[arg(long, value_name = "SPAN", conflicts_with_all = ["by", "from", "to"], help_heading = "Utilization")]
+    pub interval: Option<String>,
+    /// How far back to begin
+    #[arg(
+        long,
+        value_name = "SPAN",
+        default_value = "1h",
+        requires = "interval",
+        help_heading = "Utilization"
+    )]
+    pub last: String,
+    /// Only this node
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "interval",
+        help_heading = "Utilization"
+    )]
+    pub node: Option<String>,
+    /// Print new intervals as they end
+    #[arg(long, short, requires = "interval", help_heading = "Utilization")]
+    pub follow: bool,
     /// Output format.
     #[command(flatten)]
     pub output: OutputArgs,
