@@ -2,7 +2,7 @@
 
 use dovetail_cluster::state::StartInstance;
 use dovetail_cluster::{
-    GateReport, NodeRegistration, Processes, RuntimeCommand, StageReport, StartTask, TaskEnd,
+    GateReport, InstanceEnd, NodeRegistration, Processes, RuntimeCommand, StageReport, StartTask, TaskEnd,
 };
 use dovetail_model::numa::NumaDomain;
 use dovetail_model::stages::Ordering;
@@ -94,6 +94,15 @@ pub(crate) fn task_end(ended: v1::TaskEnded) -> TaskEnd {
         log_tail: ended.log_tail,
         out_of_memory: ended.out_of_memory,
         refused: ended.refused,
+    }
+}
+
+pub(crate) fn instance_end(ended: v1::InstanceEnded) -> InstanceEnd {
+    InstanceEnd {
+        role: ended.role,
+        index: ended.index,
+        exit_code: ended.exit_code,
+        signal: ended.signal,
     }
 }
 

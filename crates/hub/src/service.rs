@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dovetail_cluster::state::{ClusterState, NodeState};
 use dovetail_cluster::{
-    Actor, AttemptId, DriverCall, Fact, Handle, InstanceEnd, JobId, Refusal, RegisteredNode, SystemRule,
+    Actor, AttemptId, DriverCall, Fact, Handle, JobId, Refusal, RegisteredNode, SystemRule,
 };
 use dovetail_model::NodeId;
 use dovetail_proto::v1::scheduler_server::{Scheduler, SchedulerServer};
@@ -352,16 +352,8 @@ impl MessageReceiver<'_> {
             }
             Some(agent_message::Body::InstanceEnded(ended)) => {
                 let (job, attempt) = numbers(ended.task);
-                let fact = Fact::InstanceEnded {
-                    job,
-                    attempt,
-                    end: InstanceEnd {
-                        role: ended.role,
-                        index: ended.index,
-                        exit_code: ended.exit_code,
-                        signal: ended.signal,
-                    },
-                };
+                let end = convert::instance_end(ended);
+                let fact = Fact::InstanceEnded { job, attempt, end };
                 self.acknowledge_when_durable(message.sequence, handle.record(fact));
             }
             Some(agent_message::Body::Progress(progress)) => {

@@ -72,7 +72,7 @@ pub async fn run(config: AgentConfig, shutdown: impl Future<Output = ()>) -> Res
                 agent.update_gates();
             }
             Some(event) = trainer_events.recv() => agent.trainer_event(event),
-            Some(result) = mps_results.recv() => agent.mps_switched(result),
+            Some(result) = mps_results.recv() => mps::finish(&mut agent, result),
             () = tokio::time::sleep_until(agent.next_gate_deadline()) => agent.tick_gates(),
             () = tokio::time::sleep_until(agent.server.next_heartbeat()) => agent.heartbeat(),
             _ = housekeeping.tick() => agent.tasks.delete_old(&agent.config),
@@ -175,7 +175,7 @@ impl Agent {
                 let folder = self.tasks.folder_of(command.task.unwrap_or_default().into());
                 self.log_readers.read(command, folder, self.server.log_queue());
             }
-            Some(Body::SetMps(command)) => self.set_mps(&command),
+            Some(Body::SetMps(command)) => mps::switch(self, &command),
             // The link handles rejections. An empty body is a message that only newer versions know.
             Some(Body::Rejection(_)) | None => {}
         }
