@@ -230,6 +230,9 @@ fn stop(args: &StopArgs) -> Result<(), Failure> {
         let mut ids = Vec::new();
         if args.jobs.is_empty() {
             ids = select_by_filters(&client, args).await?;
+            if ids.is_empty() {
+                return console::print("no unfinished job matches these filters");
+            }
         }
         for selector in &args.jobs {
             ids.extend(select(&client, selector).await?);
@@ -294,8 +297,5 @@ async fn select_by_filters(client: &Client, args: &StopArgs) -> Result<Vec<JobId
             break;
         }
     }
-    match ids.is_empty() {
-        true => Err(Failure::request("no unfinished job matches these filters")),
-        false => Ok(ids),
-    }
+    Ok(ids)
 }

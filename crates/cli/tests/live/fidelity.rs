@@ -235,7 +235,7 @@ fn a_job_that_changes_its_width_keeps_its_work() {
     };
     let script = Script {
         policy: "optimus",
-        sizing: "optimus:interval=0s",
+        sizing: "optimus:interval=0s,overhead=0",
         gpus: 2,
         jobs: &[elastic, job(5.0, 4.0)],
         incidents: &[],
