@@ -16,16 +16,16 @@ use dovetail_workload::TraceError;
 pub enum TestbedError {
     /// The public data is missing.
     #[error(transparent)]
-    Data(#[from] ReproduceError),
+    Data(Box<ReproduceError>),
     /// The trace cannot be read.
     #[error(transparent)]
-    Trace(#[from] TraceError),
+    Trace(Box<TraceError>),
     /// A policy cannot be built.
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// The forecast failed.
     #[error("the forecast failed: {0}")]
-    Forecast(#[from] ExperimentError),
+    Forecast(Box<ExperimentError>),
     /// A job of the trace lacks what a run needs.
     #[error("{file}: job {job}: missing {column}")]
     Incomplete {
@@ -83,7 +83,7 @@ pub enum TestbedError {
     },
     /// The server cannot be reached, or rejected a request.
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Client(Box<ClientError>),
     /// A generated job is invalid.
     #[error("job {job} of the trace: {source}")]
     InvalidJob {
@@ -127,6 +127,24 @@ pub enum TestbedError {
     /// SIGINT or SIGTERM.
     #[error("interrupted; all jobs were stopped")]
     Interrupted,
+}
+
+/// Errors of other crates are large, so they are boxed.
+macro_rules! boxed {
+    ($($variant:ident($error:ty),)*) => {
+        $(impl From<$error> for TestbedError {
+            fn from(error: $error) -> Self {
+                Self::$variant(Box::new(error))
+            }
+        })*
+    };
+}
+
+boxed! {
+    Data(ReproduceError),
+    Forecast(ExperimentError),
+    Client(ClientError),
+    Trace(TraceError),
 }
 
 impl TestbedError {
