@@ -524,6 +524,7 @@ fn the_account_may_do_what_the_scheduler_does_and_nothing_else() {
         ("GET", at(&pods, "bound"), None, 200),
         ("PATCH", at(&pods, "bound"), Some(&note), 200),
         ("PATCH", at(&pods, "bound/status"), Some(&status), 200),
+        ("PATCH", at(&pods, "bound/resize"), Some(&nothing), 200),
         ("POST", at(&pods, "bound/binding"), Some(&binding), 201),
         ("POST", at(&pods, "evicted/eviction"), Some(&eviction), 201),
         ("DELETE", at(&pods, "deleted"), None, 200),
@@ -608,7 +609,6 @@ fn the_account_may_do_what_the_scheduler_does_and_nothing_else() {
         ("POST", at(&pods, "bound/exec")),
         ("GET", at(&pods, "bound/log")),
         ("PATCH", at(&pods, "bound/ephemeralcontainers")),
-        ("PATCH", at(&pods, "bound/resize")),
         ("POST", "/api/v1/nodes".to_owned()),
         ("GET", "/api/v1/nodes/rights-node".to_owned()),
         ("PATCH", "/api/v1/nodes/rights-node".to_owned()),
@@ -1213,9 +1213,9 @@ fn a_pytorch_job_starts_together_after_kubectl_apply() {
             (status("a")["accepted"] == true && told).then_some(())
         },
     );
-    // A part that also fits the guarantees of the virtual cluster.
-    let sharing = json!({"spec": {"policy": "fifo", "parts": {"sizing": "tune"}}}).to_string();
-    kubectl(&["patch", "schedulingpolicies", "a", "--type=merge", "-p", &sharing]);
+    // A policy that also fits the guarantees of the virtual cluster.
+    let elastic = json!({"spec": {"policy": "elastic-fifo"}}).to_string();
+    kubectl(&["patch", "schedulingpolicies", "a", "--type=merge", "-p", &elastic]);
     until("a policy that Kubernetes cannot carry out is refused", || {
         let status = get(&lab, &format!("{policies}/a"))["status"].clone();
         let message = text(&status, "/message").to_owned();

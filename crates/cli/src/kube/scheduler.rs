@@ -162,6 +162,7 @@ async fn discover(client: &Client) -> Result<ClusterFeatures, Failure> {
 }
 
 async fn lead(client: Client, settings: KubeSettings) -> Result<(), Failure> {
+    Scheduler::check(&settings.scheduler).or_request()?;
     let features = discover(&client).await?;
     let scheduler = Scheduler::new(client.clone(), settings.scheduler, features).or_request()?;
     let mut elector = settings.lease.map(|lease| Elector::new(client.clone(), lease));

@@ -117,6 +117,20 @@ fn lock(reconciler: &Mutex<Reconciler>) -> MutexGuard<'_, Reconciler> {
 }
 
 impl Scheduler {
+    /// Checks what does not depend on the cluster.
+    ///
+    /// # Errors
+    /// If the policy is not valid, or no cluster can carry it out.
+    pub fn check(settings: &SchedulerSettings) -> Result<(), SchedulerError> {
+        let capabilities = ClusterFeatures::ALL.capabilities();
+        Driver::without_journal(
+            settings.policy.clone(),
+            dovetail_cluster::Clock::Events,
+            capabilities,
+        )?;
+        Ok(())
+    }
+
     /// Creates a scheduler that does not watch yet, for a cluster with these features.
     ///
     /// # Errors
