@@ -119,16 +119,34 @@ fn a_policy_changes_cpu_and_memory_of_running_pods() {
         amounts(&cluster, "b-0")
     );
 
-    // The next leader knows what was granted, and what was requested.
+    // Without such a policy a pod keeps what it was bound with, and what was added later goes to pods that wait for it.
+    set_sizing(&cluster, "rigid");
+    create(&cluster, "c-0", 30, &json!({}));
+    cluster.until("it runs", || cluster.runs("c", 1));
+    assert!(has(&cluster, "c-0", "30", "8Gi") && has(&cluster, "a-0", "4", "8Gi"));
+    assert!(has(&cluster, "b-0", "11", "127Gi"));
+    assert_eq!(cluster.kubelet.rejected(), Vec::<String>::new());
+}
+
+#[test]
+fn the_next_leader_knows_what_pods_were_granted() {
+    let Some(mut cluster) = cluster() else { return };
     cluster.schedule();
-    cluster.until("both are adopted", || {
+    create(&cluster, "a-0", 4, &json!({}));
+    cluster.until("it runs", || cluster.runs("a", 1));
+    set_sizing(&cluster, "proportional");
+    cluster.until("it has a quarter of the node", || {
+        has(&cluster, "a-0", "11", "127Gi")
+    });
+    cluster.schedule();
+    cluster.until("it is adopted", || {
         let handle = cluster.handle.as_ref().unwrap();
         handle.read(|state| {
             state
                 .unfinished_jobs()
                 .filter(|job| job.state.holds_gpus())
                 .count()
-        }) == 2
+        }) == 1
     });
     let handle = cluster.handle.as_ref().unwrap();
     let (given, requested) = handle.read(|state| {
@@ -137,12 +155,6 @@ fn a_policy_changes_cpu_and_memory_of_running_pods() {
         (share.cpu_milli, job.request.cpus_per_gpu.milli())
     });
     assert_eq!((given, requested), (12_000, 5_000));
-
-    // Without such a policy they get back what they requested, and what they give back goes to a pod that waits for it.
-    set_sizing(&cluster, "rigid");
-    create(&cluster, "c-0", 38, &json!({}));
-    cluster.until("it runs", || cluster.runs("c", 1));
-    assert_eq!(cluster.kubelet.rejected(), Vec::<String>::new());
 }
 
 #[test]
